@@ -1,0 +1,26 @@
+//! The rules. Pure: no async, no clock, no ids drawn, no store; times, ids and principals come in as arguments.
+//!
+//! [`decide`](decide::decide) says what a command does to a run, [`evolve`](evolve::evolve) what an event makes of it,
+//! and [`batch`] applies both to the commands of one commit. Every rule of the contract stands here, so it is tested
+//! without a database and both stores share it to the letter.
+
+pub mod batch;
+pub mod command;
+pub mod decide;
+pub mod event;
+pub mod evolve;
+pub mod ids;
+pub mod limits;
+pub mod metadata;
+pub mod refusal;
+pub mod run;
+pub mod time;
+
+pub use batch::{Decided, Loaded, NewEvent, RunWrite, Verdict};
+pub use command::{Changes, Command, Operation, Principal, PrincipalKind, Request};
+pub use event::{Event, EventType};
+pub use ids::{Position, RunKey, Shard};
+pub use metadata::Metadata;
+pub use refusal::{Refusal, Violation};
+pub use run::{Route, Run, Status, Summary};
+pub use time::Time;

@@ -1,0 +1,150 @@
+//! The commands of one commit, decided in order, each on the state that the one before it left.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::decide::{AppliedRequest, Context, Decision, decide};
+use super::limits::KEYFRAME_EVENTS;
+use super::{Command, Event, Position, Refusal, Request, Run, RunKey, Status, Time};
+
+/// What the store read under the shard's head lock.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The shard's last event: its position and time; none in an empty shard.
+    pub last: Option<(Position, Time)>,
+    /// The store's clock.
+    pub now: Time,
+    /// The runs that the commands are for, as far as they exist.
+    pub runs: Vec<Run>,
+    /// The commands' `request_id`s that were applied before.
+    pub requests: Vec<(RunKey, String, AppliedRequest)>,
+}
+
+/// What the commands came to, and what is to be written.
+#[derive(Debug, Default)]
+pub struct Decided {
+    /// One answer for each command, in their order. Holds once the writes are durable.
+    pub verdicts: Vec<Result<Verdict, Refusal>>,
+    /// The runs as they are to be stored.
+    pub runs: Vec<RunWrite>,
+    /// The events to append, by position.
+    pub events: Vec<NewEvent>,
+}
+
+/// What a command did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It made its event; the run right after it.
+    Applied(Arc<Run>),
+    /// It was a permitted no-op; the run as it is.
+    Unchanged(Arc<Run>),
+    /// It was applied before.
+    Replayed {
+        /// The revision of the event that the first call made.
+        revision: u64,
+        /// The run's revision now.
+        current_revision: u64,
+    },
+}
+
+/// A run to be stored.
+#[derive(Clone, Debug)]
+pub struct RunWrite {
+    /// The run after the commit.
+    pub run: Arc<Run>,
+    /// What is stored before the commit; none: the run is new.
+    pub before: Option<Stored>,
+    /// Whether the metadata differs from what is stored.
+    pub metadata_changed: bool,
+}
+
+/// What of a stored run a writer needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its revision.
+    pub revision: u64,
+    /// Its status.
+    pub status: Status,
+}
+
+/// An event to be appended.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    /// Its place in the shard.
+    pub position: Position,
+    /// The event.
+    pub event: Event,
+    /// The request that made it.
+    pub request: Option<Request>,
+    /// The run right after it, where the log is to carry the whole run.
+    pub keyframe: Option<Arc<Run>>,
+}
+
+struct Slot {
+    run: Option<Arc<Run>>,
+    before: Option<Stored>,
+    metadata_changed: bool,
+}
+
+/// Decides a shard's commands and numbers their events.
+#[must_use]
+pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
+    let Loaded { last, now, runs, requests } = loaded;
+    let now = last.map_or(now, |(_, at)| now.max(at));
+    let mut position = last.map_or(0, |(position, _)| position);
+    let mut slots: HashMap<RunKey, Slot> = runs
+        .into_iter()
+        .map(|run| {
+            let before = Some(Stored { revision: run.revision, status: run.status });
+            (run.key(), Slot { run: Some(Arc::new(run)), before, metadata_changed: false })
+        })
+        .collect();
+    let mut applied: HashMap<(RunKey, String), AppliedRequest> =
+        requests.into_iter().map(|(key, id, request)| ((key, id), request)).collect();
+    let mut written: Vec<RunKey> = Vec::new();
+    let mut decided = Decided::default();
+
+    for command in commands {
+        let slot =
+            slots.entry(command.key.clone()).or_insert(Slot { run: None, before: None, metadata_changed: false });
+        let request = command.request.clone();
+        let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
+        let verdict = match decide(slot.run.as_deref(), command, &Context { now, applied: remembered }) {
+            Err(refusal) => Err(refusal),
+            Ok(Decision::Unchanged) => {
+                Ok(Verdict::Unchanged(slot.run.clone().expect("only an existing run is left unchanged")))
+            }
+            Ok(Decision::Replayed { revision }) => {
+                let current_revision = slot.run.as_ref().map_or(revision, |run| run.revision);
+                Ok(Verdict::Replayed { revision, current_revision })
+            }
+            Ok(Decision::Apply(event, run)) => {
+                let run = Arc::new(*run);
+                let stored_revision = slot.before.map_or(0, |stored| stored.revision);
+                if slot.run.as_ref().map_or(0, |run| run.revision) == stored_revision {
+                    written.push(command.key.clone());
+                }
+                slot.metadata_changed |= !event.changes.metadata.is_empty();
+                slot.run = Some(run.clone());
+                if let Some(request) = &request {
+                    let remembered = AppliedRequest { revision: event.revision, digest: request.digest };
+                    applied.insert((command.key.clone(), request.id.clone()), remembered);
+                }
+                position += 1;
+                let keyframe = event.revision.is_multiple_of(KEYFRAME_EVENTS).then(|| run.clone());
+                decided.events.push(NewEvent { position, event: *event, request, keyframe });
+                Ok(Verdict::Applied(run))
+            }
+        };
+        decided.verdicts.push(verdict);
+    }
+    decided.runs = written
+        .into_iter()
+        .map(|key| {
+            let slot = slots.remove(&key).expect("a written run has a slot");
+            let run = slot.run.expect("a written run exists");
+            RunWrite { run, before: slot.before, metadata_changed: slot.metadata_changed }
+        })
+        .collect();
+    decided
+}

@@ -1,0 +1,225 @@
+//! What a caller asks for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{Metadata, Route, RunKey, Status};
+
+/// One mutation, validated as far as it can be without the run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    /// The run that it is for.
+    pub key: RunKey,
+    /// What it does.
+    pub operation: Operation,
+    /// The fields that it brings.
+    pub changes: Changes,
+    /// The revision that the run must have; 0: it must not exist.
+    pub expected_revision: Option<u64>,
+    /// What makes it safe to retry.
+    pub request: Option<Request>,
+    /// Who asks.
+    pub principal: Principal,
+}
+
+impl Command {
+    /// The digest of everything that a retry must repeat: the RPC's name and every set field in canonical JSON, with
+    /// the acting agent, without the `request_id`. Frozen: it is compared with digests in the ledger.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Asked<'a> {
+            rpc: &'static str,
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            deferred: bool,
+            run_id: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            expected_revision: Option<u64>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            acting_agent: Option<&'a str>,
+            changes: &'a Changes,
+        }
+        let asked = Asked {
+            rpc: self.operation.rpc(),
+            deferred: self.operation == Operation::Start { deferred: true },
+            run_id: &self.key.run_id,
+            expected_revision: self.expected_revision,
+            acting_agent: self.principal.agent_id.as_deref(),
+            changes: &self.changes,
+        };
+        let json = serde_json::to_vec(&asked).expect("strings and numbers serialize");
+        Sha256::digest(json).into()
+    }
+
+    /// About how many bytes the command takes in memory: for bounds on queues and batches.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        size_of::<Self>() + self.key.run_id.len() + self.changes.weight()
+    }
+}
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Creates a run, or starts a pending one.
+    Start {
+        /// Creates it pending.
+        deferred: bool,
+    },
+    /// Changes links, labels or metadata.
+    Update,
+    /// Ends it successfully.
+    Complete,
+    /// Ends it on purpose.
+    Abort,
+    /// Ends it with an error.
+    Fail,
+}
+
+impl Operation {
+    /// Every operation.
+    pub const ALL: [Self; 6] = [
+        Self::Start { deferred: false },
+        Self::Start { deferred: true },
+        Self::Update,
+        Self::Complete,
+        Self::Abort,
+        Self::Fail,
+    ];
+
+    /// The RPC that asks for it.
+    #[must_use]
+    pub fn rpc(self) -> &'static str {
+        match self {
+            Self::Start { .. } => "StartRun",
+            Self::Update => "UpdateRun",
+            Self::Complete => "CompleteRun",
+            Self::Abort => "AbortRun",
+            Self::Fail => "FailRun",
+        }
+    }
+
+    /// The status that it leads to; none for an update.
+    #[must_use]
+    pub fn leads_to(self) -> Option<Status> {
+        match self {
+            Self::Start { deferred: true } => Some(Status::Pending),
+            Self::Start { deferred: false } => Some(Status::Running),
+            Self::Update => None,
+            Self::Complete => Some(Status::Completed),
+            Self::Abort => Some(Status::Aborted),
+            Self::Fail => Some(Status::Failed),
+        }
+    }
+
+    /// Whether repeating the call, with nothing to recognise it by, still has one effect at most.
+    #[must_use]
+    pub fn is_idempotent(self) -> bool {
+        match self {
+            Self::Start { .. } | Self::Complete | Self::Abort | Self::Fail => true,
+            Self::Update => false,
+        }
+    }
+}
+
+/// The fields that a command asks to set, and that an event set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Changes {
+    /// Set at creation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_thread_id: Option<String>,
+    /// Set at creation, or when a pending run without an owner starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// The channel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<Route>,
+    /// Turns it on; false leaves it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fallback_used: bool,
+    /// The new value; empty clears.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tab_group_id: Option<String>,
+    /// The new value; empty clears.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit_session_id: Option<String>,
+    /// The new value; empty clears.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<String>,
+    /// Set when a run is aborted or failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_reason: Option<String>,
+    /// Set when a run is aborted or failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason_code: Option<String>,
+    /// Labels to set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Keys of labels to drop.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub remove_labels: BTreeSet<String>,
+    /// Merge patch on the metadata; empty changes nothing.
+    #[serde(skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
+}
+
+impl Changes {
+    fn weight(&self) -> usize {
+        let texts =
+            [&self.task_thread_id, &self.agent_id, &self.tab_group_id, &self.audit_session_id, &self.workflow_id];
+        texts.iter().filter_map(|text| text.as_ref().map(String::len)).sum::<usize>()
+            + self.failure_reason.as_ref().map_or(0, String::len)
+            + self.labels.iter().map(|(key, value)| 64 + key.len() + value.len()).sum::<usize>()
+            + self.metadata.weight()
+    }
+}
+
+/// What the authority remembers of an applied call, to recognise its retry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The caller's `request_id`.
+    pub id: String,
+    /// See [`Command::digest`].
+    pub digest: [u8; 32],
+}
+
+/// How far the authority knows who made a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PrincipalKind {
+    /// The caller named nobody.
+    Anonymous,
+    /// The caller named an agent; nothing proved it.
+    Claimed,
+    /// The caller proved who it is.
+    Authenticated,
+}
+
+/// Who makes a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Principal {
+    /// How far it is known.
+    pub kind: PrincipalKind,
+    /// The acting agent; none when anonymous.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+}
+
+impl Principal {
+    /// A caller that named nobody.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        Self { kind: PrincipalKind::Anonymous, agent_id: None }
+    }
+
+    /// A caller that named an agent, unproven.
+    #[must_use]
+    pub fn claimed(agent_id: String) -> Self {
+        Self { kind: PrincipalKind::Claimed, agent_id: Some(agent_id) }
+    }
+}

@@ -1,0 +1,63 @@
+//! What happened: the entries of the log.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Changes, Principal, RunKey, Status, Time};
+
+/// One entry of a run's history. Its serde form is what the ledger's `event` column keeps; the skipped fields have
+/// columns of their own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// The run that it belongs to.
+    #[serde(skip, default = "no_key")]
+    pub key: RunKey,
+    /// The run's revision after it.
+    #[serde(skip)]
+    pub revision: u64,
+    /// When it happened.
+    #[serde(skip, default = "no_time")]
+    pub at: Time,
+    /// The `request_id` of the call that made it.
+    #[serde(skip)]
+    pub request_id: Option<String>,
+    /// What it did.
+    #[serde(rename = "type")]
+    pub event_type: EventType,
+    /// The status before; none at creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Status>,
+    /// The status after.
+    pub to: Status,
+    /// Who made the call that made it.
+    pub principal: Principal,
+    /// The fields that it set.
+    #[serde(default)]
+    pub changes: Changes,
+}
+
+/// What an event did to its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EventType {
+    /// The run was created. Always revision 1.
+    Created,
+    /// A pending run became running.
+    Started,
+    /// Links, labels or metadata changed.
+    Updated,
+    /// The run became completed.
+    Completed,
+    /// The run became aborted.
+    Aborted,
+    /// The run became failed.
+    Failed,
+}
+
+fn no_key() -> RunKey {
+    RunKey { namespace: String::new(), run_id: String::new() }
+}
+
+fn no_time() -> Time {
+    Time::from_micros(0)
+}

@@ -1,0 +1,28 @@
+//! The contract's limits, in bytes unless the name says otherwise.
+
+/// `task_thread_id`, `agent_id`, `tab_group_id`, `audit_session_id`, `workflow_id`.
+pub const LINK_BYTES_MAX: usize = 256;
+/// `run_id`.
+pub const RUN_ID_BYTES_MAX: usize = 128;
+/// `request_id`.
+pub const REQUEST_ID_BYTES_MAX: usize = 128;
+/// `failure_reason`.
+pub const FAILURE_REASON_BYTES_MAX: usize = 4096;
+/// `failure_reason` as a [`Summary`](super::Summary) shows it.
+pub const SUMMARY_REASON_BYTES_MAX: usize = 512;
+/// `reason_code`.
+pub const REASON_CODE_BYTES_MAX: usize = 64;
+/// Labels of one run; also keys that one call may remove.
+pub const LABELS_MAX: usize = 32;
+/// A label's key; at least one byte.
+pub const LABEL_KEY_BYTES_MAX: usize = 63;
+/// A label's value.
+pub const LABEL_VALUE_BYTES_MAX: usize = 256;
+/// A run's metadata as compact JSON, after a merge.
+pub const METADATA_BYTES_MAX: usize = 65_536;
+/// A merge patch as compact JSON: it may name every old key to delete it, and bring as much anew.
+pub const METADATA_PATCH_BYTES_MAX: usize = 2 * METADATA_BYTES_MAX;
+/// Nested objects and lists in metadata; the metadata object is the first.
+pub const METADATA_DEPTH_MAX: usize = 32;
+/// Events from one keyframe to the next: the state after any event is fewer than this many events away.
+pub const KEYFRAME_EVENTS: u64 = 32;

@@ -1,0 +1,179 @@
+//! A run's own data: a JSON object whose numbers are IEEE doubles, changed by RFC 7396 merge patches.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
+
+/// A JSON object in canonical form: keys sorted, every number the one form of its double, no negative zero. Two equal
+/// objects are equal byte for byte, whichever store they come from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Map<String, Value>")]
+pub struct Metadata(Map<String, Value>);
+
+impl From<Map<String, Value>> for Metadata {
+    fn from(mut map: Map<String, Value>) -> Self {
+        map.values_mut().for_each(canonical);
+        Self(map)
+    }
+}
+
+impl Metadata {
+    /// The object.
+    #[must_use]
+    pub fn as_map(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Bytes as compact JSON.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let mut counter = Counter(0);
+        serde_json::to_writer(&mut counter, &self.0).expect("a counter takes every byte and keys are strings");
+        counter.0
+    }
+
+    /// The object after the RFC 7396 merge patch: objects merge key by key, null deletes, all else replaces.
+    #[must_use]
+    pub fn merged(&self, patch: &Self) -> Self {
+        let mut target = self.0.clone();
+        merge(&mut target, &patch.0);
+        Self(target)
+    }
+
+    /// About how many bytes the object takes in memory.
+    pub(crate) fn weight(&self) -> usize {
+        fn weight(value: &Value) -> usize {
+            size_of::<Value>()
+                + match value {
+                    Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+                    Value::String(text) => text.len(),
+                    Value::Array(values) => values.iter().map(weight).sum(),
+                    Value::Object(map) => map.iter().map(|(key, value)| 48 + key.len() + weight(value)).sum(),
+                }
+        }
+        self.0.iter().map(|(key, value)| 48 + key.len() + weight(value)).sum()
+    }
+}
+
+/// The one form of a finite double: an integer where it is one and fits, never a negative zero.
+#[must_use]
+pub fn canonical_number(double: f64) -> Number {
+    const INTEGERS: f64 = 9_223_372_036_854_775_808.0; // 2^63
+    if double.fract() == 0.0 && double.abs() < INTEGERS {
+        #[expect(clippy::cast_possible_truncation, reason = "integral and within an i64")]
+        Number::from(double as i64)
+    } else {
+        Number::from_f64(double).expect("validated to be finite")
+    }
+}
+
+fn canonical(value: &mut Value) {
+    match value {
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+        Value::Number(number) => {
+            let double = number.as_f64().filter(|double| double.is_finite()).unwrap_or(f64::MAX);
+            *number = canonical_number(double);
+        }
+        Value::Array(values) => values.iter_mut().for_each(canonical),
+        Value::Object(map) => map.values_mut().for_each(canonical),
+    }
+}
+
+fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    for (key, change) in patch {
+        match change {
+            Value::Null => {
+                target.remove(key);
+            }
+            Value::Object(change) => {
+                let slot = target.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
+                if !slot.is_object() {
+                    *slot = Value::Object(Map::new());
+                }
+                if let Value::Object(slot) = slot {
+                    merge(slot, change);
+                }
+            }
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                target.insert(key.clone(), change.clone());
+            }
+        }
+    }
+}
+
+struct Counter(usize);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn metadata(value: &Value) -> Metadata {
+        Metadata::from(value.as_object().unwrap().clone())
+    }
+
+    /// RFC 7396, appendix A, the rows whose target and patch are objects.
+    #[test]
+    fn the_examples_of_rfc_7396_hold() {
+        for (target, patch, result) in [
+            (json!({"a":"b"}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"b"}), json!({"b":"c"}), json!({"a":"b","b":"c"})),
+            (json!({"a":"b"}), json!({"a":null}), json!({})),
+            (json!({"a":"b","b":"c"}), json!({"a":null}), json!({"b":"c"})),
+            (json!({"a":["b"]}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"c"}), json!({"a":["b"]}), json!({"a":["b"]})),
+            (json!({"a":{"b":"c"}}), json!({"a":{"b":"d","c":null}}), json!({"a":{"b":"d"}})),
+            (json!({"a":[{"b":"c"}]}), json!({"a":[1]}), json!({"a":[1]})),
+            (json!({"e":null}), json!({"a":1}), json!({"e":null,"a":1})),
+            (json!({}), json!({"a":{"bb":{"ccc":null}}}), json!({"a":{"bb":{}}})),
+        ] {
+            assert_eq!(metadata(&target).merged(&metadata(&patch)), metadata(&result), "{target} with {patch}");
+        }
+    }
+
+    #[test]
+    fn a_number_has_one_form() {
+        for (double, text) in [
+            (1.0, "1"),
+            (-0.0, "0"),
+            (0.1, "0.1"),
+            (1e308, "1e+308"),
+            (9_007_199_254_740_993.0, "9007199254740992"),
+            (1e18, "1000000000000000000"),
+            (1e19, "1e+19"),
+            (5e-324, "5e-324"),
+        ] {
+            assert_eq!(canonical_number(double).to_string(), text);
+        }
+        let read: Metadata = serde_json::from_str(r#"{"a":1.0,"b":10000000000000000000,"c":-0.0}"#).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), r#"{"a":1,"b":1e+19,"c":0}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn every_finite_double_survives_its_text(bits: u64) {
+            let double = f64::from_bits(bits);
+            prop_assume!(double.is_finite());
+            let number = canonical_number(double);
+            let back: Value = serde_json::from_str(&number.to_string()).unwrap();
+            prop_assert_eq!(back.as_f64().unwrap().to_bits(), (double + 0.0).to_bits());
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Runledger: the lifecycle authority for runs.
+
+pub mod clock;
+pub mod domain;
+pub mod store;

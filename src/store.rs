@@ -1,0 +1,173 @@
+//! Where runs and events are kept.
+//!
+//! [`Store`] is what engine, feed and service need and no more; its comments are the contract that both stores keep
+//! and that one list of behaviours tests. A store holds no rules: it reads under the shard's head lock, lets
+//! [`decide_batch`](crate::domain::batch::decide_batch) decide, and writes what was decided.
+
+pub mod error;
+pub mod json;
+pub mod migrations;
+pub mod open;
+pub mod postgres;
+pub mod sqlite;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::domain::{Command, Decided, Event, Position, Run, RunKey, Shard, Time};
+pub use error::{CommitError, OpenError, StoreError};
+
+/// The database's own identity, fixed when it was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    /// Its id: keys the shard hash, binds tokens and derived run ids.
+    pub id: Uuid,
+    /// How often it was restored from a copy.
+    pub epoch: u64,
+    /// How many shards it has.
+    pub shard_count: u16,
+}
+
+/// Durable runs and their log.
+///
+/// Every method may be called from many tasks at once. A method whose future is dropped leaves the store sound; a
+/// dropped [`commit`](Store::commit) may or may not be applied.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The database's identity.
+    fn ledger(&self) -> Ledger;
+
+    /// What kind of store it is and how durable, for banner, log and health.
+    fn describe(&self) -> Description;
+
+    /// Commits one batch to one shard, in one transaction that takes the shard's head first.
+    ///
+    /// All commands are for runs of `shard`. They are decided in order, each on the state that the one before it left.
+    /// When this returns `Ok`, what was decided is durable; a batch that made no event writes nothing. Positions are
+    /// dense in commit order from 1; `at` never falls within a shard; every event carries `commit_id`, its request and,
+    /// where decided, its keyframe. The body may run twice, when the database asks for a retry.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError::NotApplied`] surely changed nothing; [`CommitError::Unknown`] may have been applied: settle it.
+    async fn commit(
+        &self,
+        shard: Shard,
+        commit_id: Uuid,
+        commands: Arc<[Arc<Command>]>,
+    ) -> Result<Decided, CommitError>;
+
+    /// Whether a commit of unknown outcome was applied. Takes the shard's head on another connection before it looks,
+    /// and so waits until the old transaction has ended.
+    ///
+    /// # Errors
+    ///
+    /// The outcome is still unknown; ask again.
+    async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError>;
+
+    /// The run as it is: sees every commit that was acknowledged before the call.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError>;
+
+    /// The run as it was right after its event `revision`; none when it has no such event. At most 31 events are
+    /// folded, from the last keyframe before it.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError>;
+
+    /// A run's events above `after`, by revision, at most `limit` and about [`PAGE_BYTES_MAX`], at least one if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn run_events(&self, key: &RunKey, after: u64, limit: usize) -> Result<Vec<Event>, StoreError>;
+
+    /// Each shard's last position (0 when empty), in one snapshot.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn heads(&self) -> Result<Vec<Position>, StoreError>;
+
+    /// The events of all shards above `after` (a position for each shard), in one snapshot, merged by (`at`, shard,
+    /// position), at most about `limit` for each shard. A merged page ends where the first cut shard ends, so that no
+    /// event comes before one that belongs in front of it.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError>;
+
+    /// Resolves when another process may have committed something; may resolve without cause, and may miss a commit.
+    /// Never resolves where no other process can write, or where nothing tells of it.
+    async fn foreign_commit(&self);
+
+    /// Tells other processes that this one committed something. Best effort, coalesced, never waits for the database.
+    fn announce_commit(&self);
+
+    /// Reads something small: whether the store answers.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn ping(&self) -> Result<(), StoreError>;
+
+    /// Lets go of connections, files and locks. Nothing is called after it.
+    async fn close(&self);
+}
+
+/// About how many bytes of events one page of history may hold as stored: a page is held in memory whole.
+pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// A page of the log.
+#[derive(Debug)]
+pub struct Page {
+    /// The store's clock when the page was read.
+    pub as_of: Time,
+    /// The events, merged.
+    pub events: Vec<LoggedEvent>,
+    /// Whether there may be more right away.
+    pub cut: bool,
+}
+
+/// An event and its place in the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedEvent {
+    /// Its shard.
+    pub shard: Shard,
+    /// Its place in the shard.
+    pub position: Position,
+    /// The event.
+    pub event: Event,
+}
+
+/// A commit whose outcome is not known.
+#[derive(Debug)]
+pub struct Unsettled {
+    /// The shard that it wrote to.
+    pub shard: Shard,
+    /// The id that its events carry.
+    pub commit_id: Uuid,
+    /// Where its first event stands if it was applied.
+    pub first_position: Position,
+    /// What was decided; holds if it was applied.
+    pub decided: Decided,
+}
+
+/// What kind of store it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// `sqlite`, `memory` or `postgres`.
+    pub kind: &'static str,
+    /// Where the data is, without any password.
+    pub location: String,
+    /// Why an acknowledged call may be lost by a crash; none when it may not.
+    pub not_durable: Option<String>,
+}

@@ -1,0 +1,125 @@
+//! What can go wrong with a store. Every error of a commit answers one question: surely not applied, or unknown?
+
+use std::error::Error as StdError;
+
+use super::Unsettled;
+
+/// What a driver says went wrong.
+pub type Source = Box<dyn StdError + Send + Sync>;
+
+/// A store's failure, apart from whether something was applied.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It does not answer, or not now: worth trying again.
+    #[error("the store is unavailable")]
+    Unavailable(#[source] Source),
+    /// It refuses what it was given: trying the same again will not help.
+    #[error("the store refused a statement")]
+    Refused(#[source] Source),
+    /// What it holds cannot be read back.
+    #[error("{table}.{column} of {key} cannot be read")]
+    Corrupt {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+        /// The row's key.
+        key: String,
+        /// Why not.
+        #[source]
+        source: Source,
+    },
+}
+
+/// A commit that did not return its verdicts.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// Surely nothing was applied.
+    #[error("the commit was not applied")]
+    NotApplied(#[from] StoreError),
+    /// COMMIT was sent and not confirmed.
+    #[error("the commit's outcome is not known")]
+    Unknown {
+        /// What to settle.
+        unsettled: Box<Unsettled>,
+        /// Why it is not known.
+        #[source]
+        source: Source,
+    },
+}
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It does not answer: worth trying again.
+    #[error("the store at {location} does not answer")]
+    Unreachable {
+        /// Where it is, without any password.
+        location: String,
+        /// What the driver says.
+        #[source]
+        source: Source,
+    },
+    /// Its schema is older than this release: worth trying again after `runledger migrate`.
+    #[error(
+        "the database's schema is at migration {found} and this release needs {needed}: run `runledger migrate`, or `runledger serve --migrate`"
+    )]
+    NeedsMigration {
+        /// The last migration that was applied.
+        found: u32,
+        /// The last migration that this release knows.
+        needed: u32,
+    },
+    /// Its schema wants a newer release than this one.
+    #[error("the database wants Runledger {min_release} or later; this is {release}")]
+    NeedsNewerRelease {
+        /// What the database states.
+        min_release: String,
+        /// This release.
+        release: &'static str,
+    },
+    /// Another server has it.
+    #[error("the data directory of {location} is in use by another server{}", pid.as_ref().map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    Locked {
+        /// The database file.
+        location: String,
+        /// The other server's process, when it can be told.
+        pid: Option<String>,
+    },
+    /// It could not keep what it acknowledges.
+    #[error("the database would lose acknowledged calls: {0}; `--allow-unsafe-store` serves on it all the same")]
+    Unsafe(String),
+    /// Its place cannot be written: EROFS or EACCES.
+    #[error("{location} cannot be written")]
+    ReadOnly {
+        /// The database file.
+        location: String,
+        /// What the system says.
+        #[source]
+        source: Source,
+    },
+    /// Anything that waiting will not mend.
+    #[error("the store at {location} cannot be opened")]
+    Failed {
+        /// Where it is, without any password.
+        location: String,
+        /// What the driver or the system says.
+        #[source]
+        source: Source,
+    },
+}
+
+impl OpenError {
+    /// Whether waiting may mend it.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::NeedsMigration { .. } => true,
+            Self::NeedsNewerRelease { .. }
+            | Self::Locked { .. }
+            | Self::Unsafe(_)
+            | Self::ReadOnly { .. }
+            | Self::Failed { .. } => false,
+        }
+    }
+}

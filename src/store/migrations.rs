@@ -1,0 +1,61 @@
+//! The migrations of both stores, and which databases this release may work with.
+
+use super::OpenError;
+
+/// This release.
+pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
+/// The oldest release that can work with the schema that this release creates.
+pub const MIN_RELEASE: &str = "0.1.0";
+
+/// One step of the schema: the same number and name in both stores.
+#[derive(Clone, Copy, Debug)]
+pub struct Migration {
+    /// From 1, dense.
+    pub number: u32,
+    /// What it brings.
+    pub name: &'static str,
+    /// Its statements.
+    pub sql: &'static str,
+}
+
+/// Postgres' migrations in order.
+pub const POSTGRES: &[Migration] =
+    &[Migration { number: 1, name: "ledger", sql: include_str!("../../migrations/postgres/0001_ledger.sql") }];
+
+/// SQLite's migrations in order.
+pub const SQLITE: &[Migration] =
+    &[Migration { number: 1, name: "ledger", sql: include_str!("../../migrations/sqlite/0001_ledger.sql") }];
+
+/// Refuses a database that states a `min_release` above this release.
+///
+/// # Errors
+///
+/// [`OpenError::NeedsNewerRelease`].
+pub fn admits(min_release: &str) -> Result<(), OpenError> {
+    let release = semver::Version::parse(RELEASE).expect("cargo checked the version");
+    match semver::Version::parse(min_release) {
+        Ok(wanted) if wanted <= release => Ok(()),
+        Ok(_) | Err(_) => Err(OpenError::NeedsNewerRelease { min_release: min_release.to_owned(), release: RELEASE }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_stores_have_the_same_migrations() {
+        let names = |list: &[Migration]| list.iter().map(|step| (step.number, step.name)).collect::<Vec<_>>();
+        assert_eq!(names(POSTGRES), names(SQLITE));
+        assert!(names(POSTGRES).iter().map(|(number, _)| *number).eq(1..=POSTGRES.len().try_into().unwrap()));
+    }
+
+    #[test]
+    fn only_a_higher_min_release_is_refused() {
+        assert!(admits("0.0.9").is_ok());
+        assert!(admits(RELEASE).is_ok());
+        assert!(admits("999.0.0").is_err());
+        assert!(admits("not a release").is_err());
+    }
+}

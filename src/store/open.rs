@@ -1,0 +1,112 @@
+//! Opens the store that a location names.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::postgres::PostgresStore;
+use super::sqlite::SqliteStore;
+use super::{OpenError, Store};
+use crate::clock::Clock;
+
+/// Where a store is. `Display` and `Debug` never show a password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Location {
+    /// An SQLite file.
+    Sqlite(PathBuf),
+    /// SQLite in memory: gone with the process.
+    Memory,
+    /// A Postgres connection string.
+    Postgres(String),
+}
+
+impl FromStr for Location {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "memory" {
+            Ok(Self::Memory)
+        } else if let Some(path) = text.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
+            Ok(Self::Sqlite(PathBuf::from(path)))
+        } else if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            Ok(Self::Postgres(text.to_owned()))
+        } else {
+            Err("expected sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned())
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Memory => f.write_str("memory"),
+            Self::Postgres(dsn) => f.write_str(&super::postgres::dsn::redacted(dsn)),
+        }
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// How to open a store.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// How many shards a database gets when it is created: 1 on SQLite and 4 on Postgres unless said.
+    pub shards: Option<u16>,
+    /// How many connections to Postgres this process may hold, at least 3.
+    pub connections: usize,
+    /// Migrate a Postgres that has data. SQLite and an empty Postgres are always migrated.
+    pub migrate: bool,
+    /// Serve on a Postgres that may lose acknowledged calls in a crash.
+    pub allow_unsafe: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { shards: None, connections: 8, migrate: false, allow_unsafe: false }
+    }
+}
+
+/// Opens the store at a location, once: a caller that wants to wait tries again while the error is temporary.
+///
+/// # Errors
+///
+/// See [`OpenError`].
+pub async fn open(
+    location: &Location,
+    options: &OpenOptions,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn Store>, OpenError> {
+    match location {
+        Location::Sqlite(path) => Ok(Arc::new(SqliteStore::open(path.clone(), options, clock).await?)),
+        Location::Memory => Ok(Arc::new(SqliteStore::in_memory(options, clock).await?)),
+        Location::Postgres(dsn) => Ok(Arc::new(PostgresStore::open(dsn, options).await?)),
+    }
+}
+
+/// What [`migrate`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    /// The names of the migrations that were applied now, in order.
+    pub applied: Vec<String>,
+    /// The number that the schema is at.
+    pub at: u32,
+}
+
+/// Brings the database at a location to this release's schema, under a lock.
+///
+/// # Errors
+///
+/// See [`OpenError`].
+pub async fn migrate(location: &Location, options: &OpenOptions, clock: Arc<dyn Clock>) -> Result<Migrated, OpenError> {
+    match location {
+        Location::Sqlite(path) => SqliteStore::migrate(path.clone(), options, clock).await,
+        Location::Memory => Ok(Migrated { applied: Vec::new(), at: 0 }),
+        Location::Postgres(dsn) => PostgresStore::migrate(dsn, options).await,
+    }
+}
