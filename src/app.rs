@@ -68,9 +68,7 @@ pub async fn serve(config: ServeConfig) -> anyhow::Result<()> {
             if let Err(error) = server::serve(listener, slot.clone(), stop, report).await {
                 tracing::error!(error = chain(&*error), "the listener failed");
             }
-            if !supervisor.stop().is_cancelled() {
-                supervisor.vital("listener", async {});
-            }
+            supervisor.fail("listener");
         }
     };
     listening.spawn(serving);
@@ -122,11 +120,15 @@ async fn open_later(config: ServeConfig, slot: BackendSlot, supervisor: Supervis
     let stop = supervisor.stop();
     let mut said = String::new();
     loop {
-        tokio::select! {
+        let attempt = async {
+            tokio::time::sleep(OPEN_PAUSE).await;
+            open_store(&config).await
+        };
+        let opened = tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(OPEN_PAUSE) => {}
-        }
-        match open_store(&config).await {
+            opened = attempt => opened,
+        };
+        match opened {
             Ok(store) => {
                 tracing::info!(store = store.describe().location, "the store is open");
                 return install(&slot, store, &supervisor);
@@ -140,8 +142,7 @@ async fn open_later(config: ServeConfig, slot: BackendSlot, supervisor: Supervis
             }
             Err(error) => {
                 tracing::error!(error = chain(&error), "the store cannot be opened");
-                supervisor.vital("store", async {});
-                return;
+                return supervisor.fail("store");
             }
         }
     }

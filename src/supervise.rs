@@ -30,7 +30,7 @@ impl Supervisor {
         self.stop.clone()
     }
 
-    /// The vital task that ended too early, if one did.
+    /// The vital part that failed, if one did.
     #[must_use]
     pub fn failed(&self) -> Option<&'static str> {
         self.failed.get().copied()
@@ -43,6 +43,15 @@ impl Supervisor {
             let _guard = guard;
             task.await;
         });
+    }
+
+    /// Stops the service because a vital part of it failed.
+    pub fn fail(&self, name: &'static str) {
+        if !self.stop.is_cancelled() {
+            tracing::error!(part = name, "a vital part failed: the service stops");
+            let _first = self.failed.set(name);
+            self.stop.cancel();
+        }
     }
 
     /// Starts a task that may end when it likes.
@@ -64,11 +73,7 @@ struct Vital {
 
 impl Drop for Vital {
     fn drop(&mut self) {
-        if !self.supervisor.stop.is_cancelled() {
-            tracing::error!(task = self.name, "a vital task ended: the service stops");
-            let _first = self.supervisor.failed.set(self.name);
-            self.supervisor.stop.cancel();
-        }
+        self.supervisor.fail(self.name);
     }
 }
 
