@@ -45,6 +45,7 @@ impl SqliteStore {
     /// [`OpenError::Locked`], [`OpenError::ReadOnly`], [`OpenError::NeedsNewerRelease`] and the others that are named
     /// there.
     pub async fn open(path: PathBuf, options: &OpenOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let path = open::absolute(&path)?;
         let location = path.display().to_string();
         let description = Description { kind: "sqlite", location: location.clone(), not_durable: None };
         let (options, its_clock) = (*options, clock.clone());
@@ -75,6 +76,7 @@ impl SqliteStore {
     ///
     /// See [`SqliteStore::open`].
     pub async fn migrate(path: PathBuf, options: &OpenOptions, clock: Arc<dyn Clock>) -> Result<Migrated, OpenError> {
+        let path = open::absolute(&path)?;
         let location = path.display().to_string();
         let options = *options;
         let opened = errors::opening(&location, move || open::file(&path, &options, clock.as_ref(), 0)).await?;
@@ -146,7 +148,7 @@ impl Store for SqliteStore {
 
     /// The file is locked for this process: nobody else writes.
     async fn foreign_commit(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     fn announce_commit(&self) {}

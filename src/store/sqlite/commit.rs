@@ -3,6 +3,8 @@
 mod load;
 mod write;
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use uuid::Uuid;
 
@@ -12,7 +14,6 @@ use crate::clock::Clock;
 use crate::domain::batch::decide_batch;
 use crate::domain::{Command, Decided, Position, Shard};
 use crate::store::{CommitError, StoreError, Unsettled};
-use std::sync::Arc;
 
 /// Commits a batch. Dropping the transaction on the way out, by an error or a panic, rolls back.
 pub(super) fn commit(

@@ -14,8 +14,9 @@ use crate::store::StoreError;
 
 /// All connections, and the lock that they work under: it is let go after the last of them.
 pub(super) struct Connections {
-    writer: Pool,
+    // Dropped from top to bottom: the writer, which syncs as it should, is the last to close the file.
     readers: Option<Pool>,
+    writer: Pool,
     lock: Mutex<Option<DirectoryLock>>,
 }
 

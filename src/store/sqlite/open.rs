@@ -1,6 +1,6 @@
 //! Opens a file or a memory database: lock, connection, settings, migrations, in this order.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,10 +32,13 @@ pub(super) struct Opened {
     pub(super) migrated: Migrated,
 }
 
-/// Opens a file under its lock.
+/// An absolute path is never taken for one of SQLite's special names, such as `:memory:`.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
+    std::path::absolute(path).map_err(|error| errors::open_system(path, error))
+}
+
+/// Opens a file, by its absolute path, under its lock.
 pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, readers: usize) -> Result<Opened, OpenError> {
-    // An absolute path is never taken for one of SQLite's special names, such as `:memory:`.
-    let path = &std::path::absolute(path).map_err(|error| errors::open_system(path, error))?;
     let failed = |error| errors::open(path, error);
     let lock = DirectoryLock::take(path)?;
 
@@ -51,9 +54,8 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
 /// Makes a database in memory.
 pub(super) fn memory(options: &OpenOptions, clock: &dyn Clock) -> Result<Opened, OpenError> {
     let place = Path::new("memory");
-    let mut connection = Connection::open_in_memory()
-        .and_then(|connection| configured(connection))
-        .map_err(|error| errors::open(place, error))?;
+    let mut connection =
+        Connection::open_in_memory().and_then(configured).map_err(|error| errors::open(place, error))?;
     let migrated = migrate::migrate(&mut connection, place, options, clock)?;
     let ledger = ledger(&connection, place)?;
     Ok(Opened { connections: Connections::new(connection, Vec::new(), None), ledger, migrated })

@@ -93,14 +93,11 @@ pub(super) fn heads(connection: &mut Connection, shard_count: u16) -> Result<Vec
 
 fn head(connection: &Connection, shard: Shard) -> Result<Position, StoreError> {
     let mut statement = connection
-        .prepare_cached("-- read.head\nselect coalesce(max(position), 0) from run_events where shard = ?1")
+        .prepare_cached("-- read.head\nselect position from run_events where shard = ?1 order by position desc limit 1")
         .map_err(errors::statement)?;
     let mut rows = statement.query([shard.0]).map_err(errors::statement)?;
     let cell = Cell { table: "run_events", key: &|| format!("shard {}", shard.0) };
-    match rows.next().map_err(errors::statement)? {
-        Some(row) => cell.count(row, 0, "position"),
-        None => Ok(0),
-    }
+    rows.next().map_err(errors::statement)?.map_or(Ok(0), |row| cell.count(row, 0, "position"))
 }
 
 /// Reads the ledger's row.

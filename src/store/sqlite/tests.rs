@@ -153,6 +153,21 @@ async fn pages_of_several_shards_never_go_back_in_time() {
 }
 
 #[tokio::test]
+async fn a_commit_reaches_the_disk_before_it_is_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = at(&directory.path().join("runs.db")).await.unwrap();
+    let settings = |connection: &mut Connection| {
+        ["journal_mode", "synchronous", "fullfsync"].map(|name| {
+            connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0)).unwrap()
+        })
+    };
+    let full: i64 = 2;
+    assert_eq!(store.connections.write(settings).await.unwrap(), ["wal".to_owned().into(), full.into(), 1_i64.into()]);
+    assert_eq!(store.describe().not_durable, None);
+    assert!(memory().await.describe().not_durable.is_some());
+}
+
+#[tokio::test]
 async fn a_second_server_is_refused_with_the_pid_of_the_first() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
@@ -267,6 +282,21 @@ async fn what_the_database_refuses_is_refused_and_rolled_back() {
     assert!(matches!(refused, Err(CommitError::NotApplied(StoreError::Refused(_)))), "{refused:?}");
     assert_eq!(store.run(&key("innocent")).await.unwrap(), None);
     commit(&store, vec![start("innocent")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_is_refused_at_its_very_end_is_not_applied() {
+    let store = memory().await;
+    let debt = "pragma foreign_keys = on;
+                create table parent (id integer primary key);
+                create table child (id integer references parent deferrable initially deferred);
+                create trigger owe after insert on run_events begin insert into child values (1); end";
+    store.connections.write(move |connection| connection.execute_batch(debt).unwrap()).await.unwrap();
+    let refused = commit(&store, vec![start("run")]).await;
+    assert!(matches!(refused, Err(CommitError::NotApplied(StoreError::Refused(_)))), "{refused:?}");
+    assert_eq!(store.heads().await.unwrap(), [0]);
+    store.connections.write(|connection| connection.execute_batch("drop trigger owe").unwrap()).await.unwrap();
+    commit(&store, vec![start("run")]).await.unwrap();
 }
 
 #[tokio::test]

@@ -51,7 +51,8 @@ fn last(transaction: &Transaction<'_>, shard: Shard) -> Result<Option<(Position,
     Ok(Some((cell.count(row, 0, "position")?, Time::from_micros(cell.get(row, 1, "at")?))))
 }
 
-/// Finds by the short key and compares the texts: two requests may share a key.
+/// Finds by the short key and compares the texts: two requests may share a key. The plus signs keep SQLite from walking
+/// all events of the run instead.
 fn applied_request(
     transaction: &Transaction<'_>,
     shard: Shard,
@@ -62,7 +63,7 @@ fn applied_request(
         .prepare_cached(
             "-- commit.load_request_ids
              select revision, request_digest from run_events
-              where shard = ?1 and request_key = ?2 and namespace = ?3 and run_id = ?4 and request_id = ?5",
+              where shard = ?1 and request_key = ?2 and +namespace = ?3 and +run_id = ?4 and request_id = ?5",
         )
         .map_err(errors::statement)?;
     let mut rows =

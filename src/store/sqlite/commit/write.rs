@@ -6,7 +6,7 @@ use rusqlite::{Params, Transaction, params};
 use uuid::Uuid;
 
 use crate::domain::ids::request_key;
-use crate::domain::{Decided, NewEvent, Run, RunKey, RunWrite, Shard, Status};
+use crate::domain::{Decided, NewEvent, Route, Run, RunKey, RunWrite, Shard, Status};
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{self, Cell, integer};
 use crate::store::{StoreError, json};
@@ -67,7 +67,7 @@ impl Writer<'_> {
                 run.agent_id,
                 run.workflow_id,
                 run.audit_session_id,
-                run.route.map(|route| route.name()),
+                run.route.map(Route::name),
                 json::labels(&run.labels),
                 json::record(run),
                 json::metadata(run),
@@ -93,7 +93,7 @@ impl Writer<'_> {
                 integer(before),
                 integer(run.revision),
                 run.status.code(),
-                run.route.map(|route| route.name()),
+                run.route.map(Route::name),
                 json::labels(&run.labels),
                 json::record(run),
             ],
