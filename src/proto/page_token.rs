@@ -105,5 +105,5 @@ mod tests {
         }
     }
 
-    const VECTOR: &str = "";
+    const VECTOR: &str = "AQAAAAAAAABkuMn7VB3FV00";
 }

@@ -189,3 +189,26 @@ pub(super) fn excerpt(text: &str, max: usize) -> String {
     }
     shown
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_short_and_shows_nothing_that_acts() {
+        assert_eq!(excerpt("plain é", 64), "plain é");
+        assert_eq!(excerpt("a\"b\n\u{202e}", 64), "a\\\"b\\n\\u{202e}");
+        for character in ["x", "é", "🦀", "\0", "\u{202e}", "\u{10ffff}"] {
+            let shown = excerpt(&character.repeat(10_000), 64);
+            assert!(shown.ends_with('…') && shown.len() <= 64 + '…'.len_utf8(), "{shown}");
+            assert!(!shown.chars().any(char::is_control));
+        }
+    }
+
+    #[test]
+    fn a_request_of_nothing_but_violations_is_not_followed_to_its_end() {
+        let mut violations = Violations::default();
+        violations.remove_labels(vec![String::new(); 1_000_000], &BTreeMap::new());
+        assert_eq!(violations.settle(()).unwrap_err().len(), VIOLATIONS_MAX);
+    }
+}
