@@ -255,7 +255,7 @@ mod tests {
             request: Some(Request { id: "not part of it".into(), digest: [0; 32] }),
             principal: Principal::claimed("acting".into()),
         };
-        let digest: String = command.digest().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = command.digest().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
         assert_eq!(digest, "69a4c9ba91f59c1bfbd9b3ecee9465241926e61bdbab3f2c299aaf214d10a52f");
     }
 }

@@ -137,11 +137,11 @@ impl From<&Verdict> for v1::Disposition {
 #[must_use]
 pub fn timestamp(time: Time) -> Timestamp {
     const SECOND: i64 = 1_000_000;
-    let nanos = time.micros().rem_euclid(SECOND) * 1_000;
-    Timestamp {
-        seconds: time.micros().div_euclid(SECOND),
-        nanos: i32::try_from(nanos).expect("less than a second of nanoseconds"),
-    }
+    Timestamp { seconds: time.micros().div_euclid(SECOND), nanos: nanos(time.micros().rem_euclid(SECOND)) }
+}
+
+fn nanos(micros: i64) -> i32 {
+    i32::try_from(micros * 1_000).expect("less than a second of nanoseconds")
 }
 
 fn route(route: Option<Route>) -> v1::Route {

@@ -49,9 +49,9 @@ fn fields<T>(result: Result<T, Vec<Violation>>) -> Vec<String> {
 }
 
 /// Metadata of exactly so many bytes as compact JSON.
-fn metadata_of(bytes: usize) -> Option<Struct> {
+fn metadata_of(bytes: usize) -> Struct {
     let text = "x".repeat(bytes - r#"{"a":""}"#.len());
-    Some(Struct { fields: [("a".to_owned(), Value { kind: Some(Kind::StringValue(text)) })].into() })
+    Struct { fields: [("a".to_owned(), Value { kind: Some(Kind::StringValue(text)) })].into() }
 }
 
 fn labels_of(count: usize) -> std::collections::HashMap<String, String> {
@@ -207,11 +207,15 @@ fn labels_to_remove_are_within_their_rules() {
 
 #[test]
 fn metadata_is_within_its_bytes() {
-    assert!(start(|request| request.metadata = metadata_of(METADATA_BYTES_MAX)).is_ok());
-    assert_eq!(fields(start(|request| request.metadata = metadata_of(METADATA_BYTES_MAX + 1))), ["metadata"]);
-    assert!(update(|request| request.metadata = metadata_of(METADATA_PATCH_BYTES_MAX)).is_ok());
-    assert_eq!(fields(update(|request| request.metadata = metadata_of(METADATA_PATCH_BYTES_MAX + 1))), ["metadata"]);
+    assert!(start(|request| request.metadata = Some(metadata_of(METADATA_BYTES_MAX))).is_ok());
+    assert_eq!(fields(start(|request| request.metadata = Some(metadata_of(METADATA_BYTES_MAX + 1)))), ["metadata"]);
+    assert!(update(|request| request.metadata = Some(metadata_of(METADATA_PATCH_BYTES_MAX))).is_ok());
+    assert_eq!(
+        fields(update(|request| request.metadata = Some(metadata_of(METADATA_PATCH_BYTES_MAX + 1)))),
+        ["metadata"]
+    );
     let complete = |metadata| {
+        let metadata = Some(metadata);
         complete_run(v1::CompleteRunRequest { run_id: "run".into(), metadata, ..Default::default() }, &caller())
     };
     assert!(complete(metadata_of(METADATA_PATCH_BYTES_MAX)).is_ok());
