@@ -86,7 +86,7 @@ fn object(object: Struct, path: &Path<'_>, violations: &mut Violations) -> Map<S
     let mut map = Map::new();
     for (key, member) in object.fields {
         let path = Path::Key(path, &key);
-        if key.contains('\0') {
+        if key.contains('\0') && !violations.is_full() {
             violations.push(path.text(), "a key must not contain U+0000");
         }
         let member = value(member, &path, violations);
@@ -124,7 +124,9 @@ fn value(value: Value, path: &Path<'_>, violations: &mut Violations) -> Json {
 }
 
 fn refused(path: &Path<'_>, description: &str, violations: &mut Violations) -> Json {
-    violations.push(path.text(), description);
+    if !violations.is_full() {
+        violations.push(path.text(), description);
+    }
     Json::Null
 }
 
