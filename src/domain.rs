@@ -5,6 +5,7 @@
 //! without a database and both stores share it to the letter.
 
 pub mod batch;
+pub mod check;
 pub mod command;
 pub mod decide;
 pub mod event;

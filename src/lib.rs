@@ -1,5 +1,45 @@
-//! Runledger: the lifecycle authority for runs.
+//! Runledger is the lifecycle authority for runs: others do the work and report; it decides which transitions are
+//! true, keeps every event, and tells everyone who watches. One binary, one crate, stateless replicas over one
+//! database.
+//!
+//! # The path of a command
+//!
+//! ```text
+//! client -> service (authenticate, convert, validate) -> engine (queue per shard, group commit)
+//!        -> store.commit: { lock the shard's head, read its end and the rows } decide, evolve { write; COMMIT } -> reply
+//!                                                                                     |
+//! watcher <- service (frames) <- feed (history, then live) <--------------------------+  (wake-up; the log is the truth)
+//! ```
+//!
+//! One direction, no way back. `service` holds no SQL and no rules, [`domain`] no async, clocks or ids, [`store`] no
+//! rules. [`engine`] and [`feed`] never name each other.
+//!
+//! # What holds
+//!
+//! - A run is the fold of its events; the `runs` row is a cached fold. Every rule is in [`domain::decide`] and
+//!   [`domain::evolve`], so it is tested without a database and both stores share it to the letter.
+//! - One transaction writes exactly one shard, and takes the shard's head first. So in each shard positions are dense
+//!   and in commit order: a reader that has seen p has seen all before p.
+//! - Answers go out after the commit, refusals too. A commit of unknown outcome is settled before its callers hear.
+//! - The time is the store's; no time in a run is before its `updated_at`, no event's `at` before its shard's last.
+//! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
+//!   every event carries whose revision is a multiple of 32.
+//! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice.
+//!
+//! # The modules
+//!
+//! `tests/it/layering.rs` holds the table of who may use whom, and fails on a breach.
 
+pub mod app;
+pub mod auth;
+pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod domain;
+pub mod engine;
+pub mod feed;
+pub mod proto;
+pub mod service;
 pub mod store;
+pub mod supervise;
+pub mod telemetry;

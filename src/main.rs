@@ -1,1 +1,22 @@
-fn main() {}
+//! The `runledger` binary.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use runledger::cli::{self, Cli};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => {
+            let code = runtime.block_on(cli::run(cli));
+            // What still runs, such as a statement on a store that hangs, must not hold the process.
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => {
+            eprintln!("runledger: the runtime cannot start: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

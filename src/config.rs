@@ -1,0 +1,102 @@
+//! What the process is told: flags, then `RUNLEDGER_*`, then defaults. The only reader of the environment.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::store::open::{Location, OpenOptions};
+use crate::telemetry::LogFormat;
+
+/// What `runledger serve` is told.
+#[derive(Args, Clone, Debug)]
+pub struct ServeConfig {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, env = "RUNLEDGER_LISTEN", value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
+    pub listen: SocketAddr,
+
+    /// The store to serve, and how to open it.
+    #[command(flatten)]
+    pub store: StoreConfig,
+
+    /// How log lines look (on stderr)
+    #[arg(long, env = "RUNLEDGER_LOG_FORMAT", value_name = "FORMAT", value_enum, default_value_t)]
+    pub log_format: LogFormat,
+
+    /// What to log: TARGET=LEVEL, comma-separated
+    #[arg(long, env = "RUNLEDGER_LOG", value_name = "FILTER", default_value = "warn,runledger=info")]
+    pub log: String,
+
+    /// Listen on an address other than loopback, although callers are believed and not authenticated
+    #[arg(long, env = "RUNLEDGER_INSECURE")]
+    pub insecure: bool,
+
+    /// Bring a Postgres that has data to this release's schema first
+    #[arg(long, env = "RUNLEDGER_MIGRATE")]
+    pub migrate: bool,
+
+    /// Serve on a Postgres that may lose acknowledged calls in a crash (fsync=off and the like)
+    #[arg(long, env = "RUNLEDGER_ALLOW_UNSAFE_STORE")]
+    pub allow_unsafe_store: bool,
+}
+
+/// Which store, for every subcommand that opens one.
+#[derive(Args, Clone, Debug)]
+pub struct StoreConfig {
+    /// sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE [default: sqlite:DATA/runledger/ledger.db,
+    /// where DATA is $XDG_DATA_HOME or ~/.local/share]
+    #[arg(long = "store", env = "RUNLEDGER_STORE", value_name = "STORE", hide_env_values = true)]
+    pub location: Option<Location>,
+
+    /// Shards of a database that is created now [default: 1 on SQLite, 4 on Postgres]; fixed afterwards
+    #[arg(long, env = "RUNLEDGER_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub shards: Option<u16>,
+
+    /// Connections to Postgres at most
+    #[arg(long, env = "RUNLEDGER_CONNECTIONS", value_name = "N", default_value_t = 8,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(3..=1000))]
+    pub connections: usize,
+}
+
+impl StoreConfig {
+    /// The store that was asked for, or the embedded default.
+    #[must_use]
+    pub fn location(&self) -> Location {
+        self.location.clone().unwrap_or_else(|| Location::Sqlite(default_database()))
+    }
+
+    /// How to open it.
+    #[must_use]
+    pub fn options(&self, migrate: bool, allow_unsafe: bool) -> OpenOptions {
+        OpenOptions { shards: self.shards, connections: self.connections, migrate, allow_unsafe }
+    }
+}
+
+impl ServeConfig {
+    /// What forbids to serve with this configuration.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what to do.
+    pub fn check(&self) -> Result<(), String> {
+        if self.listen.ip().is_loopback() || self.insecure {
+            return Ok(());
+        }
+        Err(format!(
+            "callers are believed and not authenticated, so {} is open to whoever reaches it: listen on a loopback \
+             address, or add --insecure when the network keeps others out",
+            self.listen
+        ))
+    }
+}
+
+/// Where the embedded store is when none was asked for.
+#[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
+fn default_database() -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data = variable("XDG_DATA_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| variable("HOME").map(|home| home.join(".local/share")))
+        .unwrap_or_else(|| PathBuf::from("."));
+    data.join("runledger/ledger.db")
+}

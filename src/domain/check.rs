@@ -1,0 +1,63 @@
+//! What would happen: a transition tried on a run without making it.
+
+use super::decide::{Context, Decision, decide};
+use super::evolve::evolve;
+use super::{Changes, Command, Event, EventType, Operation, Principal, Refusal, Run, RunKey, Status, Time};
+
+/// What the RPC that leads to a status would come to on a run as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// The status that would be left; none: the run does not exist.
+    pub from: Option<Status>,
+    /// Whether the matrix allows the transition.
+    pub allowed: bool,
+    /// Whether the call would make an event, or else be a no-op; or its refusal.
+    pub outcome: Result<bool, Refusal>,
+}
+
+/// Tries the transition on a run, or on none.
+#[must_use]
+pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Principal) -> Check {
+    let command = Command {
+        key: key.clone(),
+        operation: match to {
+            Status::Pending => Operation::Start { deferred: true },
+            Status::Running => Operation::Start { deferred: false },
+            Status::Completed => Operation::Complete,
+            Status::Aborted => Operation::Abort,
+            Status::Failed => Operation::Fail,
+        },
+        changes: Changes::default(),
+        expected_revision: None,
+        request: None,
+        principal,
+    };
+    let now = run.map_or(Time::from_micros(0), |run| run.updated_at);
+    let outcome = decide(run, &command, &Context { now, applied: None }).map(|decision| match decision {
+        Decision::Apply(..) => true,
+        Decision::Unchanged | Decision::Replayed { .. } => false,
+    });
+    let from = run.map(|run| run.status);
+    Check { from, allowed: Status::allows(from, to), outcome }
+}
+
+/// Tries the transition from a status, or from none, on a run that has nothing else.
+#[must_use]
+pub fn check_matrix(from: Option<Status>, to: Status) -> Check {
+    let key = RunKey { namespace: String::new(), run_id: String::new() };
+    let run = from.map(|status| {
+        let event = Event {
+            key: key.clone(),
+            revision: 1,
+            at: Time::from_micros(0),
+            request_id: None,
+            event_type: EventType::Created,
+            from: None,
+            to: status,
+            principal: Principal::anonymous(),
+            changes: Changes::default(),
+        };
+        evolve(None, &event)
+    });
+    check_run(&key, run.as_ref(), to, Principal::anonymous())
+}

@@ -1,0 +1,156 @@
+//! The command path: a bounded queue and one committer per shard.
+//!
+//! Callers [`submit`](Engine::submit) a command and wait. A shard's committer takes what queued while its last commit
+//! ran, so that load sets the size of a batch and no timer does. Answers, refusals included, go out after the commit:
+//! a refusal may rest on a neighbour in the batch. The engine holds no rules and keeps no state of runs.
+
+mod batch;
+mod committer;
+mod inlet;
+mod recovery;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::{Command, Refusal, Run, Verdict, ids};
+use crate::store::{Ledger, Store, StoreError};
+use crate::supervise::Supervisor;
+use committer::Committer;
+use inlet::{Inlet, Pending, Rejected};
+
+/// How long a command waits for its answer when its caller sets no deadline.
+pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// Commits that one process has in flight at most: shards with work take turns.
+const COMMITS_IN_FLIGHT_MAX: usize = 4;
+
+/// Why a command has no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Failure {
+    /// The rules refuse it. Nothing was written.
+    Refused(Refusal),
+    /// The queue is full. Nothing was written.
+    Overloaded,
+    /// The process stops. Nothing was written.
+    Draining,
+    /// The store does not answer. Nothing was written.
+    StoreUnavailable,
+    /// The store refuses this command, for certain. Nothing was written; the log says why.
+    StoreRefused,
+    /// What the store holds of this run cannot be read. Nothing was written; the log says what.
+    StoreCorrupt,
+    /// The caller's deadline passed while the command was queued. Nothing was written.
+    Deadline,
+    /// It may have been applied.
+    OutcomeUnknown,
+}
+
+/// What a command did, durably.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The run after the call; when replayed, as right after the call that was applied.
+    pub run: Arc<Run>,
+    /// What the call did.
+    pub disposition: Disposition,
+    /// The run's revision now.
+    pub current_revision: u64,
+}
+
+/// What a call did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// It made its event.
+    Applied,
+    /// It was a permitted no-op.
+    Unchanged,
+    /// Its `request_id` was applied before.
+    Replayed,
+}
+
+/// The way in. Dropping a submitted call's future withdraws it only while it is queued.
+pub struct Engine {
+    store: Arc<dyn Store>,
+    ledger: Ledger,
+    inlets: Vec<Inlet>,
+    closing: CancellationToken,
+}
+
+impl Engine {
+    /// Starts a committer for each shard. `committed` is notified after each commit that made events.
+    #[must_use]
+    pub fn start(store: Arc<dyn Store>, supervisor: &Supervisor, committed: &Arc<Notify>) -> Self {
+        let ledger = store.ledger();
+        let closing = CancellationToken::new();
+        let slots = Arc::new(Semaphore::new(COMMITS_IN_FLIGHT_MAX));
+        let bytes = inlet::byte_budget();
+        let inlets = (0..ledger.shard_count)
+            .map(|shard| {
+                let (inlet, queue) = inlet::inlet(bytes.clone());
+                let committer = Committer {
+                    store: store.clone(),
+                    shard: ids::Shard(shard),
+                    slots: slots.clone(),
+                    committed: committed.clone(),
+                };
+                supervisor.vital("committer", committer.run(queue, closing.clone()));
+                inlet
+            })
+            .collect();
+        Self { store, ledger, inlets, closing }
+    }
+
+    /// Commits a command and answers, at the latest at `deadline` or after [`ANSWER_WAIT_MAX`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`]: only [`Failure::OutcomeUnknown`] may have been applied.
+    pub async fn submit(&self, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
+        let key = command.key.clone();
+        let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
+        let answer_by = Instant::now() + ANSWER_WAIT_MAX;
+        let by = deadline.map_or(answer_by, |deadline| deadline.min(answer_by));
+        let (pending, reply, ticket) = Pending::new(command);
+        self.inlets[usize::from(shard.0)].offer(pending).map_err(|rejected| match rejected {
+            Rejected::Full => Failure::Overloaded,
+            Rejected::Closed => Failure::Draining,
+        })?;
+        let verdict = match tokio::time::timeout_at(by, reply).await {
+            Ok(Ok(verdict)) => verdict?,
+            Ok(Err(_dropped)) => return Err(Failure::OutcomeUnknown),
+            Err(_elapsed) if !ticket.withdraw() => return Err(Failure::OutcomeUnknown),
+            Err(_elapsed) if deadline == Some(by) => return Err(Failure::Deadline),
+            Err(_elapsed) => return Err(Failure::StoreUnavailable),
+        };
+        match verdict {
+            Verdict::Applied(run) => {
+                Ok(Answer { current_revision: run.revision, run, disposition: Disposition::Applied })
+            }
+            Verdict::Unchanged(run) => {
+                Ok(Answer { current_revision: run.revision, run, disposition: Disposition::Unchanged })
+            }
+            Verdict::Replayed { revision, current_revision } => {
+                let run = self.store.run_at(&key, revision).await.map_err(|error| failure(&error))?;
+                let run = Arc::new(run.ok_or(Failure::StoreCorrupt)?);
+                Ok(Answer { run, disposition: Disposition::Replayed, current_revision })
+            }
+        }
+    }
+
+    /// Takes no more commands; what is queued is still committed and answered. The committers end after that.
+    pub fn close(&self) {
+        self.closing.cancel();
+    }
+}
+
+/// What a store's error, with surely nothing applied, means to a caller. Logged where it is met, with its causes.
+fn failure(error: &StoreError) -> Failure {
+    match error {
+        StoreError::Unavailable(_) => Failure::StoreUnavailable,
+        StoreError::Refused(_) => Failure::StoreRefused,
+        StoreError::Corrupt { .. } => Failure::StoreCorrupt,
+    }
+}

@@ -1,0 +1,106 @@
+//! The commands of one commit: how they are gathered, answered and halved.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::Failure;
+use super::inlet::Pending;
+use crate::domain::{Command, Decided};
+
+/// Commands in one commit at most.
+pub(super) const COMMANDS_MAX: usize = 512;
+
+/// Bytes of commands in one commit at most; a single command may weigh more.
+pub(super) const BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Commands that are committed together, in the order of their arrival.
+#[derive(Debug, Default)]
+pub(super) struct Batch(Vec<Pending>);
+
+impl Batch {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn commands(&self) -> Arc<[Arc<Command>]> {
+        self.0.iter().map(|pending| pending.command.clone()).collect()
+    }
+
+    /// Whether anybody still waits for an answer.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.0.iter().any(Pending::is_awaited)
+    }
+
+    /// The two halves, in order.
+    pub(super) fn halves(mut self) -> (Self, Self) {
+        let second = self.0.split_off(self.0.len() / 2);
+        (self, Self(second))
+    }
+
+    pub(super) fn answer(self, decided: Decided) {
+        debug_assert_eq!(self.0.len(), decided.verdicts.len(), "one verdict a command");
+        for (pending, verdict) in self.0.into_iter().zip(decided.verdicts) {
+            pending.answer(verdict.map_err(Failure::Refused));
+        }
+    }
+
+    pub(super) fn fail(self, failure: &Failure) {
+        for pending in self.0 {
+            pending.answer(Err(failure.clone()));
+        }
+    }
+}
+
+/// A shard's queue, with what was received and not yet batched.
+pub(super) struct Queue {
+    inlet: mpsc::Receiver<Pending>,
+    waiting: VecDeque<Pending>,
+}
+
+impl Queue {
+    pub(super) fn new(inlet: mpsc::Receiver<Pending>) -> Self {
+        Self { inlet, waiting: VecDeque::new() }
+    }
+
+    /// Waits for a command. False once the queue is closed and empty. `closing` closes it.
+    pub(super) async fn ready(&mut self, closing: &CancellationToken) -> bool {
+        if !self.waiting.is_empty() {
+            return true;
+        }
+        let pending = tokio::select! {
+            biased;
+            pending = self.inlet.recv() => pending,
+            () = closing.cancelled() => {
+                self.inlet.close();
+                self.inlet.recv().await
+            }
+        };
+        self.waiting.extend(pending);
+        !self.waiting.is_empty()
+    }
+
+    /// Takes what queued, up to the limits, without waiting.
+    pub(super) fn batch(&mut self) -> Batch {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while batch.len() < COMMANDS_MAX {
+            let Some(pending) = self.waiting.pop_front().or_else(|| self.inlet.try_recv().ok()) else { break };
+            if !batch.is_empty() && bytes + pending.weight > BYTES_MAX {
+                self.waiting.push_front(pending);
+                break;
+            }
+            if pending.take() {
+                bytes += pending.weight;
+                batch.push(pending);
+            }
+        }
+        Batch(batch)
+    }
+}

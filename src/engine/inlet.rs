@@ -1,0 +1,100 @@
+//! The bounded queue in front of a shard's committer, and a queued command's right to be withdrawn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use super::Failure;
+use crate::domain::{Command, Verdict};
+
+/// Commands that one shard queues at most.
+const QUEUE_COMMANDS_MAX: usize = 4096;
+
+/// Bytes of commands that all shards hold at most, queued and in flight.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What one permit of the byte budget stands for.
+const BYTES_PER_PERMIT: usize = 1024;
+
+/// A queued command and who waits for it.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) command: Arc<Command>,
+    pub(super) weight: usize,
+    reply: oneshot::Sender<Result<Verdict, Failure>>,
+    taken: Arc<AtomicBool>,
+    budget: Option<OwnedSemaphorePermit>,
+}
+
+/// The caller's hold on its command.
+pub(super) struct Ticket(Arc<AtomicBool>);
+
+impl Ticket {
+    /// Takes the command back, if no committer has taken it. Once true, it is never committed.
+    pub(super) fn withdraw(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+}
+
+impl Pending {
+    pub(super) fn new(command: Command) -> (Self, oneshot::Receiver<Result<Verdict, Failure>>, Ticket) {
+        let (reply, receiver) = oneshot::channel();
+        let taken = Arc::new(AtomicBool::new(false));
+        let ticket = Ticket(taken.clone());
+        let weight = command.weight();
+        (Self { command: Arc::new(command), weight, reply, taken, budget: None }, receiver, ticket)
+    }
+
+    /// Takes the command for a commit. False when its caller withdrew it or has gone: then it must not be committed.
+    pub(super) fn take(&self) -> bool {
+        !self.reply.is_closed() && !self.taken.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether somebody still waits for the answer.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.reply.is_closed()
+    }
+
+    pub(super) fn answer(self, verdict: Result<Verdict, Failure>) {
+        let _gone = self.reply.send(verdict);
+    }
+}
+
+/// Why a command did not get into the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rejected {
+    Full,
+    Closed,
+}
+
+/// The sending side of a shard's queue.
+pub(super) struct Inlet {
+    queue: mpsc::Sender<Pending>,
+    bytes: Arc<Semaphore>,
+}
+
+impl Inlet {
+    /// Queues a command, or says at once why not.
+    pub(super) fn offer(&self, mut pending: Pending) -> Result<(), Rejected> {
+        let permits = u32::try_from(pending.weight.div_ceil(BYTES_PER_PERMIT)).unwrap_or(u32::MAX);
+        let budget = self.bytes.clone().try_acquire_many_owned(permits).map_err(|_full| Rejected::Full)?;
+        pending.budget = Some(budget);
+        self.queue.try_send(pending).map_err(|error| match error {
+            TrySendError::Full(_) => Rejected::Full,
+            TrySendError::Closed(_) => Rejected::Closed,
+        })
+    }
+}
+
+/// The budget of bytes that all shards share.
+pub(super) fn byte_budget() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(BYTES_MAX / BYTES_PER_PERMIT))
+}
+
+/// A shard's queue.
+pub(super) fn inlet(bytes: Arc<Semaphore>) -> (Inlet, mpsc::Receiver<Pending>) {
+    let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    (Inlet { queue: sender, bytes }, receiver)
+}

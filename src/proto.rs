@@ -1,0 +1,24 @@
+//! The wire: generated messages, and what turns them into domain values and back.
+//!
+//! Nothing here decides anything. [`request`] checks a request whole before the domain sees it, [`answer`] shows domain
+//! values, and [`status`] is the only place that makes a [`tonic::Status`].
+
+pub mod answer;
+pub mod codec;
+mod json;
+pub mod page_token;
+pub mod request;
+pub mod status;
+mod validate;
+
+/// The messages, the server and the client of `runledger.v1`, generated from `proto/`.
+#[expect(clippy::all, clippy::pedantic, reason = "generated code")]
+#[allow(unreachable_pub, clippy::wildcard_enum_match_arm, reason = "generated code, and not every release warns")]
+pub mod v1 {
+    tonic::include_proto!("runledger.v1");
+}
+
+/// The compiled protos with their comments and imports: what reflection serves.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptor.bin"));
+
+pub use validate::VIOLATIONS_MAX;

@@ -1,0 +1,225 @@
+//! Requests as commands and questions of the domain. A request is checked whole: one answer names every violation.
+
+use uuid::Uuid;
+
+use super::json::metadata;
+use super::v1;
+use super::validate::Violations;
+use crate::auth::Caller;
+use crate::clock::draw_id;
+use crate::domain::ids::derived_run_id;
+use crate::domain::limits::{FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX};
+use crate::domain::{Changes, Command, Operation, Request, RunKey, Status, Violation};
+
+/// How many events a page of history holds when the request does not say.
+pub const PAGE_SIZE_DEFAULT: usize = 100;
+/// How many events it holds at most.
+pub const PAGE_SIZE_MAX: usize = 1_000;
+
+/// The command of a `StartRun`. Makes the run's id where the request names none: from `request_id`, else at random.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn start_run(request: v1::StartRunRequest, caller: &Caller, ledger: Uuid) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let changes = Changes {
+        task_thread_id: Some(violations.required("task_thread_id", request.task_thread_id, LINK_BYTES_MAX)),
+        agent_id: violations.link("agent_id", request.agent_id),
+        route: violations.route(request.route),
+        fallback_used: request.fallback_used,
+        tab_group_id: violations.link("tab_group_id", request.tab_group_id),
+        audit_session_id: violations.link("audit_session_id", request.audit_session_id),
+        workflow_id: violations.link("workflow_id", request.workflow_id),
+        labels: violations.labels(request.labels),
+        metadata: metadata(request.metadata, METADATA_BYTES_MAX, &mut violations),
+        ..Changes::default()
+    };
+    let run_id = match (request.run_id.as_str(), request.request_id.as_str()) {
+        ("", "") => draw_id().to_string(),
+        ("", request_id) => derived_run_id(ledger, &caller.namespace, request_id),
+        (_, _) => request.run_id,
+    };
+    let operation = Operation::Start { deferred: request.deferred };
+    Ask { operation, changes, run_id, request_id: request.request_id, expected_revision: request.expected_revision }
+        .command(violations, caller)
+}
+
+/// The command of an `UpdateRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn update_run(request: v1::UpdateRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let labels = violations.labels(request.labels);
+    let changes = Changes {
+        audit_session_id: violations.link_change("audit_session_id", request.audit_session_id),
+        tab_group_id: violations.link_change("tab_group_id", request.tab_group_id),
+        workflow_id: violations.link_change("workflow_id", request.workflow_id),
+        route: violations.route(request.route),
+        fallback_used: request.fallback_used,
+        metadata: metadata(request.metadata, METADATA_PATCH_BYTES_MAX, &mut violations),
+        remove_labels: violations.remove_labels(request.remove_labels, &labels),
+        labels,
+        ..Changes::default()
+    };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    Ask { operation: Operation::Update, changes, run_id, request_id, expected_revision }.command(violations, caller)
+}
+
+/// The command of a `CompleteRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn complete_run(request: v1::CompleteRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let changes = Changes {
+        metadata: metadata(request.metadata, METADATA_PATCH_BYTES_MAX, &mut violations),
+        ..Changes::default()
+    };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    Ask { operation: Operation::Complete, changes, run_id, request_id, expected_revision }.command(violations, caller)
+}
+
+/// The command of an `AbortRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let changes = Changes {
+        failure_reason: violations.optional("failure_reason", request.failure_reason, FAILURE_REASON_BYTES_MAX),
+        reason_code: violations.reason_code(request.reason_code),
+        ..Changes::default()
+    };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    Ask { operation: Operation::Abort, changes, run_id, request_id, expected_revision }.command(violations, caller)
+}
+
+/// The command of a `FailRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let changes = Changes {
+        failure_reason: Some(violations.required("failure_reason", request.failure_reason, FAILURE_REASON_BYTES_MAX)),
+        reason_code: violations.reason_code(request.reason_code),
+        ..Changes::default()
+    };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    Ask { operation: Operation::Fail, changes, run_id, request_id, expected_revision }.command(violations, caller)
+}
+
+/// The run that a request names: `GetRun`, `WatchRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn run_key(run_id: String, caller: &Caller) -> Result<RunKey, Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&run_id);
+    violations.settle(RunKey { namespace: caller.namespace.clone(), run_id })
+}
+
+/// What a `CheckTransition` asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransitionQuestion {
+    /// Whether the matrix allows it.
+    Matrix {
+        /// The status to leave; none: there is no run.
+        from: Option<Status>,
+        /// The status to reach.
+        to: Status,
+    },
+    /// Whether this run, as it is, may go there.
+    Run {
+        /// The run.
+        key: RunKey,
+        /// The status to reach.
+        to: Status,
+    },
+}
+
+/// The question of a `CheckTransition`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn check_transition(
+    request: v1::CheckTransitionRequest,
+    caller: &Caller,
+) -> Result<TransitionQuestion, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let from = violations.status("from", request.from);
+    let to = violations.status("to", request.to);
+    if request.to == i32::from(v1::RunStatus::Unspecified) {
+        violations.push("to", "is required: the status to reach");
+    }
+    let key = Some(request.run_id).filter(|run_id| !run_id.is_empty()).map(|run_id| {
+        violations.run_id(&run_id);
+        if from.is_some() {
+            violations.push("from", "must be unspecified when run_id is set: the run's own status is left");
+        }
+        RunKey { namespace: caller.namespace.clone(), run_id }
+    });
+    // Without a status to reach there is a violation, and what stands here is not looked at.
+    let to = to.unwrap_or(Status::Running);
+    violations.settle(match key {
+        Some(key) => TransitionQuestion::Run { key, to },
+        None => TransitionQuestion::Matrix { from, to },
+    })
+}
+
+/// The run and the page size of a `ListRunEvents`. Its token is for [`page_token`](super::page_token), which has an
+/// answer of its own.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn list_run_events(request: &v1::ListRunEventsRequest, caller: &Caller) -> Result<(RunKey, usize), Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&request.run_id);
+    let page_size = usize::try_from(request.page_size).unwrap_or_else(|_| {
+        violations.push("page_size", format!("must not be negative: 0 to {PAGE_SIZE_MAX}"));
+        0
+    });
+    let page_size = if page_size == 0 { PAGE_SIZE_DEFAULT } else { page_size.min(PAGE_SIZE_MAX) };
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.clone() }, page_size))
+}
+
+/// What every mutation brings.
+struct Ask {
+    operation: Operation,
+    changes: Changes,
+    run_id: String,
+    request_id: String,
+    expected_revision: Option<u64>,
+}
+
+impl Ask {
+    fn command(self, mut violations: Violations, caller: &Caller) -> Result<Command, Vec<Violation>> {
+        violations.run_id(&self.run_id);
+        let request_id = violations.request_id(self.request_id);
+        if self.expected_revision == Some(0) && !matches!(self.operation, Operation::Start { .. }) {
+            violations.push("expected_revision", "must be at least 1: only StartRun may expect that no run exists");
+        }
+        let mut command = violations.settle(Command {
+            key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id },
+            operation: self.operation,
+            changes: self.changes,
+            expected_revision: self.expected_revision,
+            request: None,
+            principal: caller.principal.clone(),
+        })?;
+        command.request = request_id.map(|id| Request { id, digest: command.digest() });
+        Ok(command)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! What the service says when it does not do what was asked: the only maker of a [`tonic::Status`].
+//!
+//! Every status has a `google.rpc.ErrorInfo` whose reason is for programs and never changes; its text is for people and
+//! says what to do. What a caller sent is shown only as far as it was found valid, or as an excerpt.
+
+mod draft;
+
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::pb::{ResourceInfo, RetryInfo};
+
+use self::draft::Draft;
+use super::page_token::PageTokenInvalid;
+use super::v1;
+use crate::domain::{Refusal, RunKey, Summary, Violation};
+use crate::store::StoreError;
+
+/// When a client is asked to come back to a full queue.
+const OVERLOADED_RETRY: Duration = Duration::from_millis(200);
+/// When it is asked to come back to a store that does not answer.
+const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
+/// When it is asked to look for another replica.
+const DRAINING_RETRY: Duration = Duration::from_millis(100);
+
+/// A command that the rules refuse.
+#[must_use]
+pub fn refusal(refusal: &Refusal) -> Status {
+    match refusal {
+        Refusal::RequestIdReused { key, request_id } => draft(
+            Code::InvalidArgument,
+            refusal,
+            "This request_id was used for a different request: send a new one.".to_owned(),
+        )
+        .info("run_id", &key.run_id)
+        .info("request_id", request_id),
+        Refusal::RunNotFound { key } => draft(
+            Code::NotFound,
+            refusal,
+            format!("Run {} does not exist: check the run_id, or start the run.", key.run_id),
+        )
+        .info("run_id", &key.run_id)
+        .detail(
+            "google.rpc.ResourceInfo",
+            &ResourceInfo {
+                resource_type: "runledger.v1.Run".to_owned(),
+                resource_name: key.run_id.clone(),
+                ..ResourceInfo::default()
+            },
+        ),
+        Refusal::RunIdConflict { field, requested, actual, run } => draft(
+            Code::AlreadyExists,
+            refusal,
+            format!("Run {} exists with another {field}: use another run_id.", run.run_id),
+        )
+        .info("run_id", &run.run_id)
+        .info("field", field)
+        .detail(
+            "runledger.v1.RunIdConflictError",
+            &v1::RunIdConflictError {
+                field: (*field).to_owned(),
+                requested: requested.clone(),
+                actual: actual.clone(),
+                run: Some(run.into()),
+            },
+        ),
+        Refusal::NotOwner { agent_id, owner_agent_id, tab_group_id, operation, key } => draft(
+            Code::PermissionDenied,
+            refusal,
+            format!("Run {} belongs to another agent: only its owner may call {}.", key.run_id, operation.rpc()),
+        )
+        .info("run_id", &key.run_id)
+        .info("action", operation.rpc())
+        .detail(
+            "runledger.v1.OwnershipError",
+            &v1::OwnershipError {
+                run_id: key.run_id.clone(),
+                agent_id: agent_id.clone(),
+                owner_agent_id: owner_agent_id.clone(),
+                tab_group_id: tab_group_id.clone().unwrap_or_default(),
+                action: operation.rpc().to_owned(),
+            },
+        ),
+        Refusal::RevisionMismatch { key, expected, run } => {
+            revision_mismatch(draft(Code::Aborted, refusal, String::new()), key, *expected, run.as_ref())
+        }
+        Refusal::InvalidTransition { run, to } => {
+            let message = format!("Invalid lifecycle transition for run {}: {} → {to}", run.run_id, run.status);
+            draft(Code::FailedPrecondition, refusal, message.clone())
+                .info("run_id", &run.run_id)
+                .info("from", run.status.name())
+                .info("to", to.name())
+                .detail(
+                    "runledger.v1.LifecycleTransitionError",
+                    &v1::LifecycleTransitionError {
+                        name: "LifecycleTransitionError".to_owned(),
+                        run_id: run.run_id.clone(),
+                        from: v1::RunStatus::from(run.status).into(),
+                        to: v1::RunStatus::from(*to).into(),
+                        message,
+                        run: Some(run.into()),
+                    },
+                )
+        }
+        Refusal::RunNotRunning { run } => draft(
+            Code::FailedPrecondition,
+            refusal,
+            format!("Run {} is {}: only a running run can be updated.", run.run_id, run.status),
+        )
+        .info("run_id", &run.run_id)
+        .info("status", run.status.name())
+        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run)),
+        Refusal::InvalidFields(violations) => return invalid(violations.clone()),
+    }
+    .seal()
+}
+
+/// A request that breaks rules: at most 20 of the violations, and how many more there are.
+#[must_use]
+pub fn invalid(violations: Vec<Violation>) -> Status {
+    draft::invalid(violations).seal()
+}
+
+/// A request that is no protobuf message of its type.
+#[must_use]
+pub fn undecodable(error: &prost::DecodeError) -> Status {
+    invalid(vec![Violation::new("request", error.to_string())])
+}
+
+/// A store that did not answer a read, or surely did not apply a commit. What it said is for the log.
+#[must_use]
+pub fn store(error: &StoreError) -> Status {
+    match error {
+        StoreError::Unavailable(_) => store_unavailable(),
+        StoreError::Refused(_) => store_refused(),
+        StoreError::Corrupt { .. } => store_corrupt(),
+    }
+}
+
+/// The store does not answer; nothing was written.
+#[must_use]
+pub fn store_unavailable() -> Status {
+    let message = "The store does not answer and nothing was written: try again.";
+    Draft::new(Code::Unavailable, "STORE_UNAVAILABLE", message).detail(RETRY, &after(UNAVAILABLE_RETRY)).seal()
+}
+
+/// The store refuses this call for a lasting reason; nothing was written.
+#[must_use]
+pub fn store_refused() -> Status {
+    let message = "The store refused the call and nothing was written: see the server's log for the cause.";
+    Draft::new(Code::Internal, "STORE_REFUSED", message).seal()
+}
+
+/// The store holds something that cannot be read.
+#[must_use]
+pub fn store_corrupt() -> Status {
+    let message = "A stored record cannot be read: see the server's log for which one.";
+    Draft::new(Code::Internal, "STORE_CORRUPT", message).seal()
+}
+
+/// A queue is full; nothing was written.
+#[must_use]
+pub fn overloaded() -> Status {
+    let message = "The server is overloaded and nothing was written: try again later.";
+    Draft::new(Code::ResourceExhausted, "OVERLOADED", message).detail(RETRY, &after(OVERLOADED_RETRY)).seal()
+}
+
+/// The server stops; nothing was written, and a stream can be resumed elsewhere.
+#[must_use]
+pub fn draining() -> Status {
+    let message = "The server is stopping: send the call again, or resume the stream, on another replica.";
+    Draft::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY)).seal()
+}
+
+/// A commit was sent and not confirmed. `retry_is_safe`: the same call cannot apply twice.
+#[must_use]
+pub fn outcome_unknown(retry_is_safe: bool) -> Status {
+    let (code, message) = if retry_is_safe {
+        (Code::Unavailable, "The call may have been applied: send the same call again.")
+    } else {
+        // No client library retries UNKNOWN by itself.
+        (Code::Unknown, "The call may have been applied and a retry could apply it twice: read the run first.")
+    };
+    Draft::new(code, "OUTCOME_UNKNOWN", message).info("retry_is_safe", &retry_is_safe.to_string()).seal()
+}
+
+/// The call's deadline passed; nothing was written.
+#[must_use]
+pub fn deadline() -> Status {
+    let message = "The call's deadline passed and nothing was written: allow it more time.";
+    Draft::new(Code::DeadlineExceeded, "DEADLINE", message).seal()
+}
+
+/// A watch that asks for what comes after a revision that the run does not have yet.
+#[must_use]
+pub fn revision_ahead(key: &RunKey, after_revision: u64, revision: u64) -> Status {
+    let message = format!(
+        "after_revision {after_revision} is ahead of run {}, which is at revision {revision}: resume from a revision \
+         that a frame named.",
+        key.run_id
+    );
+    Draft::new(Code::OutOfRange, "REVISION_AHEAD", message)
+        .info("run_id", &key.run_id)
+        .info("after_revision", &after_revision.to_string())
+        .info("revision", &revision.to_string())
+        .seal()
+}
+
+/// A page token that was not given out for this run.
+#[must_use]
+pub fn page_token_invalid(_: PageTokenInvalid) -> Status {
+    let message = "page_token was not given out for this run: begin again without it.";
+    Draft::new(Code::InvalidArgument, "PAGE_TOKEN_INVALID", message).seal()
+}
+
+const RETRY: &str = "google.rpc.RetryInfo";
+
+fn after(delay: Duration) -> RetryInfo {
+    RetryInfo { retry_delay: Some(delay.try_into().expect("a constant of at most seconds")) }
+}
+
+fn draft(code: Code, refusal: &Refusal, message: String) -> Draft {
+    Draft::new(code, refusal.reason(), message)
+}
+
+fn revision_mismatch(draft: Draft, key: &RunKey, expected: u64, run: Option<&Summary>) -> Draft {
+    let actual = run.map_or(0, |run| run.revision);
+    let id = &key.run_id;
+    let message = match (run, expected) {
+        (Some(_), 0) => format!("Run {id} exists, at revision {actual}: use another run_id, or read it."),
+        (Some(_), _) => format!("Run {id} is at revision {actual}, not {expected}: read it and decide again."),
+        (None, _) => format!("Run {id} does not exist, and revision {expected} was expected: expect 0, or nothing."),
+    };
+    draft
+        .message(message)
+        .info("run_id", id)
+        .info("expected_revision", &expected.to_string())
+        .info("actual_revision", &actual.to_string())
+        .detail(
+            "runledger.v1.RevisionMismatchError",
+            &v1::RevisionMismatchError {
+                expected_revision: expected,
+                actual_revision: actual,
+                run: run.map(v1::RunSummary::from),
+            },
+        )
+}
+
+#[cfg(test)]
+mod tests;

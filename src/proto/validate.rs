@@ -1,0 +1,191 @@
+//! The rules of single fields. Each check notes what is wrong and goes on, so that one answer names every violation.
+//!
+//! A violation never repeats more than [`EXCERPT_BYTES_MAX`] bytes of what the caller sent.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::domain::limits::{
+    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LINK_BYTES_MAX, REASON_CODE_BYTES_MAX,
+    REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
+};
+use crate::domain::{Route, Status, Violation};
+
+use super::v1;
+
+/// How many violations of one request are kept: a request of nothing else is not to cost more than itself.
+pub const VIOLATIONS_MAX: usize = 1_000;
+/// How much of a caller's text a violation shows.
+const EXCERPT_BYTES_MAX: usize = 64;
+
+/// What is wrong with a request.
+#[derive(Debug, Default)]
+pub(super) struct Violations(Vec<Violation>);
+
+impl Violations {
+    /// Notes one, up to [`VIOLATIONS_MAX`].
+    pub(super) fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
+        if self.0.len() < VIOLATIONS_MAX {
+            self.0.push(Violation::new(field, description));
+        }
+    }
+
+    /// The value, if nothing was wrong.
+    pub(super) fn settle<T>(self, value: T) -> Result<T, Vec<Violation>> {
+        if self.0.is_empty() { Ok(value) } else { Err(self.0) }
+    }
+
+    /// A text of at most `max` bytes.
+    pub(super) fn text(&mut self, field: &str, text: &str, max: usize) {
+        if text.len() > max {
+            self.push(field, format!("is {} bytes; the limit is {max}", text.len()));
+        }
+        if text.contains('\0') {
+            self.push(field, "must not contain U+0000");
+        }
+    }
+
+    /// A text that must be there.
+    pub(super) fn required(&mut self, field: &str, text: String, max: usize) -> String {
+        if text.is_empty() {
+            self.push(field, format!("is required: 1 to {max} bytes"));
+        }
+        self.text(field, &text, max);
+        text
+    }
+
+    /// A text that is absent when empty.
+    pub(super) fn optional(&mut self, field: &str, text: String, max: usize) -> Option<String> {
+        self.text(field, &text, max);
+        Some(text).filter(|text| !text.is_empty())
+    }
+
+    /// A link, absent when empty.
+    pub(super) fn link(&mut self, field: &str, text: String) -> Option<String> {
+        self.optional(field, text, LINK_BYTES_MAX)
+    }
+
+    /// A change of a link: absent stays, empty clears.
+    pub(super) fn link_change(&mut self, field: &str, text: Option<String>) -> Option<String> {
+        if let Some(text) = &text {
+            self.text(field, text, LINK_BYTES_MAX);
+        }
+        text
+    }
+
+    /// `run_id`, which must be there.
+    pub(super) fn run_id(&mut self, run_id: &str) {
+        let charset = |byte: u8| byte.is_ascii_alphanumeric() || b"._:~-".contains(&byte);
+        if !(1..=RUN_ID_BYTES_MAX).contains(&run_id.len()) || !run_id.bytes().all(charset) {
+            self.push("run_id", format!("must be 1 to {RUN_ID_BYTES_MAX} characters of [A-Za-z0-9._:~-]"));
+        }
+    }
+
+    /// `request_id`, absent when empty.
+    pub(super) fn request_id(&mut self, request_id: String) -> Option<String> {
+        self.optional("request_id", request_id, REQUEST_ID_BYTES_MAX)
+    }
+
+    /// `reason_code`, absent when empty.
+    pub(super) fn reason_code(&mut self, code: String) -> Option<String> {
+        let charset = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        let sound = code.len() <= REASON_CODE_BYTES_MAX
+            && code.bytes().all(charset)
+            && code.bytes().next().is_none_or(|first| first.is_ascii_uppercase());
+        if !sound {
+            self.push(
+                "reason_code",
+                format!("must be 1 to {REASON_CODE_BYTES_MAX} characters of [A-Z0-9_], a letter first"),
+            );
+        }
+        Some(code).filter(|code| !code.is_empty())
+    }
+
+    /// `route`, absent when unspecified.
+    pub(super) fn route(&mut self, number: i32) -> Option<Route> {
+        match v1::Route::try_from(number) {
+            Ok(v1::Route::Unspecified) => None,
+            Ok(v1::Route::Mcp) => Some(Route::Mcp),
+            Ok(v1::Route::Cli) => Some(Route::Cli),
+            Ok(v1::Route::Http) => Some(Route::Http),
+            Err(_) => {
+                self.push("route", format!("{number} is not a value of Route"));
+                None
+            }
+        }
+    }
+
+    /// A status, absent when unspecified.
+    pub(super) fn status(&mut self, field: &str, number: i32) -> Option<Status> {
+        match v1::RunStatus::try_from(number) {
+            Ok(v1::RunStatus::Unspecified) => None,
+            Ok(v1::RunStatus::Pending) => Some(Status::Pending),
+            Ok(v1::RunStatus::Running) => Some(Status::Running),
+            Ok(v1::RunStatus::Completed) => Some(Status::Completed),
+            Ok(v1::RunStatus::Aborted) => Some(Status::Aborted),
+            Ok(v1::RunStatus::Failed) => Some(Status::Failed),
+            Err(_) => {
+                self.push(field, format!("{number} is not a value of RunStatus"));
+                None
+            }
+        }
+    }
+
+    /// `labels`.
+    pub(super) fn labels(&mut self, labels: HashMap<String, String>) -> BTreeMap<String, String> {
+        if labels.len() > LABELS_MAX {
+            self.push("labels", format!("has {} entries; the limit is {LABELS_MAX}", labels.len()));
+        }
+        let labels: BTreeMap<String, String> = labels.into_iter().collect();
+        for (key, value) in &labels {
+            self.label_key(|| label("labels", key), key);
+            if value.len() > LABEL_VALUE_BYTES_MAX || value.contains('\0') {
+                let rule = format!("the value must be at most {LABEL_VALUE_BYTES_MAX} bytes without U+0000");
+                self.push(label("labels", key), rule);
+            }
+        }
+        labels
+    }
+
+    /// `remove_labels`, apart from `labels`.
+    pub(super) fn remove_labels(&mut self, keys: Vec<String>, labels: &BTreeMap<String, String>) -> BTreeSet<String> {
+        if keys.len() > LABELS_MAX {
+            self.push("remove_labels", format!("has {} keys; the limit is {LABELS_MAX}", keys.len()));
+        }
+        for (index, key) in keys.iter().enumerate() {
+            self.label_key(|| format!("remove_labels[{index}]"), key);
+            if labels.contains_key(key) {
+                self.push(format!("remove_labels[{index}]"), format!("\"{}\" is in labels too", quoted(key)));
+            }
+        }
+        keys.into_iter().collect()
+    }
+
+    fn label_key(&mut self, field: impl FnOnce() -> String, key: &str) {
+        if !(1..=LABEL_KEY_BYTES_MAX).contains(&key.len()) || key.contains('\0') {
+            self.push(field(), format!("a key must be 1 to {LABEL_KEY_BYTES_MAX} bytes without U+0000"));
+        }
+    }
+}
+
+fn label(field: &str, key: &str) -> String {
+    format!("{field}[\"{}\"]", quoted(key))
+}
+
+fn quoted(text: &str) -> String {
+    excerpt(text, EXCERPT_BYTES_MAX)
+}
+
+/// The beginning of a caller's text, of about `max` bytes at most as shown: control characters, quotes and what cannot
+/// be seen are escaped, so that it neither ends its quotes nor rearranges a terminal.
+pub(super) fn excerpt(text: &str, max: usize) -> String {
+    let mut shown = String::new();
+    for character in text.chars() {
+        let escaped = character.escape_debug();
+        if shown.len() + escaped.clone().map(char::len_utf8).sum::<usize>() > max {
+            shown.push('…');
+            break;
+        }
+        shown.extend(escaped);
+    }
+    shown
+}

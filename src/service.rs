@@ -1,0 +1,47 @@
+//! The gRPC service: authenticate, convert, validate, submit, answer. Holds no SQL and no rules.
+
+pub mod health;
+mod layer;
+mod runs;
+pub mod server;
+mod watch;
+
+use std::sync::{Arc, OnceLock};
+
+use tonic::Status;
+
+use crate::engine::Engine;
+use crate::feed::Feed;
+use crate::proto::status;
+use crate::store::Store;
+
+/// What the service works with, once the store is open.
+pub struct Backend {
+    /// The store, for reads.
+    pub store: Arc<dyn Store>,
+    /// The command path.
+    pub engine: Engine,
+    /// The watch path.
+    pub feed: Feed,
+}
+
+/// The backend's place: empty until the store is open.
+#[derive(Clone, Default)]
+pub struct BackendSlot(Arc<OnceLock<Backend>>);
+
+impl BackendSlot {
+    /// Puts the backend in place; the first one stays.
+    pub fn install(&self, backend: Backend) {
+        let _already = self.0.set(backend);
+    }
+
+    /// The backend, once the store is open.
+    #[must_use]
+    pub fn get(&self) -> Option<&Backend> {
+        self.0.get()
+    }
+
+    fn ready(&self) -> Result<&Backend, Status> {
+        self.get().ok_or_else(status::store_unavailable)
+    }
+}

@@ -1,0 +1,225 @@
+//! The run service's calls.
+
+use std::pin::Pin;
+
+use futures_util::{Stream, StreamExt as _, future};
+use prost::Message as _;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status};
+
+use super::layer::Deadline;
+use super::{Backend, BackendSlot, watch};
+use crate::auth::{self, Caller};
+use crate::domain::check::{check_matrix, check_run};
+use crate::domain::{Command, Refusal, RunKey};
+use crate::engine::{Disposition, Failure};
+use crate::proto::request::{self, TransitionQuestion};
+use crate::proto::v1::run_service_server::RunService;
+use crate::proto::{answer, page_token, status, v1};
+use crate::store::StoreError;
+use crate::telemetry::chain;
+
+/// Bytes of one answer at most: clients refuse 4 MiB, and a page that ends early loses nothing.
+const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// The run service.
+pub(super) struct Runs {
+    slot: BackendSlot,
+}
+
+/// What a call says besides its message.
+struct Call<M> {
+    caller: Caller,
+    deadline: Option<Instant>,
+    message: M,
+}
+
+/// What every mutation answers.
+struct Mutated {
+    run: Option<v1::Run>,
+    disposition: i32,
+    current_revision: u64,
+}
+
+impl Runs {
+    pub(super) fn new(slot: BackendSlot) -> Self {
+        Self { slot }
+    }
+
+    fn open<M>(&self, request: Request<M>) -> Result<(&Backend, Call<M>), Status> {
+        let backend = self.slot.ready()?;
+        let caller = auth::caller(request.metadata()).map_err(status::invalid)?;
+        let deadline = request.extensions().get::<Deadline>().map(|deadline| deadline.0);
+        Ok((backend, Call { caller, deadline, message: request.into_inner() }))
+    }
+}
+
+/// Commits a command. `names_run`: the request named its run, so that a repetition meets the same one.
+async fn mutate(
+    backend: &Backend,
+    command: Command,
+    deadline: Option<Instant>,
+    names_run: bool,
+) -> Result<Mutated, Status> {
+    let retry_is_safe = command.request.is_some() || (names_run && command.operation.is_idempotent());
+    let answer = backend.engine.submit(command, deadline).await.map_err(|failure| match failure {
+        Failure::Refused(refusal) => status::refusal(&refusal),
+        Failure::Overloaded => status::overloaded(),
+        Failure::Draining => status::draining(),
+        Failure::StoreUnavailable => status::store_unavailable(),
+        Failure::StoreRefused => status::store_refused(),
+        Failure::StoreCorrupt => status::store_corrupt(),
+        Failure::Deadline => status::deadline(),
+        Failure::OutcomeUnknown => status::outcome_unknown(retry_is_safe),
+    })?;
+    let disposition = match answer.disposition {
+        Disposition::Applied => v1::Disposition::Applied,
+        Disposition::Unchanged => v1::Disposition::Unchanged,
+        Disposition::Replayed => v1::Disposition::Replayed,
+    };
+    Ok(Mutated {
+        run: Some(answer::run(&answer.run)),
+        disposition: disposition.into(),
+        current_revision: answer.current_revision,
+    })
+}
+
+/// A failed read: the causes are for the log.
+fn unreadable(error: &StoreError) -> Status {
+    tracing::error!(error = chain(error), "a read failed");
+    status::store(error)
+}
+
+fn run_not_found(key: RunKey) -> Status {
+    status::refusal(&Refusal::RunNotFound { key })
+}
+
+#[tonic::async_trait]
+impl RunService for Runs {
+    async fn start_run(&self, request: Request<v1::StartRunRequest>) -> Result<Response<v1::StartRunResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        let names_run = !call.message.run_id.is_empty();
+        let command = request::start_run(call.message, &call.caller, backend.store.ledger().id);
+        let command = command.map_err(status::invalid)?;
+        let Mutated { run, disposition, current_revision } = mutate(backend, command, call.deadline, names_run).await?;
+        Ok(Response::new(v1::StartRunResponse { run, disposition, current_revision }))
+    }
+
+    async fn update_run(
+        &self,
+        request: Request<v1::UpdateRunRequest>,
+    ) -> Result<Response<v1::UpdateRunResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        let command = request::update_run(call.message, &call.caller).map_err(status::invalid)?;
+        let Mutated { run, disposition, current_revision } = mutate(backend, command, call.deadline, true).await?;
+        Ok(Response::new(v1::UpdateRunResponse { run, disposition, current_revision }))
+    }
+
+    async fn complete_run(
+        &self,
+        request: Request<v1::CompleteRunRequest>,
+    ) -> Result<Response<v1::CompleteRunResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        let command = request::complete_run(call.message, &call.caller).map_err(status::invalid)?;
+        let Mutated { run, disposition, current_revision } = mutate(backend, command, call.deadline, true).await?;
+        Ok(Response::new(v1::CompleteRunResponse { run, disposition, current_revision }))
+    }
+
+    async fn abort_run(&self, request: Request<v1::AbortRunRequest>) -> Result<Response<v1::AbortRunResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        let command = request::abort_run(call.message, &call.caller).map_err(status::invalid)?;
+        let Mutated { run, disposition, current_revision } = mutate(backend, command, call.deadline, true).await?;
+        Ok(Response::new(v1::AbortRunResponse { run, disposition, current_revision }))
+    }
+
+    async fn fail_run(&self, request: Request<v1::FailRunRequest>) -> Result<Response<v1::FailRunResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        let command = request::fail_run(call.message, &call.caller).map_err(status::invalid)?;
+        let Mutated { run, disposition, current_revision } = mutate(backend, command, call.deadline, true).await?;
+        Ok(Response::new(v1::FailRunResponse { run, disposition, current_revision }))
+    }
+
+    async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        let key = request::run_key(call.message.run_id, &call.caller).map_err(status::invalid)?;
+        match backend.store.run(&key).await {
+            Ok(Some(run)) => Ok(Response::new(v1::GetRunResponse { run: Some(answer::run(&run)) })),
+            Ok(None) => Err(run_not_found(key)),
+            Err(error) => Err(unreadable(&error)),
+        }
+    }
+
+    async fn check_transition(
+        &self,
+        request: Request<v1::CheckTransitionRequest>,
+    ) -> Result<Response<v1::CheckTransitionResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        let question = request::check_transition(call.message, &call.caller).map_err(status::invalid)?;
+        let check = match question {
+            TransitionQuestion::Matrix { from, to } => check_matrix(from, to),
+            TransitionQuestion::Run { key, to } => {
+                let run = backend.store.run(&key).await.map_err(|error| unreadable(&error))?;
+                check_run(&key, run.as_ref(), to, call.caller.principal)
+            }
+        };
+        let (disposition, reason) = match &check.outcome {
+            Ok(true) => (v1::Disposition::Applied, ""),
+            Ok(false) => (v1::Disposition::Unchanged, ""),
+            Err(refusal) => (v1::Disposition::Unspecified, refusal.reason()),
+        };
+        Ok(Response::new(v1::CheckTransitionResponse {
+            allowed: check.allowed,
+            disposition: disposition.into(),
+            reason: reason.to_owned(),
+            from: answer::run_status(check.from).into(),
+        }))
+    }
+
+    async fn list_run_events(
+        &self,
+        request: Request<v1::ListRunEventsRequest>,
+    ) -> Result<Response<v1::ListRunEventsResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        let (key, page_size) = request::list_run_events(&call.message, &call.caller).map_err(status::invalid)?;
+        let ledger = backend.store.ledger().id;
+        let after = match call.message.page_token.as_str() {
+            "" => 0,
+            token => page_token::decode(token, ledger, &key).map_err(status::page_token_invalid)?,
+        };
+        let read = future::try_join(backend.store.run(&key), backend.store.run_events(&key, after, page_size));
+        let (run, read) = read.await.map_err(|error| unreadable(&error))?;
+        let Some(run) = run else { return Err(run_not_found(key)) };
+        let mut bytes = 0;
+        let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());
+        for event in &read {
+            let event = answer::run_event(event);
+            bytes += event.encoded_len();
+            if bytes > ANSWER_BYTES_MAX && !events.is_empty() {
+                break;
+            }
+            events.push(event);
+        }
+        let next_page_token = match events.last() {
+            Some(last) if last.revision < run.revision => page_token::encode(last.revision, ledger, &key),
+            Some(_) | None => String::new(),
+        };
+        Ok(Response::new(v1::ListRunEventsResponse { events, next_page_token }))
+    }
+
+    type WatchRunStream = Pin<Box<dyn Stream<Item = Result<v1::WatchRunResponse, Status>> + Send>>;
+
+    async fn watch_run(
+        &self,
+        request: Request<v1::WatchRunRequest>,
+    ) -> Result<Response<Self::WatchRunStream>, Status> {
+        let (backend, call) = self.open(request)?;
+        let key = request::run_key(call.message.run_id, &call.caller).map_err(status::invalid)?;
+        let after = call.message.after_revision;
+        let frames = backend.feed.watch_run(key.clone(), after).await.map_err(|error| watch::cut(&error, &key, after))?;
+        let frames = frames.map(move |frame| match frame {
+            Ok(frame) => Ok(watch::response(&frame)),
+            Err(error) => Err(watch::cut(&error, &key, after)),
+        });
+        Ok(Response::new(Box::pin(frames)))
+    }
+}

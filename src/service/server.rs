@@ -1,0 +1,61 @@
+//! The listener: the run service, health, and reflection on one port.
+
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic_health::server::HealthReporter;
+
+use super::BackendSlot;
+use super::health;
+use super::layer::CallLayer;
+use super::runs::Runs;
+use crate::proto::FILE_DESCRIPTOR_SET;
+use crate::proto::v1::run_service_server::RunServiceServer;
+
+/// A connection that says nothing is asked this often whether it is still there.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// A connection that does not answer is closed after this.
+const KEEPALIVE_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// Calls and watches on one connection at most; what is above waits for its turn at the client.
+const STREAMS_MAX: u32 = 16_384;
+
+/// Serves on a listener until the stop, then lets the calls in flight end.
+///
+/// # Errors
+///
+/// The transport's.
+pub async fn serve(
+    listener: TcpListener,
+    slot: BackendSlot,
+    stop: CancellationToken,
+    report: impl AsyncFnOnce(HealthReporter),
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let (reporter, health_server) = tonic_health::server::health_reporter();
+    health::begin(&reporter).await;
+    report(reporter).await;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_WAIT_MAX))
+        .max_concurrent_streams(Some(STREAMS_MAX))
+        .layer(CallLayer)
+        .add_service(RunServiceServer::new(Runs::new(slot)))
+        .add_service(health_server)
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?)
+        .serve_with_incoming_shutdown(
+            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            stop.cancelled_owned(),
+        )
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Frames of a watch, as the wire has them.
+
+use tonic::Status;
+
+use crate::domain::{Refusal, RunKey};
+use crate::feed::session::{Frame, WatchError};
+use crate::proto::v1::watch_run_response::Frame as WireFrame;
+use crate::proto::v1::{CaughtUp, Checkpoint, RunChange, RunEnd, RunSnapshot, WatchRunResponse};
+use crate::proto::{answer, status};
+use crate::telemetry::chain;
+
+pub(super) fn response(frame: &Frame) -> WatchRunResponse {
+    let frame = match frame {
+        Frame::Snapshot(run) => WireFrame::Snapshot(RunSnapshot { run: Some(answer::run(run)) }),
+        Frame::Change(change) => WireFrame::Change(RunChange {
+            event: Some(answer::run_event(&change.event)),
+            run: Some(answer::run(&change.run)),
+        }),
+        Frame::CaughtUp { revision } => WireFrame::CaughtUp(CaughtUp { revision: *revision }),
+        Frame::Checkpoint { revision, at } => {
+            WireFrame::Checkpoint(Checkpoint { revision: *revision, at: Some(answer::timestamp(*at)) })
+        }
+        Frame::End(run) => WireFrame::End(RunEnd { run: Some(answer::run(run)) }),
+    };
+    WatchRunResponse { frame: Some(frame) }
+}
+
+pub(super) fn cut(error: &WatchError, key: &RunKey, after_revision: Option<u64>) -> Status {
+    match error {
+        WatchError::RunNotFound => status::refusal(&Refusal::RunNotFound { key: key.clone() }),
+        WatchError::RevisionAhead { revision } => {
+            status::revision_ahead(key, after_revision.unwrap_or_default(), *revision)
+        }
+        WatchError::Draining => status::draining(),
+        WatchError::Store(error) => {
+            tracing::error!(error = chain(error), "a watch was cut");
+            status::store(error)
+        }
+    }
+}
