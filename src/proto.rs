@@ -12,7 +12,7 @@ pub mod status;
 mod validate;
 
 /// The messages, the server and the client of `runledger.v1`, generated from `proto/`.
-#[expect(clippy::all, clippy::pedantic, reason = "generated code")]
+#[expect(clippy::all, clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
 #[allow(unreachable_pub, clippy::wildcard_enum_match_arm, reason = "generated code, and not every release warns")]
 pub mod v1 {
     tonic::include_proto!("runledger.v1");

@@ -1,6 +1,7 @@
 //! What the process says of itself.
 
 use std::error::Error;
+use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
@@ -22,6 +23,7 @@ pub enum LogFormat {
 pub fn log(format: LogFormat, filter: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
     let filter = EnvFilter::try_new(filter)?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let logs = logs.with_ansi(std::io::stderr().is_terminal());
     match format {
         LogFormat::Text => logs.try_init(),
         LogFormat::Json => logs.json().flatten_event(true).try_init(),

@@ -223,3 +223,39 @@ impl Principal {
         Self { kind: PrincipalKind::Claimed, agent_id: Some(agent_id) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Digests are compared with those in the ledger: if this fails after an upgrade of a dependency, retries of calls
+    /// that were applied before it would be refused.
+    #[test]
+    fn a_digest_never_changes() {
+        let metadata = json!({"b": [1, -2.5, 1e300, null, {"ü": "\u{1}\"/"}], "a": 0.1, "c": {"deleted": null}});
+        let command = Command {
+            key: RunKey { namespace: "default".into(), run_id: "run-1".into() },
+            operation: Operation::Start { deferred: true },
+            changes: Changes {
+                task_thread_id: Some("task".into()),
+                agent_id: Some("agent".into()),
+                route: Some(Route::Mcp),
+                fallback_used: true,
+                tab_group_id: Some("tabs".into()),
+                audit_session_id: Some("audit".into()),
+                workflow_id: Some("workflow".into()),
+                failure_reason: Some("because".into()),
+                reason_code: Some("TIMEOUT".into()),
+                labels: [("z".into(), "1".into()), ("a".into(), "🦀".into())].into(),
+                remove_labels: ["old".into(), "gone".into()].into(),
+                metadata: Metadata::from(metadata.as_object().unwrap().clone()),
+            },
+            expected_revision: Some(0),
+            request: Some(Request { id: "not part of it".into(), digest: [0; 32] }),
+            principal: Principal::claimed("acting".into()),
+        };
+        let digest = command.digest().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+        assert_eq!(digest, "69a4c9ba91f59c1bfbd9b3ecee9465241926e61bdbab3f2c299aaf214d10a52f");
+    }
+}

@@ -119,7 +119,8 @@ impl Feed {
                 } else if signal != looked_at && (signal.revision > shown || signal.begun > looked_at.begun) {
                     looked_at = signal;
                     let mut history = History::after(key.clone(), shown);
-                    while ended.is_none() && let Some(change) = history.next(&*store).await? {
+                    while ended.is_none() {
+                        let Some(change) = history.next(&*store).await? else { break };
                         shown = change.event.revision;
                         ended = change.run.status.is_terminal().then(|| change.run.clone());
                         yield Frame::Change(change);
@@ -130,7 +131,8 @@ impl Feed {
                         biased;
                         () = stop.cancelled() => {}
                         changed = timeout_at(quiet.until, subscription.signal.changed()) => {
-                            if changed.is_err() && let Some(at) = quiet.over(hub.as_of()) {
+                            let quiet_until = changed.is_err().then(|| quiet.over(hub.as_of())).flatten();
+                            if let Some(at) = quiet_until {
                                 yield Frame::Checkpoint { revision: shown, at };
                             }
                         }

@@ -137,11 +137,11 @@ impl From<&Verdict> for v1::Disposition {
 #[must_use]
 pub fn timestamp(time: Time) -> Timestamp {
     const SECOND: i64 = 1_000_000;
-    let nanos = time.micros().rem_euclid(SECOND) * 1_000;
-    Timestamp {
-        seconds: time.micros().div_euclid(SECOND),
-        nanos: i32::try_from(nanos).expect("less than a second of nanoseconds"),
-    }
+    Timestamp { seconds: time.micros().div_euclid(SECOND), nanos: nanos(time.micros().rem_euclid(SECOND)) }
+}
+
+fn nanos(micros: i64) -> i32 {
+    i32::try_from(micros * 1_000).expect("less than a second of nanoseconds")
 }
 
 fn route(route: Option<Route>) -> v1::Route {
@@ -160,4 +160,86 @@ fn metadata(metadata: &Metadata) -> Option<prost_types::Struct> {
 
 fn text(text: Option<&String>) -> String {
     text.cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Metadata;
+
+    #[test]
+    fn a_time_before_the_epoch_has_positive_nanos() {
+        assert_eq!(timestamp(Time::from_micros(-1)), Timestamp { seconds: -1, nanos: 999_999_000 });
+        assert_eq!(timestamp(Time::from_micros(1_000_001)), Timestamp { seconds: 1, nanos: 1_000 });
+    }
+
+    #[test]
+    fn a_run_is_shown_whole() {
+        let at = |micros| Time::from_micros(micros);
+        let run = Run {
+            task_thread_id: "task".into(),
+            run_id: "run".into(),
+            namespace: "default".into(),
+            status: Status::Failed,
+            revision: 3,
+            started_at: at(1),
+            updated_at: at(4),
+            running_at: Some(at(2)),
+            completed_at: Some(at(3)),
+            route: Some(Route::Cli),
+            fallback_used: true,
+            agent_id: Some("agent".into()),
+            tab_group_id: Some("tabs".into()),
+            audit_session_id: Some("audit".into()),
+            workflow_id: Some("workflow".into()),
+            failure_reason: Some("because".into()),
+            reason_code: Some("TIMEOUT".into()),
+            labels: [("k".into(), "v".into())].into(),
+            metadata: Metadata::from(serde_json::Map::from_iter([("a".into(), 1.into())])),
+        };
+        let number = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(1.0)) };
+        let shown = v1::Run {
+            task_thread_id: "task".into(),
+            run_id: "run".into(),
+            status: v1::RunStatus::Failed.into(),
+            started_at: Some(timestamp(at(1))),
+            route: v1::Route::Cli.into(),
+            fallback_used: true,
+            agent_id: "agent".into(),
+            tab_group_id: "tabs".into(),
+            audit_session_id: "audit".into(),
+            workflow_id: "workflow".into(),
+            completed_at: Some(timestamp(at(3))),
+            failure_reason: "because".into(),
+            metadata: Some(prost_types::Struct { fields: [("a".into(), number)].into() }),
+            revision: 3,
+            running_at: Some(timestamp(at(2))),
+            updated_at: Some(timestamp(at(4))),
+            reason_code: "TIMEOUT".into(),
+            labels: [("k".into(), "v".into())].into(),
+            namespace: "default".into(),
+        };
+        assert_eq!(v1::Run::from(&run), shown);
+        let summary = v1::RunSummary::from(&run.summary());
+        assert_eq!(
+            (summary.agent_id, summary.status, summary.running_at),
+            (shown.agent_id, shown.status, shown.running_at)
+        );
+        assert_eq!((summary.reason_code, summary.failure_reason), (shown.reason_code, shown.failure_reason));
+    }
+
+    #[test]
+    fn every_status_has_the_number_that_the_ledger_keeps() {
+        for status in Status::ALL {
+            assert_eq!(v1::RunStatus::from(status) as i32, i32::from(status.code()));
+        }
+    }
+
+    #[test]
+    fn a_cleared_link_differs_from_one_that_was_not_touched() {
+        let changes = Changes { tab_group_id: Some(String::new()), route: Some(Route::Mcp), ..Changes::default() };
+        let shown = v1::RunChanges::from(&changes);
+        assert_eq!((shown.tab_group_id.as_deref(), shown.workflow_id), (Some(""), None));
+        assert_eq!((shown.route, shown.metadata), (Some(v1::Route::Mcp.into()), None));
+    }
 }

@@ -58,3 +58,29 @@ impl<U: Message + Default> Decoder for RequestDecoder<U> {
         U::decode(buffer).map(Some).map_err(|error| status::undecodable(&error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+    use tonic::codec::{Codec as _, Streaming};
+
+    use super::*;
+    use crate::proto::v1;
+
+    /// What the server makes of one frame's bytes.
+    async fn decoded(message: &str) -> Result<Option<v1::GetRunRequest>, Status> {
+        let length = char::from(u8::try_from(message.len()).unwrap());
+        let decoder = Codec::<v1::GetRunResponse, v1::GetRunRequest>::default().decoder();
+        Streaming::new_request(decoder, format!("\0\0\0\0{length}{message}"), None, None).message().await
+    }
+
+    #[tokio::test]
+    async fn a_request_that_cannot_be_decoded_is_the_callers_fault() {
+        assert_eq!(decoded("\n\u{3}abc").await.unwrap().unwrap().run_id, "abc");
+        for noise in ["\n\u{5}a", "\n", "\u{7}", "\u{8}\u{1}\n\u{7f}", "\u{0}\u{0}"] {
+            let status = decoded(noise).await.unwrap_err();
+            assert_eq!(status.code(), Code::InvalidArgument, "{noise:?}");
+            assert!(!status.details().is_empty());
+        }
+    }
+}

@@ -86,7 +86,7 @@ fn object(object: Struct, path: &Path<'_>, violations: &mut Violations) -> Map<S
     let mut map = Map::new();
     for (key, member) in object.fields {
         let path = Path::Key(path, &key);
-        if key.contains('\0') {
+        if key.contains('\0') && !violations.is_full() {
             violations.push(path.text(), "a key must not contain U+0000");
         }
         let member = value(member, &path, violations);
@@ -124,6 +124,107 @@ fn value(value: Value, path: &Path<'_>, violations: &mut Violations) -> Json {
 }
 
 fn refused(path: &Path<'_>, description: &str, violations: &mut Violations) -> Json {
-    violations.push(path.text(), description);
+    if !violations.is_full() {
+        violations.push(path.text(), description);
+    }
     Json::Null
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Violation;
+    use serde_json::json;
+
+    fn wire(fields: impl IntoIterator<Item = (&'static str, Kind)>) -> Struct {
+        Struct { fields: fields.into_iter().map(|(key, kind)| (key.to_owned(), of(kind))).collect() }
+    }
+
+    fn of(kind: Kind) -> Value {
+        Value { kind: Some(kind) }
+    }
+
+    fn list(values: impl IntoIterator<Item = Value>) -> Kind {
+        Kind::ListValue(ListValue { values: values.into_iter().collect() })
+    }
+
+    fn read(wire: Struct) -> Result<Metadata, Vec<Violation>> {
+        let mut violations = Violations::default();
+        let metadata = metadata(Some(wire), 1_000_000, &mut violations);
+        violations.settle(metadata)
+    }
+
+    fn nested(depth: usize, level: fn(Value) -> Kind) -> Struct {
+        let innermost = of(level(of(Kind::NullValue(0))));
+        let inner = (2..depth).fold(innermost, |inner, _| of(level(inner)));
+        wire([("a", inner.kind.unwrap())])
+    }
+
+    #[test]
+    fn json_comes_back_as_it_was() {
+        let json = json!({"": [], "null": null, "a": {"b": [1, -2.5, 1e308, 5e-324, "🦀\u{1}", true, {"c": {}}]}});
+        let Json::Object(map) = &json else { unreachable!() };
+        assert_eq!(Json::Object(read(structure(map)).unwrap().as_map().clone()), json);
+    }
+
+    #[test]
+    fn numbers_are_doubles_in_one_form() {
+        let numbers = [1e308, 9_007_199_254_740_993.0, -0.0, 1.0];
+        let metadata = read(wire([("n", list(numbers.map(|number| of(Kind::NumberValue(number)))))])).unwrap();
+        assert_eq!(serde_json::to_string(&metadata).unwrap(), r#"{"n":[1e+308,9007199254740992,0,1]}"#);
+    }
+
+    #[test]
+    fn what_json_does_not_know_is_named_by_its_path() {
+        let bad = [
+            of(Kind::NumberValue(f64::NAN)),
+            of(Kind::NumberValue(1.0)),
+            of(Kind::NumberValue(f64::NEG_INFINITY)),
+            Value { kind: None },
+        ];
+        let inner = Kind::StructValue(wire([("b", list(bad)), ("c\0\"", Kind::StringValue("\0".into()))]));
+        let violations = read(wire([("a", inner)])).unwrap_err();
+        let fields: Vec<_> = violations.iter().map(|violation| violation.field.as_str()).collect();
+        let odd = r#"metadata.a["c\0\""]"#;
+        assert_eq!(fields, ["metadata.a.b[0]", "metadata.a.b[2]", "metadata.a.b[3]", odd, odd]);
+    }
+
+    #[test]
+    fn metadata_is_at_most_32_deep() {
+        for level in
+            [|inner| list([inner]), |inner| Kind::StructValue(Struct { fields: [("a".to_owned(), inner)].into() })]
+                as [fn(Value) -> Kind; 2]
+        {
+            assert!(read(nested(METADATA_DEPTH_MAX, level)).is_ok());
+            let violations = read(nested(METADATA_DEPTH_MAX + 1, level)).unwrap_err();
+            assert_eq!(violations.len(), 1);
+            assert!(violations[0].field.starts_with("metadata.a") && violations[0].description.contains("too deep"));
+            assert_eq!(read(nested(2_000, level)).unwrap_err(), violations);
+        }
+    }
+
+    #[test]
+    fn metadata_of_the_greatest_depth_fits_a_decoder_at_every_place_that_carries_it() {
+        use crate::proto::v1;
+        use prost::Message as _;
+        let metadata = Some(nested(METADATA_DEPTH_MAX, |inner| {
+            Kind::StructValue(Struct { fields: [("a".to_owned(), inner)].into() })
+        }));
+        let run = v1::Run { metadata: metadata.clone(), ..v1::Run::default() };
+        let changes = v1::RunChanges { metadata, ..v1::RunChanges::default() };
+        let event = v1::RunEvent { changes: Some(changes), ..v1::RunEvent::default() };
+        let change = v1::RunChange { event: Some(event), run: Some(run) };
+        let frame = v1::WatchRunResponse { frame: Some(v1::watch_run_response::Frame::Change(change)) };
+        assert_eq!(v1::WatchRunResponse::decode(frame.encode_to_vec().as_slice()).unwrap(), frame);
+    }
+
+    #[test]
+    fn a_path_stays_short_whatever_the_keys_are() {
+        let deep =
+            nested(40, |inner| Kind::StructValue(Struct { fields: [("\u{202e}\u{7}".repeat(5_000), inner)].into() }));
+        for violation in read(deep).unwrap_err() {
+            assert!(violation.field.len() <= PATH_BYTES_MAX + '…'.len_utf8(), "{}", violation.field);
+            assert!(!violation.field.contains(['\u{202e}', '\u{7}']));
+        }
+    }
 }

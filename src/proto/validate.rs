@@ -24,9 +24,14 @@ pub(super) struct Violations(Vec<Violation>);
 impl Violations {
     /// Notes one, up to [`VIOLATIONS_MAX`].
     pub(super) fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
-        if self.0.len() < VIOLATIONS_MAX {
+        if !self.is_full() {
             self.0.push(Violation::new(field, description));
         }
+    }
+
+    /// Whether no more are kept: a walk over many values need not spell out what is wrong with the rest.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() >= VIOLATIONS_MAX
     }
 
     /// The value, if nothing was wrong.
@@ -137,6 +142,9 @@ impl Violations {
         }
         let labels: BTreeMap<String, String> = labels.into_iter().collect();
         for (key, value) in &labels {
+            if self.is_full() {
+                break;
+            }
             self.label_key(|| label("labels", key), key);
             if value.len() > LABEL_VALUE_BYTES_MAX || value.contains('\0') {
                 let rule = format!("the value must be at most {LABEL_VALUE_BYTES_MAX} bytes without U+0000");
@@ -152,6 +160,9 @@ impl Violations {
             self.push("remove_labels", format!("has {} keys; the limit is {LABELS_MAX}", keys.len()));
         }
         for (index, key) in keys.iter().enumerate() {
+            if self.is_full() {
+                break;
+            }
             self.label_key(|| format!("remove_labels[{index}]"), key);
             if labels.contains_key(key) {
                 self.push(format!("remove_labels[{index}]"), format!("\"{}\" is in labels too", quoted(key)));
@@ -188,4 +199,27 @@ pub(super) fn excerpt(text: &str, max: usize) -> String {
         shown.extend(escaped);
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_short_and_shows_nothing_that_acts() {
+        assert_eq!(excerpt("plain é", 64), "plain é");
+        assert_eq!(excerpt("a\"b\n\u{202e}", 64), "a\\\"b\\n\\u{202e}");
+        for character in ["x", "é", "🦀", "\0", "\u{202e}", "\u{10ffff}"] {
+            let shown = excerpt(&character.repeat(10_000), 64);
+            assert!(shown.ends_with('…') && shown.len() <= 64 + '…'.len_utf8(), "{shown}");
+            assert!(!shown.chars().any(char::is_control));
+        }
+    }
+
+    #[test]
+    fn a_request_of_nothing_but_violations_is_not_followed_to_its_end() {
+        let mut violations = Violations::default();
+        violations.remove_labels(vec![String::new(); 1_000_000], &BTreeMap::new());
+        assert_eq!(violations.settle(()).unwrap_err().len(), VIOLATIONS_MAX);
+    }
 }

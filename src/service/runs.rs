@@ -15,7 +15,7 @@ use crate::domain::{Command, Refusal, RunKey};
 use crate::engine::{Disposition, Failure};
 use crate::proto::request::{self, TransitionQuestion};
 use crate::proto::v1::run_service_server::RunService;
-use crate::proto::{answer, page_token, status, v1};
+use crate::proto::{page_token, status, v1};
 use crate::store::StoreError;
 use crate::telemetry::chain;
 
@@ -78,7 +78,7 @@ async fn mutate(
         Disposition::Replayed => v1::Disposition::Replayed,
     };
     Ok(Mutated {
-        run: Some(answer::run(&answer.run)),
+        run: Some(answer.run.as_ref().into()),
         disposition: disposition.into(),
         current_revision: answer.current_revision,
     })
@@ -143,7 +143,7 @@ impl RunService for Runs {
         let (backend, call) = self.open(request)?;
         let key = request::run_key(call.message.run_id, &call.caller).map_err(status::invalid)?;
         match backend.store.run(&key).await {
-            Ok(Some(run)) => Ok(Response::new(v1::GetRunResponse { run: Some(answer::run(&run)) })),
+            Ok(Some(run)) => Ok(Response::new(v1::GetRunResponse { run: Some((&run).into()) })),
             Ok(None) => Err(run_not_found(key)),
             Err(error) => Err(unreadable(&error)),
         }
@@ -171,7 +171,7 @@ impl RunService for Runs {
             allowed: check.allowed,
             disposition: disposition.into(),
             reason: reason.to_owned(),
-            from: answer::run_status(check.from).into(),
+            from: check.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
         }))
     }
 
@@ -192,7 +192,7 @@ impl RunService for Runs {
         let mut bytes = 0;
         let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());
         for event in &read {
-            let event = answer::run_event(event);
+            let event: v1::RunEvent = event.into();
             bytes += event.encoded_len();
             if bytes > ANSWER_BYTES_MAX && !events.is_empty() {
                 break;

@@ -11,16 +11,16 @@ use crate::telemetry::chain;
 
 pub(super) fn response(frame: &Frame) -> WatchRunResponse {
     let frame = match frame {
-        Frame::Snapshot(run) => WireFrame::Snapshot(RunSnapshot { run: Some(answer::run(run)) }),
+        Frame::Snapshot(run) => WireFrame::Snapshot(RunSnapshot { run: Some(run.as_ref().into()) }),
         Frame::Change(change) => WireFrame::Change(RunChange {
-            event: Some(answer::run_event(&change.event)),
-            run: Some(answer::run(&change.run)),
+            event: Some((&change.event).into()),
+            run: Some(change.run.as_ref().into()),
         }),
         Frame::CaughtUp { revision } => WireFrame::CaughtUp(CaughtUp { revision: *revision }),
         Frame::Checkpoint { revision, at } => {
             WireFrame::Checkpoint(Checkpoint { revision: *revision, at: Some(answer::timestamp(*at)) })
         }
-        Frame::End(run) => WireFrame::End(RunEnd { run: Some(answer::run(run)) }),
+        Frame::End(run) => WireFrame::End(RunEnd { run: Some(run.as_ref().into()) }),
     };
     WatchRunResponse { frame: Some(frame) }
 }

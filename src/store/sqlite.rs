@@ -1,1 +1,163 @@
-//! The SQLite store.
+//! The SQLite store: the embedded default, and with `memory` the throwaway one.
+//!
+//! SQLite has one writer, so one writing connection stands for every shard's head lock: a transaction that has begun
+//! immediately is alone. Readers have connections of their own and see snapshots of the write-ahead log. Each call is
+//! one job on a blocking thread; a caller that goes away leaves its job to end on its own.
+
+mod changes;
+mod commit;
+mod connections;
+mod errors;
+mod lock;
+mod migrate;
+mod open;
+mod read;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::open::{Migrated, OpenOptions};
+use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
+use crate::clock::Clock;
+use crate::domain::ids::shard_of;
+use crate::domain::{Command, Decided, Event, Position, Run, RunKey, Shard};
+use connections::Connections;
+
+/// Runs in an SQLite file, or in memory.
+pub struct SqliteStore {
+    connections: Arc<Connections>,
+    clock: Arc<dyn Clock>,
+    ledger: Ledger,
+    description: Description,
+}
+
+impl SqliteStore {
+    /// Opens a file, makes it if it is missing, locks it for this process and migrates it.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Locked`], [`OpenError::ReadOnly`], [`OpenError::NeedsNewerRelease`] and the others that are named
+    /// there.
+    pub async fn open(path: PathBuf, options: &OpenOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let path = open::absolute(&path)?;
+        let location = path.display().to_string();
+        let description = Description { kind: "sqlite", location: location.clone(), not_durable: None };
+        let (options, its_clock) = (*options, clock.clone());
+        let opened =
+            errors::opening(&location, move || open::file(&path, &options, its_clock.as_ref(), open::READERS)).await?;
+        Ok(Self { connections: opened.connections, clock, ledger: opened.ledger, description })
+    }
+
+    /// Makes a store that ends with the process.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Failed`], for want of memory.
+    pub async fn in_memory(options: &OpenOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let description = Description {
+            kind: "memory",
+            location: "memory".to_owned(),
+            not_durable: Some("the store is in memory: runs are gone when the process ends".to_owned()),
+        };
+        let (options, its_clock) = (*options, clock.clone());
+        let opened = errors::opening("memory", move || open::memory(&options, its_clock.as_ref())).await?;
+        Ok(Self { connections: opened.connections, clock, ledger: opened.ledger, description })
+    }
+
+    /// Brings a file to this release's schema and lets go of it.
+    ///
+    /// # Errors
+    ///
+    /// See [`SqliteStore::open`].
+    pub async fn migrate(path: PathBuf, options: &OpenOptions, clock: Arc<dyn Clock>) -> Result<Migrated, OpenError> {
+        let path = open::absolute(&path)?;
+        let location = path.display().to_string();
+        let options = *options;
+        let opened = errors::opening(&location, move || open::file(&path, &options, clock.as_ref(), 0)).await?;
+        opened.connections.close().await;
+        Ok(opened.migrated)
+    }
+
+    fn shard_of(&self, key: &RunKey) -> Shard {
+        shard_of(self.ledger.id, self.ledger.shard_count, key)
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn ledger(&self) -> Ledger {
+        self.ledger
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+
+    async fn commit(
+        &self,
+        shard: Shard,
+        commit_id: Uuid,
+        commands: Arc<[Arc<Command>]>,
+    ) -> Result<Decided, CommitError> {
+        let clock = self.clock.clone();
+        self.connections
+            .write(move |connection| commit::commit(connection, shard, commit_id, &commands, clock.as_ref()))
+            .await?
+    }
+
+    async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
+        let (shard, position, commit_id) = (unsettled.shard, unsettled.first_position, unsettled.commit_id);
+        let clock = self.clock.clone();
+        self.connections
+            .write(move |connection| commit::settle(connection, shard, position, commit_id, clock.as_ref()))
+            .await?
+    }
+
+    async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
+        let (shard, key) = (self.shard_of(key), key.clone());
+        self.connections.read(move |connection| rows::run(connection, shard, &key)).await?
+    }
+
+    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
+        let (shard, key) = (self.shard_of(key), key.clone());
+        self.connections.read(move |connection| read::run_at(connection, shard, &key, revision)).await?
+    }
+
+    async fn run_events(&self, key: &RunKey, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+        let (shard, key) = (self.shard_of(key), key.clone());
+        self.connections.read(move |connection| read::run_events(connection, shard, &key, after, limit)).await?
+    }
+
+    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+        let shard_count = self.ledger.shard_count;
+        self.connections.read(move |connection| read::heads(connection, shard_count)).await?
+    }
+
+    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
+        let after: Vec<Position> =
+            (0..usize::from(self.ledger.shard_count)).map(|shard| after.get(shard).copied().unwrap_or(0)).collect();
+        let clock = self.clock.clone();
+        self.connections.read(move |connection| changes::page(connection, &after, limit, clock.as_ref())).await?
+    }
+
+    /// The file is locked for this process: nobody else writes.
+    async fn foreign_commit(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    fn announce_commit(&self) {}
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.connections.read(|connection| read::ping(connection)).await?
+    }
+
+    async fn close(&self) {
+        self.connections.close().await;
+    }
+}

@@ -84,7 +84,7 @@ impl Draft {
     }
 }
 
-/// INVALID_FIELD: as many of the first violations as are allowed and fit, and how many more there are.
+/// `INVALID_FIELD`: as many of the first violations as are allowed and fit, and how many more there are.
 pub(super) fn invalid(violations: Vec<Violation>) -> Draft {
     let total = violations.len();
     let mut listed: Vec<FieldViolation> = violations.into_iter().take(LISTED_MAX).map(field_violation).collect();

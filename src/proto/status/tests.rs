@@ -45,11 +45,7 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
             Code::InvalidArgument,
             &["google.rpc.ErrorInfo"],
         ),
-        (
-            Refusal::RunNotFound { key: key() },
-            Code::NotFound,
-            &["google.rpc.ErrorInfo", "google.rpc.ResourceInfo"],
-        ),
+        (Refusal::RunNotFound { key: key() }, Code::NotFound, &["google.rpc.ErrorInfo", "google.rpc.ResourceInfo"]),
         (
             Refusal::RunIdConflict {
                 field: "task_thread_id",
@@ -148,7 +144,10 @@ fn the_transition_error_has_the_message_that_bridges_know() {
     assert_eq!((error.from(), error.to()), (v1::RunStatus::Completed, v1::RunStatus::Running));
     assert_eq!(error.run, Some(v1::RunSummary::from(&run)));
     let metadata = info(&status).metadata;
-    assert_eq!((metadata["run_id"].as_str(), metadata["from"].as_str(), metadata["to"].as_str()), ("run-1", "completed", "running"));
+    assert_eq!(
+        (metadata["run_id"].as_str(), metadata["from"].as_str(), metadata["to"].as_str()),
+        ("run-1", "completed", "running")
+    );
 }
 
 #[test]
@@ -173,7 +172,8 @@ fn details_name_what_was_asked_and_what_was_found() {
 #[test]
 fn every_other_status_has_its_code_and_reason() {
     let source = || "the password is hunter2".into();
-    let corrupt = StoreError::Corrupt { table: "run_events", column: "event", key: "default/x".into(), source: source() };
+    let corrupt =
+        StoreError::Corrupt { table: "run_events", column: "event", key: "default/x".into(), source: source() };
     for (status, code, reason, retry) in [
         (overloaded(), Code::ResourceExhausted, "OVERLOADED", true),
         (store_unavailable(), Code::Unavailable, "STORE_UNAVAILABLE", true),
@@ -239,7 +239,10 @@ fn a_draft_that_does_not_fit_keeps_its_reason() {
     assert_eq!(names(&status), ["google.rpc.ErrorInfo"]);
     assert_eq!(info(&status).reason, "REASON");
     let summary = v1::RunSummary { run_id: huge.clone(), ..v1::RunSummary::default() };
-    let status = Draft::new(Code::Aborted, "REASON", "short").info("kept", "1").detail("runledger.v1.RunSummary", &summary).seal();
+    let status = Draft::new(Code::Aborted, "REASON", "short")
+        .info("kept", "1")
+        .detail("runledger.v1.RunSummary", &summary)
+        .seal();
     assert_eq!(info(&status).metadata["kept"], "1");
 }
 

@@ -1,0 +1,82 @@
+//! Pages of the log: all shards in one snapshot, merged.
+
+use rusqlite::{Connection, Transaction};
+
+use super::errors;
+use super::rows::{self, event_columns, integer};
+use crate::clock::Clock;
+use crate::domain::{Position, Shard, Time};
+use crate::store::json::{self, EventColumns};
+use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, StoreError};
+
+/// Where a row stands in the merged log.
+type Place = (Time, Shard, Position);
+
+/// What one shard has after its position, as stored.
+struct Part {
+    rows: Vec<(Place, EventColumns)>,
+    /// Whether it has more.
+    cut: bool,
+}
+
+/// The events above `after`, which has one position for each shard. The snapshot is let go before a row is decoded:
+/// while it is held, the write-ahead log cannot start over.
+pub(super) fn page(
+    connection: &mut Connection,
+    after: &[Position],
+    limit: usize,
+    clock: &dyn Clock,
+) -> Result<Page, StoreError> {
+    // Read before the snapshot is taken, so that the page is at least as young as it says.
+    let as_of = clock.now();
+    let bytes_max = PAGE_BYTES_MAX / after.len().max(1);
+    let snapshot = connection.transaction().map_err(errors::statement)?;
+    let parts = (0..)
+        .zip(after)
+        .map(|(shard, after)| part(&snapshot, Shard(shard), *after, limit.max(1), bytes_max))
+        .collect::<Result<Vec<Part>, StoreError>>()?;
+    drop(snapshot);
+
+    // What a cut shard has behind its cut may belong before anything later than the cut.
+    let end = parts.iter().filter(|part| part.cut).filter_map(|part| part.rows.last().map(|(place, _)| *place)).min();
+    let mut rows: Vec<(Place, EventColumns)> = parts.into_iter().flat_map(|part| part.rows).collect();
+    rows.retain(|(place, _)| end.is_none_or(|end| *place <= end));
+    rows.sort_unstable_by_key(|(place, _)| *place);
+    let events = rows
+        .into_iter()
+        .map(|((_, shard, position), columns)| Ok(LoggedEvent { shard, position, event: json::read_event(columns)? }))
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(Page { as_of, events, cut: end.is_some() })
+}
+
+/// At least one row if there is one, at most `limit`, about `bytes_max`.
+fn part(
+    snapshot: &Transaction<'_>,
+    shard: Shard,
+    after: Position,
+    limit: usize,
+    bytes_max: usize,
+) -> Result<Part, StoreError> {
+    let mut statement = snapshot
+        .prepare_cached(concat!(
+            "-- changes.part\nselect ",
+            event_columns!(),
+            " from run_events where shard = ?1 and position > ?2 order by position limit ?3",
+        ))
+        .map_err(errors::statement)?;
+    // One row more than wanted tells whether there is more.
+    let limit_and_one = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
+    let mut found = statement.query((shard.0, integer(after), limit_and_one)).map_err(errors::statement)?;
+    let mut part = Part { rows: Vec::new(), cut: false };
+    let mut bytes = 0;
+    while let Some(row) = found.next().map_err(errors::statement)? {
+        let (position, columns) = rows::event(row, shard)?;
+        bytes += columns.event.len();
+        if part.rows.len() == limit || (bytes > bytes_max && !part.rows.is_empty()) {
+            part.cut = true;
+            break;
+        }
+        part.rows.push(((columns.at, shard, position), columns));
+    }
+    Ok(part)
+}

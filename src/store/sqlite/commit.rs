@@ -1,0 +1,79 @@
+//! One batch in one transaction: read, decide, write, and know what became of it.
+
+mod load;
+mod write;
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use uuid::Uuid;
+
+use super::errors;
+use super::rows::{Cell, integer};
+use crate::clock::Clock;
+use crate::domain::batch::decide_batch;
+use crate::domain::{Command, Decided, Position, Shard};
+use crate::store::{CommitError, StoreError, Unsettled};
+
+/// Commits a batch. Dropping the transaction on the way out, by an error or a panic, rolls back.
+pub(super) fn commit(
+    connection: &mut Connection,
+    shard: Shard,
+    commit_id: Uuid,
+    commands: &[Arc<Command>],
+    clock: &dyn Clock,
+) -> Result<Decided, CommitError> {
+    let transaction = begin(connection)?;
+    let loaded = load::load(&transaction, shard, commands, clock)?;
+    let decided = decide_batch(commands, loaded);
+    let Some(first_position) = decided.events.first().map(|event| event.position) else {
+        return Ok(decided);
+    };
+    write::write(&transaction, shard, commit_id, &decided)?;
+    match transaction.execute_batch("COMMIT") {
+        Ok(()) => Ok(decided),
+        Err(error) if !transaction.is_autocommit() || errors::is_disk_full(&error) => {
+            Err(CommitError::NotApplied(errors::statement(error)))
+        }
+        // SQLite has rolled back for itself, but the log's last frame may have been written before it failed, and a
+        // crash now would bring it to life.
+        Err(error) => {
+            let unsettled = Box::new(Unsettled { shard, commit_id, first_position, decided });
+            Err(CommitError::Unknown { unsettled, source: error.into() })
+        }
+    }
+}
+
+/// Whether a commit of unknown outcome is in the log. When it is not, a small commit of our own is written over the
+/// place where its last frames may be: after that, no crash can bring it back.
+pub(super) fn settle(
+    connection: &mut Connection,
+    shard: Shard,
+    first_position: Position,
+    commit_id: Uuid,
+    clock: &dyn Clock,
+) -> Result<bool, StoreError> {
+    let transaction = begin(connection)?;
+    if committed_by(&transaction, shard, first_position)?.is_some_and(|found| found == commit_id.to_string()) {
+        return Ok(true);
+    }
+    transaction
+        .execute("-- settle.overwrite\nupdate ledger set alive_at = ?1", [clock.now().micros()])
+        .and_then(|_rows| transaction.commit())
+        .map_err(errors::statement)?;
+    Ok(false)
+}
+
+/// Alone from here on: this is every shard's head lock.
+fn begin(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
+    connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(errors::statement)
+}
+
+fn committed_by(transaction: &Transaction<'_>, shard: Shard, position: Position) -> Result<Option<String>, StoreError> {
+    let mut statement = transaction
+        .prepare_cached("-- settle.commit_id\nselect commit_id from run_events where shard = ?1 and position = ?2")
+        .map_err(errors::statement)?;
+    let mut rows = statement.query((shard.0, integer(position))).map_err(errors::statement)?;
+    let cell = Cell { table: "run_events", key: &|| format!("shard {} position {position}", shard.0) };
+    rows.next().map_err(errors::statement)?.map(|row| cell.get(row, 0, "commit_id")).transpose()
+}

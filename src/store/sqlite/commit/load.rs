@@ -1,0 +1,76 @@
+//! What a batch is decided on, read after the transaction has begun to write.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rusqlite::Transaction;
+
+use crate::clock::Clock;
+use crate::domain::decide::AppliedRequest;
+use crate::domain::ids::request_key;
+use crate::domain::{Command, Loaded, Position, RunKey, Shard, Time};
+use crate::store::StoreError;
+use crate::store::sqlite::errors;
+use crate::store::sqlite::rows::{self, Cell};
+
+/// Reads the shard's end, the clock, the commands' runs, and those of their request ids that were applied before.
+pub(super) fn load(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    commands: &[Arc<Command>],
+    clock: &dyn Clock,
+) -> Result<Loaded, StoreError> {
+    let last = last(transaction, shard)?;
+    let now = clock.now();
+    let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
+    let mut runs = Vec::with_capacity(keys.len());
+    for key in keys {
+        runs.extend(rows::run(transaction, shard, key)?);
+    }
+    let asked: HashSet<(&RunKey, &str)> = commands
+        .iter()
+        .filter_map(|command| command.request.as_ref().map(|request| (&command.key, request.id.as_str())))
+        .collect();
+    let mut requests = Vec::new();
+    for (key, id) in asked {
+        let applied = applied_request(transaction, shard, key, id)?;
+        requests.extend(applied.map(|applied| (key.clone(), id.to_owned(), applied)));
+    }
+    Ok(Loaded { last, now, runs, requests })
+}
+
+fn last(transaction: &Transaction<'_>, shard: Shard) -> Result<Option<(Position, Time)>, StoreError> {
+    let mut statement = transaction
+        .prepare_cached(
+            "-- commit.last\nselect position, at from run_events where shard = ?1 order by position desc limit 1",
+        )
+        .map_err(errors::statement)?;
+    let mut rows = statement.query([shard.0]).map_err(errors::statement)?;
+    let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
+    let cell = Cell { table: "run_events", key: &|| format!("shard {}", shard.0) };
+    Ok(Some((cell.count(row, 0, "position")?, Time::from_micros(cell.get(row, 1, "at")?))))
+}
+
+/// Finds by the short key and compares the texts: two requests may share a key. The plus signs keep SQLite from walking
+/// all events of the run instead.
+fn applied_request(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    key: &RunKey,
+    id: &str,
+) -> Result<Option<AppliedRequest>, StoreError> {
+    let mut statement = transaction
+        .prepare_cached(
+            "-- commit.load_request_ids
+             select revision, request_digest from run_events
+              where shard = ?1 and request_key = ?2 and +namespace = ?3 and +run_id = ?4 and request_id = ?5",
+        )
+        .map_err(errors::statement)?;
+    let mut rows =
+        statement.query((shard.0, request_key(key, id), &key.namespace, &key.run_id, id)).map_err(errors::statement)?;
+    let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
+    let cell = Cell { table: "run_events", key: &|| rows::name(key) };
+    let revision = cell.count(row, 0, "revision")?;
+    let digest = cell.get(row, 1, "request_digest")?;
+    Ok(Some(AppliedRequest { revision, digest }))
+}

@@ -1,0 +1,199 @@
+//! What was decided, as rows. Every statement changes exactly one row, or the transaction is given up.
+
+use std::collections::HashSet;
+
+use rusqlite::{Params, Transaction, params};
+use uuid::Uuid;
+
+use crate::domain::ids::request_key;
+use crate::domain::{Decided, NewEvent, Route, Run, RunKey, RunWrite, Shard, Status};
+use crate::store::sqlite::errors;
+use crate::store::sqlite::rows::{self, Cell, integer};
+use crate::store::{StoreError, json};
+
+/// Writes the runs, the rows of those that are not terminal, and the events.
+pub(super) fn write(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    commit_id: Uuid,
+    decided: &Decided,
+) -> Result<(), StoreError> {
+    let writer = Writer { transaction, shard };
+    let linked: HashSet<&RunKey> =
+        decided.events.iter().filter(|event| sets_a_link(event)).map(|event| &event.event.key).collect();
+    for write in &decided.runs {
+        let key = write.run.key();
+        match write.before {
+            None => writer.insert_run(&key, &write.run)?,
+            Some(before) => writer.update_run(&key, write, before.revision, linked.contains(&key))?,
+        }
+        writer.keep_active(&key, &write.run, write.before.map(|before| before.status))?;
+    }
+    let commit_id = commit_id.to_string();
+    for event in &decided.events {
+        writer.append(event, &commit_id)?;
+    }
+    Ok(())
+}
+
+/// Whether it sets a column that has an index.
+fn sets_a_link(event: &NewEvent) -> bool {
+    let changes = &event.event.changes;
+    changes.agent_id.is_some() || changes.workflow_id.is_some() || changes.audit_session_id.is_some()
+}
+
+struct Writer<'a> {
+    transaction: &'a Transaction<'a>,
+    shard: Shard,
+}
+
+impl Writer<'_> {
+    fn insert_run(&self, key: &RunKey, run: &Run) -> Result<(), StoreError> {
+        self.one_row(
+            "runs",
+            key,
+            "-- commit.insert_run
+             insert into runs (shard, namespace, run_id, revision, status, started_at, task_thread_id, agent_id,
+                               workflow_id, audit_session_id, route, labels, record, metadata)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+            params![
+                self.shard.0,
+                key.namespace,
+                key.run_id,
+                integer(run.revision),
+                run.status.code(),
+                run.started_at.micros(),
+                run.task_thread_id,
+                run.agent_id,
+                run.workflow_id,
+                run.audit_session_id,
+                run.route.map(Route::name),
+                json::labels(&run.labels),
+                json::record(run),
+                json::metadata(run),
+            ],
+        )
+    }
+
+    /// Sets the columns that transitions change. SQLite rewrites the index entry of every column that a statement
+    /// names, changed or not, so links have a statement of their own; and so has metadata, which may be large.
+    fn update_run(&self, key: &RunKey, write: &RunWrite, before: u64, links: bool) -> Result<(), StoreError> {
+        let run = &write.run;
+        let (shard, namespace, run_id) = (self.shard.0, &key.namespace, &key.run_id);
+        self.one_row(
+            "runs",
+            key,
+            "-- commit.update_run
+             update runs set revision = ?5, status = ?6, route = ?7, labels = ?8, record = ?9
+              where shard = ?1 and namespace = ?2 and run_id = ?3 and revision = ?4",
+            params![
+                shard,
+                namespace,
+                run_id,
+                integer(before),
+                integer(run.revision),
+                run.status.code(),
+                run.route.map(Route::name),
+                json::labels(&run.labels),
+                json::record(run),
+            ],
+        )?;
+        if links {
+            self.one_row(
+                "runs",
+                key,
+                "-- commit.update_links
+                 update runs set agent_id = ?4, workflow_id = ?5, audit_session_id = ?6
+                  where shard = ?1 and namespace = ?2 and run_id = ?3",
+                params![shard, namespace, run_id, run.agent_id, run.workflow_id, run.audit_session_id],
+            )?;
+        }
+        if write.metadata_changed {
+            self.one_row(
+                "runs",
+                key,
+                "-- commit.update_metadata
+                 update runs set metadata = ?4 where shard = ?1 and namespace = ?2 and run_id = ?3",
+                params![shard, namespace, run_id, json::metadata(run)],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// One row for each run that is not terminal.
+    fn keep_active(&self, key: &RunKey, run: &Run, before: Option<Status>) -> Result<(), StoreError> {
+        let was_active = before.is_some_and(|status| !status.is_terminal());
+        let (shard, namespace, run_id) = (self.shard.0, &key.namespace, &key.run_id);
+        match (was_active, !run.status.is_terminal()) {
+            (false, false) => Ok(()),
+            (true, true) if before == Some(run.status) => Ok(()),
+            (false, true) => self.one_row(
+                "active",
+                key,
+                "-- commit.insert_active
+                 insert into active (shard, namespace, run_id, started_at, status) values (?1, ?2, ?3, ?4, ?5)",
+                params![shard, namespace, run_id, run.started_at.micros(), run.status.code()],
+            ),
+            (true, true) => self.one_row(
+                "active",
+                key,
+                "-- commit.update_active
+                 update active set status = ?4 where shard = ?1 and namespace = ?2 and run_id = ?3",
+                params![shard, namespace, run_id, run.status.code()],
+            ),
+            (true, false) => self.one_row(
+                "active",
+                key,
+                "-- commit.delete_active
+                 delete from active where shard = ?1 and namespace = ?2 and run_id = ?3",
+                params![shard, namespace, run_id],
+            ),
+        }
+    }
+
+    fn append(&self, new: &NewEvent, commit_id: &str) -> Result<(), StoreError> {
+        let NewEvent { position, event, request, keyframe } = new;
+        self.one_row(
+            "run_events",
+            &event.key,
+            "-- commit.insert_event
+             insert into run_events (shard, position, namespace, run_id, revision, at, event, commit_id, request_id,
+                                     request_digest, request_key, keyframe)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            params![
+                self.shard.0,
+                integer(*position),
+                event.key.namespace,
+                event.key.run_id,
+                integer(event.revision),
+                event.at.micros(),
+                json::event(event),
+                commit_id,
+                request.as_ref().map(|request| &request.id),
+                request.as_ref().map(|request| request.digest),
+                request.as_ref().map(|request| request_key(&event.key, &request.id)),
+                keyframe.as_ref().map(|run| json::keyframe(run)),
+            ],
+        )
+    }
+
+    fn one_row(
+        &self,
+        table: &'static str,
+        key: &RunKey,
+        sql: &'static str,
+        values: impl Params,
+    ) -> Result<(), StoreError> {
+        let changed = self
+            .transaction
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute(values))
+            .map_err(errors::statement)?;
+        if changed == 1 {
+            Ok(())
+        } else {
+            let cell = Cell { table, key: &|| rows::name(key) };
+            Err(cell.corrupt("revision", format!("{changed} rows were changed where there must be one")))
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The connections of one store: one that writes, a few that read. In memory, the one that writes reads as well.
+//!
+//! A job waits for its connection in the async world and then holds a blocking thread for as long as it runs, so that
+//! waiting callers use up no threads. The connection goes back when the job ends, however it ends.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::errors;
+use super::lock::DirectoryLock;
+use crate::store::StoreError;
+
+/// All connections, and the lock that they work under: it is let go after the last of them.
+pub(super) struct Connections {
+    // Dropped from top to bottom: the writer, which syncs as it should, is the last to close the file.
+    readers: Option<Pool>,
+    writer: Pool,
+    lock: Mutex<Option<DirectoryLock>>,
+}
+
+/// Idle connections and as many permits to take one.
+struct Pool {
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+    size: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Use {
+    Write,
+    Read,
+}
+
+impl Connections {
+    /// Without readers, the writer reads.
+    pub(super) fn new(writer: Connection, readers: Vec<Connection>, lock: Option<DirectoryLock>) -> Arc<Self> {
+        Arc::new(Self {
+            writer: Pool::new(vec![writer]),
+            readers: (!readers.is_empty()).then(|| Pool::new(readers)),
+            lock: Mutex::new(lock),
+        })
+    }
+
+    /// Runs a job on the connection that writes. The error is from before or instead of the job; a job that panics has
+    /// rolled back.
+    pub(super) async fn write<T: Send + 'static>(
+        self: &Arc<Self>,
+        job: impl FnOnce(&mut Connection) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.run(Use::Write, job).await
+    }
+
+    /// Runs a job on a connection that reads.
+    pub(super) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        job: impl FnOnce(&mut Connection) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.run(Use::Read, job).await
+    }
+
+    async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        purpose: Use,
+        job: impl FnOnce(&mut Connection) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let permits = self.pool(purpose).permits.clone();
+        let permit = permits.acquire_owned().await.map_err(|_closed| errors::closed())?;
+        let connections = self.clone();
+        tokio::task::spawn_blocking(move || Borrowed::take(connections, purpose, permit).run(job))
+            .await
+            .map_err(errors::job)
+    }
+
+    fn pool(&self, purpose: Use) -> &Pool {
+        match purpose {
+            Use::Write => &self.writer,
+            Use::Read => self.readers.as_ref().unwrap_or(&self.writer),
+        }
+    }
+
+    /// Waits for the jobs that came before, empties the write-ahead log into the file as far as it can, closes, and
+    /// lets go of the lock. Later jobs are refused.
+    pub(super) async fn close(self: &Arc<Self>) {
+        let mut readers = Vec::new();
+        if let Some(pool) = &self.readers {
+            readers = pool.drain().await;
+        }
+        let writers = self.writer.drain().await;
+        let connections = self.clone();
+        let close = move || {
+            drop(readers);
+            for writer in writers {
+                if let Err(error) = writer.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(())) {
+                    tracing::warn!(error = %error, "the write-ahead log was not emptied; the next open does it");
+                }
+                if let Err((_writer, error)) = writer.close() {
+                    tracing::warn!(error = %error, "the database was not closed cleanly");
+                }
+            }
+            drop(held(&connections.lock).take());
+        };
+        if let Err(error) = tokio::task::spawn_blocking(close).await {
+            tracing::warn!(error = %error, "the store was not closed cleanly");
+        }
+    }
+}
+
+impl Pool {
+    fn new(connections: Vec<Connection>) -> Self {
+        let size = connections.len();
+        Self {
+            idle: Mutex::new(connections),
+            permits: Arc::new(Semaphore::new(size)),
+            size: u32::try_from(size).expect("a handful of connections"),
+        }
+    }
+
+    /// Every connection, once all are idle; none when it was drained before.
+    async fn drain(&self) -> Vec<Connection> {
+        let Ok(_all) = self.permits.acquire_many(self.size).await else { return Vec::new() };
+        self.permits.close();
+        std::mem::take(&mut *held(&self.idle))
+    }
+}
+
+/// A connection on its way through a job. Dropping it, even by a panic, gives it back before the permit is freed.
+struct Borrowed {
+    connection: Option<Connection>,
+    connections: Arc<Connections>,
+    purpose: Use,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Borrowed {
+    fn take(connections: Arc<Connections>, purpose: Use, permit: OwnedSemaphorePermit) -> Self {
+        let connection = held(&connections.pool(purpose).idle).pop();
+        Self { connection, connections, purpose, _permit: permit }
+    }
+
+    fn run<T>(mut self, job: impl FnOnce(&mut Connection) -> T) -> T {
+        job(self.connection.as_mut().expect("there are as many connections as permits"))
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        held(&self.connections.pool(self.purpose).idle).extend(self.connection.take());
+    }
+}
+
+/// Nothing is left half done under these mutexes, so a poisoned one is as good as any.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

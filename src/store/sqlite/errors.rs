@@ -1,0 +1,93 @@
+//! What SQLite's and the system's errors mean for the store.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+use tokio::task::JoinError;
+
+use crate::store::{OpenError, StoreError};
+
+/// An error of a statement. Only what would fail again for the same input is [`StoreError::Refused`]: it makes the
+/// engine look for the guilty command. A full disk, a busy file and a failing one are nobody's fault.
+pub(super) fn statement(error: rusqlite::Error) -> StoreError {
+    let refused = match error.sqlite_error_code() {
+        Some(code) => matches!(
+            code,
+            ErrorCode::ConstraintViolation
+                | ErrorCode::TooBig
+                | ErrorCode::TypeMismatch
+                | ErrorCode::ParameterOutOfRange
+                | ErrorCode::ApiMisuse
+                | ErrorCode::Unknown
+        ),
+        // From rusqlite itself: a value that cannot be bound, a statement that is not one.
+        None => true,
+    };
+    if refused { StoreError::Refused(error.into()) } else { StoreError::Unavailable(error.into()) }
+}
+
+/// Whether COMMIT failed for want of space: then the log's last frame, without which none counts, was not written.
+pub(super) fn is_disk_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+}
+
+/// The answer of a closed store.
+pub(super) fn closed() -> StoreError {
+    StoreError::Unavailable("the store is closed".into())
+}
+
+/// A job that did not end. A panic is the input's doing as far as anyone can tell, so it is laid at its door; a job
+/// that never began is not.
+pub(super) fn job(error: JoinError) -> StoreError {
+    if error.is_panic() { StoreError::Refused(error.into()) } else { StoreError::Unavailable(error.into()) }
+}
+
+/// Runs what opens a store on a blocking thread.
+pub(super) async fn opening<T: Send + 'static>(
+    location: &str,
+    open: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, OpenError> {
+    match tokio::task::spawn_blocking(open).await {
+        Ok(opened) => opened,
+        Err(error) => Err(OpenError::Failed { location: location.to_owned(), source: error.into() }),
+    }
+}
+
+/// An error of SQLite while the file is opened.
+pub(super) fn open(path: &Path, error: rusqlite::Error) -> OpenError {
+    let location = path.display().to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            OpenError::ReadOnly { location, source: error.into() }
+        }
+        // SQLite does not say why it could not open the file; the system does, when asked once more.
+        Some(ErrorCode::CannotOpen) => match OpenOptions::new().read(true).write(true).open(path) {
+            Err(reason) if is_forbidden(&reason) => OpenError::ReadOnly { location, source: reason.into() },
+            Ok(_) | Err(_) => OpenError::Failed { location, source: error.into() },
+        },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            OpenError::Unreachable { location, source: error.into() }
+        }
+        Some(ErrorCode::DiskFull) => OpenError::Failed { location, source: "the disk is full".into() },
+        Some(_) | None => OpenError::Failed { location, source: error.into() },
+    }
+}
+
+/// An error of the system while the directory is made and locked.
+pub(super) fn open_system(path: &Path, error: io::Error) -> OpenError {
+    let location = path.display().to_string();
+    if is_forbidden(&error) {
+        OpenError::ReadOnly { location, source: error.into() }
+    } else if error.kind() == io::ErrorKind::StorageFull {
+        OpenError::Failed { location, source: "the disk is full".into() }
+    } else {
+        OpenError::Failed { location, source: error.into() }
+    }
+}
+
+/// EACCES, EPERM or EROFS. Root meets only the last: permissions do not bind it.
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}

@@ -1,0 +1,114 @@
+//! Brings the schema up to this release: each migration in one transaction, the first together with the ledger's row.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+
+use super::errors;
+use crate::clock::{self, Clock};
+use crate::store::OpenError;
+use crate::store::migrations::{MIN_RELEASE, Migration, RELEASE, SQLITE, admits};
+use crate::store::open::{Migrated, OpenOptions};
+
+/// Refuses a database of a newer release, or of another program, before anything in it is touched.
+pub(super) fn admit(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let failed = |error| errors::open(path, error);
+    if has_table(connection, "ledger").map_err(failed)? {
+        let min_release: Option<String> = connection
+            .query_row("-- open.min_release\nselect min_release from ledger", [], |row| row.get(0))
+            .optional()
+            .map_err(failed)?;
+        return min_release.as_deref().map_or(Ok(()), admits);
+    }
+    let tables: i64 = connection
+        .query_row("-- open.tables\nselect count(*) from sqlite_schema", [], |row| row.get(0))
+        .map_err(failed)?;
+    if tables == 0 {
+        Ok(())
+    } else {
+        let source = "the file is a database of another program".into();
+        Err(OpenError::Failed { location: path.display().to_string(), source })
+    }
+}
+
+/// Applies what is missing. A database that is further than this release knows is left as it is.
+pub(super) fn migrate(
+    connection: &mut Connection,
+    path: &Path,
+    options: &OpenOptions,
+    clock: &dyn Clock,
+) -> Result<Migrated, OpenError> {
+    let mut at = applied(connection).map_err(|error| errors::open(path, error))?;
+    let mut names = Vec::new();
+    for migration in SQLITE {
+        if migration.number > at {
+            apply(connection, migration, options, clock).map_err(|error| errors::open(path, error))?;
+            names.push(migration.name.to_owned());
+            at = migration.number;
+        }
+    }
+    Ok(Migrated { applied: names, at })
+}
+
+fn applied(connection: &Connection) -> rusqlite::Result<u32> {
+    if has_table(connection, "schema_migrations")? {
+        connection.query_row("-- migrate.applied\nselect coalesce(max(number), 0) from schema_migrations", [], |row| {
+            row.get(0)
+        })
+    } else {
+        Ok(0)
+    }
+}
+
+fn apply(
+    connection: &mut Connection,
+    migration: &Migration,
+    options: &OpenOptions,
+    clock: &dyn Clock,
+) -> rusqlite::Result<()> {
+    let now = clock.now().micros();
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(
+        "-- migrate.table
+         create table if not exists schema_migrations (
+             number integer primary key,
+             name text not null,
+             applied_at integer not null
+         ) strict",
+    )?;
+    transaction.execute_batch(migration.sql)?;
+    transaction.execute(
+        "-- migrate.record\ninsert into schema_migrations (number, name, applied_at) values (?1, ?2, ?3)",
+        params![migration.number, migration.name, now],
+    )?;
+    if migration.number == 1 {
+        create_ledger(&transaction, options.shards.unwrap_or(1), now)?;
+    } else {
+        transaction.execute(
+            "-- migrate.release\nupdate ledger set schema_release = ?1, min_release = ?2",
+            [RELEASE, MIN_RELEASE],
+        )?;
+    }
+    transaction.commit()
+}
+
+fn create_ledger(transaction: &Transaction<'_>, shard_count: u16, now: i64) -> rusqlite::Result<()> {
+    transaction.execute(
+        "-- migrate.ledger
+         insert into ledger (singleton, id, epoch, shard_count, schema_release, min_release, created_at, alive_at)
+         values (1, ?1, 0, ?2, ?3, ?4, ?5, ?5)",
+        params![clock::draw_id().to_string(), shard_count, RELEASE, MIN_RELEASE, now],
+    )?;
+    for shard in 0..shard_count {
+        transaction.execute("-- migrate.shard\ninsert into shards (shard) values (?1)", [shard])?;
+    }
+    Ok(())
+}
+
+fn has_table(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
+    connection.query_row(
+        "-- open.has_table\nselect exists (select 1 from sqlite_schema where type = 'table' and name = ?1)",
+        [name],
+        |row| row.get(0),
+    )
+}

@@ -1,0 +1,113 @@
+//! Opens a file or a memory database: lock, connection, settings, migrations, in this order.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::connections::Connections;
+use super::lock::DirectoryLock;
+use super::{errors, migrate, rows};
+use crate::clock::Clock;
+use crate::store::open::{Migrated, OpenOptions};
+use crate::store::{Ledger, OpenError};
+
+/// Connections that read, beside the one that writes.
+pub(super) const READERS: usize = 3;
+
+/// How long a statement waits for somebody else's lock: a shell or a backup that has the file open.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// Statements that a connection keeps prepared: all of them.
+const STATEMENTS_MAX: usize = 64;
+
+/// An open database.
+pub(super) struct Opened {
+    /// Its connections.
+    pub(super) connections: Arc<Connections>,
+    /// Its identity.
+    pub(super) ledger: Ledger,
+    /// What was migrated on the way.
+    pub(super) migrated: Migrated,
+}
+
+/// An absolute path is never taken for one of SQLite's special names, such as `:memory:`.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
+    std::path::absolute(path).map_err(|error| errors::open_system(path, error))
+}
+
+/// Opens a file, by its absolute path, under its lock.
+pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, readers: usize) -> Result<Opened, OpenError> {
+    let failed = |error| errors::open(path, error);
+    let lock = DirectoryLock::take(path)?;
+
+    let mut writer = connect(path).map_err(failed)?;
+    migrate::admit(&writer, path)?;
+    make_durable(&writer).map_err(failed)?;
+    let migrated = migrate::migrate(&mut writer, path, options, clock)?;
+    let ledger = ledger(&writer, path)?;
+    let readers = (0..readers).map(|_| reader(path)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    Ok(Opened { connections: Connections::new(writer, readers, Some(lock)), ledger, migrated })
+}
+
+/// Makes a database in memory.
+pub(super) fn memory(options: &OpenOptions, clock: &dyn Clock) -> Result<Opened, OpenError> {
+    let place = Path::new("memory");
+    let mut connection =
+        Connection::open_in_memory().and_then(configured).map_err(|error| errors::open(place, error))?;
+    let migrated = migrate::migrate(&mut connection, place, options, clock)?;
+    let ledger = ledger(&connection, place)?;
+    Ok(Opened { connections: Connections::new(connection, Vec::new(), None), ledger, migrated })
+}
+
+/// Without the URI flag: a path is a path, whatever it looks like.
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = configured(Connection::open_with_flags(path, flags)?)?;
+    if connection.is_readonly("main")? {
+        // SQLite opens a file that it may not write all the same, to read it.
+        let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
+        return Err(rusqlite::Error::SqliteFailure(error, None));
+    }
+    Ok(connection)
+}
+
+fn reader(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = connect(path)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+/// Settings that leave the file alone.
+fn configured(connection: Connection) -> rusqlite::Result<Connection> {
+    connection.busy_timeout(BUSY_WAIT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // A schema that somebody else wrote into the file may not call functions behind our back.
+    connection.pragma_update(None, "trusted_schema", false)?;
+    // A container may have no directory for temporary files.
+    connection.pragma_update(None, "temp_store", "memory")?;
+    Ok(connection)
+}
+
+/// A COMMIT that returns is on the disk: the log is synced with each, and on macOS past the disk's own cache.
+fn make_durable(writer: &Connection) -> rusqlite::Result<()> {
+    let mode: String = writer.query_row("pragma journal_mode = wal", [], |row| row.get(0))?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        // Where files cannot be mapped, such as some network mounts: readers would block the writer.
+        let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+        let message = format!("the file system cannot hold a write-ahead log (journal mode {mode})");
+        return Err(rusqlite::Error::SqliteFailure(error, Some(message)));
+    }
+    writer.pragma_update(None, "synchronous", "full")?;
+    writer.pragma_update(None, "fullfsync", true)?;
+    writer.pragma_update(None, "checkpoint_fullfsync", true)?;
+    // A log that a long read made large is cut when it is next started over.
+    writer.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+    Ok(())
+}
+
+fn ledger(connection: &Connection, path: &Path) -> Result<Ledger, OpenError> {
+    rows::ledger(connection)
+        .map_err(|error| OpenError::Failed { location: path.display().to_string(), source: error.into() })
+}

@@ -1,0 +1,106 @@
+//! Reads of one run, of the shards' ends, and of nothing much.
+
+use rusqlite::Connection;
+
+use super::errors;
+use super::rows::{self, Cell, event_columns, integer};
+use crate::domain::{Event, Position, Run, RunKey, Shard};
+use crate::store::{PAGE_BYTES_MAX, StoreError, json};
+
+/// The run right after one of its events: the last keyframe up to it, and the events between.
+pub(super) fn run_at(
+    connection: &mut Connection,
+    shard: Shard,
+    key: &RunKey,
+    revision: u64,
+) -> Result<Option<Run>, StoreError> {
+    let snapshot = connection.transaction().map_err(errors::statement)?;
+    let keyframe = keyframe(&snapshot, shard, key, revision)?;
+    let after = keyframe.as_ref().map_or(0, |run| run.revision);
+    let mut statement = snapshot
+        .prepare_cached(concat!(
+            "-- read.run_at\nselect ",
+            event_columns!(),
+            " from run_events where shard = ?1 and namespace = ?2 and run_id = ?3 and revision > ?4 and revision <= ?5
+              order by revision",
+        ))
+        .map_err(errors::statement)?;
+    let mut rows = statement
+        .query((shard.0, &key.namespace, &key.run_id, integer(after), integer(revision)))
+        .map_err(errors::statement)?;
+    let mut events = Vec::new();
+    while let Some(row) = rows.next().map_err(errors::statement)? {
+        let (_position, columns) = rows::event(row, shard)?;
+        events.push(json::read_event(columns)?);
+    }
+    Ok(json::fold(keyframe, &events)?.filter(|run| run.revision == revision))
+}
+
+fn keyframe(connection: &Connection, shard: Shard, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
+    let mut statement = connection
+        .prepare_cached(
+            "-- read.keyframe
+             select keyframe from run_events
+              where shard = ?1 and namespace = ?2 and run_id = ?3 and revision <= ?4 and keyframe is not null
+              order by revision desc limit 1",
+        )
+        .map_err(errors::statement)?;
+    let mut rows =
+        statement.query((shard.0, &key.namespace, &key.run_id, integer(revision))).map_err(errors::statement)?;
+    let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
+    let cell = Cell { table: "run_events", key: &|| rows::name(key) };
+    let keyframe: String = cell.get(row, 0, "keyframe")?;
+    json::read_keyframe(key, &keyframe).map(Some)
+}
+
+/// A page of a run's events.
+pub(super) fn run_events(
+    connection: &Connection,
+    shard: Shard,
+    key: &RunKey,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<Event>, StoreError> {
+    let mut statement = connection
+        .prepare_cached(concat!(
+            "-- read.run_events\nselect ",
+            event_columns!(),
+            " from run_events where shard = ?1 and namespace = ?2 and run_id = ?3 and revision > ?4
+              order by revision limit ?5",
+        ))
+        .map_err(errors::statement)?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut rows =
+        statement.query((shard.0, &key.namespace, &key.run_id, integer(after), limit)).map_err(errors::statement)?;
+    let mut events = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = rows.next().map_err(errors::statement)? {
+        let (_position, columns) = rows::event(row, shard)?;
+        bytes += columns.event.len();
+        if bytes > PAGE_BYTES_MAX && !events.is_empty() {
+            break;
+        }
+        events.push(json::read_event(columns)?);
+    }
+    Ok(events)
+}
+
+/// Each shard's last position, in one snapshot.
+pub(super) fn heads(connection: &mut Connection, shard_count: u16) -> Result<Vec<Position>, StoreError> {
+    let snapshot = connection.transaction().map_err(errors::statement)?;
+    (0..shard_count).map(|shard| head(&snapshot, Shard(shard))).collect()
+}
+
+fn head(connection: &Connection, shard: Shard) -> Result<Position, StoreError> {
+    let mut statement = connection
+        .prepare_cached("-- read.head\nselect position from run_events where shard = ?1 order by position desc limit 1")
+        .map_err(errors::statement)?;
+    let mut rows = statement.query([shard.0]).map_err(errors::statement)?;
+    let cell = Cell { table: "run_events", key: &|| format!("shard {}", shard.0) };
+    rows.next().map_err(errors::statement)?.map_or(Ok(0), |row| cell.count(row, 0, "position"))
+}
+
+/// Reads the ledger's row.
+pub(super) fn ping(connection: &Connection) -> Result<(), StoreError> {
+    rows::ledger(connection).map(|_ledger| ())
+}

@@ -1,0 +1,104 @@
+//! The rows that more than one concern reads, turned into domain values once. A row that cannot be read is an error
+//! that names table, column and key.
+
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, Row};
+use uuid::Uuid;
+
+use super::errors;
+use crate::domain::{Position, Run, RunKey, Shard, Time};
+use crate::store::json::{self, EventColumns};
+use crate::store::{Ledger, StoreError};
+
+/// One cell of a table: what an error names.
+#[derive(Clone, Copy)]
+pub(super) struct Cell<'a> {
+    /// The table.
+    pub(super) table: &'static str,
+    /// The row's key, as far as it is known.
+    pub(super) key: &'a dyn Fn() -> String,
+}
+
+impl Cell<'_> {
+    /// Reads a column by its place in the select list.
+    pub(super) fn get<T: FromSql>(self, row: &Row<'_>, index: usize, column: &'static str) -> Result<T, StoreError> {
+        row.get(index).map_err(|error| self.corrupt(column, error))
+    }
+
+    /// Reads a column that is never negative.
+    pub(super) fn count(self, row: &Row<'_>, index: usize, column: &'static str) -> Result<u64, StoreError> {
+        let number: i64 = self.get(row, index, column)?;
+        u64::try_from(number).map_err(|error| self.corrupt(column, error))
+    }
+
+    /// The error of a column that cannot be read.
+    pub(super) fn corrupt(self, column: &'static str, source: impl Into<crate::store::error::Source>) -> StoreError {
+        StoreError::Corrupt { table: self.table, column, key: (self.key)(), source: source.into() }
+    }
+}
+
+/// How errors name a run.
+pub(super) fn name(key: &RunKey) -> String {
+    format!("{}/{}", key.namespace, key.run_id)
+}
+
+/// A number as SQLite keeps it. No ledger gets near 2^63; a caller may ask for anything, and then the end will do.
+pub(super) fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The run as it is stored.
+pub(super) fn run(connection: &Connection, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
+    let mut statement = connection
+        .prepare_cached(
+            "-- rows.run
+             select record, metadata from runs where shard = ?1 and namespace = ?2 and run_id = ?3",
+        )
+        .map_err(errors::statement)?;
+    let mut rows = statement.query((shard.0, &key.namespace, &key.run_id)).map_err(errors::statement)?;
+    let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
+    let cell = Cell { table: "runs", key: &|| name(key) };
+    let record: String = cell.get(row, 0, "record")?;
+    let metadata: Option<String> = cell.get(row, 1, "metadata")?;
+    json::read_run(key, &record, metadata.as_deref()).map(Some)
+}
+
+/// What a select list must be for [`event`].
+macro_rules! event_columns {
+    () => {
+        "position, namespace, run_id, revision, at, event, request_id"
+    };
+}
+pub(super) use event_columns;
+
+/// An event's place and columns, from a row of [`event_columns`].
+pub(super) fn event(row: &Row<'_>, shard: Shard) -> Result<(Position, EventColumns), StoreError> {
+    let cell = Cell { table: "run_events", key: &|| format!("shard {}", shard.0) };
+    let position = cell.count(row, 0, "position")?;
+    let cell = Cell { table: "run_events", key: &|| format!("shard {} position {position}", shard.0) };
+    let columns = EventColumns {
+        key: RunKey { namespace: cell.get(row, 1, "namespace")?, run_id: cell.get(row, 2, "run_id")? },
+        revision: cell.count(row, 3, "revision")?,
+        at: Time::from_micros(cell.get(row, 4, "at")?),
+        event: cell.get(row, 5, "event")?,
+        request_id: cell.get(row, 6, "request_id")?,
+    };
+    Ok((position, columns))
+}
+
+/// The ledger's identity.
+pub(super) fn ledger(connection: &Connection) -> Result<Ledger, StoreError> {
+    let mut statement =
+        connection.prepare("-- rows.ledger\nselect id, epoch, shard_count from ledger").map_err(errors::statement)?;
+    let mut rows = statement.query([]).map_err(errors::statement)?;
+    let cell = Cell { table: "ledger", key: &|| "the database".to_owned() };
+    let Some(row) = rows.next().map_err(errors::statement)? else {
+        return Err(cell.corrupt("id", "the row is missing"));
+    };
+    let id: String = cell.get(row, 0, "id")?;
+    Ok(Ledger {
+        id: Uuid::parse_str(&id).map_err(|error| cell.corrupt("id", error))?,
+        epoch: cell.count(row, 1, "epoch")?,
+        shard_count: cell.get(row, 2, "shard_count")?,
+    })
+}

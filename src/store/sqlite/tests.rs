@@ -1,0 +1,352 @@
+//! What is SQLite's own: its lock, its file, its pages. What both stores promise is tested by the list of behaviours.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use rusqlite::Connection;
+use uuid::Uuid;
+
+use super::SqliteStore;
+use crate::clock::{Clock, draw_id};
+use crate::domain::ids::shard_of;
+use crate::domain::{Changes, Command, Decided, Operation, Principal, Request, RunKey, Status, Time, Verdict};
+use crate::store::open::OpenOptions;
+use crate::store::{CommitError, OpenError, Store, StoreError, Unsettled};
+
+/// Every look at it is a second later.
+struct Ticks(AtomicI64);
+
+impl Clock for Ticks {
+    fn now(&self) -> Time {
+        Time::from_micros(self.0.fetch_add(1_000_000, Ordering::Relaxed))
+    }
+}
+
+fn ticks() -> Arc<dyn Clock> {
+    Arc::new(Ticks(AtomicI64::new(1_764_000_000_000_000)))
+}
+
+fn key(run_id: &str) -> RunKey {
+    RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() }
+}
+
+fn command(run_id: &str, operation: Operation) -> Command {
+    let task_thread_id = matches!(operation, Operation::Start { .. }).then(|| "thread".to_owned());
+    Command {
+        key: key(run_id),
+        operation,
+        changes: Changes { task_thread_id, ..Changes::default() },
+        expected_revision: None,
+        request: None,
+        principal: Principal::anonymous(),
+    }
+}
+
+fn start(run_id: &str) -> Command {
+    command(run_id, Operation::Start { deferred: false })
+}
+
+fn tab_group(run_id: &str, tab_group_id: &str) -> Command {
+    let mut command = command(run_id, Operation::Update);
+    command.changes.tab_group_id = Some(tab_group_id.to_owned());
+    command
+}
+
+async fn commit(store: &SqliteStore, commands: Vec<Command>) -> Result<Decided, CommitError> {
+    let ledger = store.ledger();
+    let shard = shard_of(ledger.id, ledger.shard_count, &commands[0].key);
+    store.commit(shard, draw_id(), commands.into_iter().map(Arc::new).collect()).await
+}
+
+async fn memory() -> SqliteStore {
+    SqliteStore::in_memory(&OpenOptions::default(), ticks()).await.unwrap()
+}
+
+async fn at(path: &std::path::Path) -> Result<SqliteStore, OpenError> {
+    SqliteStore::open(path.to_owned(), &OpenOptions::default(), ticks()).await
+}
+
+#[tokio::test]
+async fn a_run_is_committed_read_back_and_replayed_across_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("made/on/the/way/runs.db");
+    let store = at(&path).await.unwrap();
+    let ledger = store.ledger();
+    let mut begun = start("run");
+    begun.request = Some(Request { id: "request".to_owned(), digest: begun.digest() });
+    commit(&store, vec![begun.clone(), tab_group("run", "tabs"), start("other")]).await.unwrap();
+    let decided =
+        commit(&store, vec![command("run", Operation::Complete), start("brief"), command("brief", Operation::Abort)])
+            .await
+            .unwrap();
+    assert_eq!(decided.events.iter().map(|event| event.position).collect::<Vec<_>>(), [4, 5, 6]);
+    store.close().await;
+
+    let store = at(&path).await.unwrap();
+    assert_eq!(store.ledger(), ledger);
+    let again = commit(&store, vec![begun]).await.unwrap();
+    assert_eq!(again.verdicts, [Ok(Verdict::Replayed { revision: 1, current_revision: 3 })]);
+    assert!(again.events.is_empty());
+    let run = store.run(&key("run")).await.unwrap().unwrap();
+    assert_eq!((run.status, run.revision), (Status::Completed, 3));
+    assert_eq!(store.run_at(&key("run"), 3).await.unwrap(), Some(run));
+    assert_eq!(store.run_at(&key("run"), 1).await.unwrap().unwrap().tab_group_id, None);
+    assert_eq!(store.run_at(&key("run"), 0).await.unwrap(), None);
+    assert_eq!(store.run_at(&key("run"), u64::MAX).await.unwrap(), None);
+    assert_eq!(store.run_events(&key("run"), 1, 1).await.unwrap()[0].revision, 2);
+    assert_eq!(store.heads().await.unwrap(), [6]);
+    let page = store.changes(&[2], 3).await.unwrap();
+    assert_eq!(page.events.iter().map(|event| event.position).collect::<Vec<_>>(), [3, 4, 5]);
+    assert!(page.cut);
+    assert!(!store.changes(&[2], 4).await.unwrap().cut);
+    store.close().await;
+
+    let file = Connection::open(&path).unwrap();
+    let active: Vec<String> = file
+        .prepare("select run_id from active")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(active, ["other"]);
+}
+
+#[tokio::test]
+async fn the_state_after_any_event_is_found_across_keyframes() {
+    let store = memory().await;
+    commit(&store, vec![start("run")]).await.unwrap();
+    for revision in 2..=70 {
+        commit(&store, vec![tab_group("run", &revision.to_string())]).await.unwrap();
+    }
+    for revision in [2, 31, 32, 33, 63, 64, 65, 70] {
+        let run = store.run_at(&key("run"), revision).await.unwrap().unwrap();
+        assert_eq!((run.revision, run.tab_group_id), (revision, Some(revision.to_string())));
+    }
+    assert_eq!(store.run_at(&key("run"), 71).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn pages_of_several_shards_never_go_back_in_time() {
+    let options = OpenOptions { shards: Some(4), ..OpenOptions::default() };
+    let store = SqliteStore::in_memory(&options, ticks()).await.unwrap();
+    for n in 0..40 {
+        commit(&store, vec![start(&format!("run-{n}"))]).await.unwrap();
+    }
+    let mut after = vec![0; 4];
+    let mut seen = Vec::new();
+    loop {
+        let page = store.changes(&after, 3).await.unwrap();
+        for logged in &page.events {
+            let position = &mut after[usize::from(logged.shard.0)];
+            assert_eq!(logged.position, *position + 1);
+            *position = logged.position;
+            seen.push(logged.event.at);
+        }
+        if !page.cut {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 40);
+    assert!(seen.is_sorted());
+    assert_eq!(store.heads().await.unwrap(), after);
+}
+
+#[tokio::test]
+async fn a_commit_reaches_the_disk_before_it_is_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = at(&directory.path().join("runs.db")).await.unwrap();
+    let settings = |connection: &mut Connection| {
+        ["journal_mode", "synchronous", "fullfsync"].map(|name| {
+            connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0)).unwrap()
+        })
+    };
+    let full: i64 = 2;
+    assert_eq!(store.connections.write(settings).await.unwrap(), ["wal".to_owned().into(), full.into(), 1_i64.into()]);
+    assert_eq!(store.describe().not_durable, None);
+    assert!(memory().await.describe().not_durable.is_some());
+}
+
+#[tokio::test]
+async fn a_second_server_is_refused_with_the_pid_of_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let store = at(&path).await.unwrap();
+    match at(&path).await.err() {
+        Some(OpenError::Locked { location, pid }) => {
+            assert_eq!(location, path.display().to_string());
+            assert_eq!(pid, Some(std::process::id().to_string()));
+        }
+        other => panic!("{other:?}"),
+    }
+    let link = directory.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert!(matches!(at(&link).await.err(), Some(OpenError::Locked { .. })));
+    store.close().await;
+    at(&path).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_release_is_left_untouched() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    at(&path).await.unwrap().close().await;
+    Connection::open(&path).unwrap().execute("update ledger set min_release = '999.0.0'", []).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    match at(&path).await.err() {
+        Some(OpenError::NeedsNewerRelease { min_release, .. }) => assert_eq!(min_release, "999.0.0"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_database_that_is_further_migrated_but_admits_us_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let migrated = SqliteStore::migrate(path.clone(), &OpenOptions::default(), ticks()).await.unwrap();
+    assert_eq!(migrated.applied, ["ledger"]);
+    Connection::open(&path).unwrap().execute("insert into schema_migrations values (99, 'later', 0)", []).unwrap();
+    let migrated = SqliteStore::migrate(path.clone(), &OpenOptions::default(), ticks()).await.unwrap();
+    assert_eq!((migrated.applied.len(), migrated.at), (0, 99));
+    commit(&at(&path).await.unwrap(), vec![start("run")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn another_programs_file_is_not_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("other.db");
+    Connection::open(&path).unwrap().execute_batch("create table books (title text)").unwrap();
+    assert!(matches!(at(&path).await.err(), Some(OpenError::Failed { .. })));
+    std::fs::write(
+        &path,
+        "not a database, and longer than the header that a database begins with: a hundred bytes of something else",
+    )
+    .unwrap();
+    assert!(matches!(at(&path).await.err(), Some(OpenError::Failed { .. })));
+    assert!(matches!(at(directory.path()).await.err(), Some(OpenError::Failed { .. })));
+}
+
+#[tokio::test]
+async fn the_shard_count_is_fixed_when_the_file_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    for asked in [3, 5] {
+        let options = OpenOptions { shards: Some(asked), ..OpenOptions::default() };
+        let store = SqliteStore::open(path.clone(), &options, ticks()).await.unwrap();
+        assert_eq!(store.ledger().shard_count, 3);
+        assert_eq!(store.heads().await.unwrap(), [0, 0, 0]);
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_closed_store_is_unavailable() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = at(&directory.path().join("runs.db")).await.unwrap();
+    store.close().await;
+    store.close().await;
+    assert!(matches!(store.ping().await, Err(StoreError::Unavailable(_))));
+    let refused = commit(&store, vec![start("run")]).await;
+    assert!(matches!(refused, Err(CommitError::NotApplied(StoreError::Unavailable(_)))));
+}
+
+#[tokio::test]
+async fn a_full_disk_applies_nothing_and_passes() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = at(&directory.path().join("runs.db")).await.unwrap();
+    let pages_max = |pages: u32| {
+        let set = move |connection: &mut Connection| {
+            connection.query_row(&format!("pragma max_page_count = {pages}"), [], |_| Ok(())).unwrap();
+        };
+        store.connections.write(set)
+    };
+    pages_max(1).await.unwrap(); // No fewer than there are.
+    let mut large = start("run");
+    large.changes.failure_reason = Some("because ".repeat(4096));
+    let full = commit(&store, vec![large.clone()]).await;
+    assert!(matches!(full, Err(CommitError::NotApplied(StoreError::Unavailable(_)))), "{full:?}");
+    assert_eq!(store.run(&key("run")).await.unwrap(), None);
+    assert_eq!(store.heads().await.unwrap(), [0]);
+    pages_max(1_000_000).await.unwrap();
+    commit(&store, vec![large]).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_the_database_refuses_is_refused_and_rolled_back() {
+    let store = memory().await;
+    let trigger = "create trigger no before insert on run_events when new.run_id = 'guilty'
+                   begin select raise(abort, 'no'); end";
+    store.connections.write(move |connection| connection.execute_batch(trigger).unwrap()).await.unwrap();
+    let refused = commit(&store, vec![start("innocent"), start("guilty")]).await;
+    assert!(matches!(refused, Err(CommitError::NotApplied(StoreError::Refused(_)))), "{refused:?}");
+    assert_eq!(store.run(&key("innocent")).await.unwrap(), None);
+    commit(&store, vec![start("innocent")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_is_refused_at_its_very_end_is_not_applied() {
+    let store = memory().await;
+    let debt = "pragma foreign_keys = on;
+                create table parent (id integer primary key);
+                create table child (id integer references parent deferrable initially deferred);
+                create trigger owe after insert on run_events begin insert into child values (1); end";
+    store.connections.write(move |connection| connection.execute_batch(debt).unwrap()).await.unwrap();
+    let refused = commit(&store, vec![start("run")]).await;
+    assert!(matches!(refused, Err(CommitError::NotApplied(StoreError::Refused(_)))), "{refused:?}");
+    assert_eq!(store.heads().await.unwrap(), [0]);
+    store.connections.write(|connection| connection.execute_batch("drop trigger owe").unwrap()).await.unwrap();
+    commit(&store, vec![start("run")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_row_that_disagrees_with_itself_is_corrupt() {
+    let store = memory().await;
+    commit(&store, vec![start("run")]).await.unwrap();
+    let damage = |sql: &'static str| store.connections.write(move |connection| connection.execute(sql, []).unwrap());
+    damage("update runs set revision = 7").await.unwrap();
+    let corrupt = commit(&store, vec![command("run", Operation::Complete)]).await;
+    let Err(CommitError::NotApplied(StoreError::Corrupt { table, key: row, .. })) = corrupt else {
+        panic!("{corrupt:?}")
+    };
+    assert_eq!((table, row.as_str()), ("runs", "default/run"));
+    damage("update run_events set event = '{'").await.unwrap();
+    let error = store.changes(&[0], 1).await.unwrap_err();
+    assert_eq!(error.to_string(), "run_events.event of default/run cannot be read");
+    assert_eq!(store.heads().await.unwrap(), [1]);
+}
+
+#[tokio::test]
+async fn a_panic_rolls_back_and_gives_the_connection_back() {
+    let store = memory().await;
+    let panicked = store
+        .connections
+        .write(|connection| {
+            let transaction = connection.transaction().unwrap();
+            transaction.execute("delete from shards", []).unwrap();
+            panic!("on purpose");
+        })
+        .await
+        .map(|()| ());
+    assert!(matches!(panicked, Err(StoreError::Refused(_))));
+    commit(&store, vec![start("run")]).await.unwrap();
+    let shards: i64 = store
+        .connections
+        .read(|connection| connection.query_row("select count(*) from shards", [], |row| row.get(0)).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(shards, 1);
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_is_settled_by_the_commit_id() {
+    let store = memory().await;
+    let (shard, commit_id) = (crate::domain::Shard(0), draw_id());
+    let decided = store.commit(shard, commit_id, Arc::new([Arc::new(start("run"))])).await.unwrap();
+    let mut unsettled = Unsettled { shard, commit_id, first_position: 1, decided };
+    assert!(store.settle(&unsettled).await.unwrap());
+    unsettled.commit_id = Uuid::nil();
+    assert!(!store.settle(&unsettled).await.unwrap());
+    unsettled.first_position = 2;
+    assert!(!store.settle(&unsettled).await.unwrap());
+}
