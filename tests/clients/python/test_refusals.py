@@ -84,8 +84,8 @@ class Refusals(Case):
         with self.assertRaises(Refused) as caught:
             self.service.CompleteRun(run_id=self.run_id)
         details = readme_error.details(caught.exception.__cause__)
-        self.assertEqual(details["ErrorInfo"].reason, "INVALID_TRANSITION")
-        self.assertEqual(details["LifecycleTransitionError"].to, run_pb2.RUN_STATUS_COMPLETED)
+        self.assertEqual(details["google.rpc.ErrorInfo"].reason, "INVALID_TRANSITION")
+        self.assertEqual(details["runledger.v1.LifecycleTransitionError"].to, run_pb2.RUN_STATUS_COMPLETED)
 
 
 class MalformedText(Case):
