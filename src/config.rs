@@ -44,7 +44,7 @@ pub struct ServeConfig {
 #[derive(Args, Clone, Debug)]
 pub struct StoreConfig {
     /// sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE [default: sqlite:DATA/runledger/ledger.db,
-    /// where DATA is $XDG_DATA_HOME or ~/.local/share]
+    /// where DATA is `$XDG_DATA_HOME` or ~/.local/share]
     #[arg(long = "store", env = "RUNLEDGER_STORE", value_name = "STORE", hide_env_values = true)]
     pub location: Option<Location>,
 
