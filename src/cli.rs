@@ -87,7 +87,7 @@ async fn serve(config: ServeConfig) -> anyhow::Result<()> {
 }
 
 async fn migrate(config: &StoreConfig) -> anyhow::Result<()> {
-    let location = config.location();
+    let location = config.location().map_err(anyhow::Error::msg)?;
     let options = config.options(true, true);
     let migrated = store::open::migrate(&location, &options, Arc::new(SystemClock))
         .await

@@ -1,7 +1,10 @@
 //! What the process is told: flags, then `RUNLEDGER_*`, then defaults. The only reader of the environment.
 
+use std::convert::Infallible;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
 
@@ -46,7 +49,7 @@ pub struct StoreConfig {
     /// sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE [default: sqlite:DATA/runledger/ledger.db,
     /// where DATA is `$XDG_DATA_HOME` or ~/.local/share]
     #[arg(long = "store", env = "RUNLEDGER_STORE", value_name = "STORE", hide_env_values = true)]
-    pub location: Option<Location>,
+    pub location: Option<Asked>,
 
     /// Shards of a database that is created now [default: 1 on SQLite, 4 on Postgres]; fixed afterwards
     #[arg(long, env = "RUNLEDGER_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -60,15 +63,39 @@ pub struct StoreConfig {
 
 impl StoreConfig {
     /// The store that was asked for, or the embedded default.
-    #[must_use]
-    pub fn location(&self) -> Location {
-        self.location.clone().unwrap_or_else(|| Location::Sqlite(default_database()))
+    ///
+    /// # Errors
+    ///
+    /// What a store's location looks like. The text itself is not in it: it may hold a password.
+    pub fn location(&self) -> Result<Location, String> {
+        match &self.location {
+            Some(Asked(text)) => text.parse().map_err(|expected| format!("--store: {expected}")),
+            None => Ok(Location::Sqlite(default_database())),
+        }
     }
 
     /// How to open it.
     #[must_use]
     pub fn options(&self, migrate: bool, allow_unsafe: bool) -> OpenOptions {
         OpenOptions { shards: self.shards, connections: self.connections, migrate, allow_unsafe }
+    }
+}
+
+/// A store as it was asked for, unread: it may hold a password, which an error of the command line would show.
+#[derive(Clone)]
+pub struct Asked(String);
+
+impl FromStr for Asked {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Asked(***)")
     }
 }
 
