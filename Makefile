@@ -17,7 +17,7 @@ run: ## Builds the service and serves on the embedded store: make run ARGS='--li
 
 test: ## Runs every Rust test, on SQLite and on a private, throw-away PostgreSQL
 	@tests/need cc
-	tests/with-postgres $(CARGO) test --locked $(ARGS)
+	tests/with-postgres $(CARGO) test --locked --no-fail-fast $(ARGS)
 
 test-clients: ## Runs the tests of clients generated for Python and Node against the real binary
 	@tests/need cc node python
