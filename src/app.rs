@@ -34,8 +34,7 @@ const OPEN_PAUSE: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// It could not begin to serve, or a vital part of it failed.
-pub async fn serve(config: ServeConfig) -> anyhow::Result<()> {
-    let location = config.store.location().map_err(anyhow::Error::msg)?;
+pub async fn serve(config: ServeConfig, location: Location) -> anyhow::Result<()> {
     let supervisor = Supervisor::new();
     stop_on_signals(&supervisor)?;
     let listener =

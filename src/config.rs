@@ -100,14 +100,14 @@ impl fmt::Debug for Asked {
 }
 
 impl ServeConfig {
-    /// What forbids to serve with this configuration.
+    /// The store to serve, unless something forbids to serve with this configuration.
     ///
     /// # Errors
     ///
     /// A sentence that says what to do.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<Location, String> {
         if self.listen.ip().is_loopback() || self.insecure {
-            return Ok(());
+            return self.store.location();
         }
         Err(format!(
             "callers are believed and not authenticated, so {} is open to whoever reaches it: listen on a loopback \
