@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 
 use crate::store::open::{Location, OpenOptions};
 use crate::telemetry::LogFormat;
@@ -31,15 +32,15 @@ pub struct ServeConfig {
     pub log: String,
 
     /// Listen on an address other than loopback, although callers are believed and not authenticated
-    #[arg(long, env = "RUNLEDGER_INSECURE")]
+    #[arg(long, env = "RUNLEDGER_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
     /// Bring a Postgres that has data to this release's schema first
-    #[arg(long, env = "RUNLEDGER_MIGRATE")]
+    #[arg(long, env = "RUNLEDGER_MIGRATE", value_parser = BoolishValueParser::new())]
     pub migrate: bool,
 
     /// Serve on a Postgres that may lose acknowledged calls in a crash (fsync=off and the like)
-    #[arg(long, env = "RUNLEDGER_ALLOW_UNSAFE_STORE")]
+    #[arg(long, env = "RUNLEDGER_ALLOW_UNSAFE_STORE", value_parser = BoolishValueParser::new())]
     pub allow_unsafe_store: bool,
 }
 
