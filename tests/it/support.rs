@@ -1,0 +1,5 @@
+//! What tests of every kind need: commands in one line, the pure model, real Postgres.
+
+pub(crate) mod commands;
+pub(crate) mod model;
+pub(crate) mod random;
