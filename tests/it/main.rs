@@ -2,5 +2,6 @@
 //! use whom. `make test` runs it with a private Postgres.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod api;
 mod domain;
 mod support;

@@ -2,4 +2,6 @@
 
 pub(crate) mod commands;
 pub(crate) mod model;
+pub(crate) mod postgres;
 pub(crate) mod random;
+pub(crate) mod server;

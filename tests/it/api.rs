@@ -1,0 +1,90 @@
+//! What clients are promised, through real gRPC against the real binary: one list of behaviours, and each is a test of
+//! its own on SQLite, on Postgres, and on two servers over one Postgres database where a second server matters.
+
+mod caller;
+mod matrix;
+mod order;
+mod ownership;
+mod place;
+mod refused;
+mod start;
+mod values;
+mod watching;
+
+/// Makes a macro that turns a list of behaviours into tests of one kind of place. One that is on no list is dead code.
+macro_rules! behaviours {
+    ($on:ident: $($topic:ident: [$($behaviour:ident)*])*) => {
+        behaviours! { @with ($) $on $($topic: [$($behaviour)*])* }
+    };
+    (@with ($d:tt) $on:ident $($topic:ident: [$($behaviour:ident)*])*) => {
+        macro_rules! $on {
+            ($d name:ident, $d kind:ident) => {
+                mod $d name {
+                    $(mod $topic {
+                        $(#[tokio::test]
+                        async fn $behaviour() {
+                            let place = crate::api::place::Place::of(crate::api::place::Kind::$d kind).await;
+                            crate::api::$topic::$behaviour(place).await;
+                        })*
+                    })*
+                }
+            };
+        }
+    };
+}
+
+behaviours! { on_one_server:
+    matrix: [
+        every_status_answers_every_mutation
+        every_status_answers_every_read
+        an_unknown_run_is_not_found_by_any_read
+    ]
+    order: [
+        the_namespace_comes_before_the_request
+        the_request_comes_before_the_replay
+        the_request_comes_before_existence
+        the_replay_comes_before_identity
+        the_replay_comes_before_ownership
+        the_replay_comes_before_the_expected_revision
+        existence_comes_before_ownership_and_the_expected_revision
+        a_start_of_no_run_must_expect_none
+        identity_comes_before_the_expected_revision
+        identity_comes_before_the_transition
+        ownership_comes_before_the_expected_revision
+        ownership_comes_before_the_no_op_and_the_transition
+        the_expected_revision_comes_before_the_no_op
+        the_expected_revision_comes_before_the_transition
+    ]
+    start: [
+        a_start_creates_the_run_as_it_was_asked_for
+        another_identity_is_a_conflict
+        an_agent_named_on_one_side_only_is_no_conflict
+        a_start_of_a_pending_run_takes_over_what_it_names
+        a_bare_start_of_a_pending_run_keeps_everything
+        the_acting_agent_becomes_the_owner
+    ]
+    ownership: [
+        the_owner_and_who_names_no_agent_may_do_everything
+        an_ownerless_run_is_open_to_every_agent
+        an_abort_is_open_to_every_agent
+        every_event_tells_who_made_it
+    ]
+}
+
+behaviours! { on_one_or_two_servers:
+    start: [
+        a_second_start_changes_nothing
+        a_deferred_start_waits_in_pending
+        without_any_id_every_start_is_a_run_of_its_own
+        a_request_id_without_a_run_id_makes_one_run_on_any_replica
+    ]
+    ownership: [
+        another_agent_may_not_update_complete_or_fail
+    ]
+}
+
+on_one_server!(sqlite, Sqlite);
+on_one_server!(postgres, Postgres);
+on_one_or_two_servers!(sqlite_alone, Sqlite);
+on_one_or_two_servers!(postgres_alone, Postgres);
+on_one_or_two_servers!(replicas, Replicas);
