@@ -2,12 +2,19 @@
 //! its own on SQLite, on Postgres, and on two servers over one Postgres database where a second server matters.
 
 mod caller;
+mod check;
+mod limits;
+mod malformed;
 mod matrix;
 mod order;
 mod ownership;
 mod place;
+mod races;
 mod refused;
+mod replays;
 mod start;
+mod texts;
+mod updates;
 mod values;
 mod watching;
 
@@ -69,6 +76,43 @@ behaviours! { on_one_server:
         an_abort_is_open_to_every_agent
         every_event_tells_who_made_it
     ]
+    check: [
+        a_check_says_what_the_call_does
+        a_check_changes_nothing_and_knows_the_owner
+        a_check_is_validated_whole
+    ]
+    updates: [
+        metadata_is_a_merge_patch
+        absent_fields_stay_and_empty_ones_clear
+        labels_merge_key_by_key
+        a_fallback_never_goes_back
+        an_update_that_changes_nothing_makes_no_event
+        a_complete_may_carry_a_last_patch
+    ]
+    limits: [
+        texts_are_limited_in_bytes
+        ids_and_codes_have_their_alphabet
+        a_request_id_is_at_most_128_bytes
+        labels_are_limited_in_number_and_size
+        metadata_is_limited_in_bytes_after_the_merge
+        a_patch_may_delete_as_much_as_it_brings
+        metadata_is_at_most_32_deep
+    ]
+    malformed: [
+        what_is_no_message_is_the_callers_fault
+        a_request_above_4_mib_is_an_invalid_argument
+        an_empty_message_names_what_is_missing
+        one_answer_names_every_violation
+        of_many_violations_20_are_listed_and_the_rest_counted
+        an_unknown_enum_value_is_refused
+        headers_are_validated
+    ]
+    replays: [
+        a_call_is_replayed_after_a_crash
+        an_unchanged_call_is_not_remembered
+        a_refused_call_is_not_remembered
+        one_id_serves_one_run_only
+    ]
 }
 
 behaviours! { on_one_or_two_servers:
@@ -80,6 +124,23 @@ behaviours! { on_one_or_two_servers:
     ]
     ownership: [
         another_agent_may_not_update_complete_or_fail
+    ]
+    texts: [
+        every_text_comes_back_as_it_was
+        u_0000_is_refused_in_every_place
+        numbers_come_back_as_doubles
+    ]
+    replays: [
+        an_applied_call_is_replayed_with_the_run_as_then
+        a_call_is_replayed_while_others_follow
+        the_same_id_for_another_request_is_refused
+    ]
+    races: [
+        concurrent_updates_of_disjoint_keys_are_all_kept
+        one_of_complete_abort_and_fail_wins_and_the_losers_leave_no_trace
+        a_run_started_on_both_servers_is_one_run
+        a_repeated_nameless_start_meets_itself
+        an_abort_before_the_start_wins
     ]
 }
 
