@@ -3,6 +3,8 @@
 
 mod caller;
 mod check;
+mod history;
+mod largest;
 mod limits;
 mod malformed;
 mod matrix;
@@ -16,6 +18,8 @@ mod start;
 mod texts;
 mod updates;
 mod values;
+mod watch;
+mod watchers;
 mod watching;
 
 /// Makes a macro that turns a list of behaviours into tests of one kind of place. One that is on no list is dead code.
@@ -113,6 +117,19 @@ behaviours! { on_one_server:
         a_refused_call_is_not_remembered
         one_id_serves_one_run_only
     ]
+    history: [
+        a_page_is_as_long_as_it_was_asked_for
+        a_token_that_was_not_given_out_for_this_run_is_refused
+        a_page_of_large_events_ends_early
+    ]
+    watch: [
+        a_watch_begins_after_any_revision
+        a_watch_ahead_of_the_run_is_refused
+    ]
+    watchers: [
+        a_thousand_watchers_all_see_the_change
+        a_slow_reader_gets_everything_in_order
+    ]
 }
 
 behaviours! { on_one_or_two_servers:
@@ -141,6 +158,19 @@ behaviours! { on_one_or_two_servers:
         a_run_started_on_both_servers_is_one_run
         a_repeated_nameless_start_meets_itself
         an_abort_before_the_start_wins
+    ]
+    history: [
+        the_history_tells_what_each_call_set
+        pages_follow_one_another_over_servers_and_while_the_run_goes_on
+    ]
+    largest: [
+        the_largest_run_goes_through_everything
+    ]
+    watch: [
+        a_snapshot_comes_first_and_changes_follow
+        a_change_at_another_server_arrives
+        a_history_of_several_pages_and_keyframes_arrives_whole
+        a_cut_watch_resumed_equals_an_uncut_one
     ]
 }
 
