@@ -3,6 +3,8 @@
 
 mod caller;
 mod check;
+mod checkpoints;
+mod deadlines;
 mod history;
 mod largest;
 mod limits;
@@ -15,6 +17,7 @@ mod races;
 mod refused;
 mod replays;
 mod start;
+mod surface;
 mod texts;
 mod updates;
 mod values;
@@ -126,6 +129,10 @@ behaviours! { on_one_server:
         a_watch_begins_after_any_revision
         a_watch_ahead_of_the_run_is_refused
     ]
+    surface: [
+        reflection_describes_the_service_in_both_versions
+        every_health_service_answers
+    ]
     watchers: [
         a_thousand_watchers_all_see_the_change
         a_slow_reader_gets_everything_in_order
@@ -174,8 +181,16 @@ behaviours! { on_one_or_two_servers:
     ]
 }
 
+behaviours! { on_postgres:
+    deadlines: [
+        a_read_whose_deadline_passes_says_so
+        a_mutation_whose_deadline_passes_says_whether_it_may_be_applied
+    ]
+}
+
 on_one_server!(sqlite, Sqlite);
 on_one_server!(postgres, Postgres);
 on_one_or_two_servers!(sqlite_alone, Sqlite);
 on_one_or_two_servers!(postgres_alone, Postgres);
 on_one_or_two_servers!(replicas, Replicas);
+on_postgres!(held, Postgres);

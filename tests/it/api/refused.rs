@@ -49,12 +49,6 @@ impl Refused {
         M::decode(detail.value.as_slice()).unwrap()
     }
 
-    /// The names of its typed details.
-    pub(crate) fn detail_names(&self) -> Vec<&str> {
-        let name = |detail| <&prost_types::Any>::clone(&detail).type_url.trim_start_matches("type.googleapis.com/");
-        self.details.iter().map(name).collect()
-    }
-
     /// The fields that were found wrong, of an `INVALID_FIELD`.
     #[track_caller]
     pub(crate) fn fields(&self) -> Vec<String> {
