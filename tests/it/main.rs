@@ -3,5 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod api;
+mod conformance;
 mod domain;
+mod layering;
+mod postgres;
 mod support;
