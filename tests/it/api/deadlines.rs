@@ -73,9 +73,10 @@ pub(crate) async fn a_mutation_whose_deadline_passes_says_whether_it_may_be_appl
         let impatient = impatient(&caller);
         // One that nobody waits for in vain takes the place in the commit; those after it queue.
         let refused = told(async || impatient.call(ask.clone()).await).await;
-        match refused.code {
-            Code::DeadlineExceeded => drop(refused.is(Code::DeadlineExceeded, "DEADLINE")),
-            _ => drop(refused.is(code, "OUTCOME_UNKNOWN")),
+        if refused.code == Code::DeadlineExceeded {
+            refused.is(Code::DeadlineExceeded, "DEADLINE");
+        } else {
+            refused.is(code, "OUTCOME_UNKNOWN");
         }
         let queued = UpdateRunRequest { tab_group_id: Some("never".into()), ..update_something(&run_id) };
         told(async || impatient.call(queued.clone()).await).await.is(Code::DeadlineExceeded, "DEADLINE");

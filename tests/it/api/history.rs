@@ -1,4 +1,4 @@
-//! ListRunEvents: what happened, page by page.
+//! `ListRunEvents`: what happened, page by page.
 
 use futures_util::future::join_all;
 use prost::Message as _;

@@ -59,7 +59,9 @@ pub(crate) async fn one_of_complete_abort_and_fail_wins_and_the_losers_leave_no_
             RunStatus::Completed => ("", ""),
             RunStatus::Aborted => ("aborted", "TIMEOUT"),
             RunStatus::Failed => ("failed", "SCRIPT_FAILURE"),
-            other => panic!("not terminal: {other:?}"),
+            other @ (RunStatus::Unspecified | RunStatus::Pending | RunStatus::Running) => {
+                panic!("not terminal: {other:?}")
+            }
         };
         assert_eq!((winner.failure_reason.as_str(), winner.reason_code.as_str(), winner.revision), (reason, code, 2));
         for (ask, answer) in asks.iter().zip(answers) {

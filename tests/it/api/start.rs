@@ -1,4 +1,4 @@
-//! StartRun: once, twice, on a pending run, and whose run it is.
+//! `StartRun`: once, twice, on a pending run, and whose run it is.
 
 use prost_types::Timestamp;
 use runledger::proto::v1::{Route, Run, RunIdConflictError, RunStatus, StartRunRequest};

@@ -120,7 +120,6 @@ pub(crate) async fn u_0000_is_refused_in_every_place(place: Place) {
 pub(crate) async fn numbers_come_back_as_doubles(place: Place) {
     let (caller, other) = (place.caller().await, place.other().await);
     let run_id = caller.apply(start(&fresh("numbers"))).await.run_id;
-    #[expect(clippy::excessive_precision, reason = "what a caller may write")]
     for (asked, shown) in [
         (1e308, 1e308),
         (f64::MAX, f64::MAX),

@@ -1,4 +1,4 @@
-//! UpdateRun, and the last patch of CompleteRun.
+//! `UpdateRun`, and the last patch of `CompleteRun`.
 
 use runledger::proto::v1::{
     CompleteRunRequest, Route, Run, RunEventType, RunStatus, StartRunRequest, UpdateRunRequest,

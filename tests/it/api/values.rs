@@ -7,7 +7,11 @@ use prost_types::{ListValue, Struct, Value};
 use serde_json::Value as Json;
 
 /// A JSON object as the wire has it. The empty one is not sent in answers.
-#[expect(clippy::needless_pass_by_value, reason = "json! makes values")]
+#[expect(
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    reason = "json! makes values, messages take options"
+)]
 pub(crate) fn structure(json: Json) -> Option<Struct> {
     match value(&json).kind {
         Some(Kind::StructValue(structure)) => Some(structure),
@@ -30,11 +34,13 @@ fn value(json: &Json) -> Value {
 }
 
 /// An object with one value that JSON may not have.
+#[expect(clippy::unnecessary_wraps, reason = "messages take options")]
 pub(crate) fn one(key: &str, kind: Kind) -> Option<Struct> {
     Some(Struct { fields: [(key.to_owned(), Value { kind: Some(kind) })].into() })
 }
 
 /// Objects in objects, so many levels: the first is the metadata itself.
+#[expect(clippy::unnecessary_wraps, reason = "messages take options")]
 pub(crate) fn nested(levels: usize) -> Option<Struct> {
     let deepest = Struct { fields: BTreeMap::from([("leaf".to_owned(), value(&Json::Bool(true)))]) };
     Some((1..levels).fold(deepest, |inner, _| Struct {

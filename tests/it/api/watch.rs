@@ -1,4 +1,4 @@
-//! WatchRun: what a watcher sees, from where, and across cuts.
+//! `WatchRun`: what a watcher sees, from where, and across cuts.
 
 use runledger::proto::v1::watch_run_response::Frame;
 use runledger::proto::v1::{Run, RunStatus, UpdateRunRequest};

@@ -36,13 +36,10 @@ impl Watch {
         }
     }
 
-    #[track_caller]
-    pub(crate) fn snapshot(&mut self) -> impl Future<Output = Run> {
-        async {
-            match self.next().await {
-                Some(Frame::Snapshot(snapshot)) => snapshot.run.unwrap(),
-                other => panic!("not a snapshot: {other:?}"),
-            }
+    pub(crate) async fn snapshot(&mut self) -> Run {
+        match self.next().await {
+            Some(Frame::Snapshot(snapshot)) => snapshot.run.unwrap(),
+            other => panic!("not a snapshot: {other:?}"),
         }
     }
 
