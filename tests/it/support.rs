@@ -4,3 +4,4 @@ pub(crate) mod commands;
 pub(crate) mod model;
 pub(crate) mod postgres;
 pub(crate) mod random;
+pub(crate) mod server;
