@@ -10,6 +10,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 
 use crate::store::open::{Location, OpenOptions};
+use crate::telemetry::LogFormat;
 
 /// What `runledger serve` is told.
 #[derive(Args, Clone, Debug)]
@@ -41,16 +42,6 @@ pub struct ServeConfig {
     /// Serve on a Postgres that may lose acknowledged calls in a crash (fsync=off and the like)
     #[arg(long, env = "RUNLEDGER_ALLOW_UNSAFE_STORE", value_parser = BoolishValueParser::new())]
     pub allow_unsafe_store: bool,
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum LogFormat {
-    /// A line for people.
-    #[default]
-    Text,
-    /// A JSON object a line.
-    Json,
 }
 
 /// Which store, for every subcommand that opens one.
