@@ -37,7 +37,6 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tokio_postgres", &["store::postgres"]),
     ("deadpool_postgres", &["store::postgres"]),
     ("rusqlite", &["store::sqlite"]),
-    ("refinery", &["store"]),
 ];
 
 /// What the pure domain may be built of; every other dependency of `Cargo.toml` is closed to it.
