@@ -1,1 +1,164 @@
-//! The Postgres store.
+//! The Postgres store: for production, for many replicas on one database.
+//!
+//! A commit takes its shard's head first and writes in the same transaction, so that positions are dense and in commit
+//! order and no two commits deadlock. Nothing here decides, and nothing needs sequences, triggers or notifications to
+//! be right.
+
+mod announce;
+mod changes;
+mod commit;
+pub mod dsn;
+mod errors;
+mod migrate;
+mod read;
+mod rows;
+mod safety;
+mod sessions;
+mod settle;
+mod statements;
+mod writes;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, Config, NoTls};
+use uuid::Uuid;
+
+use self::announce::Announcer;
+use self::changes::OverShards;
+use self::sessions::Sessions;
+use super::open::{Migrated, OpenOptions};
+use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
+use crate::domain::ids::shard_of;
+use crate::domain::{Command, Decided, Event, Position, Run, RunKey, Shard};
+
+/// Runs and their log in a Postgres database.
+pub struct PostgresStore {
+    ledger: Ledger,
+    description: Description,
+    sessions: Sessions,
+    over_shards: OverShards,
+    announcer: Announcer,
+}
+
+impl PostgresStore {
+    /// Opens the database that the connection string names, and creates the ledger in an empty one.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`].
+    pub async fn open(dsn: &str, options: &OpenOptions) -> Result<Self, OpenError> {
+        let config = dsn::config(dsn)?;
+        let location = dsn::redacted(dsn);
+        let mut alone = Alone::connect(&config, &location).await?;
+        safety::writable(&alone.client, &location).await?;
+        let not_durable = safety::not_durable(&alone.client, &location, options).await?;
+        let (ledger, _) = migrate::prepare(&mut alone.client, &location, options).await?;
+        drop(alone);
+        let sessions = Sessions::new(&config, options.connections);
+        safety::isolated(&sessions, &location).await?;
+        Ok(Self {
+            ledger,
+            description: Description { kind: "postgres", location, not_durable },
+            sessions,
+            over_shards: OverShards::new(ledger.shard_count),
+            announcer: Announcer::start(config),
+        })
+    }
+
+    /// Brings the database's schema to this release's, whatever `options.migrate` says.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`].
+    pub async fn migrate(dsn: &str, options: &OpenOptions) -> Result<Migrated, OpenError> {
+        let config = dsn::config(dsn)?;
+        let location = dsn::redacted(dsn);
+        let mut alone = Alone::connect(&config, &location).await?;
+        safety::writable(&alone.client, &location).await?;
+        let options = OpenOptions { migrate: true, ..*options };
+        migrate::prepare(&mut alone.client, &location, &options).await.map(|(_, migrated)| migrated)
+    }
+
+    fn shard_of(&self, key: &RunKey) -> Shard {
+        shard_of(self.ledger.id, self.ledger.shard_count, key)
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn ledger(&self) -> Ledger {
+        self.ledger
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+
+    async fn commit(
+        &self,
+        shard: Shard,
+        commit_id: Uuid,
+        commands: Arc<[Arc<Command>]>,
+    ) -> Result<Decided, CommitError> {
+        commit::commit(&self.sessions, shard, commit_id, &commands).await
+    }
+
+    async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
+        settle::settle(&self.sessions, unsettled).await
+    }
+
+    async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
+        read::run(&self.sessions, self.shard_of(key), key).await
+    }
+
+    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
+        read::run_at(&self.sessions, self.shard_of(key), key, revision).await
+    }
+
+    async fn run_events(&self, key: &RunKey, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+        read::run_events(&self.sessions, self.shard_of(key), key, after, limit).await
+    }
+
+    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+        self.over_shards.heads(&self.sessions).await
+    }
+
+    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
+        self.over_shards.page(&self.sessions, after, limit).await
+    }
+
+    async fn foreign_commit(&self) {
+        self.announcer.heard().await;
+    }
+
+    fn announce_commit(&self) {
+        self.announcer.announce();
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        read::ping(&self.sessions).await
+    }
+
+    async fn close(&self) {
+        self.announcer.stop();
+        self.sessions.close();
+    }
+}
+
+/// A connection outside the pools, for opening: closed when dropped.
+struct Alone {
+    client: Client,
+    _driver: JoinSet<()>,
+}
+
+impl Alone {
+    async fn connect(config: &Config, location: &str) -> Result<Self, OpenError> {
+        let (client, connection) = config.connect(NoTls).await.map_err(|error| errors::opening(location, error))?;
+        let mut driver = JoinSet::new();
+        // The client's own calls report how the connection ended.
+        driver.spawn(async move { drop(connection.await) });
+        Ok(Self { client, _driver: driver })
+    }
+}

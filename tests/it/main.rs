@@ -1,1 +1,8 @@
+//! What Runledger promises, tested: the rules without a database, both stores by one list of behaviours, and who may
+//! use whom. `make test` runs it with a private Postgres.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod conformance;
+mod domain;
+mod layering;
+mod support;

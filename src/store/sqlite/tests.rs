@@ -321,13 +321,12 @@ async fn a_panic_rolls_back_and_gives_the_connection_back() {
     let store = memory().await;
     let panicked = store
         .connections
-        .write(|connection| {
+        .write::<()>(|connection| {
             let transaction = connection.transaction().unwrap();
             transaction.execute("delete from shards", []).unwrap();
             panic!("on purpose");
         })
-        .await
-        .map(|()| ());
+        .await;
     assert!(matches!(panicked, Err(StoreError::Refused(_))));
     commit(&store, vec![start("run")]).await.unwrap();
     let shards: i64 = store

@@ -1,0 +1,116 @@
+//! Wake-ups between processes: `NOTIFY` and `LISTEN` on a connection of their own.
+//!
+//! Outside the write transaction, because a `NOTIFY` in it takes a lock that all of the database's transactions share.
+//! A hint only: nothing is wrong when one is lost, as the log is also looked at without one.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tokio_postgres::{AsyncMessage, Config, Error, NoTls};
+
+/// At most one `NOTIFY` in this time.
+const PACE: Duration = Duration::from_millis(5);
+const BACKOFF_MIN: Duration = Duration::from_millis(100);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// A `NOTIFY` writes to the log of the database: nobody waits for that to be on disk.
+const SETTINGS: &str = "-- announce.listen
+set synchronous_commit = off;
+set statement_timeout = '10s';
+listen runledger";
+const WHO: &str = "-- announce.who
+select pg_backend_pid()";
+const NOTIFY: &str = "-- announce.notify
+notify runledger";
+
+/// The listener, for as long as this lives.
+pub(super) struct Announcer {
+    signals: Arc<Signals>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+#[derive(Default)]
+struct Signals {
+    ours: Notify,
+    theirs: Notify,
+}
+
+impl Announcer {
+    /// Starts to listen; while the database does not answer, it goes on trying.
+    pub(super) fn start(config: Config) -> Self {
+        let signals = Arc::new(Signals::default());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(keep_listening(config, signals.clone()));
+        Self { signals, tasks: Mutex::new(tasks) }
+    }
+
+    /// Tells the others, soon. Several in a row become one.
+    pub(super) fn announce(&self) {
+        self.signals.ours.notify_one();
+    }
+
+    /// Resolves when another process told something, also if that was before the call. Wakes one waiter.
+    pub(super) async fn heard(&self) {
+        self.signals.theirs.notified().await;
+    }
+
+    pub(super) fn stop(&self) {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+}
+
+async fn keep_listening(config: Config, signals: Arc<Signals>) {
+    let mut backoff = BACKOFF_MIN;
+    loop {
+        let mut listened = false;
+        let end = listen(&config, &signals, &mut listened).await;
+        if listened {
+            backoff = BACKOFF_MIN;
+        }
+        let error = end.err().map(tracing::field::display);
+        tracing::warn!(error, "the listener has no connection: commits of other replicas are seen later");
+        sleep(backoff).await;
+        backoff = (backoff * 2).min(BACKOFF_MAX);
+    }
+}
+
+/// Listens until the connection ends.
+async fn listen(config: &Config, signals: &Signals, listened: &mut bool) -> Result<(), Error> {
+    let (client, mut connection) = config.connect(NoTls).await?;
+    // Known once the connection is polled; 0 is nobody's.
+    let own = AtomicI32::new(0);
+    let hear = async {
+        while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
+            match message? {
+                AsyncMessage::Notification(told) if told.process_id() != own.load(Ordering::Relaxed) => {
+                    signals.theirs.notify_one();
+                }
+                // Our own words, notices, and what the driver may add.
+                _ => {}
+            }
+        }
+        Ok(())
+    };
+    let speak = async {
+        client.batch_execute(SETTINGS).await?;
+        let pid: i32 = client.query_one(WHO, &[]).await?.try_get(0)?;
+        own.store(pid, Ordering::Relaxed);
+        *listened = true;
+        // Something may have been said while nobody listened.
+        signals.theirs.notify_one();
+        loop {
+            signals.ours.notified().await;
+            client.batch_execute(NOTIFY).await?;
+            sleep(PACE).await;
+        }
+    };
+    tokio::select! {
+        end = hear => end,
+        end = speak => end,
+    }
+}

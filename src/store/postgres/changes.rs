@@ -1,0 +1,185 @@
+//! The log of all shards, in one statement: shard after shard in several would show effects before their causes.
+
+use std::fmt::Write as _;
+use std::pin::pin;
+
+use futures_util::TryStreamExt as _;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use super::errors;
+use super::read::{event, reading};
+use super::rows::{At, Reader, bigint};
+use super::sessions::{Session, Sessions};
+use super::statements::NOW;
+use crate::domain::{Position, Shard, Time};
+use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, StoreError};
+
+/// The statements over all shards, made once: one range a shard with the shard as a constant.
+pub(super) struct OverShards {
+    shard_count: u16,
+    heads: String,
+    changes: String,
+}
+
+impl OverShards {
+    pub(super) fn new(shard_count: u16) -> Self {
+        let mut heads = "-- changes.heads".to_owned();
+        let mut changes = "-- changes.changes".to_owned();
+        for shard in 0..shard_count {
+            let union = if shard == 0 { "" } else { "\nunion all" };
+            let index = u32::from(shard) + 1;
+            write!(
+                heads,
+                "{union}
+select {shard}::bigint as shard, coalesce((
+    select position from run_events where shard = {shard}::smallint order by position desc limit 1), 0) as position"
+            )
+            .expect("a string takes all");
+            write!(
+                changes,
+                "{union}
+(select {shard}::bigint as shard, position, namespace, run_id, revision, at, event::text as event, request_id, stored
+from (
+    select *, sum(pg_column_size(event)) over (order by position rows unbounded preceding) as stored
+    from (
+        select position, namespace, run_id, revision, at, event, request_id
+        from run_events
+        where shard = {shard}::smallint and position > ($1::bigint[])[{index}]
+        order by position
+        limit $2::bigint) as page) as counted
+where stored - pg_column_size(event) < $3::bigint
+order by position)"
+            )
+            .expect("a string takes all");
+        }
+        Self { shard_count, heads, changes }
+    }
+
+    /// Each shard's last position, in one snapshot.
+    pub(super) async fn heads(&self, sessions: &Sessions) -> Result<Vec<Position>, StoreError> {
+        let rows = reading(sessions, |session| async move {
+            let rows = async {
+                let statement = session.prepare_cached(&self.heads).await?;
+                session.query(&statement, &[]).await
+            };
+            let rows = rows.await.map_err(errors::statement)?;
+            Ok((session, rows))
+        })
+        .await?;
+        let mut heads = vec![0; usize::from(self.shard_count)];
+        for row in &rows {
+            let reader = Reader { table: "run_events", row };
+            let shard = self.shard(reader)?;
+            heads[usize::from(shard.0)] = reader.unsigned("position", || format!("the last of shard {}", shard.0))?;
+        }
+        Ok(heads)
+    }
+
+    /// One merged page of the events after `after`.
+    pub(super) async fn page(&self, sessions: &Sessions, after: &[Position], limit: usize) -> Result<Page, StoreError> {
+        let limit = limit.max(1);
+        let bytes_max = PAGE_BYTES_MAX / usize::from(self.shard_count.max(1));
+        let after: Vec<i64> =
+            (0..usize::from(self.shard_count)).map(|shard| bigint(after.get(shard).copied().unwrap_or(0))).collect();
+        let (now, rows) = reading(sessions, |session| async move {
+            let answer = self.read(&session, &after, limit, bytes_max).await.map_err(errors::statement)?;
+            Ok((session, answer))
+        })
+        .await?;
+        let At(as_of) = Reader { table: "clock_timestamp()", row: &now }.get("now", String::new)?;
+        let mut ranges = Vec::new();
+        for range in rows.chunk_by(|one, next| shard_of(one) == shard_of(next)) {
+            ranges.push(self.range(range, limit, bytes_max)?);
+        }
+        Ok(merged(as_of, ranges))
+    }
+
+    /// The clock is read first: what the page shows was there no earlier than `as_of` says.
+    async fn read(
+        &self,
+        session: &Session,
+        after: &Vec<i64>,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<(Row, Vec<Row>), Error> {
+        let now = session.prepare_cached(NOW).await?;
+        let changes = session.prepare_cached(&self.changes).await?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let bytes = i64::try_from(bytes_max).expect("a page is far smaller");
+        let arguments: [&(dyn ToSql + Sync); 3] = [after, &limit, &bytes];
+        let rows = async {
+            let mut stream = pin!(session.query_raw(&changes, arguments).await?);
+            let mut rows: Vec<Row> = Vec::new();
+            let (mut shard, mut bytes) = (None, 0);
+            while let Some(row) = stream.try_next().await? {
+                if shard != shard_of(&row) {
+                    (shard, bytes) = (shard_of(&row), 0);
+                }
+                // Past a shard's share, its rows are dropped as they come: they are not held in memory.
+                if bytes < bytes_max {
+                    bytes += event_bytes(&row);
+                    rows.push(row);
+                }
+            }
+            Ok::<_, Error>(rows)
+        };
+        let (now, rows) = tokio::join!(biased; session.query_one(&now, &[]), rows);
+        Ok((now?, rows?))
+    }
+
+    /// One shard's events, by position.
+    fn range(&self, rows: &[Row], limit: usize, bytes_max: usize) -> Result<Range, StoreError> {
+        let events = rows.iter().map(|row| {
+            let reader = Reader { table: "run_events", row };
+            let shard = self.shard(reader)?;
+            let position = reader.unsigned("position", || format!("an event of shard {}", shard.0))?;
+            Ok(LoggedEvent { shard, position, event: event(&reader.key()?, row)? })
+        });
+        let events = events.collect::<Result<Vec<_>, StoreError>>()?;
+        // The statement counts bytes as stored, reading counts text: compressed or full of numbers, either is the longer.
+        let text: usize = rows.iter().map(event_bytes).sum();
+        let stored = rows.last().map_or(Ok(0), |row| {
+            Reader { table: "run_events", row }.unsigned("stored", || "the last event of a page".to_owned())
+        })?;
+        let cut = events.len() >= limit || text >= bytes_max || stored >= u64::try_from(bytes_max).unwrap_or(u64::MAX);
+        Ok(Range { events, cut })
+    }
+
+    fn shard(&self, reader: Reader<'_>) -> Result<Shard, StoreError> {
+        let shard = reader.unsigned("shard", || "a row without a shard".to_owned())?;
+        u16::try_from(shard)
+            .ok()
+            .filter(|shard| *shard < self.shard_count)
+            .map(Shard)
+            .ok_or_else(|| reader.corrupt("shard", format!("shard {shard}"), "there is no such shard".into()))
+    }
+}
+
+fn shard_of(row: &Row) -> Option<i64> {
+    row.try_get("shard").ok()
+}
+
+fn event_bytes(row: &Row) -> usize {
+    row.try_get::<_, &str>("event").map_or(0, str::len)
+}
+
+/// One shard's part of a page.
+struct Range {
+    events: Vec<LoggedEvent>,
+    /// Whether there may be more in the shard.
+    cut: bool,
+}
+
+/// Merges by (`at`, shard, position) and ends where the first cut range ends: behind that, an event of the cut shard
+/// may be missing in front of one that is here.
+fn merged(as_of: Time, ranges: Vec<Range>) -> Page {
+    let order = |logged: &LoggedEvent| (logged.event.at, logged.shard, logged.position);
+    let end = ranges.iter().filter(|range| range.cut).filter_map(|range| range.events.last()).map(order).min();
+    let mut events: Vec<LoggedEvent> = ranges.into_iter().flat_map(|range| range.events).collect();
+    events.sort_by_key(order);
+    if let Some(end) = end {
+        events.retain(|logged| order(logged) <= end);
+    }
+    Page { as_of, events, cut: end.is_some() }
+}

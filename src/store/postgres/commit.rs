@@ -1,0 +1,245 @@
+//! The commit: two flushes, each one round trip.
+//!
+//! The first takes the shard's head and reads, the second writes and commits. Run rows need no lock: every writer takes
+//! the head first, and what is read after it is current, because a READ COMMITTED statement that begins after the wait
+//! sees what the one before committed.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+use uuid::Uuid;
+
+use super::errors::{self, TimedOut};
+use super::rows::{At, Reader, shown, smallint};
+use super::sessions::{Session, Sessions};
+use super::statements::{BEGIN, COMMIT, ROLLBACK, Statements};
+use super::writes::{Write, writes};
+use crate::domain::batch::decide_batch;
+use crate::domain::decide::AppliedRequest;
+use crate::domain::ids::request_key;
+use crate::domain::{Command, Decided, Loaded, RunKey, Shard};
+use crate::store::{CommitError, StoreError, Unsettled, json};
+
+/// For everything before COMMIT may have been sent: past it, surely nothing was applied.
+const READ_MAX: Duration = Duration::from_secs(8);
+/// For the flush that ends with COMMIT: past it, the outcome is unknown.
+const WRITE_MAX: Duration = Duration::from_secs(5);
+/// Three waits for the head, 2 s each, outlive a frozen holder, whose session ends after 2 s without a statement.
+const ATTEMPTS_MAX: usize = 3;
+
+enum Failure {
+    /// Rolled back, and worth another attempt at once.
+    Again(StoreError),
+    Final(CommitError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Final(error.into())
+    }
+}
+
+/// Commits a batch. Its body runs again when the database asks for it, each time on what it reads then.
+pub(super) async fn commit(
+    sessions: &Sessions,
+    shard: Shard,
+    commit_id: Uuid,
+    commands: &[Arc<Command>],
+) -> Result<Decided, CommitError> {
+    let wanted = Wanted::by(commands);
+    let deadline = Instant::now() + READ_MAX;
+    let mut attempt = 1;
+    loop {
+        match attempt_once(sessions, deadline, shard, commit_id, commands, &wanted).await {
+            Ok(decided) => return Ok(decided),
+            Err(Failure::Again(_)) if attempt < ATTEMPTS_MAX => attempt += 1,
+            Err(Failure::Again(error)) => return Err(error.into()),
+            Err(Failure::Final(error)) => return Err(error),
+        }
+    }
+}
+
+/// Every early return closes the session, and with it the transaction.
+async fn attempt_once(
+    sessions: &Sessions,
+    deadline: Instant,
+    shard: Shard,
+    commit_id: Uuid,
+    commands: &[Arc<Command>],
+    wanted: &Wanted<'_>,
+) -> Result<Decided, Failure> {
+    let session = before(deadline, sessions.commit()).await??;
+    let prepared = before(deadline, Statements::of(&session)).await?.map_err(errors::statement)?;
+    let loaded = before(deadline, lock_and_load(&session, &prepared, shard, wanted)).await??;
+    let first_position = loaded.last.map_or(0, |(position, _)| position) + 1;
+
+    let decided = decide_batch(commands, loaded);
+    if decided.events.is_empty() {
+        // Nothing to make durable: a COMMIT would be as sure, but need not be told apart from one that writes.
+        before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
+        session.give_back();
+        return Ok(decided);
+    }
+
+    let writes = writes(smallint(shard), commit_id, &decided, &prepared);
+    let outcome = timeout(WRITE_MAX, write_and_commit(&session, &writes)).await;
+    let source = match outcome {
+        Ok(Written::Committed) => {
+            session.give_back();
+            return Ok(decided);
+        }
+        Ok(Written::RolledBack(error)) if errors::asks_for_retry(&error) => {
+            return Err(Failure::Again(errors::statement(error)));
+        }
+        Ok(Written::RolledBack(error)) => return Err(errors::statement(error).into()),
+        Ok(Written::Unknown(error)) => error.into(),
+        Err(_) => TimedOut.into(),
+    };
+    let unsettled = Box::new(Unsettled { shard, commit_id, first_position, decided });
+    Err(Failure::Final(CommitError::Unknown { unsettled, source }))
+}
+
+async fn before<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<T, StoreError> {
+    timeout_at(deadline, work).await.map_err(|_| TimedOut.into())
+}
+
+/// What the commands need to see.
+struct Wanted<'a> {
+    namespaces: Vec<&'a str>,
+    run_ids: Vec<&'a str>,
+    request_keys: Vec<i64>,
+}
+
+impl<'a> Wanted<'a> {
+    fn by(commands: &'a [Arc<Command>]) -> Self {
+        let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
+        let request_keys: HashSet<i64> = commands
+            .iter()
+            .filter_map(|command| command.request.as_ref().map(|request| request_key(&command.key, &request.id)))
+            .collect();
+        Self {
+            namespaces: keys.iter().map(|key| key.namespace.as_str()).collect(),
+            run_ids: keys.iter().map(|key| key.run_id.as_str()).collect(),
+            request_keys: request_keys.into_iter().collect(),
+        }
+    }
+}
+
+/// The first flush. The futures are polled in their order, so the statements go out in it, in one write.
+async fn lock_and_load(
+    session: &Session,
+    prepared: &Statements,
+    shard: Shard,
+    wanted: &Wanted<'_>,
+) -> Result<Loaded, Failure> {
+    let shard = smallint(shard);
+    let by_shard: [&(dyn ToSql + Sync); 1] = [&shard];
+    let by_run: [&(dyn ToSql + Sync); 3] = [&shard, &wanted.namespaces, &wanted.run_ids];
+    let by_request: [&(dyn ToSql + Sync); 2] = [&shard, &wanted.request_keys];
+    let requests = async {
+        if wanted.request_keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        session.query(&prepared.load_request_ids, &by_request).await
+    };
+    let (begun, head, last, now, runs, requests) = tokio::join!(
+        biased;
+        session.batch_execute(BEGIN),
+        session.query_opt(&prepared.lock_head, &by_shard),
+        session.query_opt(&prepared.last, &by_shard),
+        session.query_one(&prepared.now, &[]),
+        session.query(&prepared.load_runs, &by_run),
+        requests,
+    );
+    begun.map_err(retriable)?;
+    if head.map_err(retriable)?.is_none() {
+        let source = "the head is missing".into();
+        return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source }.into());
+    }
+    let last = last.map_err(retriable)?;
+    let now = now.map_err(retriable)?;
+    let runs = runs.map_err(retriable)?;
+    let requests = requests.map_err(retriable)?;
+    Ok(read_loaded(shard, last.as_ref(), &now, &runs, &requests)?)
+}
+
+fn retriable(error: Error) -> Failure {
+    let again = errors::asks_for_retry(&error);
+    let error = errors::statement(error);
+    if again { Failure::Again(error) } else { error.into() }
+}
+
+fn read_loaded(
+    shard: i16,
+    last: Option<&Row>,
+    now: &Row,
+    runs: &[Row],
+    requests: &[Row],
+) -> Result<Loaded, StoreError> {
+    let last = last.map(|row| {
+        let event = Reader { table: "run_events", row };
+        let place = || format!("the last of shard {shard}");
+        let At(at) = event.get("at", place)?;
+        Ok::<_, StoreError>((event.unsigned("position", place)?, at))
+    });
+    let At(now) = Reader { table: "clock_timestamp()", row: now }.get("now", String::new)?;
+    let runs = runs.iter().map(|row| {
+        let run = Reader { table: "runs", row };
+        let key = run.key()?;
+        let record: &str = run.get("record", || shown(&key))?;
+        let metadata: Option<&str> = run.get("metadata", || shown(&key))?;
+        json::read_run(&key, record, metadata)
+    });
+    let requests = requests.iter().map(|row| {
+        let event = Reader { table: "run_events", row };
+        let key = event.key()?;
+        let id: String = event.get("request_id", || shown(&key))?;
+        let revision = event.unsigned("revision", || shown(&key))?;
+        let digest: &[u8] = event.get("request_digest", || shown(&key))?;
+        let digest = digest.try_into().map_err(|_| {
+            event.corrupt("request_digest", shown(&key), format!("{} bytes and not 32", digest.len()).into())
+        })?;
+        Ok((key, id, AppliedRequest { revision, digest }))
+    });
+    Ok(Loaded {
+        last: last.transpose()?,
+        now,
+        runs: runs.collect::<Result<_, StoreError>>()?,
+        requests: requests.collect::<Result<_, StoreError>>()?,
+    })
+}
+
+enum Written {
+    Committed,
+    /// A statement before COMMIT was answered with an error, so that COMMIT did not commit.
+    RolledBack(Error),
+    Unknown(Error),
+}
+
+/// The second flush. Every statement's answer is looked at before COMMIT's.
+async fn write_and_commit(session: &Session, writes: &[Write]) -> Written {
+    // At most eight futures: `join_all` polls so few in their order.
+    let statements = join_all(writes.iter().map(|write| write_one(session, write)));
+    let (statements, committed) = tokio::join!(biased; statements, session.batch_execute(COMMIT));
+    for answer in statements {
+        match answer {
+            Ok(()) => {}
+            Err(error) if errors::proves_rollback(&error) => return Written::RolledBack(error),
+            Err(error) => return Written::Unknown(error),
+        }
+    }
+    match committed {
+        Ok(()) => Written::Committed,
+        Err(error) => Written::Unknown(error),
+    }
+}
+
+async fn write_one(session: &Session, write: &Write) -> Result<(), Error> {
+    session.query_one(&write.statement, &write.arguments()).await.map(|_| ())
+}

@@ -1,0 +1,101 @@
+//! What the driver's errors mean: try again, or never; surely not applied, or unknown.
+
+use deadpool_postgres::PoolError;
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, Severity, SqlState};
+
+use crate::store::{OpenError, StoreError};
+
+/// What waited for longer than this process allows.
+#[derive(Debug, thiserror::Error)]
+#[error("Postgres did not answer in time")]
+pub(super) struct TimedOut;
+
+impl From<TimedOut> for StoreError {
+    fn from(timed_out: TimedOut) -> Self {
+        Self::Unavailable(timed_out.into())
+    }
+}
+
+/// A statement's failure. Whatever the server did not say (a lost connection, a broken protocol) is worth trying again;
+/// of what it said, only what time or another server can mend.
+pub(super) fn statement(error: Error) -> StoreError {
+    if error.as_db_error().is_none_or(|error| is_temporary(error.code())) {
+        StoreError::Unavailable(error.into())
+    } else {
+        StoreError::Refused(error.into())
+    }
+}
+
+/// No session was to be had. Never a statement's fault, so never a refusal.
+pub(super) fn session(error: PoolError) -> StoreError {
+    StoreError::Unavailable(error.into())
+}
+
+fn is_temporary(state: &SqlState) -> bool {
+    match state.code() {
+        // Read only after a failover, idle for too long, in a transaction that an earlier error ended; a plan or a
+        // prepared statement that a migration made stale: a new session has none of these.
+        "25006" | "25P02" | "25P03" | "0A000" | "26000" => true,
+        code => ["08", "28", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class)),
+    }
+}
+
+/// Whether the transaction, rolled back, may be run again at once.
+pub(super) fn asks_for_retry(error: &Error) -> bool {
+    error.code().is_some_and(|state| {
+        [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::LOCK_NOT_AVAILABLE]
+            .contains(state)
+    })
+}
+
+/// Whether the head is only held by somebody else.
+pub(super) fn is_lock_timeout(error: &Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
+/// Whether an error that answered a statement before COMMIT proves that the transaction was rolled back. It does when
+/// the server said so and lived on; a session that was ended may have been ended anywhere.
+pub(super) fn proves_rollback(error: &Error) -> bool {
+    error.as_db_error().is_some_and(|error| {
+        let unsure = ["08", "57P"].iter().any(|class| error.code().code().starts_with(class))
+            || *error.code() == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN;
+        !unsure && severity(error) == Severity::Error
+    })
+}
+
+fn severity(error: &DbError) -> Severity {
+    error.parsed_severity().unwrap_or(Severity::Fatal)
+}
+
+/// A failure to open, on the way to the first connection or on it.
+pub(super) fn opening(location: &str, error: Error) -> OpenError {
+    let location = location.to_owned();
+    let temporary = match error.as_db_error() {
+        // Which user and which database: for a person to mend.
+        Some(error) => is_temporary(error.code()) && !error.code().code().starts_with("28"),
+        None => error.is_closed() || is_io(&error),
+    };
+    if temporary {
+        OpenError::Unreachable { location, source: error.into() }
+    } else {
+        OpenError::Failed { location, source: error.into() }
+    }
+}
+
+/// A failure to open, from the store's own statements.
+pub(super) fn opening_with(location: &str, error: StoreError) -> OpenError {
+    let location = location.to_owned();
+    match error {
+        StoreError::Unavailable(source) => OpenError::Unreachable { location, source },
+        error @ (StoreError::Refused(_) | StoreError::Corrupt { .. }) => {
+            OpenError::Failed { location, source: error.into() }
+        }
+    }
+}
+
+/// The driver does not say which kind its error is; a bad setting or password has no I/O error below it.
+fn is_io(error: &Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
+        || error.to_string().contains("timeout")
+}

@@ -1,0 +1,158 @@
+//! The schema's steps: which were taken, and taking those that were not, one server at a time.
+
+use tokio_postgres::{Client, Error};
+use uuid::Uuid;
+
+use super::errors;
+use super::rows::Reader;
+use crate::clock::draw_id;
+use crate::store::migrations::{MIN_RELEASE, Migration, POSTGRES, RELEASE, admits};
+use crate::store::open::{Migrated, OpenOptions};
+use crate::store::{Ledger, OpenError, StoreError};
+
+/// The advisory lock that whoever changes the schema holds: "runledge" in ASCII.
+const LOCK: i64 = 0x7275_6e6c_6564_6765;
+const SHARDS: u16 = 4;
+
+/// Behind a long transaction a migration would make everybody wait, so it gives up and is tried again.
+const SETTINGS: &str = "-- migrate.session
+set lock_timeout = '20s';
+set statement_timeout = 0;
+set idle_in_transaction_session_timeout = '60s';
+set default_transaction_isolation = 'read committed';
+set default_transaction_read_only = off";
+
+const LOCK_SCHEMA: &str = "-- migrate.lock
+select pg_advisory_lock($1)";
+const UNLOCK_SCHEMA: &str = "-- migrate.unlock
+select pg_advisory_unlock($1)";
+
+const EXISTS: &str = "-- migrate.exists
+select to_regclass('schema_migrations') is not null as found";
+const LAST: &str = "-- migrate.last
+select coalesce(max(number), 0)::bigint as number from schema_migrations";
+const LEDGER: &str = "-- migrate.ledger
+select id, epoch, shard_count::bigint as shard_count, min_release from ledger";
+
+const CREATE: &str = "-- migrate.create
+create table schema_migrations (number integer primary key, name text not null, applied_at timestamptz not null)";
+const APPLIED: &str = "-- migrate.applied
+insert into schema_migrations (number, name, applied_at) values ($1::bigint, $2, clock_timestamp())";
+const INSERT_LEDGER: &str = "-- migrate.insert_ledger
+insert into ledger (id, epoch, shard_count, schema_release, min_release, created_at, alive_at)
+select $1, 0, $2::smallint, $3, $4, t.now, t.now from (select clock_timestamp() as now) as t";
+const INSERT_SHARDS: &str = "-- migrate.insert_shards
+insert into shards (shard) select * from generate_series(0, $1::smallint - 1)";
+const RELEASED: &str = "-- migrate.released
+update ledger set schema_release = $1, min_release = $2";
+
+struct Found {
+    at: u32,
+    ledger: Ledger,
+}
+
+/// Brings the schema as far as `options` permit, and tells what the ledger is.
+pub(super) async fn prepare(
+    client: &mut Client,
+    location: &str,
+    options: &OpenOptions,
+) -> Result<(Ledger, Migrated), OpenError> {
+    let opening = |error| errors::opening(location, error);
+    client.batch_execute(SETTINGS).await.map_err(opening)?;
+    if let Some(found) = usable(client, location, options).await? {
+        return Ok((found.ledger, Migrated { applied: Vec::new(), at: found.at }));
+    }
+    // Whoever held the lock may have done it all: everything is looked at again under it.
+    client.query_one(LOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
+    let taken = match usable(client, location, options).await? {
+        Some(_) => Vec::new(),
+        None => take_steps(client, options).await.map_err(opening)?,
+    };
+    client.query_one(UNLOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
+    match find(client, location).await? {
+        Some(found) => Ok((found.ledger, Migrated { applied: taken, at: found.at })),
+        None => Err(missing(location)),
+    }
+}
+
+/// What is there when nothing is to be done; none when steps may and must be taken.
+async fn usable(client: &Client, location: &str, options: &OpenOptions) -> Result<Option<Found>, OpenError> {
+    let needed = newest();
+    match find(client, location).await? {
+        None => Ok(None),
+        Some(found) if found.at >= needed => Ok(Some(found)),
+        Some(_) if options.migrate => Ok(None),
+        Some(found) => Err(OpenError::NeedsMigration { found: found.at, needed }),
+    }
+}
+
+/// The schema's state; none in an empty database.
+async fn find(client: &Client, location: &str) -> Result<Option<Found>, OpenError> {
+    let opening = |error| errors::opening(location, error);
+    let reading = |error: StoreError| errors::opening_with(location, error);
+    let exists = client.query_one(EXISTS, &[]).await.map_err(opening)?;
+    if !exists.try_get::<_, bool>("found").map_err(opening)? {
+        return Ok(None);
+    }
+    let row = client.query_opt(LEDGER, &[]).await.map_err(opening)?.ok_or_else(|| missing(location))?;
+    let ledger = Reader { table: "ledger", row: &row };
+    let one = || "the only row".to_owned();
+    let min_release: &str = ledger.get("min_release", one).map_err(reading)?;
+    admits(min_release)?;
+    let shard_count = ledger.unsigned("shard_count", one).map_err(reading)?;
+    let ledger = Ledger {
+        id: ledger.get("id", one).map_err(reading)?,
+        epoch: ledger.unsigned("epoch", one).map_err(reading)?,
+        shard_count: u16::try_from(shard_count).expect("the column is a smallint"),
+    };
+    let row = client.query_one(LAST, &[]).await.map_err(opening)?;
+    let at = Reader { table: "schema_migrations", row: &row }.unsigned("number", one).map_err(reading)?;
+    Ok(Some(Found { at: u32::try_from(at).expect("the column is an integer"), ledger }))
+}
+
+fn missing(location: &str) -> OpenError {
+    OpenError::Failed { location: location.to_owned(), source: "the database has no ledger row".into() }
+}
+
+/// An empty database gets all steps and its identity in one transaction, so that there is no half of one; a later step
+/// is one transaction.
+async fn take_steps(client: &mut Client, options: &OpenOptions) -> Result<Vec<String>, Error> {
+    let empty = !client.query_one(EXISTS, &[]).await?.try_get::<_, bool>("found")?;
+    if empty {
+        create(client, draw_id(), options.shards.unwrap_or(SHARDS)).await?;
+        return Ok(names(POSTGRES));
+    }
+    let last: i64 = client.query_one(LAST, &[]).await?.try_get("number")?;
+    let steps = &POSTGRES[POSTGRES.iter().take_while(|step| i64::from(step.number) <= last).count()..];
+    for step in steps {
+        let transaction = client.transaction().await?;
+        transaction.batch_execute(step.sql).await?;
+        transaction.execute(APPLIED, &[&i64::from(step.number), &step.name]).await?;
+        if step.number == newest() {
+            transaction.execute(RELEASED, &[&RELEASE, &MIN_RELEASE]).await?;
+        }
+        transaction.commit().await?;
+    }
+    Ok(names(steps))
+}
+
+async fn create(client: &mut Client, id: Uuid, shard_count: u16) -> Result<(), Error> {
+    let shard_count = i16::try_from(shard_count).unwrap_or(i16::MAX);
+    let transaction = client.transaction().await?;
+    transaction.batch_execute(CREATE).await?;
+    for step in POSTGRES {
+        transaction.batch_execute(step.sql).await?;
+        transaction.execute(APPLIED, &[&i64::from(step.number), &step.name]).await?;
+    }
+    transaction.execute(INSERT_LEDGER, &[&id, &shard_count, &RELEASE, &MIN_RELEASE]).await?;
+    transaction.execute(INSERT_SHARDS, &[&shard_count]).await?;
+    transaction.commit().await
+}
+
+fn names(steps: &[Migration]) -> Vec<String> {
+    steps.iter().map(|step| step.name.to_owned()).collect()
+}
+
+fn newest() -> u32 {
+    POSTGRES.last().map_or(0, |step| step.number)
+}

@@ -1,0 +1,119 @@
+//! What every store must do: one list of behaviours, each a test of its own for each kind of store.
+
+mod asking;
+mod batches;
+mod changes;
+mod fixture;
+mod history;
+mod model;
+mod races;
+mod replays;
+mod sound;
+mod tables;
+mod values;
+
+use fixture::{Fixture, MemoryFixture, PostgresFixture, SqliteFixture};
+
+/// Makes a macro that turns a list of behaviours into tests of a fixture. A behaviour that is on no list is dead code.
+macro_rules! conformance {
+    ($conforms:ident: $($topic:ident: [$($behaviour:ident)*])*) => {
+        conformance! { @with ($) $conforms $($topic: [$($behaviour)*])* }
+    };
+    (@with ($d:tt) $conforms:ident $($topic:ident: [$($behaviour:ident)*])*) => {
+        macro_rules! $conforms {
+            ($d name:ident, $d fixture:ty) => {
+                mod $d name {
+                    use super::*;
+                    $(mod $topic {
+                        use super::*;
+                        $(#[tokio::test]
+                        async fn $behaviour() {
+                            crate::conformance::$topic::$behaviour(<$d fixture>::new().await).await;
+                        })*
+                    })*
+                }
+            };
+        }
+    };
+}
+
+conformance! { conforms:
+    batches: [
+        commands_on_one_run_are_decided_on_the_state_that_the_one_before_it_left
+        a_refusal_leaves_its_neighbours_unharmed
+        a_batch_that_makes_no_event_writes_nothing
+        a_batch_of_512_commands_commits_whole
+        a_batch_of_4_mib_commits_whole
+        the_same_id_in_two_namespaces_is_two_runs
+        positions_are_dense_and_from_1
+        times_never_fall_when_the_clock_is_set_back_a_minute
+        an_acknowledged_run_is_there_after_reopening
+        a_settled_commit_was_applied_exactly_if_its_events_are_there
+    ]
+    replays: [
+        a_retry_in_the_same_batch_is_replayed
+        a_retry_after_later_calls_is_replayed_as_then
+        a_retry_after_the_run_ended_is_replayed
+        a_retry_after_reopening_is_replayed
+        a_retry_with_its_old_expected_revision_is_replayed
+        a_retry_at_another_replica_is_replayed
+        the_same_request_id_with_another_digest_is_refused
+        an_unchanged_call_is_not_remembered
+        a_refused_call_is_not_remembered
+        a_request_id_belongs_to_one_run
+    ]
+    races: [
+        a_new_run_started_on_two_replicas_is_created_once
+        concurrent_ends_have_one_winner_and_one_terminal_event
+        an_abort_before_the_start_wins_for_good
+        concurrent_updates_with_disjoint_keys_are_all_kept
+        a_read_after_an_answer_sees_it_on_every_replica
+    ]
+    history: [
+        a_run_of_100_events_reads_right_at_every_revision
+        a_revision_that_no_event_made_has_no_state
+        events_are_paged_by_revision
+        a_page_of_events_is_bounded_in_bytes
+        events_read_back_as_they_were_decided
+        an_unknown_run_has_no_record_and_no_history
+    ]
+    changes: [
+        an_empty_log_has_heads_at_zero_and_no_changes
+        heads_are_the_last_positions
+        changes_of_all_shards_are_merged_in_order
+        pages_of_any_size_are_the_log_cut_in_pieces
+        a_page_ends_where_the_first_cut_shard_ends
+        paging_while_writers_write_misses_and_repeats_nothing
+        big_events_come_in_pages
+    ]
+    values: [
+        hostile_strings_read_back_equal
+        strings_of_full_length_read_back_equal
+        numbers_read_back_equal
+        deep_and_odd_metadata_reads_back_equal
+        metadata_of_65536_bytes_is_kept_and_a_byte_more_changes_nothing
+        thirty_two_labels_are_kept_and_one_more_changes_nothing
+        metadata_survives_changes_that_do_not_touch_it
+    ]
+    model: [
+        random_commands_make_the_store_the_fold_and_the_model_the_same
+    ]
+}
+
+// Behaviours that are seen past the store: in its tables.
+conformance! { conforms_on_disk:
+    tables: [
+        the_columns_of_runs_are_what_their_record_says
+        the_columns_of_events_are_what_was_decided
+        keyframes_stand_at_every_32nd_revision_and_are_the_run
+        the_active_table_holds_the_runs_that_are_not_terminal
+        a_run_that_the_database_refuses_is_surely_not_applied
+        a_run_that_cannot_be_read_is_corrupt_by_name
+    ]
+}
+
+conforms!(sqlite, SqliteFixture);
+conforms!(memory, MemoryFixture);
+conforms!(postgres, PostgresFixture);
+conforms_on_disk!(sqlite_tables, SqliteFixture);
+conforms_on_disk!(postgres_tables, PostgresFixture);

@@ -1,0 +1,68 @@
+//! Commits in one line.
+
+use std::sync::Arc;
+
+use runledger::clock::draw_id;
+use runledger::domain::ids::shard_of;
+use runledger::domain::{Command, Position, Refusal, Run, RunKey, Shard, Verdict};
+use runledger::store::Store;
+
+pub(crate) type Answer = Result<Verdict, Refusal>;
+
+/// Commits the commands as one batch; they must be of one shard.
+pub(crate) async fn ask_all(store: &dyn Store, commands: Vec<Command>) -> Vec<Answer> {
+    let shard = home(store, &commands[0].key);
+    assert!(commands.iter().all(|command| home(store, &command.key) == shard), "one batch, one shard");
+    let commands: Arc<[Arc<Command>]> = commands.into_iter().map(Arc::new).collect();
+    let asked = commands.len();
+    let verdicts = store.commit(shard, draw_id(), commands).await.unwrap().verdicts;
+    assert_eq!(verdicts.len(), asked, "one verdict for each command");
+    verdicts
+}
+
+pub(crate) async fn ask(store: &dyn Store, command: Command) -> Answer {
+    ask_all(store, vec![command]).await.remove(0)
+}
+
+/// Commits a command that must be applied; the run right after it.
+pub(crate) async fn apply(store: &dyn Store, command: Command) -> Run {
+    match ask(store, command).await {
+        Ok(Verdict::Applied(run)) => (*run).clone(),
+        other => panic!("not applied: {other:?}"),
+    }
+}
+
+/// One word for an answer: `applied`, `unchanged`, `replayed`, or the refusal's reason.
+pub(crate) fn word(answer: &Answer) -> &'static str {
+    match answer {
+        Ok(Verdict::Applied(_)) => "applied",
+        Ok(Verdict::Unchanged(_)) => "unchanged",
+        Ok(Verdict::Replayed { .. }) => "replayed",
+        Err(refusal) => refusal.reason(),
+    }
+}
+
+pub(crate) fn words(answers: &[Answer]) -> Vec<&'static str> {
+    answers.iter().map(word).collect()
+}
+
+/// The run as the store has it.
+pub(crate) async fn stored(store: &dyn Store, key: &RunKey) -> Run {
+    store.run(key).await.unwrap().expect("the run exists")
+}
+
+pub(crate) fn home(store: &dyn Store, key: &RunKey) -> Shard {
+    let ledger = store.ledger();
+    shard_of(ledger.id, ledger.shard_count, key)
+}
+
+/// Ids of runs that live in one shard.
+pub(crate) fn neighbours(store: &dyn Store, count: usize) -> Vec<String> {
+    let ids = (0..).map(|n| format!("run-{n}"));
+    ids.filter(|id| home(store, &crate::support::commands::key(id)) == Shard(0)).take(count).collect()
+}
+
+/// Before everything, in each shard.
+pub(crate) fn beginning(store: &dyn Store) -> Vec<Position> {
+    vec![0; store.ledger().shard_count.into()]
+}

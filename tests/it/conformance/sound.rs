@@ -1,0 +1,73 @@
+//! What must be true of a store at any time, whatever was asked of it.
+
+use std::collections::BTreeMap;
+
+use runledger::domain::{Position, Run, RunKey};
+use runledger::store::{LoggedEvent, Store};
+
+use super::asking::{beginning, home};
+use crate::support::model::folded;
+
+/// Everything that a store holds.
+pub(crate) struct Contents {
+    /// The log, merged.
+    pub(crate) log: Vec<LoggedEvent>,
+    /// The runs: the fold of the log, and equal to what the store says of each.
+    pub(crate) runs: BTreeMap<RunKey, Run>,
+}
+
+impl Contents {
+    pub(crate) fn revisions(&self, key: &RunKey) -> u64 {
+        self.log.iter().filter(|logged| logged.event.key == *key).count().try_into().unwrap()
+    }
+
+    pub(crate) fn terminal_events(&self, key: &RunKey) -> usize {
+        self.log.iter().filter(|logged| logged.event.key == *key && logged.event.to.is_terminal()).count()
+    }
+}
+
+/// Reads everything and holds it against itself: positions dense and from 1, times that never fall, every event in its
+/// run's shard, dense revisions, and runs that are the fold of their events.
+pub(crate) async fn sound(store: &dyn Store) -> Contents {
+    let log = pages(store, 1000).await;
+    let mut ends = beginning(store);
+    let mut times = BTreeMap::new();
+    for LoggedEvent { shard, position, event } in &log {
+        let end = &mut ends[usize::from(shard.0)];
+        *end += 1;
+        assert_eq!(position, end, "positions are dense, from 1, in {shard:?}");
+        assert_eq!(home(store, &event.key), *shard, "an event is in its run's shard");
+        let before = times.insert(*shard, event.at);
+        assert!(before.is_none_or(|before| before <= event.at), "times never fall in {shard:?}: {event:?}");
+    }
+    assert_eq!(store.heads().await.unwrap(), ends, "heads are the last positions");
+    let runs = folded(log.iter().map(|logged| &logged.event));
+    for (key, run) in &runs {
+        assert_eq!(store.run(key).await.unwrap().as_ref(), Some(run), "the stored run is the fold of its events");
+    }
+    Contents { log, runs }
+}
+
+/// The whole log, read in pages of this size.
+pub(crate) async fn pages(store: &dyn Store, limit: usize) -> Vec<LoggedEvent> {
+    let mut log = Vec::new();
+    let mut after = beginning(store);
+    loop {
+        let page = store.changes(&after, limit).await.unwrap();
+        assert!(!page.events.is_empty() || !page.cut, "a page that is cut has something");
+        advance(&mut after, &page.events);
+        log.extend(page.events);
+        if !page.cut {
+            return log;
+        }
+    }
+}
+
+/// Moves a cursor past events, which must be the next ones of their shards.
+pub(crate) fn advance(after: &mut [Position], events: &[LoggedEvent]) {
+    for logged in events {
+        let end = &mut after[usize::from(logged.shard.0)];
+        assert_eq!(logged.position, *end + 1, "nothing missed, nothing repeated in {:?}", logged.shard);
+        *end = logged.position;
+    }
+}

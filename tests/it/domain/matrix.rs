@@ -1,0 +1,105 @@
+//! Every status, and none, times every operation.
+
+use runledger::domain::decide::Decision;
+use runledger::domain::{EventType, Operation, Refusal, Status};
+
+use super::{decided, now, run_in};
+use crate::support::commands::command;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Answer {
+    Makes(EventType, Status),
+    Unchanged,
+    Refused(&'static str),
+    /// `INVALID_TRANSITION` to this status.
+    NoWayTo(Status),
+}
+
+#[test]
+fn every_operation_on_every_status_answers_by_the_matrix() {
+    use Answer::{Makes, NoWayTo, Refused, Unchanged};
+    use Status::{Aborted, Completed, Failed, Pending, Running};
+    let (unknown, not_running) = (Refused("RUN_NOT_FOUND"), Refused("RUN_NOT_RUNNING"));
+    let created = |status| Makes(EventType::Created, status);
+    let (aborts, fails) = (Makes(EventType::Aborted, Aborted), Makes(EventType::Failed, Failed));
+    let completes = Makes(EventType::Completed, Completed);
+    #[rustfmt::skip]
+    let matrix: [(Option<Status>, [Answer; 6]); 6] = [
+        //                 start                              start deferred    update       complete            abort      fail
+        (None,            [created(Running),                  created(Pending), unknown,     unknown,            unknown,   unknown]),
+        (Some(Pending),   [Makes(EventType::Started, Running), Unchanged,       not_running, NoWayTo(Completed), aborts,    fails]),
+        (Some(Running),   [Unchanged,                         Unchanged,        Makes(EventType::Updated, Running), completes, aborts, fails]),
+        (Some(Completed), [NoWayTo(Running),                  NoWayTo(Pending), not_running, Unchanged,          Unchanged, Unchanged]),
+        (Some(Aborted),   [NoWayTo(Running),                  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged]),
+        (Some(Failed),    [NoWayTo(Running),                  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged]),
+    ];
+    for (from, answers) in matrix {
+        for (operation, expected) in Operation::ALL.into_iter().zip(answers) {
+            assert_eq!(answer(from, operation), expected, "{from:?} with {operation:?}");
+        }
+    }
+}
+
+fn answer(from: Option<Status>, operation: Operation) -> Answer {
+    let run = from.map(run_in);
+    let mut command = command("run-1", operation);
+    if operation == Operation::Update {
+        command.changes.fallback_used = true;
+    }
+    match decided(run.as_ref(), &command) {
+        Ok(Decision::Apply(event, after)) => {
+            assert_eq!((event.from, event.to), (from, after.status));
+            assert_eq!(after.revision, run.as_ref().map_or(0, |run| run.revision) + 1);
+            assert_eq!(event.revision, after.revision);
+            assert_eq!((event.at, after.updated_at), (now(), now()));
+            assert_eq!(after.completed_at, after.status.is_terminal().then_some(now()));
+            Answer::Makes(event.event_type, event.to)
+        }
+        Ok(Decision::Unchanged) => Answer::Unchanged,
+        Ok(Decision::Replayed { .. }) => panic!("nothing was applied before"),
+        Err(Refusal::InvalidTransition { run: summary, to }) => {
+            assert_eq!(Some(summary), run.map(|run| run.summary()));
+            Answer::NoWayTo(to)
+        }
+        Err(refusal) => {
+            if let Refusal::RunNotRunning { run: summary } = &refusal {
+                assert_eq!(Some(summary), run.map(|run| run.summary()).as_ref());
+            }
+            Answer::Refused(refusal.reason())
+        }
+    }
+}
+
+#[test]
+fn the_matrix_of_transitions_is_the_contracts() {
+    use Status::{Aborted, Completed, Failed, Pending, Running};
+    let allowed = [
+        (None, Pending),
+        (None, Running),
+        (Some(Pending), Running),
+        (Some(Pending), Aborted),
+        (Some(Pending), Failed),
+        (Some(Running), Completed),
+        (Some(Running), Aborted),
+        (Some(Running), Failed),
+    ];
+    for from in Status::ALL.into_iter().map(Some).chain([None]) {
+        for to in Status::ALL {
+            assert_eq!(Status::allows(from, to), allowed.contains(&(from, to)), "{from:?} to {to:?}");
+        }
+    }
+}
+
+#[test]
+fn every_event_is_a_transition_of_the_matrix_or_an_update() {
+    for from in Status::ALL.into_iter().map(Some).chain([None]) {
+        for operation in Operation::ALL {
+            if let Answer::Makes(event_type, to) = answer(from, operation) {
+                assert!(
+                    event_type == EventType::Updated && from == Some(to) || Status::allows(from, to),
+                    "{from:?} with {operation:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Random commands: batches are nothing but commands one after the other, and runs nothing but the fold of events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use runledger::domain::batch::decide_batch;
+use runledger::domain::evolve::evolve;
+use runledger::domain::limits::KEYFRAME_EVENTS;
+use runledger::domain::{Command, Event, Loaded, NewEvent, Run, RunKey, Status, Time, Verdict};
+
+use crate::support::model::{Model, folded};
+use crate::support::random::{batches, commands};
+
+fn config() -> Config {
+    Config { failure_persistence: None, ..Config::with_cases(300) }
+}
+
+/// A store that keeps what was decided, and nothing else.
+#[derive(Default)]
+struct Shelf {
+    runs: BTreeMap<RunKey, Run>,
+    log: Vec<NewEvent>,
+}
+
+impl Shelf {
+    fn load(&self, commands: &[Arc<Command>], model: &Model, now: Time) -> Loaded {
+        let asked = |key: &RunKey| commands.iter().any(|command| command.key == *key);
+        Loaded {
+            last: self.log.last().map(|last| (last.position, last.event.at)),
+            now,
+            runs: self.runs.values().filter(|run| asked(&run.key())).cloned().collect(),
+            requests: model.requests().into_iter().filter(|(key, ..)| asked(key)).collect(),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_batch_is_its_commands_one_by_one(batches in batches(12), clocks in vec(-100_000..100_000_i64, 12)) {
+        let (mut shelf, mut model) = (Shelf::default(), Model::default());
+        for (batch, clock) in batches.into_iter().zip(clocks) {
+            let now = Time::from_micros(1_000_000 + clock);
+            let batch: Vec<Arc<Command>> = batch.into_iter().map(Arc::new).collect();
+            let loaded = shelf.load(&batch, &model, now);
+            let before = shelf.runs.clone();
+            let shard_now = shelf.log.last().map_or(now, |last| now.max(last.event.at));
+            let decided = decide_batch(&batch, loaded);
+
+            let expected: Vec<_> = batch.iter().map(|command| model.ask(command, shard_now)).collect();
+            prop_assert_eq!(&decided.verdicts, &expected);
+            for write in decided.runs {
+                let stored = before.get(&write.run.key());
+                prop_assert_eq!(write.before.map(|stored| stored.revision), stored.map(|run| run.revision));
+                prop_assert_eq!(write.before.map(|stored| stored.status), stored.map(|run| run.status));
+                let differs = stored.map_or(!write.run.metadata.is_empty(), |run| run.metadata != write.run.metadata);
+                prop_assert!(write.metadata_changed || !differs, "a changed metadata is written");
+                let again = shelf.runs.insert(write.run.key(), (*write.run).clone());
+                prop_assert_eq!(again.as_ref(), stored, "each run is written once");
+            }
+            shelf.log.extend(decided.events);
+        }
+        prop_assert_eq!(&shelf.runs, &model.runs, "the runs as stored");
+        let events: Vec<&Event> = shelf.log.iter().map(|new| &new.event).collect();
+        prop_assert_eq!(&events, &model.events.iter().collect::<Vec<_>>(), "the log");
+        prop_assert_eq!(&folded(events), &model.runs, "the fold of the log");
+        for (new, position) in shelf.log.iter().zip(1..) {
+            prop_assert_eq!(new.position, position, "positions are dense, from 1");
+            prop_assert_eq!(new.keyframe.is_some(), new.event.revision.is_multiple_of(KEYFRAME_EVENTS));
+            prop_assert_eq!(new.request.as_ref().map(|request| &request.id), new.event.request_id.as_ref());
+        }
+        prop_assert!(shelf.log.is_sorted_by_key(|new| new.event.at), "times never fall");
+    }
+
+    /// Whatever is sent, in whatever order: a terminal run has one terminal event, its last, and stays as that left it.
+    #[test]
+    fn a_run_ends_once(sent in vec(commands(), 1..60)) {
+        let mut model = Model::default();
+        for (command, at) in sent.iter().zip(0..) {
+            let ended: BTreeMap<_, _> =
+                model.runs.iter().filter(|(_, run)| run.status.is_terminal()).map(|(k, r)| (k.clone(), r.clone())).collect();
+            let answer = model.ask(command, Time::from_micros(at));
+            if let Some(run) = ended.get(&command.key) {
+                prop_assert!(!matches!(answer, Ok(Verdict::Applied(_))));
+                prop_assert_eq!(&model.runs[&command.key], run);
+            }
+        }
+        for (key, run) in &model.runs {
+            let ends = model.events.iter().filter(|event| event.key == *key && event.to.is_terminal()).count();
+            prop_assert_eq!(ends, usize::from(run.status.is_terminal()));
+            prop_assert_eq!(run.completed_at.is_some(), run.status.is_terminal());
+            prop_assert!(run.running_at.is_some() || run.status != Status::Running);
+        }
+    }
+
+    /// Any event applies to any run, also where the decider would never have made it.
+    #[test]
+    fn evolve_is_total(sent in vec(commands(), 1..40), strangers in vec(commands(), 1..40)) {
+        let (mut model, mut other) = (Model::default(), Model::default());
+        for (command, stranger) in sent.iter().zip(&strangers) {
+            let _answers = (model.ask(command, Time::from_micros(5)), other.ask(stranger, Time::from_micros(3)));
+        }
+        for event in &other.events {
+            for run in model.runs.values().cloned().map(Some).chain([None]) {
+                let after = evolve(run, event);
+                prop_assert_eq!((after.status, after.revision, after.updated_at), (event.to, event.revision, event.at));
+                prop_assert_eq!(after.status.is_terminal() && after.completed_at.is_none(), false);
+                prop_assert_eq!(evolve(Some(after.clone()), event), after, "applying it again changes nothing");
+            }
+        }
+    }
+}

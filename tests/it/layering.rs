@@ -1,0 +1,201 @@
+//! Who may use whom: the table of the architecture, held against every file under `src`.
+
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use source::{Used, uses};
+
+/// Each top-level module, and the others that it may use. A module without a row is a breach: think where it belongs.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("domain", &[]),
+    ("clock", &["domain"]),
+    ("telemetry", &["clock", "config"]),
+    ("supervise", &["clock", "telemetry"]),
+    ("store", &["clock", "domain", "supervise", "telemetry"]),
+    ("engine", &["clock", "domain", "store", "supervise", "telemetry"]),
+    ("feed", &["clock", "domain", "store", "supervise", "telemetry"]),
+    ("auth", &["clock", "config", "domain", "proto", "telemetry"]),
+    ("proto", &["domain", "engine", "feed", "store"]),
+    ("config", &["domain", "store"]),
+    ("service", &["auth", "clock", "config", "domain", "engine", "feed", "proto", "store", "supervise", "telemetry"]),
+    (
+        "app",
+        &["auth", "clock", "config", "domain", "engine", "feed", "proto", "service", "store", "supervise", "telemetry"],
+    ),
+    ("cli", &["app", "clock", "config", "domain", "service", "store", "supervise", "telemetry"]),
+    ("main", &["app", "cli", "config", "telemetry"]),
+];
+
+/// Modules inside others that are nobody's business but their neighbours', and the only places that may name them.
+const INNER: &[(&str, &[&str])] =
+    &[("store::postgres", &["store::open", "store::postgres"]), ("store::sqlite", &["store::open", "store::sqlite"])];
+
+/// Foreign crates (a name, or what names begin with) and the only places that may use them.
+const CRATES: &[(&str, &[&str])] = &[
+    ("tonic", &["proto", "service", "auth"]),
+    ("prost", &["proto", "service", "auth"]),
+    ("tokio_postgres", &["store::postgres"]),
+    ("deadpool_postgres", &["store::postgres"]),
+    ("rusqlite", &["store::sqlite"]),
+    ("refinery", &["store"]),
+    ("clap", &["cli", "config"]),
+];
+
+/// What the pure domain may be built of; every other dependency of `Cargo.toml` is closed to it.
+const DOMAIN_CRATES: &[&str] = &["serde", "serde_json", "sha2", "siphasher", "uuid", "jiff", "thiserror", "proptest"];
+
+const LINES_MAX: usize = 500;
+
+/// Names that say nothing of what is inside.
+const EMPTY_NAMES: &[&str] = &["mod", "util", "common", "helper", "types", "manager"];
+
+#[test]
+fn every_module_uses_only_what_the_architecture_lets_it() {
+    let breaches: Vec<String> = files()
+        .into_iter()
+        .flat_map(|(path, text)| {
+            let module = module_of(&path);
+            breaches(&module, &text).into_iter().map(move |breach| format!("src/{}:{breach}", path.display()))
+        })
+        .collect();
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+}
+
+#[test]
+fn every_file_is_named_for_what_it_holds_and_fits_its_reader() {
+    for (path, text) in files() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let empty =
+            EMPTY_NAMES.iter().find(|empty| name.starts_with(**empty) && (**empty != "mod" || name == "mod.rs"));
+        assert_eq!(empty, None, "src/{} says nothing of what is inside", path.display());
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "src/{} has {lines} lines: split it", path.display());
+    }
+}
+
+#[test]
+fn a_breach_is_seen_however_it_is_written() {
+    for (module, text, breach) in [
+        ("domain::run", "\nuse crate::store::Store;", "2: domain may not use store"),
+        ("domain::run", "use super::super::store::Store;", "1: domain may not use store"),
+        ("domain::run", "use tokio::sync::mpsc;", "1: domain::run may not use the crate tokio"),
+        ("engine", "use super::feed::Hub;", "1: engine may not use feed"),
+        ("engine::batch", "use crate::{domain::Run, feed::{Hub, tailer}};", "1: engine may not use feed"),
+        ("feed::hub", "fn f() { let _ = crate::engine::Engine::new(); }", "1: feed may not use engine"),
+        (
+            "service::runs",
+            "use crate::store::{\n    self,\n    postgres::PostgresStore,\n};",
+            "1: service::runs may not use store::postgres",
+        ),
+        ("store::json", "use super::sqlite::SqliteStore;", "1: store::json may not use store::sqlite"),
+        (
+            "store::sqlite::commit",
+            "use tokio_postgres::Client;",
+            "1: store::sqlite::commit may not use the crate tokio_postgres",
+        ),
+        ("engine", "fn f() -> tonic::Status {}", "1: engine may not use the crate tonic"),
+        ("engine", "fn f(x: tonic_types::X) {}", "1: engine may not use the crate tonic_types"),
+        ("service", "use crate::app::App;", "1: service may not use app"),
+        ("main", "use runledger::engine::Engine;", "1: main may not use engine"),
+        ("gadgets", "fn f() {}", "1: gadgets has no row in the table of who may use whom"),
+    ] {
+        assert_eq!(breaches(module, text), [breach], "{module}: {text}");
+    }
+}
+
+#[test]
+fn what_is_allowed_or_only_talked_about_is_no_breach() {
+    for (module, text) in [
+        ("domain::run", "// use crate::store::Store;\n/* crate::engine::x */ /// [`crate::feed`]\n"),
+        (
+            "domain::run",
+            "const A: &str = \"use crate::store::X; tonic::Status\"; const B: char = '\"'; const C: u8 = b'\\'';",
+        ),
+        (
+            "domain::run",
+            "const A: &str = r#\"crate::store::\"x\" // \"#; use super::ids::RunKey; fn f<'a>(x: &'a str) {}",
+        ),
+        ("domain", "mod tests { use super::*; use super::run::Run; }"),
+        ("store::open", "use super::postgres::PostgresStore; use crate::clock::Clock;"),
+        ("store::postgres::commit", "use super::sessions::Sessions; use tokio_postgres::Client;"),
+        ("service::server", "use tonic::transport::Server; use crate::{engine::Engine, feed::Feed};"),
+        ("engine", "use crate::domain::{self, Run}; let feed = x.feed; feed::<u8>(); my::tonic::thing();"),
+    ] {
+        assert_eq!(breaches(module, text), [""; 0], "{module}: {text}");
+    }
+}
+
+/// The breaches of one file, each with its line.
+fn breaches(module: &str, text: &str) -> Vec<String> {
+    let own = module.split("::").next().unwrap();
+    let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == own).filter(|_| !module.is_empty()) else {
+        // The crate's root declares the modules, and uses none.
+        let root = module.is_empty();
+        return if root { Vec::new() } else { vec![format!("1: {own} has no row in the table of who may use whom")] };
+    };
+    let mut breaches = Vec::new();
+    for Used { line, path, foreign } in uses(module, text) {
+        let first = path.split("::").next().unwrap();
+        if foreign {
+            let lives_in = |places: &[&str]| places.iter().any(|place| within(module, place));
+            let ruled = CRATES.iter().find(|(name, _)| first == *name || first.starts_with(&format!("{name}_")));
+            let misplaced = ruled.is_some_and(|(_, places)| !lives_in(places));
+            let impure = own == "domain" && dependencies().any(|name| name == first && !DOMAIN_CRATES.contains(&first));
+            if misplaced || impure {
+                breaches.push(format!("{line}: {module} may not use the crate {first}"));
+            }
+            continue;
+        }
+        if first != own && MAY_USE.iter().any(|(name, _)| *name == first) && !allowed.contains(&first) {
+            breaches.push(format!("{line}: {own} may not use {first}"));
+        }
+        for (inner, places) in INNER {
+            if within(&path, inner) && !places.iter().any(|place| within(module, place)) && module != "store" {
+                breaches.push(format!("{line}: {module} may not use {inner}"));
+            }
+        }
+    }
+    breaches.dedup();
+    breaches
+}
+
+/// The crates that `Cargo.toml` names, as code names them.
+fn dependencies() -> impl Iterator<Item = String> {
+    let lines = include_str!("../../Cargo.toml").lines().skip_while(|line| *line != "[dependencies]").skip(1);
+    let entries = lines.take_while(|line| !line.starts_with('['));
+    entries.filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.replace('-', "_"))
+}
+
+/// Whether a path is a module or inside it.
+fn within(path: &str, module: &str) -> bool {
+    path.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// `store/postgres/commit.rs` is `store::postgres::commit`; the crate's root is nothing.
+fn module_of(path: &Path) -> String {
+    let module = path.with_extension("").to_str().unwrap().replace(std::path::MAIN_SEPARATOR, "::");
+    if module == "lib" { String::new() } else { module }
+}
+
+/// Every source file under `src`, with its path from there.
+fn files() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders = vec![root.clone()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                files.push((path.strip_prefix(&root).unwrap().to_owned(), text));
+            }
+        }
+    }
+    assert!(files.len() > 10, "the sources were found");
+    files.sort();
+    files
+}

@@ -1,0 +1,6 @@
+//! What tests of every kind need: commands in one line, the pure model, real Postgres.
+
+pub(crate) mod commands;
+pub(crate) mod model;
+pub(crate) mod postgres;
+pub(crate) mod random;

@@ -1,0 +1,118 @@
+//! Commands in one line: `update("run-1").agent("a").revision(3)`.
+
+use std::collections::BTreeSet;
+
+use runledger::domain::ids::DEFAULT_NAMESPACE;
+use runledger::domain::{Changes, Command, Metadata, Operation, Principal, Request, RunKey};
+use serde_json::Value;
+
+/// The task thread of every run that a test does not give another one.
+pub(crate) const THREAD: &str = "thread-1";
+
+pub(crate) fn key(run_id: &str) -> RunKey {
+    RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id: run_id.to_owned() }
+}
+
+pub(crate) fn command(run_id: &str, operation: Operation) -> Command {
+    let changes = match operation {
+        Operation::Start { .. } => Changes { task_thread_id: Some(THREAD.to_owned()), ..Changes::default() },
+        Operation::Fail => Changes { failure_reason: Some("it broke".to_owned()), ..Changes::default() },
+        Operation::Update | Operation::Complete | Operation::Abort => Changes::default(),
+    };
+    Command {
+        key: key(run_id),
+        operation,
+        changes,
+        expected_revision: None,
+        request: None,
+        principal: Principal::anonymous(),
+    }
+}
+
+pub(crate) fn start(run_id: &str) -> Command {
+    command(run_id, Operation::Start { deferred: false })
+}
+
+pub(crate) fn deferred(run_id: &str) -> Command {
+    command(run_id, Operation::Start { deferred: true })
+}
+
+pub(crate) fn update(run_id: &str) -> Command {
+    command(run_id, Operation::Update)
+}
+
+pub(crate) fn complete(run_id: &str) -> Command {
+    command(run_id, Operation::Complete)
+}
+
+pub(crate) fn abort(run_id: &str) -> Command {
+    command(run_id, Operation::Abort)
+}
+
+pub(crate) fn fail(run_id: &str) -> Command {
+    command(run_id, Operation::Fail)
+}
+
+pub(crate) fn metadata(value: &Value) -> Metadata {
+    Metadata::from(value.as_object().expect("metadata is an object").clone())
+}
+
+/// What a test says about a command besides its operation. Say [`request`](Asking::request) last: it takes the digest.
+pub(crate) trait Asking: Sized {
+    fn changing(self, change: impl FnOnce(&mut Changes)) -> Self;
+    fn by(self, agent_id: &str) -> Self;
+    fn revision(self, expected: u64) -> Self;
+    fn request(self, id: &str) -> Self;
+
+    fn thread(self, id: &str) -> Self {
+        self.changing(|changes| changes.task_thread_id = Some(id.to_owned()))
+    }
+
+    fn owner(self, agent_id: &str) -> Self {
+        self.changing(|changes| changes.agent_id = Some(agent_id.to_owned()))
+    }
+
+    fn label(self, key: &str, value: &str) -> Self {
+        self.changing(|changes| {
+            changes.labels.insert(key.to_owned(), value.to_owned());
+        })
+    }
+
+    fn without_label(self, key: &str) -> Self {
+        self.changing(|changes| changes.remove_labels.extend(BTreeSet::from([key.to_owned()])))
+    }
+
+    fn metadata(self, patch: &Value) -> Self {
+        self.changing(|changes| changes.metadata = metadata(patch))
+    }
+
+    fn reason(self, reason: &str) -> Self {
+        self.changing(|changes| changes.failure_reason = Some(reason.to_owned()))
+    }
+
+    fn workflow(self, id: &str) -> Self {
+        self.changing(|changes| changes.workflow_id = Some(id.to_owned()))
+    }
+}
+
+impl Asking for Command {
+    fn changing(mut self, change: impl FnOnce(&mut Changes)) -> Self {
+        change(&mut self.changes);
+        self
+    }
+
+    fn by(mut self, agent_id: &str) -> Self {
+        self.principal = Principal::claimed(agent_id.to_owned());
+        self
+    }
+
+    fn revision(mut self, expected: u64) -> Self {
+        self.expected_revision = Some(expected);
+        self
+    }
+
+    fn request(mut self, id: &str) -> Self {
+        self.request = Some(Request { id: id.to_owned(), digest: self.digest() });
+        self
+    }
+}

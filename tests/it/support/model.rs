@@ -1,0 +1,58 @@
+//! The pure model: what the runs and their history must be, command by command, with no store and no batches.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
+use runledger::domain::evolve::evolve;
+use runledger::domain::{Command, Event, Refusal, Run, RunKey, Time, Verdict};
+
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) runs: BTreeMap<RunKey, Run>,
+    pub(crate) events: Vec<Event>,
+    applied: HashMap<(RunKey, String), AppliedRequest>,
+}
+
+impl Model {
+    /// Decides one command on the state that the ones before it left.
+    pub(crate) fn ask(&mut self, command: &Command, now: Time) -> Result<Verdict, Refusal> {
+        let remembered =
+            command.request.as_ref().and_then(|request| self.applied.get(&(command.key.clone(), request.id.clone())));
+        let run = self.runs.get(&command.key);
+        match decide(run, command, &Context { now, applied: remembered })? {
+            Decision::Unchanged => Ok(Verdict::Unchanged(Arc::new(run.expect("unchanged, so it exists").clone()))),
+            Decision::Replayed { revision } => {
+                Ok(Verdict::Replayed { revision, current_revision: run.expect("replayed, so it exists").revision })
+            }
+            Decision::Apply(event, after) => {
+                if let Some(request) = &command.request {
+                    let applied = AppliedRequest { revision: event.revision, digest: request.digest };
+                    self.applied.insert((command.key.clone(), request.id.clone()), applied);
+                }
+                self.events.push(*event);
+                self.runs.insert(command.key.clone(), (*after).clone());
+                Ok(Verdict::Applied(Arc::new(*after)))
+            }
+        }
+    }
+
+    /// The requests that were applied, as a store would load them.
+    pub(crate) fn requests(&self) -> Vec<(RunKey, String, AppliedRequest)> {
+        self.applied.iter().map(|((key, id), applied)| (key.clone(), id.clone(), applied.clone())).collect()
+    }
+}
+
+/// The runs that events make, each from nothing.
+pub(crate) fn folded<'a>(events: impl IntoIterator<Item = &'a Event>) -> BTreeMap<RunKey, Run> {
+    let mut runs: BTreeMap<RunKey, Run> = BTreeMap::new();
+    for event in events {
+        let run = runs.remove(&event.key);
+        assert_eq!(event.revision, run.as_ref().map_or(0, |run| run.revision) + 1, "revisions are dense: {event:?}");
+        assert_eq!(event.from, run.as_ref().map(|run| run.status), "an event starts where the last one ended");
+        let before = run.as_ref().map(|run| run.updated_at);
+        assert!(before.is_none_or(|before| before <= event.at), "times in a run never fall: {event:?}");
+        runs.insert(event.key.clone(), evolve(run, event));
+    }
+    runs
+}

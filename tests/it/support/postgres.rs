@@ -1,0 +1,186 @@
+//! Real Postgres: a database of its own for each test, or a whole cluster for tests that kill it.
+
+use std::env;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::{Client, NoTls};
+
+/// Drives connections that outlive the runtime of the test that asked for them.
+static ADMIN: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap());
+
+/// Tells the databases and clusters of one test process apart.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// A connection past the store's.
+pub(crate) async fn direct(dsn: &str) -> Client {
+    let dsn = dsn.to_owned();
+    let connected = ADMIN.spawn(async move {
+        let (client, connection) = tokio_postgres::connect(&dsn, NoTls).await.unwrap();
+        drop(ADMIN.spawn(connection));
+        client
+    });
+    connected.await.unwrap()
+}
+
+/// An empty database of the shared cluster, dropped with this value.
+#[derive(Debug)]
+pub(crate) struct Database {
+    name: String,
+}
+
+impl Database {
+    pub(crate) async fn fresh() -> Self {
+        let name = format!("test_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        direct(&shared()).await.batch_execute(&format!("create database {name}")).await.unwrap();
+        Self { name }
+    }
+
+    pub(crate) fn dsn(&self) -> String {
+        in_database(&shared(), &self.name)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Database {
+    /// Nobody waits for it: a database that is left over goes with the cluster.
+    fn drop(&mut self) {
+        let drop_database = format!("drop database {} with (force)", self.name);
+        drop(ADMIN.spawn(async move { direct(&shared()).await.batch_execute(&drop_database).await }));
+    }
+}
+
+/// A cluster of the test's own, stopped and removed with this value.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    data: PathBuf,
+    port: u16,
+    settings: Vec<String>,
+    server: Option<Server>,
+}
+
+#[derive(Debug)]
+struct Server {
+    postmaster: Child,
+    log: JoinHandle<()>,
+}
+
+impl Cluster {
+    /// Makes and starts a cluster with these settings.
+    pub(crate) fn start(settings: &[(&str, &str)]) -> Self {
+        let unique = format!("cluster_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let data = PathBuf::from(wanted("RUNLEDGER_TEST_PG_ROOT")).join(unique);
+        let made = unprivileged("initdb")
+            .args(["--no-sync", "--auth=trust", "--username=runledger", "--encoding=UTF8", "--locale=C", "-D"])
+            .arg(&data)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let settings = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut cluster = Self { data, port, settings, server: None };
+        cluster.restart();
+        cluster
+    }
+
+    pub(crate) fn dsn(&self) -> String {
+        format!("postgres://runledger@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// SIGKILL, as by a crash. Returns when no process of the cluster is left.
+    pub(crate) fn kill(&mut self) {
+        self.end("KILL");
+    }
+
+    /// A fast shutdown: sessions are ended, then it stops.
+    pub(crate) fn stop(&mut self) {
+        self.end("INT");
+    }
+
+    /// Starts it, at the same address, stopping it first if it runs.
+    pub(crate) fn restart(&mut self) {
+        self.stop();
+        let mut postmaster = unprivileged("postgres")
+            .arg("-D")
+            .arg(&self.data)
+            .args(["-p", &self.port.to_string()])
+            .args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="])
+            .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(postmaster.stderr.take().unwrap()).lines();
+        let mut said = String::new();
+        let ready = log.by_ref().map_while(Result::ok).any(|line| {
+            said = said.clone() + &line + "\n";
+            line.contains("database system is ready to accept connections")
+        });
+        assert!(ready, "Postgres did not start:\n{said}");
+        let log = std::thread::spawn(move || log.map_while(Result::ok).for_each(drop));
+        self.server = Some(Server { postmaster, log });
+    }
+
+    fn end(&mut self, signal: &str) {
+        if let Some(Server { mut postmaster, log }) = self.server.take() {
+            let pid = postmaster.id().to_string();
+            assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+            postmaster.wait().unwrap();
+            // Every process of the cluster holds the log's pipe: it ends with the last of them.
+            log.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.end("QUIT");
+        let _gone = std::fs::remove_dir_all(&self.data);
+    }
+}
+
+/// A program of Postgres', run as somebody whom it accepts: it refuses root.
+fn unprivileged(program: &str) -> Command {
+    let bin = Path::new(&wanted("RUNLEDGER_TEST_PG_BIN")).join(program);
+    let mut command = match variable("RUNLEDGER_TEST_PG_USER") {
+        Some(user) => {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", &user, "--regid", &user, "--init-groups", "--reset-env", "--"]).arg(bin);
+            command
+        }
+        None => Command::new(bin),
+    };
+    command.stdin(Stdio::null()).stdout(Stdio::null()).current_dir("/").env("LC_ALL", "C");
+    command
+}
+
+fn shared() -> String {
+    wanted("RUNLEDGER_TEST_POSTGRES")
+}
+
+fn wanted(name: &str) -> String {
+    variable(name).expect("run `make test`: it starts a private Postgres")
+}
+
+#[expect(clippy::disallowed_methods, reason = "how the script that starts Postgres tells where it is")]
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The same server's DSN with another database.
+fn in_database(dsn: &str, name: &str) -> String {
+    let (address, options) = dsn.split_once('?').map_or((dsn, None), |(address, options)| (address, Some(options)));
+    let (scheme, rest) = address.split_once("://").expect("a URL");
+    let server = rest.split_once('/').map_or(rest, |(server, _)| server);
+    let options = options.map(|options| format!("?{options}")).unwrap_or_default();
+    format!("{scheme}://{server}/{name}{options}")
+}
