@@ -5,4 +5,5 @@
 mod conformance;
 mod domain;
 mod layering;
+mod process;
 mod support;
