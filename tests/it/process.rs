@@ -1,7 +1,9 @@
 //! The real binary, killed, cut off, frozen, out of disk, and told to stop: what it promised still holds.
 
 mod calls;
+mod cuts;
 mod data;
+mod freezes;
 mod kills;
 mod load;
 mod server;

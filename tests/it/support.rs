@@ -3,4 +3,5 @@
 pub(crate) mod commands;
 pub(crate) mod model;
 pub(crate) mod postgres;
+pub(crate) mod proxy;
 pub(crate) mod random;
