@@ -6,5 +6,8 @@ mod data;
 mod freezes;
 mod kills;
 mod load;
+mod outages;
+mod refusals;
 mod server;
+mod snapshots;
 mod watching;

@@ -60,6 +60,12 @@ async fn a_commit_that_never_reached_the_database_is_sent_again() {
     is_applied_once(Rule::CutBefore, Duration::ZERO).await;
 }
 
+/// Who only looks for the commit finds nothing yet, and would send it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_is_still_on_its_way_is_waited_for_before_it_is_settled() {
+    is_applied_once(Rule::CutAndDeliver(Duration::from_secs(1)), Duration::from_secs(1)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answer_is_3_seconds_late_is_waited_for() {
     is_applied_once(Rule::DelayAnswer(Duration::from_secs(3)), Duration::from_secs(3)).await;

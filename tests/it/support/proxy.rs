@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -18,6 +18,8 @@ pub(crate) enum Rule {
     CutBefore,
     /// The connection is cut once the server has answered it, and the client never hears.
     CutAfter,
+    /// The connection is cut at once, and the server hears the COMMIT so much later.
+    CutAndDeliver(Duration),
     /// The client hears the answer so much later.
     DelayAnswer(Duration),
     /// The server hears it when this becomes true.
@@ -124,17 +126,19 @@ async fn connection(client: TcpStream, server: TcpStream, plan: Arc<Plan>) {
         stream.set_nodelay(true).unwrap();
     }
     let (from_client, to_client) = client.into_split();
+    let to_client = AsyncMutex::new(to_client);
     let (from_server, to_server) = server.into_split();
     let (sender, answers) = watch::channel(Answers::Pass);
     tokio::select! {
-        _ = up(from_client, to_server, &plan, &sender) => {}
-        _ = down(from_server, to_client, &plan, &answers, &sender) => {}
+        _ = up(from_client, to_server, &to_client, &plan, &sender) => {}
+        _ = down(from_server, &to_client, &plan, &answers, &sender) => {}
     }
 }
 
 async fn up(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
+    back: &AsyncMutex<OwnedWriteHalf>,
     plan: &Plan,
     answers: &watch::Sender<Answers>,
 ) -> std::io::Result<()> {
@@ -156,6 +160,14 @@ async fn up(
             Some(Rule::CutAfter) => {
                 answers.send_replace(Answers::Withheld);
             }
+            Some(Rule::CutAndDeliver(late)) => {
+                answers.send_replace(Answers::Withheld);
+                back.lock().await.shutdown().await?;
+                sleep(late).await;
+                to.write_all(&message).await?;
+                // The other direction sees what the server says to it, and ends the connection.
+                return std::future::pending().await;
+            }
             Some(Rule::DelayAnswer(late)) => {
                 answers.send_replace(Answers::Late(late));
             }
@@ -170,7 +182,7 @@ async fn up(
 
 async fn down(
     mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
+    to: &AsyncMutex<OwnedWriteHalf>,
     plan: &Plan,
     answers: &watch::Receiver<Answers>,
     reset: &watch::Sender<Answers>,
@@ -192,7 +204,7 @@ async fn down(
             }
             Answers::Late(_) | Answers::Pass => {}
         }
-        to.write_all(&message).await?;
+        to.lock().await.write_all(&message).await?;
     }
 }
 
