@@ -3,6 +3,8 @@
 mod calls;
 mod cuts;
 mod data;
+mod disks;
+mod drain;
 mod freezes;
 mod kills;
 mod load;
@@ -10,4 +12,6 @@ mod outages;
 mod refusals;
 mod server;
 mod snapshots;
+mod startup;
+mod waiting;
 mod watching;
