@@ -9,10 +9,10 @@ use super::batch::{Batch, Queue};
 use super::inlet::Pending;
 use super::recovery::{Settled, settle};
 use super::{Failure, failure};
-use crate::telemetry::chain;
 use crate::clock::draw_id;
 use crate::domain::{Decided, Shard};
 use crate::store::{CommitError, Store, StoreError};
+use crate::telemetry::chain;
 
 /// How often a batch is sent again after its commit turned out not to be applied.
 const RESENDS_MAX: usize = 3;
@@ -55,7 +55,12 @@ impl Committer {
                     batches.extend([second, first]);
                 }
                 Err(Failed::Store(error)) => {
-                    tracing::error!(shard = self.shard.0, commands = batch.len(), error = chain(&error), "commit failed");
+                    tracing::error!(
+                        shard = self.shard.0,
+                        commands = batch.len(),
+                        error = chain(&error),
+                        "commit failed"
+                    );
                     batch.fail(&failure(&error));
                 }
                 Err(Failed::Abandoned) => batch.fail(&Failure::OutcomeUnknown),

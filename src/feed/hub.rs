@@ -69,12 +69,8 @@ impl Hub {
             id: self.next_topic.fetch_add(1, Ordering::Relaxed),
             signal: watch::Sender::new(Signal::default()),
         });
-        let subscription = Subscription {
-            hub: self.clone(),
-            key: key.clone(),
-            topic: topic.id,
-            signal: topic.signal.subscribe(),
-        };
+        let subscription =
+            Subscription { hub: self.clone(), key: key.clone(), topic: topic.id, signal: topic.signal.subscribe() };
         drop(topics);
         self.watched.notify_one();
         subscription

@@ -109,9 +109,7 @@ impl Cache {
         let before = self.forget(&event.key);
         let run = match before {
             None if event.revision == 1 => Arc::new(evolve(None, event)),
-            Some(run) if run.revision + 1 == event.revision => {
-                Arc::new(evolve(Some(Arc::unwrap_or_clone(run)), event))
-            }
+            Some(run) if run.revision + 1 == event.revision => Arc::new(evolve(Some(Arc::unwrap_or_clone(run)), event)),
             None | Some(_) => {
                 let run = store.run_at(&event.key, event.revision).await?;
                 Arc::new(run.ok_or_else(|| missing(event))?)

@@ -62,7 +62,9 @@ pub async fn monitor(reporter: HealthReporter, slot: BackendSlot, stop: Cancella
                     (_, Ok(Err(error))) => tracing::warn!(error = chain(&error), "the store does not answer"),
                     (_, Err(_elapsed)) => tracing::warn!("the store does not answer in time"),
                     (Some(_), Ok(Ok(()))) => tracing::info!("the store answers again"),
-                    (None, Ok(Ok(()))) => set(&reporter, "durability", backend.store.describe().not_durable.is_none()).await,
+                    (None, Ok(Ok(()))) => {
+                        set(&reporter, "durability", backend.store.describe().not_durable.is_none()).await
+                    }
                 }
                 for service in STORE_SERVICES {
                     set(&reporter, service, now_reachable).await;

@@ -208,14 +208,12 @@ impl RunService for Runs {
 
     type WatchRunStream = Pin<Box<dyn Stream<Item = Result<v1::WatchRunResponse, Status>> + Send>>;
 
-    async fn watch_run(
-        &self,
-        request: Request<v1::WatchRunRequest>,
-    ) -> Result<Response<Self::WatchRunStream>, Status> {
+    async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
         let (backend, call) = self.open(request)?;
         let key = request::run_key(call.message.run_id, &call.caller).map_err(status::invalid)?;
         let after = call.message.after_revision;
-        let frames = backend.feed.watch_run(key.clone(), after).await.map_err(|error| watch::cut(&error, &key, after))?;
+        let frames =
+            backend.feed.watch_run(key.clone(), after).await.map_err(|error| watch::cut(&error, &key, after))?;
         let frames = frames.map(move |frame| match frame {
             Ok(frame) => Ok(watch::response(&frame)),
             Err(error) => Err(watch::cut(&error, &key, after)),

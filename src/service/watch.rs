@@ -12,10 +12,9 @@ use crate::telemetry::chain;
 pub(super) fn response(frame: &Frame) -> WatchRunResponse {
     let frame = match frame {
         Frame::Snapshot(run) => WireFrame::Snapshot(RunSnapshot { run: Some(run.as_ref().into()) }),
-        Frame::Change(change) => WireFrame::Change(RunChange {
-            event: Some((&change.event).into()),
-            run: Some(change.run.as_ref().into()),
-        }),
+        Frame::Change(change) => {
+            WireFrame::Change(RunChange { event: Some((&change.event).into()), run: Some(change.run.as_ref().into()) })
+        }
         Frame::CaughtUp { revision } => WireFrame::CaughtUp(CaughtUp { revision: *revision }),
         Frame::Checkpoint { revision, at } => {
             WireFrame::Checkpoint(Checkpoint { revision: *revision, at: Some(answer::timestamp(*at)) })

@@ -36,9 +36,9 @@ impl Data {
             Self::Sqlite(path) => sqlite(path.clone(), statement),
             Self::Postgres(dsn) => {
                 let answer = direct(dsn).await.simple_query(statement).await.unwrap();
-                let rows = answer.into_iter().filter_map(|message| match message {
-                    SimpleQueryMessage::Row(row) => Some(row),
-                    _ => None,
+                let rows = answer.into_iter().filter_map(|message| {
+                    let SimpleQueryMessage::Row(row) = message else { return None };
+                    Some(row)
                 });
                 rows.map(|row| (0..row.len()).map(|index| row.get(index).map(str::to_owned)).collect()).collect()
             }
