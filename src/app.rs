@@ -34,7 +34,7 @@ const OPEN_PAUSE: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// It could not begin to serve, or a vital part of it failed.
-pub async fn serve(config: ServeConfig) -> anyhow::Result<()> {
+pub async fn serve(config: ServeConfig, location: Location) -> anyhow::Result<()> {
     let supervisor = Supervisor::new();
     stop_on_signals(&supervisor)?;
     let listener =
@@ -42,7 +42,7 @@ pub async fn serve(config: ServeConfig) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let slot = BackendSlot::default();
 
-    let opened = match open_store(&config).await {
+    let opened = match open_store(&config, &location).await {
         Ok(store) => Some(store),
         Err(error) if error.is_temporary() => {
             tracing::warn!(error = chain(&error), "the store cannot be opened yet: waiting for it");
@@ -50,10 +50,10 @@ pub async fn serve(config: ServeConfig) -> anyhow::Result<()> {
         }
         Err(error) => return Err(error.into()),
     };
-    banner(address, &config, opened.as_ref().map(|store| store.describe()).as_ref())?;
+    banner(address, &location, opened.as_ref().map(|store| store.describe()).as_ref())?;
     match opened {
         Some(store) => install(&slot, store, &supervisor),
-        None => supervisor.spawn(open_later(config, slot.clone(), supervisor.clone())),
+        None => supervisor.spawn(open_later(config, location, slot.clone(), supervisor.clone())),
     }
 
     // The listener has its own supervisor: it is waited for after the committers.
@@ -103,10 +103,9 @@ async fn drain(slot: &BackendSlot, supervisor: &Supervisor, listening: &Supervis
 }
 
 /// The store that was asked for. With none asked for and a data directory that cannot be written: memory, said aloud.
-async fn open_store(config: &ServeConfig) -> Result<Arc<dyn Store>, OpenError> {
-    let location = config.store.location();
+async fn open_store(config: &ServeConfig, location: &Location) -> Result<Arc<dyn Store>, OpenError> {
     let options = config.store.options(config.migrate, config.allow_unsafe_store);
-    match open::open(&location, &options, Arc::new(SystemClock)).await {
+    match open::open(location, &options, Arc::new(SystemClock)).await {
         Err(error @ OpenError::ReadOnly { .. }) if config.store.location.is_none() => {
             tracing::warn!(error = chain(&error), "serving from memory: runs are gone when this process ends");
             open::open(&Location::Memory, &options, Arc::new(SystemClock)).await
@@ -116,13 +115,13 @@ async fn open_store(config: &ServeConfig) -> Result<Arc<dyn Store>, OpenError> {
 }
 
 /// Waits for a store that does not answer or whose schema is behind; anything else stops the service.
-async fn open_later(config: ServeConfig, slot: BackendSlot, supervisor: Supervisor) {
+async fn open_later(config: ServeConfig, location: Location, slot: BackendSlot, supervisor: Supervisor) {
     let stop = supervisor.stop();
     let mut said = String::new();
     loop {
         let attempt = async {
             tokio::time::sleep(OPEN_PAUSE).await;
-            open_store(&config).await
+            open_store(&config, &location).await
         };
         let opened = tokio::select! {
             () = stop.cancelled() => return,
@@ -181,7 +180,7 @@ fn stop_on_signals(supervisor: &Supervisor) -> anyhow::Result<()> {
 }
 
 /// Says where it listens, where the data is, and what to try. The address is the first line's last word.
-fn banner(address: SocketAddr, config: &ServeConfig, store: Option<&Description>) -> std::io::Result<()> {
+fn banner(address: SocketAddr, location: &Location, store: Option<&Description>) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "Runledger {} listens on {address}", env!("CARGO_PKG_VERSION"))?;
     match store {
@@ -189,7 +188,7 @@ fn banner(address: SocketAddr, config: &ServeConfig, store: Option<&Description>
         Some(Description { location, not_durable: Some(why), .. }) => {
             writeln!(out, "  store  {location}, NOT DURABLE: {why}")?;
         }
-        None => writeln!(out, "  store  {}, not open yet: waiting for it", config.store.location())?,
+        None => writeln!(out, "  store  {location}, not open yet: waiting for it")?,
     }
     writeln!(out, "  agents are believed, not authenticated: ownership keeps honest agents apart, not hostile ones")?;
     writeln!(

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::clock::SystemClock;
 use crate::config::{ServeConfig, StoreConfig};
 use crate::service::health::{self, Health};
+use crate::store::open::Location;
 use crate::{app, store, telemetry};
 
 /// The lifecycle authority for runs.
@@ -66,11 +67,20 @@ struct HealthArgs {
 
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> ExitCode {
-    let done = match cli.command {
-        Command::Serve(config) => serve(*config).await,
-        Command::Migrate(config) => migrate(&config).await,
-        Command::Health(args) => return health(args).await,
-    };
+    match cli.command {
+        Command::Serve(config) => match config.check() {
+            Ok(location) => ended(serve(*config, location).await),
+            Err(sentence) => usage(&sentence),
+        },
+        Command::Migrate(config) => match config.location() {
+            Ok(location) => ended(migrate(&config, &location).await),
+            Err(sentence) => usage(&sentence),
+        },
+        Command::Health(args) => health(args).await,
+    }
+}
+
+fn ended(done: anyhow::Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -80,16 +90,19 @@ pub async fn run(cli: Cli) -> ExitCode {
     }
 }
 
-async fn serve(config: ServeConfig) -> anyhow::Result<()> {
-    config.check().map_err(anyhow::Error::msg)?;
-    telemetry::log(config.log_format, &config.log).map_err(|error| anyhow::anyhow!("--log: {error}"))?;
-    app::serve(config).await
+fn usage(sentence: &str) -> ExitCode {
+    eprintln!("runledger: {sentence}");
+    ExitCode::from(2)
 }
 
-async fn migrate(config: &StoreConfig) -> anyhow::Result<()> {
-    let location = config.location();
+async fn serve(config: ServeConfig, location: Location) -> anyhow::Result<()> {
+    telemetry::log(config.log_format, &config.log).map_err(|error| anyhow::anyhow!("--log: {error}"))?;
+    app::serve(config, location).await
+}
+
+async fn migrate(config: &StoreConfig, location: &Location) -> anyhow::Result<()> {
     let options = config.options(true, true);
-    let migrated = store::open::migrate(&location, &options, Arc::new(SystemClock))
+    let migrated = store::open::migrate(location, &options, Arc::new(SystemClock))
         .await
         .with_context(|| format!("{location} was not migrated"))?;
     for name in &migrated.applied {

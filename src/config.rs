@@ -1,12 +1,15 @@
 //! What the process is told: flags, then `RUNLEDGER_*`, then defaults. The only reader of the environment.
 
+use std::convert::Infallible;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 
 use crate::store::open::{Location, OpenOptions};
-use crate::telemetry::LogFormat;
 
 /// What `runledger serve` is told.
 #[derive(Args, Clone, Debug)]
@@ -28,25 +31,35 @@ pub struct ServeConfig {
     pub log: String,
 
     /// Listen on an address other than loopback, although callers are believed and not authenticated
-    #[arg(long, env = "RUNLEDGER_INSECURE")]
+    #[arg(long, env = "RUNLEDGER_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
     /// Bring a Postgres that has data to this release's schema first
-    #[arg(long, env = "RUNLEDGER_MIGRATE")]
+    #[arg(long, env = "RUNLEDGER_MIGRATE", value_parser = BoolishValueParser::new())]
     pub migrate: bool,
 
     /// Serve on a Postgres that may lose acknowledged calls in a crash (fsync=off and the like)
-    #[arg(long, env = "RUNLEDGER_ALLOW_UNSAFE_STORE")]
+    #[arg(long, env = "RUNLEDGER_ALLOW_UNSAFE_STORE", value_parser = BoolishValueParser::new())]
     pub allow_unsafe_store: bool,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// A line for people.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
 }
 
 /// Which store, for every subcommand that opens one.
 #[derive(Args, Clone, Debug)]
 pub struct StoreConfig {
     /// sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE [default: sqlite:DATA/runledger/ledger.db,
-    /// where DATA is $XDG_DATA_HOME or ~/.local/share]
+    /// where DATA is `$XDG_DATA_HOME` or ~/.local/share]
     #[arg(long = "store", env = "RUNLEDGER_STORE", value_name = "STORE", hide_env_values = true)]
-    pub location: Option<Location>,
+    pub location: Option<Asked>,
 
     /// Shards of a database that is created now [default: 1 on SQLite, 4 on Postgres]; fixed afterwards
     #[arg(long, env = "RUNLEDGER_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -60,9 +73,15 @@ pub struct StoreConfig {
 
 impl StoreConfig {
     /// The store that was asked for, or the embedded default.
-    #[must_use]
-    pub fn location(&self) -> Location {
-        self.location.clone().unwrap_or_else(|| Location::Sqlite(default_database()))
+    ///
+    /// # Errors
+    ///
+    /// What a store's location looks like. The text itself is not in it: it may hold a password.
+    pub fn location(&self) -> Result<Location, String> {
+        match &self.location {
+            Some(Asked(text)) => text.parse().map_err(|expected| format!("--store: {expected}")),
+            None => Ok(Location::Sqlite(default_database())),
+        }
     }
 
     /// How to open it.
@@ -72,15 +91,33 @@ impl StoreConfig {
     }
 }
 
+/// A store as it was asked for, unread: it may hold a password, which an error of the command line would show.
+#[derive(Clone)]
+pub struct Asked(String);
+
+impl FromStr for Asked {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Asked(***)")
+    }
+}
+
 impl ServeConfig {
-    /// What forbids to serve with this configuration.
+    /// The store to serve, unless something forbids to serve with this configuration.
     ///
     /// # Errors
     ///
     /// A sentence that says what to do.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<Location, String> {
         if self.listen.ip().is_loopback() || self.insecure {
-            return Ok(());
+            return self.store.location();
         }
         Err(format!(
             "callers are believed and not authenticated, so {} is open to whoever reaches it: listen on a loopback \

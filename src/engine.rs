@@ -32,7 +32,7 @@ const COMMITS_IN_FLIGHT_MAX: usize = 4;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
     /// The rules refuse it. Nothing was written.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// The queue is full. Nothing was written.
     Overloaded,
     /// The process stops. Nothing was written.
@@ -90,13 +90,13 @@ impl Engine {
         let inlets = (0..ledger.shard_count)
             .map(|shard| {
                 let (inlet, queue) = inlet::inlet(bytes.clone());
-                let committer = Committer {
+                let task = Committer {
                     store: store.clone(),
                     shard: ids::Shard(shard),
                     slots: slots.clone(),
                     committed: committed.clone(),
                 };
-                supervisor.vital("committer", committer.run(queue, closing.clone()));
+                supervisor.vital("committer", task.run(queue, closing.clone()));
                 inlet
             })
             .collect();

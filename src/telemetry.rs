@@ -5,15 +5,7 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
-/// How log lines look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum LogFormat {
-    /// A line for people.
-    #[default]
-    Text,
-    /// A JSON object a line.
-    Json,
-}
+use crate::config::LogFormat;
 
 /// Logs to stderr from now on. `filter` is a list of `target=level`, such as `runledger=debug,warn`.
 ///

@@ -47,7 +47,7 @@ impl Batch {
     pub(super) fn answer(self, decided: Decided) {
         debug_assert_eq!(self.0.len(), decided.verdicts.len(), "one verdict a command");
         for (pending, verdict) in self.0.into_iter().zip(decided.verdicts) {
-            pending.answer(verdict.map_err(Failure::Refused));
+            pending.answer(verdict.map_err(|refusal| Failure::Refused(Box::new(refusal))));
         }
     }
 
@@ -76,11 +76,11 @@ impl Queue {
         }
         let pending = tokio::select! {
             biased;
-            pending = self.inlet.recv() => pending,
             () = closing.cancelled() => {
                 self.inlet.close();
                 self.inlet.recv().await
             }
+            pending = self.inlet.recv() => pending,
         };
         self.waiting.extend(pending);
         !self.waiting.is_empty()

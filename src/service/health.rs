@@ -63,7 +63,7 @@ pub async fn monitor(reporter: HealthReporter, slot: BackendSlot, stop: Cancella
                     (_, Err(_elapsed)) => tracing::warn!("the store does not answer in time"),
                     (Some(_), Ok(Ok(()))) => tracing::info!("the store answers again"),
                     (None, Ok(Ok(()))) => {
-                        set(&reporter, "durability", backend.store.describe().not_durable.is_none()).await
+                        set(&reporter, "durability", backend.store.describe().not_durable.is_none()).await;
                     }
                 }
                 for service in STORE_SERVICES {

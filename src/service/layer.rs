@@ -115,8 +115,8 @@ fn timeout(text: &str) -> Option<Duration> {
     }
     let amount: u64 = digits.parse().ok()?;
     match unit {
-        "H" => Some(Duration::from_secs(amount * 3600)),
-        "M" => Some(Duration::from_secs(amount * 60)),
+        "H" => Some(Duration::from_hours(amount)),
+        "M" => Some(Duration::from_mins(amount)),
         "S" => Some(Duration::from_secs(amount)),
         "m" => Some(Duration::from_millis(amount)),
         "u" => Some(Duration::from_micros(amount)),
@@ -133,7 +133,7 @@ mod tests {
     fn a_timeout_is_read_as_grpc_writes_it() {
         assert_eq!(timeout("5S"), Some(Duration::from_secs(5)));
         assert_eq!(timeout("150m"), Some(Duration::from_millis(150)));
-        assert_eq!(timeout("99999999H"), Some(Duration::from_secs(99_999_999 * 3600)));
+        assert_eq!(timeout("99999999H"), Some(Duration::from_hours(99_999_999)));
         for noise in ["", "S", "5", "5s", "-5S", "123456789S", "5.5S", "5é"] {
             assert_eq!(timeout(noise), None, "{noise:?}");
         }

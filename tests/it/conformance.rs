@@ -1,6 +1,6 @@
 //! What every store must do: one list of behaviours, each a test of its own for each kind of store.
 
-mod asking;
+pub(crate) mod asking;
 mod batches;
 mod changes;
 mod fixture;
@@ -8,7 +8,7 @@ mod history;
 mod model;
 mod races;
 mod replays;
-mod sound;
+pub(crate) mod sound;
 mod tables;
 mod values;
 

@@ -5,5 +5,6 @@
 mod conformance;
 mod domain;
 mod layering;
+mod postgres;
 mod process;
 mod support;

@@ -86,12 +86,11 @@ async fn listen(config: &Config, signals: &Signals, listened: &mut bool) -> Resu
     let own = AtomicI32::new(0);
     let hear = async {
         while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
-            match message? {
-                AsyncMessage::Notification(told) if told.process_id() != own.load(Ordering::Relaxed) => {
-                    signals.theirs.notify_one();
-                }
-                // Our own words, notices, and what the driver may add.
-                _ => {}
+            // Notices, and what the driver may add, say nothing about commits; nor do our own words.
+            if let AsyncMessage::Notification(told) = message?
+                && told.process_id() != own.load(Ordering::Relaxed)
+            {
+                signals.theirs.notify_one();
             }
         }
         Ok(())

@@ -96,6 +96,6 @@ pub(super) fn opening_with(location: &str, error: StoreError) -> OpenError {
 
 /// The driver does not say which kind its error is; a bad setting or password has no I/O error below it.
 fn is_io(error: &Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
+    std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
         || error.to_string().contains("timeout")
 }

@@ -17,7 +17,7 @@ const QUEUE_MAX: Duration = Duration::from_secs(3);
 const CREATE_MAX: Duration = Duration::from_secs(6);
 
 /// After this long unused, a session's plans may be for tables that have grown since.
-const PLANS_IDLE_MAX: Duration = Duration::from_secs(60);
+const PLANS_IDLE_MAX: Duration = Duration::from_mins(1);
 
 /// Frees the shard of a frozen process in seconds, and plans once for all runs of a statement: by index even while the
 /// tables are empty.

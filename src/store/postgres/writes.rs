@@ -52,7 +52,7 @@ pub(super) fn writes(shard: i16, commit_id: Uuid, decided: &Decided, prepared: &
     add(&prepared.insert_runs, new.len(), inserted(&new));
     add(&prepared.update_runs, updated.len(), changed(&updated));
     let mut with_metadata = changed(&rewritten);
-    with_metadata.push(column(&rewritten, |run| json::metadata(run)));
+    with_metadata.push(column(&rewritten, json::metadata));
     add(&prepared.update_runs_and_metadata, rewritten.len(), with_metadata);
     add(&prepared.insert_events, decided.events.len(), events(commit_id, &decided.events));
     let mut born_columns = keys(&born);
@@ -84,7 +84,7 @@ fn inserted(writes: &[&RunWrite]) -> Vec<Column> {
     columns.push(column(writes, |run| At(run.started_at)));
     columns.push(column(writes, |run| run.task_thread_id.clone()));
     columns.extend(changeable(writes));
-    columns.push(column(writes, |run| json::metadata(run)));
+    columns.push(column(writes, json::metadata));
     columns
 }
 

@@ -225,10 +225,9 @@ impl Fixture for PostgresFixture {
 impl OnDisk for PostgresFixture {
     async fn sql(&self, statement: &str) -> Vec<Vec<Option<String>>> {
         let answer = direct(&self.database.dsn()).await.simple_query(statement).await.unwrap();
-        let rows = answer.into_iter().filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        });
+        let rows = answer
+            .into_iter()
+            .filter_map(|message| if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None });
         rows.map(|row| (0..row.len()).map(|index| row.get(index).map(str::to_owned)).collect()).collect()
     }
 

@@ -25,7 +25,7 @@ pub(crate) async fn a_new_run_started_on_two_replicas_is_created_once<F: Fixture
         }
         let created = stored(here, &key(shared)).await;
         for answer in [&one[1], &other[1]] {
-            let (Ok(Verdict::Applied(run)) | Ok(Verdict::Unchanged(run))) = answer else { panic!("{answer:?}") };
+            let Ok(Verdict::Applied(run) | Verdict::Unchanged(run)) = answer else { panic!("{answer:?}") };
             assert_eq!(**run, created, "both callers get the one run");
         }
     }
@@ -103,8 +103,8 @@ pub(crate) async fn concurrent_updates_with_disjoint_keys_are_all_kept<F: Fixtur
         let name = format!("key-{n}");
         assert_eq!((&map[&name], &map["nested"][&name]), (&json!(n), &json!([n])));
     }
-    let updated = contents.log.iter().filter(|logged| logged.event.event_type == EventType::Updated);
-    assert!(updated.map(|logged| logged.event.revision).eq(2..=26));
+    let logged_updates = contents.log.iter().filter(|logged| logged.event.event_type == EventType::Updated);
+    assert!(logged_updates.map(|logged| logged.event.revision).eq(2..=26));
 }
 
 pub(crate) async fn a_read_after_an_answer_sees_it_on_every_replica<F: Fixture>(fixture: F) {

@@ -98,7 +98,7 @@ pub(crate) async fn the_columns_of_events_are_what_was_decided<F: OnDisk>(fixtur
         let decided = store.commit(shard, commit_id, Arc::from([Arc::new(command.clone())])).await.unwrap();
         let new = &decided.events[0];
         let request = command.request.as_ref();
-        let hex = |digest: [u8; 32]| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = |digest: [u8; 32]| digest.map(|byte| format!("{byte:02x}")).concat();
         expected.push(vec![
             Some(shard.0.to_string()),
             Some(new.position.to_string()),
@@ -196,7 +196,7 @@ pub(crate) async fn a_run_that_cannot_be_read_is_corrupt_by_name<F: OnDisk>(fixt
     fixture.sql("update runs set record = '{\"not\": \"a run\"}' where run_id = 'run-1'").await;
     match store.run(&key("run-1")).await {
         Err(StoreError::Corrupt { table: "runs", column: "record", key, .. }) => {
-            assert!(key.contains("run-1"), "{key}")
+            assert!(key.contains("run-1"), "{key}");
         }
         other => panic!("{other:?}"),
     }

@@ -3,25 +3,27 @@
 use std::time::Duration;
 
 use runledger::proto::v1::Disposition;
+use runledger::service::health::Health;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::calls::{Answer, Step, ask};
 use super::data::Data;
-use super::load::{Load, answered};
-use super::server::Server;
+use super::load::{Load, answered, slowest};
+use super::server::{SOON, Server};
 use crate::support::postgres::Database;
 use crate::support::proxy::{Proxy, Rule};
 
-struct Behind {
-    proxy: Proxy,
-    server: Server,
-    data: Data,
-    _database: Database,
+/// A server that reaches its database through a proxy.
+pub(super) struct Behind {
+    pub(super) proxy: Proxy,
+    pub(super) server: Server,
+    pub(super) data: Data,
+    pub(super) _database: Database,
 }
 
-/// A server that reaches its database through a proxy. One shard: every commit waits for the one before.
-async fn behind_a_proxy() -> Behind {
+/// One shard: every commit waits for the one before.
+pub(super) async fn behind_a_proxy() -> Behind {
     let database = Database::fresh().await;
     let proxy = Proxy::start(&database.dsn()).await;
     let store = proxy.in_front_of(&database.dsn());
@@ -111,4 +113,30 @@ async fn a_commit_that_cannot_be_settled_is_answered_as_unknown_or_not_written_a
     let again = ask(&mut client, "run-1", Step::Start, "request").await.unwrap();
     assert_eq!(again, (Disposition::Applied, 1, 1), "the same call goes through once the database answers");
     data.sound().await;
+}
+
+/// How long a call without a deadline may wait for its answer, and what the machine may add.
+const ANSWER_MAX: Duration = Duration::from_secs(18);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_falls_silent_leaves_no_call_without_an_answer_and_no_answer_untrue() {
+    let Behind { proxy, server, data, _database } = behind_a_proxy().await;
+    let (_servers, targets) = watch::channel(vec![server.address]);
+    let mut load = Load::start("run", 16, &targets);
+    for _ in 0..2 {
+        load.progresses(100).await;
+        proxy.silence(true);
+        server.becomes("", Health::NotServing, Duration::from_millis(2500)).await;
+        assert_eq!(server.health("readiness").await, Some(Health::Serving));
+        load.is_put_off(1).await;
+        // What was on its way arrives now, long after it was given up.
+        proxy.silence(false);
+        server.becomes("", Health::Serving, SOON).await;
+    }
+    load.progresses(100).await;
+    let calls = load.finish().await;
+    data.sound().await.agree_with(&calls);
+    let longest = slowest(&calls);
+    assert!(longest.slowest <= ANSWER_MAX, "{longest:?}");
+    assert_eq!(answered(&calls, |answer| matches!(answer, Answer::Cut(_))), 0, "the service answers for itself");
 }

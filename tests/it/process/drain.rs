@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use runledger::proto::v1::{StartRunRequest, UpdateRunRequest, WatchRunRequest};
+use runledger::proto::v1::{Disposition, UpdateRunRequest, WatchRunRequest};
 use tempfile::TempDir;
 use tokio::io::{AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
@@ -14,11 +14,13 @@ use tonic::Code;
 use tonic_types::StatusExt as _;
 
 use super::calls::{Answer, Step, ask, meaning, reason};
+use super::cuts::{Behind, behind_a_proxy};
 use super::data::Data;
 use super::load::{Load, answered};
-use super::server::{SOON, Server, client};
+use super::server::{Server, client};
 use super::watching::{Watcher, uncut};
 use crate::support::postgres::Database;
+use crate::support::proxy::Rule;
 
 /// How long a stop may take, whoever hangs.
 const STOP_MAX: Duration = Duration::from_secs(10);
@@ -199,39 +201,41 @@ async fn an_interrupt_stops_as_a_termination_does() {
     assert_eq!(code, 0, "{said}");
 }
 
-/// A call in a commit that cannot go on: it is waited for, but not for ever, and is not left without an answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_in_flight_when_the_stop_comes_is_committed_and_answered() {
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("ledger.db");
-    let data = Data::Sqlite(path.clone());
-    let mut server = Server::start(&data.store()).await;
-    server.is_ready().await;
-    // A first call opens the connection.
+    let Behind { proxy, mut server, data, _database } = behind_a_proxy().await;
+    let (release, released) = watch::channel(false);
+    proxy.meet(Rule::HoldUntil(released), 1);
     let mut client = server.client();
-    ask(&mut client, "before", Step::Start, "request").await.unwrap();
-    let holder = rusqlite::Connection::open(&path).unwrap();
-    holder.execute_batch("begin immediate").unwrap();
     let mut calls = JoinSet::new();
-    let mut caller = client.clone();
-    calls.spawn(async move { ask(&mut caller, "held", Step::Start, "request").await });
-    let mut caller = client.clone();
-    let arrived = StartRunRequest { run_id: "nobody".to_owned(), ..StartRunRequest::default() };
-    assert_eq!(caller.start_run(arrived).await.unwrap_err().code(), Code::InvalidArgument);
+    calls.spawn(async move { ask(&mut client, "held", Step::Start, "request").await });
+    proxy.has_met(1).await;
     server.process.signal("TERM");
     server.process.says("draining").await;
-    holder.execute_batch("rollback").unwrap();
+    release.send_replace(true);
     let answer = calls.join_next().await.unwrap().unwrap();
+    assert_eq!(answer.unwrap(), (Disposition::Applied, 1, 1));
     let (code, said) = server.process.exited(STOP_MAX).await;
     assert_eq!(code, 0, "{said}");
-    let made = data.sound().await.made_by("held", "request");
-    match answer {
-        Ok(_) => assert_eq!(made, [1]),
-        Err(status) => {
-            assert_eq!(meaning(&status), Answer::NothingWritten("DRAINING".to_owned()), "it came too late");
-            assert_eq!(made, Vec::<u64>::new());
-        }
-    }
-    let late = ask(&mut client, "late", Step::Start, "request").await.unwrap_err();
-    assert!(matches!(meaning(&late), Answer::Cut(_)), "{SOON:?}: nobody is there");
+    assert_eq!(data.sound().await.made_by("held", "request"), [1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_has_fallen_silent_cannot_hold_a_stopping_server() {
+    let Behind { proxy, mut server, data, _database } = behind_a_proxy().await;
+    let (_release, released) = watch::channel(false);
+    proxy.meet(Rule::HoldUntil(released), 1);
+    let mut client = server.client();
+    let mut calls = JoinSet::new();
+    calls.spawn(async move { ask(&mut client, "held", Step::Start, "request").await });
+    proxy.has_met(1).await;
+    proxy.silence(true);
+    server.process.signal("TERM");
+    // As long as a call may wait for its answer, and the goodbyes.
+    let (code, said) = server.process.exited(Duration::from_secs(25)).await;
+    assert_eq!(code, 0, "{said}");
+    let answer = calls.join_next().await.unwrap().unwrap();
+    assert_eq!(meaning(&answer.unwrap_err()), Answer::Unknown("OUTCOME_UNKNOWN".to_owned()));
+    drop(proxy);
+    assert!(data.sound().await.made_by("held", "request").len() <= 1);
 }

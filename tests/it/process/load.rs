@@ -78,6 +78,7 @@ pub(crate) struct Load {
     /// Nothing is sent again.
     give_up: CancellationToken,
     acknowledged: Arc<AtomicU64>,
+    put_off: Arc<AtomicU64>,
 }
 
 impl Load {
@@ -121,13 +122,21 @@ impl Load {
             stop: CancellationToken::new(),
             give_up: CancellationToken::new(),
             acknowledged: Arc::default(),
+            put_off: Arc::default(),
         }
     }
 
     fn caller(&self, targets: &Targets, number: usize, persistent: bool) -> Caller {
-        let (give_up, acknowledged) = (self.give_up.clone(), self.acknowledged.clone());
-        let (targets, clients, calls) = (targets.clone(), HashMap::new(), Vec::new());
-        Caller { targets, number, persistent, give_up, acknowledged, clients, calls }
+        Caller {
+            targets: targets.clone(),
+            number,
+            persistent,
+            give_up: self.give_up.clone(),
+            acknowledged: self.acknowledged.clone(),
+            put_off: self.put_off.clone(),
+            clients: HashMap::new(),
+            calls: Vec::new(),
+        }
     }
 
     /// Calls acknowledged so far.
@@ -140,6 +149,13 @@ impl Load {
         let goal = self.acknowledged() + by;
         let reached = eventually(SOON, async || (self.acknowledged() >= goal).then_some(())).await;
         assert!(reached.is_some(), "{} of {goal} calls were acknowledged in {SOON:?}", self.acknowledged());
+    }
+
+    /// Waits until so many more answers were no acknowledgements.
+    pub(crate) async fn is_put_off(&mut self, by: u64) {
+        let goal = self.put_off.load(Ordering::Relaxed) + by;
+        let reached = async || (self.put_off.load(Ordering::Relaxed) >= goal).then_some(());
+        assert!(eventually(SOON, reached).await.is_some(), "nobody was put off");
     }
 
     /// Lets every caller end its run, and gives all calls. Those that persist were all acknowledged.
@@ -172,6 +188,7 @@ struct Caller {
     persistent: bool,
     give_up: CancellationToken,
     acknowledged: Arc<AtomicU64>,
+    put_off: Arc<AtomicU64>,
     clients: HashMap<SocketAddr, Client>,
     calls: Vec<Call>,
 }
@@ -205,6 +222,7 @@ impl Caller {
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
                 return;
             }
+            self.put_off.fetch_add(1, Ordering::Relaxed);
             if self.give_up.is_cancelled() {
                 return;
             }

@@ -153,8 +153,10 @@ fn unprivileged(program: &str) -> Command {
     let bin = Path::new(&wanted("RUNLEDGER_TEST_PG_BIN")).join(program);
     let mut command = match variable("RUNLEDGER_TEST_PG_USER") {
         Some(user) => {
+            let group = Command::new("id").args(["-g", &user]).output().unwrap().stdout;
+            let group = String::from_utf8(group).unwrap();
             let mut command = Command::new("setpriv");
-            command.args(["--reuid", &user, "--regid", &user, "--init-groups", "--reset-env", "--"]).arg(bin);
+            command.args(["--reuid", &user, "--regid", group.trim(), "--clear-groups", "--"]).arg(bin);
             command
         }
         None => Command::new(bin),

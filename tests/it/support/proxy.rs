@@ -40,6 +40,8 @@ struct Plan {
     rule: Mutex<Option<(Rule, usize)>>,
     /// The COMMITs that a rule was for, so far.
     met: watch::Sender<usize>,
+    /// Nothing is passed on, and nothing is closed.
+    silent: watch::Sender<bool>,
 }
 
 impl Plan {
@@ -56,6 +58,10 @@ impl Plan {
     fn is_met(&self) {
         self.met.send_modify(|met| *met += 1);
     }
+
+    async fn may_speak(&self) {
+        drop(self.silent.subscribe().wait_for(|silent| !silent).await);
+    }
 }
 
 impl Proxy {
@@ -65,7 +71,7 @@ impl Proxy {
         let port = config.get_ports()[0];
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let plan = Arc::new(Plan { rule: Mutex::new(None), met: watch::channel(0).0 });
+        let plan = Arc::new(Plan { rule: Mutex::new(None), met: watch::channel(0).0, silent: watch::channel(false).0 });
         let mut connections = JoinSet::new();
         let shared = plan.clone();
         connections.spawn(async move {
@@ -95,6 +101,11 @@ impl Proxy {
     /// Lets every COMMIT through from now on.
     pub(crate) fn relent(&self) {
         *self.plan.rule.lock().unwrap() = None;
+    }
+
+    /// Passes nothing on any more, as a network that swallows everything; or passes on what it kept, and all that follows.
+    pub(crate) fn silence(&self, silent: bool) {
+        self.plan.silent.send_replace(silent);
     }
 
     /// COMMITs that a rule was for, so far.
@@ -146,6 +157,7 @@ async fn up(
     let length = from.read_u32().await?;
     let mut startup = vec![0; length as usize - 4];
     from.read_exact(&mut startup).await?;
+    plan.may_speak().await;
     to.write_u32(length).await?;
     to.write_all(&startup).await?;
     loop {
@@ -176,6 +188,7 @@ async fn up(
                 let _gone = released.wait_for(|released| *released).await;
             }
         }
+        plan.may_speak().await;
         to.write_all(&message).await?;
     }
 }
@@ -204,6 +217,7 @@ async fn down(
             }
             Answers::Late(_) | Answers::Pass => {}
         }
+        plan.may_speak().await;
         to.lock().await.write_all(&message).await?;
     }
 }

@@ -1,0 +1,34 @@
+# Every target sets up what it needs: see tests/need and tests/with-postgres. ARGS goes to the program that runs.
+SHELL := /bin/bash
+CARGO ?= cargo
+BUF := npx --yes @bufbuild/buf@1.75.0
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-clients lint
+
+help: ## Lists the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		while IFS='|' read -r target what; do printf '%-20s %s\n' "$$target" "$$what"; done
+
+run: ## Builds the service and serves on the embedded store: make run ARGS='--listen 127.0.0.1:50052'
+	@tests/need cc
+	$(CARGO) run --locked -- serve $(ARGS)
+
+test: ## Runs every Rust test, on SQLite and on a private, throw-away PostgreSQL
+	@tests/need cc
+	tests/with-postgres $(CARGO) test --locked --no-fail-fast $(ARGS)
+
+test-clients: ## Runs the tests of clients generated for Python and Node against the real binary
+	@tests/need cc node python
+	$(CARGO) build --locked
+	tests/clients/run
+
+lint: ## Checks format, lints, documentation links and the proto
+	@tests/need cc node
+	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps
+	$(BUF) lint

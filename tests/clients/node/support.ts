@@ -1,0 +1,134 @@
+// What the tests share: a service, runs with names of their own, and the unpacking of refusals.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { credentials, Metadata, type ServiceError, status as Code } from "@grpc/grpc-js";
+import { BadRequest, ErrorInfo, ResourceInfo, RetryInfo } from "./gen/google/rpc/error_details.js";
+import { Status } from "./gen/google/rpc/status.js";
+import { LifecycleTransitionError, OwnershipError, RevisionMismatchError, RunIdConflictError } from "./gen/runledger/v1/error.js";
+import { Route, RunSummary } from "./gen/runledger/v1/run.js";
+import {
+  AbortRunRequest,
+  CheckTransitionRequest,
+  CompleteRunRequest,
+  FailRunRequest,
+  GetRunRequest,
+  ListRunEventsRequest,
+  RunServiceClient,
+  StartRunRequest,
+  UpdateRunRequest,
+} from "./gen/runledger/v1/run_service.js";
+import { WatchRunRequest, type WatchRunResponse } from "./gen/runledger/v1/watch.js";
+
+const TIMEOUT_MS = 20_000;
+
+export const client = new RunServiceClient(process.env.RUNLEDGER_TEST_SERVER!, credentials.createInsecure());
+
+type Callback<A> = (error: ServiceError | null, answer: A) => void;
+type Method<Q, A> = (request: Q, metadata: Metadata, options: { deadline: number }, callback: Callback<A>) => unknown;
+type Kind<Q> = { create(base?: object): Q };
+
+function unary<Q, A>(kind: Kind<Q>, method: Method<Q, A>) {
+  return (fields: Parameters<Kind<Q>["create"]>[0] = {}, agent?: string) =>
+    new Promise<A>((resolve, reject) => {
+      const metadata = new Metadata();
+      if (agent) metadata.set("runledger-agent-id", agent);
+      const deadline = Date.now() + TIMEOUT_MS;
+      method.call(client, kind.create(fields), metadata, { deadline }, (error, answer) =>
+        error ? reject(error) : resolve(answer),
+      );
+    });
+}
+
+export const service = {
+  startRun: unary(StartRunRequest, client.startRun),
+  updateRun: unary(UpdateRunRequest, client.updateRun),
+  completeRun: unary(CompleteRunRequest, client.completeRun),
+  abortRun: unary(AbortRunRequest, client.abortRun),
+  failRun: unary(FailRunRequest, client.failRun),
+  getRun: unary(GetRunRequest, client.getRun),
+  checkTransition: unary(CheckTransitionRequest, client.checkTransition),
+  listRunEvents: unary(ListRunEventsRequest, client.listRunEvents),
+};
+
+export const newRunId = () => `ts-${randomUUID()}`;
+
+/** The frames of a watch until it ends; `seen` is told of each as it comes. */
+export async function watch(fields: Partial<WatchRunRequest>, seen: (frame: WatchRunResponse) => void = () => {}) {
+  const frames: WatchRunResponse[] = [];
+  const options = { deadline: Date.now() + TIMEOUT_MS };
+  for await (const frame of client.watchRun(WatchRunRequest.fromPartial(fields), new Metadata(), options)) {
+    frames.push(frame);
+    seen(frame);
+  }
+  return frames;
+}
+
+/** Which of the frame's kinds is set. */
+export const kindOf = (frame: WatchRunResponse) => Object.entries(frame).find(([, value]) => value !== undefined)?.[0];
+
+const KINDS = {
+  "google.rpc.BadRequest": BadRequest,
+  "google.rpc.ErrorInfo": ErrorInfo,
+  "google.rpc.ResourceInfo": ResourceInfo,
+  "google.rpc.RetryInfo": RetryInfo,
+  "runledger.v1.LifecycleTransitionError": LifecycleTransitionError,
+  "runledger.v1.OwnershipError": OwnershipError,
+  "runledger.v1.RevisionMismatchError": RevisionMismatchError,
+  "runledger.v1.RunIdConflictError": RunIdConflictError,
+  "runledger.v1.RunSummary": RunSummary,
+};
+type Kinds = typeof KINDS;
+type Short<N> = N extends `${string}.v1.${infer S}` ? S : N extends `google.rpc.${infer S}` ? S : never;
+export type Details = { [N in keyof Kinds as Short<N>]?: ReturnType<Kinds[N]["decode"]> };
+
+/** Checks that the call is refused with this code and reason, and hands back what came with it. */
+export async function refused(code: Code, reason: string, call: Promise<unknown>): Promise<Details & { text: string }> {
+  const error = (await call.then(
+    () => assert.fail(`the call was not refused with ${reason}`),
+    (error: unknown) => error,
+  )) as ServiceError;
+  assert.equal(Code[error.code] ?? error, Code[code], String(error));
+  const packed = error.metadata.get("grpc-status-details-bin")[0] as Buffer;
+  assert.ok(packed.length <= 4096, `${packed.length} bytes of details`);
+  const details: Record<string, unknown> = {};
+  for (const { typeUrl, value } of Status.decode(packed).details) {
+    const name = typeUrl.slice(typeUrl.lastIndexOf("/") + 1);
+    const kind = KINDS[name as keyof Kinds];
+    assert.ok(kind, `unknown detail ${name}`);
+    details[name.slice(name.lastIndexOf(".") + 1)] = kind.decode(value);
+  }
+  const unpacked = details as Details;
+  assert.deepEqual([unpacked.ErrorInfo?.domain, unpacked.ErrorInfo?.reason], ["runledger", reason], String(error));
+  return { ...unpacked, text: error.details };
+}
+
+const compact = (fields: object) => Buffer.byteLength(JSON.stringify(fields));
+
+/** 65,536 bytes as compact JSON, 32 deep, and as many numbers as fit: the form that grows most on the wire. */
+export function largestMetadata() {
+  let deep: unknown = 1;
+  for (let level = 0; level < 31; level++) deep = { d: deep };
+  const fields = { deep, numbers: [] as number[], pad: "" };
+  fields.numbers = new Array(Math.floor((65_536 - compact(fields)) / 2)).fill(7);
+  fields.pad = "p".repeat(65_536 - compact(fields));
+  assert.equal(compact(fields), 65_536);
+  return fields;
+}
+
+/** A StartRun with every field at its limit; strings of four-byte characters where any are allowed. */
+export function largestStart() {
+  const wide = "\u{1f4a5}".repeat(64);
+  return {
+    runId: newRunId().padEnd(128, "~"),
+    taskThreadId: wide,
+    agentId: "a".repeat(256),
+    tabGroupId: "\x01".repeat(256),
+    auditSessionId: '"'.repeat(256),
+    workflowId: wide,
+    route: Route.ROUTE_MCP,
+    fallbackUsed: true,
+    labels: Object.fromEntries(Array.from({ length: 32 }, (_, key) => [`${key}`.padStart(2, "0").padEnd(63, "k"), wide])),
+    metadata: largestMetadata(),
+    requestId: "r".repeat(128),
+  };
+}
