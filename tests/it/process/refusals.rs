@@ -88,7 +88,11 @@ async fn only_the_guilty_one_is_refused(data: Data, refuse: &str) {
     let commits: usize =
         data.sql("select count(distinct commit_id) from run_events").await[0][0].as_ref().unwrap().parse().unwrap();
     assert!(commits < COMMANDS / 2, "they came in batches: {commits} commits");
-    assert!(server.process.said().contains("the store refused a statement"), "the log says why");
+    let said = server.process.said();
+    let log = said.lines().find(|line| line.contains("the store refused a statement")).unwrap_or_default();
+    assert!(log.contains("refused"), "the log says why: {said}");
+    assert!(log.contains(&format!("run_id=\"{GUILTY}\"")), "the log names the run: {said}");
+    assert!(!log.contains("Failing row"), "the log shows no row: {said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
