@@ -75,6 +75,8 @@ impl Feed {
         }
         // Subscribed before the run is read: what happens in between is signalled, and skipped as shown.
         let mut subscription = self.hub.subscribe(&key);
+        // A beginning of the tailer's before this one is no cause to look: what it missed, the run read below has.
+        let begun = subscription.signal.borrow().begun;
         let run = Arc::new(self.store.run(&key).await?.ok_or(WatchError::RunNotFound)?);
         let revision = run.revision;
         let after = after_revision.unwrap_or(revision);
@@ -104,7 +106,7 @@ impl Feed {
             if ended.is_none() {
                 yield Frame::CaughtUp { revision: shown };
             }
-            let mut looked_at = Signal::default();
+            let mut looked_at = Signal { begun, ..Signal::default() };
             let mut quiet = Quiet::since(hub.as_of());
             while ended.is_none() {
                 if stop.is_cancelled() {

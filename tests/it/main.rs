@@ -2,6 +2,8 @@
 //! use whom. `make test` runs it with a private Postgres.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod api;
+mod command_line;
 mod conformance;
 mod domain;
 mod layering;

@@ -6,3 +6,4 @@ pub(crate) mod mount;
 pub(crate) mod postgres;
 pub(crate) mod proxy;
 pub(crate) mod random;
+pub(crate) mod server;

@@ -1,0 +1,196 @@
+//! What clients are promised, through real gRPC against the real binary: one list of behaviours, and each is a test of
+//! its own on SQLite, on Postgres, and on two servers over one Postgres database where a second server matters.
+
+mod caller;
+mod check;
+mod checkpoints;
+mod deadlines;
+mod history;
+mod largest;
+mod limits;
+mod malformed;
+mod matrix;
+mod order;
+mod ownership;
+mod place;
+mod races;
+mod refused;
+mod replays;
+mod start;
+mod surface;
+mod texts;
+mod updates;
+mod values;
+mod watch;
+mod watchers;
+mod watching;
+
+/// Makes a macro that turns a list of behaviours into tests of one kind of place. One that is on no list is dead code.
+macro_rules! behaviours {
+    ($on:ident: $($topic:ident: [$($behaviour:ident)*])*) => {
+        behaviours! { @with ($) $on $($topic: [$($behaviour)*])* }
+    };
+    (@with ($d:tt) $on:ident $($topic:ident: [$($behaviour:ident)*])*) => {
+        macro_rules! $on {
+            ($d name:ident, $d kind:ident) => {
+                mod $d name {
+                    $(mod $topic {
+                        $(#[tokio::test]
+                        async fn $behaviour() {
+                            let place = crate::api::place::Place::of(crate::api::place::Kind::$d kind).await;
+                            crate::api::$topic::$behaviour(place).await;
+                        })*
+                    })*
+                }
+            };
+        }
+    };
+}
+
+behaviours! { on_one_server:
+    matrix: [
+        every_status_answers_every_mutation
+        every_status_answers_every_read
+        an_unknown_run_is_not_found_by_any_read
+    ]
+    order: [
+        the_namespace_comes_before_the_request
+        the_request_comes_before_the_replay
+        the_request_comes_before_existence
+        the_replay_comes_before_identity
+        the_replay_comes_before_ownership
+        the_replay_comes_before_the_expected_revision
+        existence_comes_before_ownership_and_the_expected_revision
+        a_start_of_no_run_must_expect_none
+        identity_comes_before_the_expected_revision
+        identity_comes_before_the_transition
+        ownership_comes_before_the_expected_revision
+        ownership_comes_before_the_no_op_and_the_transition
+        the_expected_revision_comes_before_the_no_op
+        the_expected_revision_comes_before_the_transition
+    ]
+    start: [
+        a_start_creates_the_run_as_it_was_asked_for
+        another_identity_is_a_conflict
+        an_agent_named_on_one_side_only_is_no_conflict
+        a_start_of_a_pending_run_takes_over_what_it_names
+        a_bare_start_of_a_pending_run_keeps_everything
+        the_acting_agent_becomes_the_owner
+    ]
+    ownership: [
+        the_owner_and_who_names_no_agent_may_do_everything
+        an_ownerless_run_is_open_to_every_agent
+        an_abort_is_open_to_every_agent
+        every_event_tells_who_made_it
+    ]
+    check: [
+        a_check_says_what_the_call_does
+        a_check_changes_nothing_and_knows_the_owner
+        a_check_is_validated_whole
+    ]
+    updates: [
+        metadata_is_a_merge_patch
+        absent_fields_stay_and_empty_ones_clear
+        labels_merge_key_by_key
+        a_fallback_never_goes_back
+        an_update_that_changes_nothing_makes_no_event
+        a_complete_may_carry_a_last_patch
+    ]
+    limits: [
+        texts_are_limited_in_bytes
+        ids_and_codes_have_their_alphabet
+        a_request_id_is_at_most_128_bytes
+        labels_are_limited_in_number_and_size
+        metadata_is_limited_in_bytes_after_the_merge
+        a_patch_may_delete_as_much_as_it_brings
+        metadata_is_at_most_32_deep
+    ]
+    malformed: [
+        what_is_no_message_is_the_callers_fault
+        a_request_above_4_mib_is_an_invalid_argument
+        an_empty_message_names_what_is_missing
+        one_answer_names_every_violation
+        of_many_violations_20_are_listed_and_the_rest_counted
+        an_unknown_enum_value_is_refused
+        headers_are_validated
+    ]
+    replays: [
+        a_call_is_replayed_after_a_crash
+        an_unchanged_call_is_not_remembered
+        a_refused_call_is_not_remembered
+        one_id_serves_one_run_only
+    ]
+    history: [
+        a_page_is_as_long_as_it_was_asked_for
+        a_token_that_was_not_given_out_for_this_run_is_refused
+        a_page_of_large_events_ends_early
+    ]
+    watch: [
+        a_watch_begins_after_any_revision
+        a_watch_ahead_of_the_run_is_refused
+    ]
+    surface: [
+        reflection_describes_the_service_in_both_versions
+        every_health_service_answers
+    ]
+    watchers: [
+        a_thousand_watchers_all_see_the_change
+        a_slow_reader_gets_everything_in_order
+    ]
+}
+
+behaviours! { on_one_or_two_servers:
+    start: [
+        a_second_start_changes_nothing
+        a_deferred_start_waits_in_pending
+        without_any_id_every_start_is_a_run_of_its_own
+        a_request_id_without_a_run_id_makes_one_run_on_any_replica
+    ]
+    ownership: [
+        another_agent_may_not_update_complete_or_fail
+    ]
+    texts: [
+        every_text_comes_back_as_it_was
+        u_0000_is_refused_in_every_place
+        numbers_come_back_as_doubles
+    ]
+    replays: [
+        an_applied_call_is_replayed_with_the_run_as_then
+        a_call_is_replayed_while_others_follow
+        the_same_id_for_another_request_is_refused
+    ]
+    races: [
+        concurrent_updates_of_disjoint_keys_are_all_kept
+        one_of_complete_abort_and_fail_wins_and_the_losers_leave_no_trace
+        a_run_started_on_both_servers_is_one_run
+        a_repeated_nameless_start_meets_itself
+        an_abort_before_the_start_wins
+    ]
+    history: [
+        the_history_tells_what_each_call_set
+        pages_follow_one_another_over_servers_and_while_the_run_goes_on
+    ]
+    largest: [
+        the_largest_run_goes_through_everything
+    ]
+    watch: [
+        a_snapshot_comes_first_and_changes_follow
+        a_change_at_another_server_arrives
+        a_history_of_several_pages_and_keyframes_arrives_whole
+        a_cut_watch_resumed_equals_an_uncut_one
+    ]
+}
+
+behaviours! { on_postgres:
+    deadlines: [
+        a_read_whose_deadline_passes_says_so
+        a_mutation_whose_deadline_passes_says_whether_it_may_be_applied
+    ]
+}
+
+on_one_server!(sqlite, Sqlite);
+on_one_server!(postgres, Postgres);
+on_one_or_two_servers!(sqlite_alone, Sqlite);
+on_one_or_two_servers!(postgres_alone, Postgres);
+on_one_or_two_servers!(replicas, Replicas);
+on_postgres!(held, Postgres);

@@ -1,0 +1,231 @@
+//! The feed in this process, on a store in memory and a clock that the test moves: checkpoints, and what many watchers
+//! cost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::ready;
+use futures_util::{Stream, StreamExt as _};
+use runledger::clock::SystemClock;
+use runledger::domain::{Command, Decided, Event, Position, Run, RunKey, Shard};
+use runledger::engine::Engine;
+use runledger::feed::session::{Frame, WatchError};
+use runledger::feed::{CHECKPOINT_INTERVAL, Feed};
+use runledger::store::open::{self, Location, OpenOptions};
+use runledger::store::{CommitError, Description, Ledger, Page, Store, StoreError, Unsettled};
+use runledger::supervise::Supervisor;
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use uuid::Uuid;
+
+use crate::support::commands::{Asking as _, complete, key, start, update};
+
+/// Longer than a checkpoint may be late: the tailer looks every 100 ms, a session that waits for it every second.
+const LATE_MAX: Duration = Duration::from_millis(1_500);
+
+/// A store whose log can be made unreadable, and whose reads are counted.
+struct Watched {
+    store: Arc<dyn Store>,
+    blind: AtomicBool,
+    histories: AtomicU64,
+}
+
+#[async_trait]
+impl Store for Watched {
+    fn ledger(&self) -> Ledger {
+        self.store.ledger()
+    }
+
+    fn describe(&self) -> Description {
+        self.store.describe()
+    }
+
+    async fn commit(&self, shard: Shard, id: Uuid, commands: Arc<[Arc<Command>]>) -> Result<Decided, CommitError> {
+        self.store.commit(shard, id, commands).await
+    }
+
+    async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
+        self.store.settle(unsettled).await
+    }
+
+    async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
+        self.store.run(key).await
+    }
+
+    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
+        self.store.run_at(key, revision).await
+    }
+
+    async fn run_events(&self, key: &RunKey, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+        self.histories.fetch_add(1, Ordering::Relaxed);
+        self.store.run_events(key, after, limit).await
+    }
+
+    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+        self.store.heads().await
+    }
+
+    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
+        if self.blind.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("made so by the test".into()));
+        }
+        self.store.changes(after, limit).await
+    }
+
+    async fn foreign_commit(&self) {
+        self.store.foreign_commit().await;
+    }
+
+    fn announce_commit(&self) {
+        self.store.announce_commit();
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.store.ping().await
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+struct Process {
+    store: Arc<Watched>,
+    engine: Engine,
+    feed: Feed,
+    supervisor: Supervisor,
+}
+
+impl Process {
+    async fn start() -> Self {
+        let store = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
+        let store = Arc::new(Watched { store, blind: AtomicBool::new(false), histories: AtomicU64::new(0) });
+        let (supervisor, committed) = (Supervisor::new(), Arc::new(Notify::new()));
+        let engine = Engine::start(store.clone(), &supervisor, &committed);
+        let feed = Feed::start(store.clone(), &supervisor, committed);
+        Self { store, engine, feed, supervisor }
+    }
+
+    async fn apply(&self, command: Command) -> u64 {
+        self.engine.submit(command, None).await.unwrap().run.revision
+    }
+
+    /// A watch of the run, past its caught-up.
+    async fn live(&self, run_id: &str) -> impl Stream<Item = Result<Frame, WatchError>> + Send + use<> {
+        let mut frames = Box::pin(self.feed.watch_run(key(run_id), None).await.unwrap());
+        assert!(matches!(frames.next().await, Some(Ok(Frame::Snapshot(_)))));
+        assert!(matches!(frames.next().await, Some(Ok(Frame::CaughtUp { .. }))));
+        frames
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.engine.close();
+        self.supervisor.stop().cancel();
+    }
+}
+
+/// How long after the interval the next frame came, which is a checkpoint at this revision.
+async fn lateness(frames: &mut (impl Stream<Item = Result<Frame, WatchError>> + Unpin), at_revision: u64) -> Duration {
+    let begun = Instant::now();
+    match frames.next().await {
+        Some(Ok(Frame::Checkpoint { revision, .. })) => assert_eq!(revision, at_revision),
+        other => panic!("not a checkpoint: {other:?}"),
+    }
+    begun.elapsed().checked_sub(CHECKPOINT_INTERVAL).expect("never before the interval is over")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_comes_after_every_15_seconds_of_quiet() {
+    let process = Process::start().await;
+    process.apply(start("quiet")).await;
+    let mut frames = process.live("quiet").await;
+    let mut before = None;
+    for _ in 0..4 {
+        assert!(lateness(&mut frames, 1).await < LATE_MAX);
+        let now = process.feed.hub().log_reads();
+        assert!(before < Some(now), "what it says was looked at");
+        before = Some(now);
+    }
+    sleep(Duration::from_secs(10)).await;
+    process.apply(update("quiet").metadata(&json!({"n": 1}))).await;
+    assert!(matches!(frames.next().await, Some(Ok(Frame::Change(_)))));
+    assert!(lateness(&mut frames, 2).await < LATE_MAX, "a change begins the interval anew");
+    process.apply(complete("quiet")).await;
+    assert!(matches!(frames.next().await, Some(Ok(Frame::Change(_)))));
+    assert!(matches!(frames.next().await, Some(Ok(Frame::End(_)))));
+    assert!(frames.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_comes_whatever_happens_to_other_runs() {
+    let process = Process::start().await;
+    process.apply(start("quiet")).await;
+    process.apply(start("busy")).await;
+    let mut frames = process.live("quiet").await;
+    let busy = async {
+        for n in 0.. {
+            process.apply(update("busy").metadata(&json!({ "n": n }))).await;
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        () = busy => {}
+        late = lateness(&mut frames, 1) => assert!(late < LATE_MAX),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_checkpoint_comes_while_the_log_cannot_be_read() {
+    let process = Process::start().await;
+    process.apply(start("blind")).await;
+    let mut frames = process.live("blind").await;
+    assert!(lateness(&mut frames, 1).await < LATE_MAX);
+    process.store.blind.store(true, Ordering::Relaxed);
+    let claimed = timeout(Duration::from_mins(2), frames.next()).await;
+    assert!(claimed.is_err(), "nobody has looked, and it says {claimed:?}");
+    process.apply(update("blind").metadata(&json!({"n": 1}))).await;
+    process.store.blind.store(false, Ordering::Relaxed);
+    match timeout(Duration::from_secs(5), frames.next()).await.expect("once the log can be read again") {
+        Some(Ok(Frame::Change(change))) => assert_eq!(change.event.revision, 2),
+        other => panic!("a checkpoint that hides a change, or nothing: {other:?}"),
+    }
+    assert!(lateness(&mut frames, 2).await < LATE_MAX);
+}
+
+/// Each session runs on by itself, as under a server, so that none lags behind and goes back to history.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_watchers_cost_one_tailer() {
+    let process = Process::start().await;
+    process.apply(start("watched")).await;
+    let mut sessions = JoinSet::new();
+    for nth in 0..1_000 {
+        let frames = process.live("watched").await;
+        sessions.spawn(frames.map(Result::unwrap).filter(|frame| ready(matches!(frame, Frame::Change(_)))).count());
+        if nth == 0 {
+            // What happened before the tailer began is in the history only: let it begin.
+            sleep(Duration::from_secs(1)).await;
+            process.store.histories.store(0, Ordering::Relaxed);
+        }
+    }
+    let begun = Instant::now();
+    let reads = process.feed.hub().log_reads();
+    for n in 0..10_u64 {
+        process.apply(update("watched").metadata(&json!({ "n": n }))).await;
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(process.feed.hub().watched_runs(), 1);
+    process.apply(complete("watched")).await;
+    assert_eq!(sessions.join_all().await, [11; 1_000]);
+    // One read for each commit that woke the tailer, one to see that it was the end, and those of its poll.
+    let polls = begun.elapsed().as_millis() / 100;
+    let reads = process.feed.hub().log_reads() - reads;
+    assert!(u128::from(reads) <= 30 + polls, "{reads} reads of the log, {polls} polls");
+    assert_eq!(process.store.histories.load(Ordering::Relaxed), 0, "no session went to the store");
+    assert_eq!(process.feed.hub().watched_runs(), 0);
+}

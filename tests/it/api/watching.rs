@@ -1,0 +1,79 @@
+//! A watch as a client has it.
+
+use std::time::Duration;
+
+use runledger::proto::v1::watch_run_response::Frame;
+use runledger::proto::v1::{Run, RunChange, WatchRunResponse};
+use tokio::time::timeout;
+use tonic::{Status, Streaming};
+
+/// How long a frame may take: far more than it needs on a busy machine.
+const FRAME_WAIT_MAX: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(crate) struct Watch {
+    frames: Streaming<WatchRunResponse>,
+}
+
+impl Watch {
+    pub(crate) fn of(frames: Streaming<WatchRunResponse>) -> Self {
+        Self { frames }
+    }
+
+    /// The next frame; none at the end of a stream that closed with OK.
+    pub(crate) async fn try_next(&mut self) -> Result<Option<Frame>, Status> {
+        let next = timeout(FRAME_WAIT_MAX, self.frames.message()).await.expect("a frame in time")?;
+        Ok(next.map(|frame| frame.frame.expect("a frame says something")))
+    }
+
+    /// The next frame that is not a checkpoint: how long a busy machine is quiet is not what a test is about.
+    pub(crate) async fn next(&mut self) -> Option<Frame> {
+        loop {
+            match self.try_next().await.unwrap() {
+                Some(Frame::Checkpoint(_)) => {}
+                frame => return frame,
+            }
+        }
+    }
+
+    pub(crate) async fn snapshot(&mut self) -> Run {
+        match self.next().await {
+            Some(Frame::Snapshot(snapshot)) => snapshot.run.unwrap(),
+            other => panic!("not a snapshot: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn change(&mut self) -> RunChange {
+        match self.next().await {
+            Some(Frame::Change(change)) => change,
+            other => panic!("not a change: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn caught_up(&mut self) -> u64 {
+        match self.next().await {
+            Some(Frame::CaughtUp(caught_up)) => caught_up.revision,
+            other => panic!("not caught up: {other:?}"),
+        }
+    }
+
+    /// The end, and after it the close with OK.
+    pub(crate) async fn end(&mut self) -> Run {
+        match self.next().await {
+            Some(Frame::End(end)) => {
+                assert_eq!(self.try_next().await.unwrap(), None, "nothing comes after the end");
+                end.run.unwrap()
+            }
+            other => panic!("not the end: {other:?}"),
+        }
+    }
+
+    /// Every frame up to the end of the stream.
+    pub(crate) async fn rest(&mut self) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        while let Some(frame) = self.next().await {
+            frames.push(frame);
+        }
+        frames
+    }
+}

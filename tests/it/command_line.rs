@@ -1,0 +1,54 @@
+//! The command line is what its own help and the README say it is.
+
+use clap::{Command, CommandFactory as _, Parser as _};
+use runledger::cli::Cli;
+
+#[test]
+fn every_example_of_the_help_is_accepted() {
+    let mut examples = 0;
+    let root = Cli::command();
+    for command in std::iter::once(&root).chain(root.get_subcommands()) {
+        for words in examples_of(command) {
+            examples += 1;
+            Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        }
+    }
+    assert!(examples >= 8, "only {examples} examples were found");
+}
+
+#[test]
+fn every_command_has_an_example() {
+    for command in Cli::command().get_subcommands() {
+        assert!(!examples_of(command).is_empty(), "{} has no example", command.get_name());
+    }
+}
+
+#[test]
+fn the_table_of_flags_in_the_readme_is_the_command_line() {
+    let readme = include_str!("../../README.md");
+    let root = Cli::command();
+    let serve = root.find_subcommand("serve").unwrap();
+    let flags: Vec<_> = serve.get_arguments().filter(|flag| flag.get_long() != Some("help")).collect();
+    for flag in &flags {
+        let row = format!("| `--{}` | `{}` |", flag.get_long().unwrap(), flag.get_env().unwrap().to_str().unwrap());
+        let row = readme.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("no row {row}"));
+        let defaults = flag.get_default_values();
+        if flag.get_action().takes_values() && !defaults.is_empty() {
+            let default = defaults[0].to_str().unwrap();
+            assert!(row.contains(&format!("| `{default}` |")) || row.contains(&format!("| {default} |")), "{row}");
+        }
+    }
+    let rows = readme.lines().filter(|line| line.starts_with("| `--") && line.contains("`RUNLEDGER_")).count();
+    assert_eq!(rows, flags.len(), "the README has rows for flags that are not there");
+}
+
+/// The command lines of a help's examples, without the variables in front and the words on what they do.
+fn examples_of(command: &Command) -> Vec<Vec<String>> {
+    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    help.lines()
+        .filter_map(|line| line.strip_prefix("  "))
+        .filter_map(|line| line.split("   ").next())
+        .map(|line| line.split_whitespace().skip_while(|word| word.contains("RUNLEDGER_")).map(str::to_owned).collect())
+        .filter(|words: &Vec<String>| words.first().is_some_and(|word| word == "runledger"))
+        .collect()
+}
