@@ -29,6 +29,14 @@ impl Batch {
         self.0.len()
     }
 
+    /// The run of a command that stands alone: the guilty one, where the store refuses it.
+    pub(super) fn only_run(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [alone] => Some(&alone.command.key.run_id),
+            [] | [_, ..] => None,
+        }
+    }
+
     pub(super) fn commands(&self) -> Arc<[Arc<Command>]> {
         self.0.iter().map(|pending| pending.command.clone()).collect()
     }

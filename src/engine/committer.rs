@@ -58,6 +58,7 @@ impl Committer {
                     tracing::error!(
                         shard = self.shard.0,
                         commands = batch.len(),
+                        run_id = batch.only_run(),
                         error = chain(&error),
                         "commit failed"
                     );

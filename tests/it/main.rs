@@ -8,4 +8,5 @@ mod conformance;
 mod domain;
 mod layering;
 mod postgres;
+mod process;
 mod support;

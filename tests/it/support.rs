@@ -2,6 +2,8 @@
 
 pub(crate) mod commands;
 pub(crate) mod model;
+pub(crate) mod mount;
 pub(crate) mod postgres;
+pub(crate) mod proxy;
 pub(crate) mod random;
 pub(crate) mod server;

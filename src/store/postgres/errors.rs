@@ -20,10 +20,34 @@ impl From<TimedOut> for StoreError {
 /// A statement's failure. Whatever the server did not say (a lost connection, a broken protocol) is worth trying again;
 /// of what it said, only what time or another server can mend.
 pub(super) fn statement(error: Error) -> StoreError {
-    if error.as_db_error().is_none_or(|error| is_temporary(error.code())) {
-        StoreError::Unavailable(error.into())
-    } else {
-        StoreError::Refused(error.into())
+    match error.as_db_error() {
+        None => StoreError::Unavailable(error.into()),
+        Some(said) if is_temporary(said.code()) => StoreError::Unavailable(Told::of(said).into()),
+        Some(said) => StoreError::Refused(Told::of(said).into()),
+    }
+}
+
+/// What the server said, without its details and context: these show the row, and rows are not for logs.
+#[derive(Debug, thiserror::Error)]
+#[error("{severity} {state}: {message}{place}")]
+struct Told {
+    severity: String,
+    state: String,
+    message: String,
+    place: String,
+}
+
+impl Told {
+    fn of(said: &DbError) -> Self {
+        let named = |what: &str, name: Option<&str>| name.map(|name| format!(", {what} {name}")).unwrap_or_default();
+        Self {
+            severity: said.severity().to_owned(),
+            state: said.code().code().to_owned(),
+            message: said.message().to_owned(),
+            place: named("table", said.table())
+                + &named("column", said.column())
+                + &named("constraint", said.constraint()),
+        }
     }
 }
 

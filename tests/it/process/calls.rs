@@ -1,0 +1,125 @@
+//! A call over real gRPC, and what its answer says of the ledger.
+
+use runledger::proto::v1;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use super::server::Client;
+
+/// What a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Defer,
+    Start,
+    /// Writes this number into the metadata.
+    Update(usize),
+    Complete,
+    Abort,
+    Fail,
+}
+
+/// What an answer says of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The call made this revision.
+    Applied(u64),
+    /// It had made this revision before.
+    Replayed(u64),
+    /// The service does not serve now, for this reason, and nothing was written.
+    NothingWritten(String),
+    /// It may have been applied, says the service.
+    Unknown(String),
+    /// The service said nothing: the connection was cut, or could not be made.
+    Cut(String),
+}
+
+/// Sends it. Panics when a refusal comes back that has no place in a sound life of a run.
+pub(crate) async fn send(client: &mut Client, run_id: &str, step: Step, request_id: &str) -> Answer {
+    match ask(client, run_id, step, request_id).await {
+        Ok((disposition, made, current)) => {
+            assert!(made <= current, "{run_id} {step:?}");
+            match disposition {
+                v1::Disposition::Applied => Answer::Applied(made),
+                v1::Disposition::Replayed => Answer::Replayed(made),
+                other @ (v1::Disposition::Unchanged | v1::Disposition::Unspecified) => {
+                    panic!("{run_id} {step:?} {request_id}: {other:?} at {made}")
+                }
+            }
+        }
+        Err(status) => meaning(&status),
+    }
+}
+
+/// What a status says of the ledger, with what must come with it.
+pub(crate) fn meaning(status: &Status) -> Answer {
+    let reason = reason(status);
+    match (reason.as_str(), status.code()) {
+        ("STORE_UNAVAILABLE" | "DRAINING", Code::Unavailable) | ("OVERLOADED", Code::ResourceExhausted) => {
+            let retry = status.get_details_retry_info().and_then(|retry| retry.retry_delay);
+            assert!(retry.is_some(), "{reason} says when to come back: {status:?}");
+            Answer::NothingWritten(reason)
+        }
+        ("OUTCOME_UNKNOWN", Code::Unavailable | Code::Unknown) => Answer::Unknown(reason),
+        ("", Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal) => {
+            Answer::Cut(status.message().to_owned())
+        }
+        _ => panic!("a plain failure: {status:?}"),
+    }
+}
+
+/// The `ErrorInfo`'s reason; empty when the status is not the service's own.
+pub(crate) fn reason(status: &Status) -> String {
+    status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
+}
+
+/// Sends it: disposition, the revision that it made, the run's revision now.
+pub(crate) async fn ask(
+    client: &mut Client,
+    run_id: &str,
+    step: Step,
+    request_id: &str,
+) -> Result<(v1::Disposition, u64, u64), Status> {
+    let (run_id, request_id) = (run_id.to_owned(), request_id.to_owned());
+    macro_rules! outcome {
+        ($answer:expr) => {{
+            let answer = $answer.await?.into_inner();
+            let revision = answer.run.as_ref().map_or(0, |run| run.revision);
+            Ok((answer.disposition(), revision, answer.current_revision))
+        }};
+    }
+    match step {
+        Step::Defer | Step::Start => outcome!(client.start_run(v1::StartRunRequest {
+            task_thread_id: "thread".to_owned(),
+            deferred: step == Step::Defer,
+            run_id,
+            request_id,
+            ..v1::StartRunRequest::default()
+        })),
+        Step::Update(number) => outcome!(client.update_run(v1::UpdateRunRequest {
+            metadata: Some(numbered(number)),
+            run_id,
+            request_id,
+            ..v1::UpdateRunRequest::default()
+        })),
+        Step::Complete => outcome!(client.complete_run(v1::CompleteRunRequest {
+            run_id,
+            request_id,
+            ..v1::CompleteRunRequest::default()
+        })),
+        Step::Abort => {
+            outcome!(client.abort_run(v1::AbortRunRequest { run_id, request_id, ..v1::AbortRunRequest::default() }))
+        }
+        Step::Fail => outcome!(client.fail_run(v1::FailRunRequest {
+            failure_reason: "it failed".to_owned(),
+            run_id,
+            request_id,
+            ..v1::FailRunRequest::default()
+        })),
+    }
+}
+
+fn numbered(number: usize) -> prost_types::Struct {
+    let number = f64::from(u32::try_from(number).unwrap());
+    let value = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(number)) };
+    prost_types::Struct { fields: [("number".to_owned(), value)].into() }
+}

@@ -1,0 +1,133 @@
+//! What stands on the disk, read past the service, and held against itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use runledger::domain::{Event, Run, RunKey, Time};
+use runledger::store::json::{EventColumns, read_event, read_run};
+use rusqlite::types::ValueRef;
+use tokio_postgres::SimpleQueryMessage;
+
+use crate::support::model::folded;
+use crate::support::postgres::direct;
+
+/// A row's cells as text.
+pub(crate) type Row = Vec<Option<String>>;
+
+/// A database, seen past the service.
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    Sqlite(PathBuf),
+    Postgres(String),
+}
+
+impl Data {
+    /// What `--store` wants to know.
+    pub(crate) fn store(&self) -> String {
+        match self {
+            Self::Sqlite(path) => format!("sqlite:{}", path.display()),
+            Self::Postgres(dsn) => dsn.clone(),
+        }
+    }
+
+    /// Runs a statement, and gives its rows.
+    pub(crate) async fn sql(&self, statement: &str) -> Vec<Row> {
+        match self {
+            Self::Sqlite(path) => sqlite(path.clone(), statement),
+            Self::Postgres(dsn) => {
+                let answer = direct(dsn).await.simple_query(statement).await.unwrap();
+                let rows = answer.into_iter().filter_map(|message| {
+                    let SimpleQueryMessage::Row(row) = message else { return None };
+                    Some(row)
+                });
+                rows.map(|row| (0..row.len()).map(|index| row.get(index).map(str::to_owned)).collect()).collect()
+            }
+        }
+    }
+
+    fn micros(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "at",
+            Self::Postgres(_) => "(extract(epoch from at) * 1000000)::bigint",
+        }
+    }
+
+    /// Reads everything and holds it against itself: positions dense and from 1, times that never fall, dense
+    /// revisions, runs that are the fold of their events, and `active` the runs that are not terminal.
+    pub(crate) async fn sound(&self) -> Contents {
+        let columns = "shard, position, run_id, revision, event, request_id, namespace";
+        let log = format!("select {columns}, {} from run_events order by shard, position", self.micros());
+        let mut events = Vec::new();
+        let mut ends: BTreeMap<String, (u64, Time)> = BTreeMap::new();
+        for row in self.sql(&log).await {
+            let cell = |index: usize| row[index].clone().unwrap();
+            let at = Time::from_micros(cell(7).parse().unwrap());
+            let (end, before) = ends.entry(cell(0)).or_insert((0, at));
+            assert_eq!(cell(1), (*end + 1).to_string(), "positions are dense, from 1, in shard {}", cell(0));
+            assert!(*before <= at, "times never fall in shard {}", cell(0));
+            (*end, *before) = (*end + 1, at);
+            let columns = EventColumns {
+                key: RunKey { namespace: cell(6), run_id: cell(2) },
+                revision: cell(3).parse().unwrap(),
+                at,
+                event: cell(4),
+                request_id: row[5].clone(),
+            };
+            events.push(read_event(columns).unwrap());
+        }
+        let runs = folded(&events);
+        let mut stored = BTreeMap::new();
+        for row in self.sql("select namespace, run_id, record, metadata from runs").await {
+            let key = RunKey { namespace: row[0].clone().unwrap(), run_id: row[1].clone().unwrap() };
+            let run = read_run(&key, row[2].as_ref().unwrap(), row[3].as_deref()).unwrap();
+            stored.insert(key, run);
+        }
+        for (key, run) in &runs {
+            assert_eq!(stored.get(key), Some(run), "the stored run is the fold of its events");
+        }
+        assert_eq!(stored.len(), runs.len(), "no run is without events");
+        let active: BTreeSet<String> =
+            self.sql("select run_id from active").await.into_iter().map(|row| row[0].clone().unwrap()).collect();
+        let expected = runs.values().filter(|run| !run.status.is_terminal()).map(|run| run.run_id.clone()).collect();
+        assert_eq!(active, expected, "the active runs are those that are not terminal");
+        Contents { events, runs }
+    }
+}
+
+fn sqlite(path: PathBuf, statement: &str) -> Vec<Row> {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+    let mut statement = connection.prepare(statement).unwrap();
+    let columns = statement.column_count();
+    let mut rows = statement.query([]).unwrap();
+    let mut answer = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        let cell = |index| match row.get_ref(index).unwrap() {
+            ValueRef::Null => None,
+            ValueRef::Integer(integer) => Some(integer.to_string()),
+            ValueRef::Text(text) => Some(std::str::from_utf8(text).unwrap().to_owned()),
+            other @ (ValueRef::Real(_) | ValueRef::Blob(_)) => panic!("no column of the ledger is {other:?}"),
+        };
+        answer.push((0..columns).map(cell).collect());
+    }
+    answer
+}
+
+/// Everything that a database holds.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub(crate) events: Vec<Event>,
+    pub(crate) runs: BTreeMap<RunKey, Run>,
+}
+
+impl Contents {
+    pub(crate) fn run(&self, run_id: &str) -> Option<&Run> {
+        self.runs.get(&RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() })
+    }
+
+    /// The revisions of the events that a request made.
+    pub(crate) fn made_by(&self, run_id: &str, request_id: &str) -> Vec<u64> {
+        let of_request = |event: &&Event| event.key.run_id == run_id && event.request_id.as_deref() == Some(request_id);
+        self.events.iter().filter(of_request).map(|event| event.revision).collect()
+    }
+}

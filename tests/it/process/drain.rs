@@ -1,0 +1,241 @@
+//! SIGTERM: every accepted command is answered, watchers are told to come back, and nobody can hold the process.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use runledger::proto::v1::{Disposition, UpdateRunRequest, WatchRunRequest};
+use tempfile::TempDir;
+use tokio::io::{AsyncWriteExt as _, copy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tonic::Code;
+use tonic_types::StatusExt as _;
+
+use super::calls::{Answer, Step, ask, meaning, reason};
+use super::cuts::{Behind, behind_a_proxy};
+use super::data::Data;
+use super::load::{Load, answered};
+use super::server::{Server, client};
+use super::watching::{Watcher, uncut};
+use crate::support::postgres::Database;
+use crate::support::proxy::Rule;
+
+/// How long a stop may take, whoever hangs.
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+async fn every_accepted_command_is_answered(data: Data) {
+    let mut server = Server::start(&data.store()).await;
+    server.is_ready().await;
+    let (_servers, targets) = watch::channel(vec![server.address]);
+    let mut load = Load::start("run", 64, &targets);
+    load.progresses(300).await;
+    server.process.signal("TERM");
+    let (code, said) = server.process.exited(STOP_MAX).await;
+    assert_eq!(code, 0, "{said}");
+    let mut calls = load.give_up().await;
+    for call in &mut calls {
+        for answer in &call.answers {
+            assert!(!matches!(answer, Answer::Unknown(_)), "a sound store leaves nothing unknown: {call:?}");
+        }
+        // Without an answer of the service's own only when the service never took it: then nothing was written.
+        if let Some(Answer::Cut(why)) = call.answers.last().cloned() {
+            *call.answers.last_mut().unwrap() = Answer::NothingWritten(why);
+        }
+    }
+    data.sound().await.agree_with(&calls);
+    let told = answered(&calls, |answer| matches!(answer, Answer::NothingWritten(_)));
+    assert!(told > 0, "the stop hit no call");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_under_load_answers_every_command_that_was_accepted_on_sqlite() {
+    let directory = TempDir::new().unwrap();
+    every_accepted_command_is_answered(Data::Sqlite(directory.path().join("ledger.db"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_under_load_answers_every_command_that_was_accepted_on_postgres() {
+    let database = Database::fresh().await;
+    every_accepted_command_is_answered(Data::Postgres(database.dsn())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watchers_of_a_stopping_server_are_told_to_come_back_and_resume_at_another() {
+    let database = Database::fresh().await;
+    let data = Data::Postgres(database.dsn());
+    let mut stopping = Server::start(&data.store()).await;
+    let staying = Server::start(&data.store()).await;
+    stopping.is_ready().await;
+    staying.is_ready().await;
+    let (_writers, writer_targets) = watch::channel(vec![staying.address]);
+    let (_watchers, watcher_targets) = watch::channel(vec![stopping.address, staying.address]);
+    let mut story = Load::story("story", &writer_targets);
+    let mut watcher = Watcher::start("story", &watcher_targets);
+    watcher.progresses(10).await;
+    stopping.process.signal("TERM");
+    let (code, said) = stopping.process.exited(STOP_MAX).await;
+    assert_eq!(code, 0, "{said}");
+    watcher.progresses(10).await;
+    story.progresses(1).await;
+    story.finish().await;
+    let seen = watcher.seen().await;
+    assert_eq!(seen.cuts, ["DRAINING"]);
+    assert_eq!(seen.changes, uncut("story", staying.address).await, "the resumed watch equals an uncut one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_watcher_is_told_to_come_back_at_once() {
+    let mut server = Server::start("memory").await;
+    server.is_ready().await;
+    let mut client = server.client();
+    ask(&mut client, "run-1", Step::Start, "").await.unwrap();
+    let watch = WatchRunRequest { run_id: "run-1".to_owned(), after_revision: Some(1) };
+    let mut frames = client.watch_run(watch).await.unwrap().into_inner();
+    frames.message().await.unwrap().expect("caught up");
+    server.process.signal("TERM");
+    let begun = Instant::now();
+    let cut = frames.message().await.unwrap_err();
+    assert_eq!((cut.code(), reason(&cut).as_str()), (Code::Unavailable, "DRAINING"));
+    assert!(cut.get_details_retry_info().is_some_and(|retry| retry.retry_delay.is_some()), "{cut:?}");
+    let (code, said) = server.process.exited(STOP_MAX).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(begun.elapsed() < Duration::from_secs(2), "nobody hangs, so the stop is quick");
+}
+
+/// Passes bytes on until it is told to stop reading what the server says, and then holds the connection.
+async fn relay(server: SocketAddr, frozen: watch::Receiver<bool>) -> (SocketAddr, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let (client, _) = listener.accept().await.unwrap();
+        let (mut from_client, mut to_client) = client.into_split();
+        let (mut from_server, mut to_server) = TcpStream::connect(server).await.unwrap().into_split();
+        let mut frozen = frozen;
+        tokio::select! {
+            _ = copy(&mut from_client, &mut to_server) => {}
+            _ = copy(&mut from_server, &mut to_client) => {}
+            () = async { drop(frozen.wait_for(|frozen| *frozen).await) } => std::future::pending().await,
+        }
+    });
+    (address, tasks)
+}
+
+/// Clients that hang, each in its own way, until this is dropped.
+struct Hung {
+    _relay: JoinSet<()>,
+    _sockets: Vec<TcpStream>,
+    _streams: Vec<tonic::Streaming<runledger::proto::v1::WatchRunResponse>>,
+}
+
+async fn hang(server: &Server) -> Hung {
+    let mut writer = server.client();
+    ask(&mut writer, "big", Step::Start, "").await.unwrap();
+    let watch = WatchRunRequest { run_id: "big".to_owned(), after_revision: Some(0) };
+    // One watches and never reads its stream; one watches and stops reading its connection.
+    let (freeze, frozen) = watch::channel(false);
+    let (address, relay) = relay(server.address, frozen).await;
+    let mut streams = Vec::new();
+    for address in [server.address, address] {
+        streams.push(client(address).watch_run(watch.clone()).await.unwrap().into_inner());
+    }
+    freeze.send_replace(true);
+    // More than the windows and buffers on the way take.
+    for number in 0..200 {
+        let text = prost_types::value::Kind::StringValue(format!("{number}{}", "x".repeat(60_000)));
+        let fields = [("text".to_owned(), prost_types::Value { kind: Some(text) })].into();
+        let update = UpdateRunRequest {
+            run_id: "big".to_owned(),
+            metadata: Some(prost_types::Struct { fields }),
+            ..UpdateRunRequest::default()
+        };
+        writer.update_run(update).await.unwrap();
+    }
+    // One says nothing, one greets and says no more, one stops in the middle of a word.
+    let mut sockets = Vec::new();
+    for word in [&b""[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", b"PRI * HT"] {
+        let mut socket = TcpStream::connect(server.address).await.unwrap();
+        socket.write_all(word).await.unwrap();
+        sockets.push(socket);
+    }
+    Hung { _relay: relay, _sockets: sockets, _streams: streams }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_hang_cannot_hold_a_stopping_server() {
+    let directory = TempDir::new().unwrap();
+    let data = Data::Sqlite(directory.path().join("ledger.db"));
+    let mut server = Server::start(&data.store()).await;
+    server.is_ready().await;
+    let _hung = hang(&server).await;
+    server.process.signal("TERM");
+    let (code, said) = server.process.exited(STOP_MAX).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("connections that did not close are cut"), "somebody did hang: {said}");
+    assert_eq!(data.sound().await.run("big").unwrap().revision, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_signal_ends_a_stop_at_once() {
+    let mut server = Server::start("memory").await;
+    server.is_ready().await;
+    let _hung = hang(&server).await;
+    server.process.signal("TERM");
+    server.process.says("draining").await;
+    let begun = Instant::now();
+    server.process.signal("TERM");
+    let (code, said) = server.process.exited(STOP_MAX).await;
+    assert_eq!(code, 130, "{said}");
+    assert!(begun.elapsed() < Duration::from_secs(1), "it took {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupt_stops_as_a_termination_does() {
+    let mut server = Server::start("memory").await;
+    server.is_ready().await;
+    ask(&mut server.client(), "run-1", Step::Start, "").await.unwrap();
+    server.process.signal("INT");
+    let (code, said) = server.process.exited(STOP_MAX).await;
+    assert_eq!(code, 0, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_in_flight_when_the_stop_comes_is_committed_and_answered() {
+    let Behind { proxy, mut server, data, _database } = behind_a_proxy().await;
+    let (release, released) = watch::channel(false);
+    proxy.meet(Rule::HoldUntil(released), 1);
+    let mut client = server.client();
+    let mut calls = JoinSet::new();
+    calls.spawn(async move { ask(&mut client, "held", Step::Start, "request").await });
+    proxy.has_met(1).await;
+    server.process.signal("TERM");
+    server.process.says("draining").await;
+    release.send_replace(true);
+    let answer = calls.join_next().await.unwrap().unwrap();
+    assert_eq!(answer.unwrap(), (Disposition::Applied, 1, 1));
+    let (code, said) = server.process.exited(STOP_MAX).await;
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(data.sound().await.made_by("held", "request"), [1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_has_fallen_silent_cannot_hold_a_stopping_server() {
+    let Behind { proxy, mut server, data, _database } = behind_a_proxy().await;
+    let (_release, released) = watch::channel(false);
+    proxy.meet(Rule::HoldUntil(released), 1);
+    let mut client = server.client();
+    let mut calls = JoinSet::new();
+    calls.spawn(async move { ask(&mut client, "held", Step::Start, "request").await });
+    proxy.has_met(1).await;
+    proxy.silence(true);
+    server.process.signal("TERM");
+    // As long as a call may wait for its answer, and the goodbyes.
+    let (code, said) = server.process.exited(Duration::from_secs(25)).await;
+    assert_eq!(code, 0, "{said}");
+    let answer = calls.join_next().await.unwrap().unwrap();
+    assert_eq!(meaning(&answer.unwrap_err()), Answer::Unknown("OUTCOME_UNKNOWN".to_owned()));
+    drop(proxy);
+    assert!(data.sound().await.made_by("held", "request").len() <= 1);
+}

@@ -1,0 +1,292 @@
+//! Callers that remember what they were told, and hold every later answer against it.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::calls::{Answer, Step, send};
+use super::data::Contents;
+use super::server::{Client, SOON, client, eventually};
+
+/// A caller that was told to come back comes back after this.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The servers to call, as they come and go.
+pub(crate) type Targets = watch::Receiver<Vec<SocketAddr>>;
+
+/// One call, and what became of it.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) run_id: String,
+    pub(crate) step: Step,
+    pub(crate) request_id: String,
+    /// One for each time that it was sent.
+    pub(crate) answers: Vec<Answer>,
+    /// The longest that one of them took.
+    pub(crate) slowest: Duration,
+}
+
+impl Call {
+    fn may_be_applied(&self) -> bool {
+        self.answers.iter().any(|answer| matches!(answer, Answer::Unknown(_) | Answer::Cut(_)))
+    }
+
+    /// The revision that it was told to have made.
+    pub(crate) fn acknowledged(&self) -> Option<u64> {
+        match self.answers.last() {
+            Some(Answer::Applied(revision) | Answer::Replayed(revision)) => Some(*revision),
+            Some(Answer::NothingWritten(_) | Answer::Unknown(_) | Answer::Cut(_)) | None => None,
+        }
+    }
+
+    /// Sends it once, and holds the answer against what it was told before.
+    pub(crate) async fn send(&mut self, client: &mut Client) -> Option<u64> {
+        let begun = Instant::now();
+        let answer = timeout(SOON, send(client, &self.run_id, self.step, &self.request_id));
+        let answer = answer.await.unwrap_or_else(|_| panic!("no answer within {SOON:?}: {self:?}"));
+        match &answer {
+            Answer::Applied(_) => assert_eq!(self.acknowledged(), None, "applied twice: {self:?}"),
+            Answer::Replayed(revision) => {
+                let before = self.acknowledged();
+                assert!(before.is_none_or(|before| before == *revision), "replayed as {revision}: {self:?}");
+                assert!(
+                    before.is_some() || self.may_be_applied(),
+                    "replayed, although every answer said that nothing was written: {self:?}"
+                );
+            }
+            Answer::NothingWritten(_) | Answer::Unknown(_) | Answer::Cut(_) => {}
+        }
+        self.slowest = self.slowest.max(begun.elapsed());
+        self.answers.push(answer);
+        self.acknowledged()
+    }
+}
+
+/// Callers at work.
+#[derive(Debug)]
+pub(crate) struct Load {
+    callers: JoinSet<Vec<Call>>,
+    /// No new runs.
+    stop: CancellationToken,
+    /// Nothing is sent again.
+    give_up: CancellationToken,
+    acknowledged: Arc<AtomicU64>,
+    put_off: Arc<AtomicU64>,
+}
+
+impl Load {
+    /// Callers that start, update and end runs. Three in four send a call again until it is acknowledged; the others
+    /// leave it at the first answer that is none, and go on with another run.
+    pub(crate) fn start(name: &'static str, callers: usize, targets: &Targets) -> Self {
+        let mut load = Self::none();
+        for number in 0..callers {
+            let mut caller = load.caller(targets, number, number % 4 != 3);
+            let stop = load.stop.clone();
+            load.callers.spawn(async move {
+                for round in 0.. {
+                    if stop.is_cancelled() {
+                        break;
+                    }
+                    caller.run(&format!("{name}-{number}-{round}"), life(number + round)).await;
+                }
+                caller.calls
+            });
+        }
+        load
+    }
+
+    /// One caller that updates one run until it is stopped, and then completes it.
+    pub(crate) fn story(run_id: &'static str, targets: &Targets) -> Self {
+        let mut load = Self::none();
+        let mut caller = load.caller(targets, 0, true);
+        let stop = load.stop.clone();
+        load.callers.spawn(async move {
+            let updates = (0..).take_while(|_| !stop.is_cancelled()).map(Step::Update);
+            let steps = [Step::Start].into_iter().chain(updates).chain([Step::Complete]);
+            caller.run(run_id, steps).await;
+            caller.calls
+        });
+        load
+    }
+
+    fn none() -> Self {
+        Self {
+            callers: JoinSet::new(),
+            stop: CancellationToken::new(),
+            give_up: CancellationToken::new(),
+            acknowledged: Arc::default(),
+            put_off: Arc::default(),
+        }
+    }
+
+    fn caller(&self, targets: &Targets, number: usize, persistent: bool) -> Caller {
+        Caller {
+            targets: targets.clone(),
+            number,
+            persistent,
+            give_up: self.give_up.clone(),
+            acknowledged: self.acknowledged.clone(),
+            put_off: self.put_off.clone(),
+            clients: HashMap::new(),
+            calls: Vec::new(),
+        }
+    }
+
+    /// Calls acknowledged so far.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many more calls were acknowledged.
+    pub(crate) async fn progresses(&mut self, by: u64) {
+        let goal = self.acknowledged() + by;
+        let reached = eventually(SOON, async || (self.acknowledged() >= goal).then_some(())).await;
+        assert!(reached.is_some(), "{} of {goal} calls were acknowledged in {SOON:?}", self.acknowledged());
+    }
+
+    /// Waits until so many more answers were no acknowledgements.
+    pub(crate) async fn is_put_off(&mut self, by: u64) {
+        let goal = self.put_off.load(Ordering::Relaxed) + by;
+        let reached = async || (self.put_off.load(Ordering::Relaxed) >= goal).then_some(());
+        assert!(eventually(SOON, reached).await.is_some(), "nobody was put off");
+    }
+
+    /// Lets every caller end its run, and gives all calls. Those that persist were all acknowledged.
+    pub(crate) async fn finish(self) -> Vec<Call> {
+        self.stop.cancel();
+        joined(self.callers).await
+    }
+
+    /// The same when nobody answers any more: nothing is sent again.
+    pub(crate) async fn give_up(self) -> Vec<Call> {
+        self.give_up.cancel();
+        self.finish().await
+    }
+}
+
+async fn joined(mut callers: JoinSet<Vec<Call>>) -> Vec<Call> {
+    let mut calls = Vec::new();
+    while let Some(ended) = callers.join_next().await {
+        match ended {
+            Ok(more) => calls.extend(more),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+    calls
+}
+
+struct Caller {
+    targets: Targets,
+    number: usize,
+    persistent: bool,
+    give_up: CancellationToken,
+    acknowledged: Arc<AtomicU64>,
+    put_off: Arc<AtomicU64>,
+    clients: HashMap<SocketAddr, Client>,
+    calls: Vec<Call>,
+}
+
+impl Caller {
+    /// Takes a run through its steps, as long as each is acknowledged.
+    async fn run(&mut self, run_id: &str, steps: impl IntoIterator<Item = Step>) {
+        for (revision, step) in (1..).zip(steps) {
+            let request_id = format!("{run_id}/{revision}");
+            let mut call =
+                Call { run_id: run_id.to_owned(), step, request_id, answers: Vec::new(), slowest: Duration::ZERO };
+            self.perform(&mut call).await;
+            let made = call.acknowledged();
+            assert!(made.is_none_or(|made| made == revision), "revision {revision} was to be made: {call:?}");
+            self.calls.push(call);
+            if made.is_none() {
+                return;
+            }
+        }
+    }
+
+    async fn perform(&mut self, call: &mut Call) {
+        let deadline = Instant::now() + SOON * 2;
+        loop {
+            let address = {
+                let targets = self.targets.borrow();
+                targets[(self.number + call.answers.len()) % targets.len()]
+            };
+            let client = self.clients.entry(address).or_insert_with(|| client(address));
+            if call.send(client).await.is_some() {
+                self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            self.put_off.fetch_add(1, Ordering::Relaxed);
+            if self.give_up.is_cancelled() {
+                return;
+            }
+            sleep(PAUSE).await;
+            if !self.persistent {
+                return;
+            }
+            assert!(Instant::now() < deadline, "the service did not come back: {call:?}");
+        }
+    }
+}
+
+/// A run's life; one in seven never ends.
+fn life(number: usize) -> Vec<Step> {
+    let mut steps = if number.is_multiple_of(5) { vec![Step::Defer, Step::Start] } else { vec![Step::Start] };
+    steps.extend((0..number % 3).map(Step::Update));
+    steps.extend(match number % 7 {
+        0 => None,
+        1 => Some(Step::Abort),
+        2 => Some(Step::Fail),
+        _ => Some(Step::Complete),
+    });
+    steps
+}
+
+impl Contents {
+    /// Holds the ledger against what the callers were told: what was acknowledged is there, once and at its place; what
+    /// was said not to be written is not; what nobody knows is there once or not at all; and nothing else is there.
+    pub(crate) fn agree_with(&self, calls: &[Call]) {
+        let mut made: HashMap<(&str, &str), Vec<u64>> = HashMap::new();
+        for event in &self.events {
+            let request_id = event.request_id.as_deref().unwrap_or_default();
+            made.entry((&event.key.run_id, request_id)).or_default().push(event.revision);
+        }
+        for call in calls {
+            let made = made.remove(&(call.run_id.as_str(), call.request_id.as_str())).unwrap_or_default();
+            match call.acknowledged() {
+                Some(revision) => assert_eq!(made, [revision], "acknowledged: {call:?}"),
+                None if call.may_be_applied() => assert!(made.len() <= 1, "applied as {made:?}: {call:?}"),
+                None => assert!(made.is_empty(), "said not to be written, and applied as {made:?}: {call:?}"),
+            }
+        }
+        assert!(made.is_empty(), "events that nobody asked for: {made:?}");
+    }
+}
+
+/// Sends some acknowledged calls once more: each is replayed as it was.
+pub(crate) async fn are_replayed(client: &mut Client, calls: &mut [Call]) {
+    let acknowledged = calls.iter_mut().filter(|call| call.acknowledged().is_some());
+    let mut replayed = 0;
+    for call in acknowledged.step_by(37).take(50) {
+        call.send(client).await;
+        assert!(matches!(call.answers.last(), Some(Answer::Replayed(_))), "{call:?}");
+        replayed += 1;
+    }
+    assert!(replayed > 0, "nothing was acknowledged");
+}
+
+/// How many calls got an answer of this kind at least once.
+pub(crate) fn answered(calls: &[Call], kind: impl Fn(&Answer) -> bool) -> usize {
+    calls.iter().filter(|call| call.answers.iter().any(&kind)).count()
+}
+
+/// The longest that a call waited for an answer.
+pub(crate) fn slowest(calls: &[Call]) -> &Call {
+    calls.iter().max_by_key(|call| call.slowest).expect("there were calls")
+}

@@ -1,0 +1,194 @@
+//! The real binary as a process: started, signalled, killed, and everything that it said.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use runledger::proto::v1::run_service_client::RunServiceClient;
+use runledger::service::health::{self, Health};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::{Channel, Endpoint};
+
+/// For whatever must happen soon: long enough for a busy machine, short enough to fail a test.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+pub(crate) type Client = RunServiceClient<Channel>;
+
+/// A process of the binary. Killed with this value.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    said: watch::Receiver<Said>,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    text: String,
+    /// Standard output and standard error that have ended.
+    ended: usize,
+}
+
+impl Process {
+    /// Starts the binary with these arguments, and with nothing of this process's own settings.
+    pub(crate) fn spawn(args: &[&str]) -> Self {
+        Self::spawn_with(args, &[])
+    }
+
+    pub(crate) fn spawn_with(args: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_runledger"));
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env_clear().envs(environment.iter().copied());
+        let mut child = command.spawn().unwrap();
+        let (sender, said) = watch::channel(Said::default());
+        let out = child.stdout.take().unwrap();
+        let err = child.stderr.take().unwrap();
+        listen(out, sender.clone());
+        listen(err, sender);
+        Self { child, said }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything that it printed so far, standard error included.
+    pub(crate) fn said(&self) -> String {
+        self.said.borrow().text.clone()
+    }
+
+    /// Waits until it has printed this.
+    pub(crate) async fn says(&mut self, text: &str) {
+        let found = self.said.wait_for(|said| said.text.contains(text) || said.ended == 2);
+        let ended = timeout(SOON, found).await.map(|found| !found.unwrap().text.contains(text));
+        assert_eq!(ended, Ok(false), "it never said {text:?} but:\n{}", self.said());
+    }
+
+    /// Sends it a signal by name.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status().unwrap();
+        assert!(sent.success(), "SIG{name} was not sent: {}", self.said());
+    }
+
+    /// Waits for its end, and gives its exit status and what it said.
+    pub(crate) async fn ended(&mut self, wait_max: Duration) -> (ExitStatus, String) {
+        let end = eventually(wait_max, async || self.child.try_wait().unwrap()).await;
+        let status = end.unwrap_or_else(|| panic!("it still runs after {wait_max:?}:\n{}", self.said()));
+        timeout(SOON, self.said.wait_for(|said| said.ended == 2)).await.unwrap().unwrap();
+        (status, self.said())
+    }
+
+    /// Waits for its end, and gives its exit code and what it said.
+    pub(crate) async fn exited(&mut self, wait_max: Duration) -> (i32, String) {
+        let (status, said) = self.ended(wait_max).await;
+        (status.code().unwrap_or_else(|| panic!("{status}:\n{said}")), said)
+    }
+
+    /// SIGKILL. Returns when it is gone.
+    pub(crate) fn kill(&mut self) {
+        let _gone = self.child.kill();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        if thread::panicking() {
+            eprintln!("--- a process said:\n{}", self.said());
+        }
+    }
+}
+
+/// Runs the binary to its end.
+pub(crate) async fn run(args: &[&str]) -> (i32, String) {
+    Process::spawn(args).exited(SOON).await
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// Serves a store on a free port. Returns when it listens, which may be before the store is open.
+    pub(crate) async fn start(store: &str) -> Self {
+        Self::start_with(&["--store", store]).await
+    }
+
+    pub(crate) async fn start_with(args: &[&str]) -> Self {
+        let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+        Self::of(Process::spawn(&args)).await
+    }
+
+    /// Waits for the banner.
+    pub(crate) async fn of(mut process: Process) -> Self {
+        process.says("listens on ").await;
+        let said = process.said();
+        let line = said.lines().find(|line| line.contains("listens on ")).unwrap();
+        let address = line.rsplit(' ').next().unwrap().parse().unwrap();
+        Self { process, address }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        client(self.address)
+    }
+
+    pub(crate) async fn health(&self, service: &str) -> Option<Health> {
+        health::ask(&self.address.to_string(), service, Duration::from_secs(2)).await.ok()
+    }
+
+    /// Waits until a health service says this, and gives how long that took.
+    pub(crate) async fn becomes(&self, service: &str, wanted: Health, wait_max: Duration) -> Duration {
+        let begun = Instant::now();
+        let mut last = None;
+        let became = eventually(wait_max, async || {
+            last = self.health(service).await;
+            (last == Some(wanted)).then_some(())
+        });
+        let became = became.await;
+        let said = self.process.said();
+        assert!(became.is_some(), "{service:?} is {last:?} and not {wanted:?} after {wait_max:?}:\n{said}");
+        begun.elapsed()
+    }
+
+    pub(crate) async fn is_ready(&self) {
+        self.becomes("readiness", Health::Serving, SOON).await;
+    }
+}
+
+/// A client that connects when it is first used, and again after each cut.
+pub(crate) fn client(address: SocketAddr) -> Client {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap().tcp_nodelay(true);
+    RunServiceClient::new(endpoint.connect_timeout(Duration::from_secs(5)).connect_lazy())
+}
+
+/// Looks again and again until there is something to see, or not any more after `wait_max`.
+pub(crate) async fn eventually<T>(wait_max: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + wait_max;
+    loop {
+        if let Some(seen) = look().await {
+            return Some(seen);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn listen(pipe: impl Read + Send + 'static, said: watch::Sender<Said>) {
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+            said.send_modify(|said| {
+                said.text.push_str(&String::from_utf8_lossy(&line));
+                said.text.push('\n');
+            });
+        }
+        said.send_modify(|said| said.ended += 1);
+    });
+}

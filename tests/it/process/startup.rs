@@ -1,0 +1,158 @@
+//! What the binary accepts and refuses before it serves, in words and in exit codes.
+
+use std::net::TcpListener;
+
+use runledger::service::health::Health;
+use tempfile::TempDir;
+
+use super::data::Data;
+use super::server::{Process, SOON, Server, run};
+use crate::support::postgres::Database;
+
+/// Starts a server that must not come to serve.
+async fn refused(args: &[&str]) -> String {
+    let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+    let (code, said) = run(&args).await;
+    assert_eq!(code, 1, "{args:?}: {said}");
+    assert!(!said.contains("listens on"), "it never says that it serves: {said}");
+    said
+}
+
+async fn a_newer_release_is_named(data: Data) {
+    let (code, said) = run(&["migrate", "--store", &data.store()]).await;
+    assert_eq!(code, 0, "{said}");
+    let newer = "update ledger set min_release = '98.7.6' returning min_release";
+    assert_eq!(data.sql(newer).await, [[Some("98.7.6".to_owned())]]);
+    let said = refused(&["--store", &data.store()]).await;
+    assert!(said.contains("wants Runledger 98.7.6 or later"), "{said}");
+    let (code, said) = run(&["migrate", "--store", &data.store()]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("98.7.6"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_sqlite_file_that_wants_a_newer_release_is_refused_by_that_releases_name() {
+    let directory = TempDir::new().unwrap();
+    a_newer_release_is_named(Data::Sqlite(directory.path().join("ledger.db"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_wants_a_newer_release_is_refused_by_that_releases_name() {
+    let database = Database::fresh().await;
+    a_newer_release_is_named(Data::Postgres(database.dsn())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_server_on_one_sqlite_file_is_refused_with_the_first_ones_pid() {
+    let directory = TempDir::new().unwrap();
+    let data = Data::Sqlite(directory.path().join("ledger.db"));
+    let mut first = Server::start(&data.store()).await;
+    first.is_ready().await;
+    let said = refused(&["--store", &data.store()]).await;
+    let pid = first.process.pid();
+    assert!(said.contains(&format!("in use by another server (pid {pid})")), "{said}");
+    let (code, said) = run(&["migrate", "--store", &data.store()]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("(pid {pid})")), "{said}");
+    // The first one's lock goes with it, however it goes.
+    first.process.kill();
+    Server::start(&data.store()).await.is_ready().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_others_can_reach_needs_insecure() {
+    let (code, said) = run(&["serve", "--store", "memory", "--listen", "0.0.0.0:0"]).await;
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("0.0.0.0:0 is open to whoever reaches it") && said.contains("--insecure"), "{said}");
+    let open = Process::spawn(&["serve", "--store", "memory", "--listen", "0.0.0.0:0", "--insecure"]);
+    Server::of(open).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_that_is_taken_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (code, said) = run(&["serve", "--store", "memory", "--listen", &address]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("cannot listen on {address}")), "{said}");
+    assert!(said.contains("in use"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_understood_is_a_usage_error() {
+    for args in [
+        &["serve", "--no-such-flag"][..],
+        &["serve", "--listen", "nowhere"],
+        &["serve", "--store", "mysql://nowhere"],
+        &["serve", "--store", "sqlite:"],
+        &["serve", "--shards", "0"],
+        &["serve", "--connections", "2"],
+        &["serve", "--log-format", "xml"],
+        &["migrate", "--listen", "127.0.0.1:0"],
+        &["health", "--timeout", "soon"],
+        &["no-such-command"],
+        &[],
+    ] {
+        let (code, said) = run(args).await;
+        assert_eq!(code, 2, "{args:?}: {said}");
+        let explains = ["error: ", "Usage: ", "runledger: --"].iter().any(|word| said.contains(word));
+        assert!(explains, "{args:?}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_subcommand_explains_itself() {
+    for (args, words) in [
+        (&["--help"][..], &["serve", "migrate", "health", "Examples"][..]),
+        (&["serve", "--help"], &["--listen", "--store", "--insecure", "RUNLEDGER_STORE", "Examples", "Exit codes"]),
+        (&["migrate", "--help"], &["--store", "RUNLEDGER_STORE", "Example", "Exit codes"]),
+        (&["health", "--help"], &["--server", "--service", "Examples", "Exit codes"]),
+        (&["--version"], &[env!("CARGO_PKG_VERSION")]),
+    ] {
+        let (code, said) = run(args).await;
+        assert_eq!(code, 0, "{args:?}: {said}");
+        for word in words {
+            assert!(said.contains(word), "{args:?} says {word:?}: {said}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_environment_says_what_flags_can_and_a_password_in_it_is_not_shown() {
+    let dsn = "postgres://user:hunter2@127.0.0.1:1/nothing";
+    let (code, said) = Process::spawn_with(&["serve", "--help"], &[("RUNLEDGER_STORE", dsn)]).exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
+    let settings =
+        [("RUNLEDGER_STORE", "memory"), ("RUNLEDGER_LISTEN", "127.0.0.1:0"), ("RUNLEDGER_LOG_FORMAT", "json")];
+    let mut server = Server::of(Process::spawn_with(&["serve"], &settings)).await;
+    server.is_ready().await;
+    server.process.signal("TERM");
+    let (code, said) = server.process.exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    let log: Vec<&str> = said.lines().filter(|line| line.starts_with('{')).collect();
+    assert!(log.iter().any(|line| line.contains("\"message\":\"stopped\"")), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_health_command_tells_serving_from_not_serving_from_nobody_there() {
+    let server = Server::start("memory").await;
+    server.is_ready().await;
+    server.becomes("durability", Health::NotServing, SOON).await;
+    let address = server.address.to_string();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (args, wanted, word) in [
+        (&["--server", &address][..], 0, "readiness: serving"),
+        (&["--server", &address, "--service", "liveness"], 0, "liveness: serving"),
+        (&["--server", &address, "--service", "durability"], 1, "durability: not serving"),
+        (&["--server", &address, "--service", "nonsense"], 1, "no health service named"),
+        (&["--server", &nobody], 3, "does not answer"),
+        (&["--server", "not an address"], 3, "does not answer"),
+    ] {
+        let (code, said) = run(&[&["health"], args].concat()).await;
+        assert_eq!(code, wanted, "{args:?}: {said}");
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
+    let (code, said) = Process::spawn_with(&["health"], &[("RUNLEDGER_SERVER", &address)]).exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+}
