@@ -25,9 +25,6 @@ use inlet::{Inlet, Pending, Rejected};
 /// How long a command waits for its answer when its caller sets no deadline.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// Commits that one process has in flight at most: shards with work take turns.
-const COMMITS_IN_FLIGHT_MAX: usize = 4;
-
 /// Why a command has no answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
@@ -85,7 +82,7 @@ impl Engine {
     pub fn start(store: Arc<dyn Store>, supervisor: &Supervisor, committed: &Arc<Notify>) -> Self {
         let ledger = store.ledger();
         let closing = CancellationToken::new();
-        let slots = Arc::new(Semaphore::new(COMMITS_IN_FLIGHT_MAX));
+        let slots = Arc::new(Semaphore::new(store.commits_max()));
         let bytes = inlet::byte_budget();
         let inlets = (0..ledger.shard_count)
             .map(|shard| {

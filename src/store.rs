@@ -42,6 +42,9 @@ pub trait Store: Send + Sync + 'static {
     /// What kind of store it is and how durable, for banner, log and health.
     fn describe(&self) -> Description;
 
+    /// How many commits it can have in flight at once.
+    fn commits_max(&self) -> usize;
+
     /// Commits one batch to one shard, in one transaction that takes the shard's head first.
     ///
     /// All commands are for runs of `shard`. They are decided in order, each on the state that the one before it left.
@@ -82,12 +85,19 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError>;
 
-    /// A run's events above `after`, by revision, at most `limit` and about [`PAGE_BYTES_MAX`], at least one if there is one.
+    /// A run's events above `after`, by revision, at most `limit` and about `bytes_max` as stored, at least one if there
+    /// is one.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn run_events(&self, key: &RunKey, after: u64, limit: usize) -> Result<Vec<Event>, StoreError>;
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError>;
 
     /// Each shard's last position (0 when empty), in one snapshot.
     ///

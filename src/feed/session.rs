@@ -13,8 +13,9 @@ use crate::domain::evolve::evolve;
 use crate::domain::{Event, Run, RunKey, Time};
 use crate::store::{Store, StoreError};
 
-/// Events that one read of the history takes at most.
+/// What one read of the history takes at most. A session keeps its page, decoded, for as long as its reader sleeps.
 const PAGE_EVENTS_MAX: usize = 100;
+const PAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// One frame of a watch of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,7 +164,7 @@ impl History {
 
     async fn next(&mut self, store: &dyn Store) -> Result<Option<Arc<Change>>, StoreError> {
         if self.events.is_empty() {
-            self.events = store.run_events(&self.key, self.after, PAGE_EVENTS_MAX).await?.into();
+            self.events = store.run_events(&self.key, self.after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?.into();
         }
         let Some(event) = self.events.pop_front() else { return Ok(None) };
         if self.run.is_none() && self.after > 0 {

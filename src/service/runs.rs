@@ -16,7 +16,7 @@ use crate::engine::{Disposition, Failure};
 use crate::proto::request::{self, TransitionQuestion};
 use crate::proto::v1::run_service_server::RunService;
 use crate::proto::{page_token, status, v1};
-use crate::store::StoreError;
+use crate::store::{PAGE_BYTES_MAX, StoreError};
 use crate::telemetry::chain;
 
 /// Bytes of one answer at most: clients refuse 4 MiB, and a page that ends early loses nothing.
@@ -186,7 +186,8 @@ impl RunService for Runs {
             "" => 0,
             token => page_token::decode(token, ledger, &key).map_err(status::page_token_invalid)?,
         };
-        let read = future::try_join(backend.store.run(&key), backend.store.run_events(&key, after, page_size));
+        let read =
+            future::try_join(backend.store.run(&key), backend.store.run_events(&key, after, page_size, PAGE_BYTES_MAX));
         let (run, read) = read.await.map_err(|error| unreadable(&error))?;
         let Some(run) = run else { return Err(run_not_found(key)) };
         let mut bytes = 0;

@@ -96,6 +96,10 @@ impl Store for PostgresStore {
         self.description.clone()
     }
 
+    fn commits_max(&self) -> usize {
+        self.sessions.commits_max()
+    }
+
     async fn commit(
         &self,
         shard: Shard,
@@ -117,8 +121,14 @@ impl Store for PostgresStore {
         read::run_at(&self.sessions, self.shard_of(key), key, revision).await
     }
 
-    async fn run_events(&self, key: &RunKey, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
-        read::run_events(&self.sessions, self.shard_of(key), key, after, limit).await
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        read::run_events(&self.sessions, self.shard_of(key), key, after, limit, bytes_max).await
     }
 
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {

@@ -99,6 +99,11 @@ impl Store for SqliteStore {
         self.description.clone()
     }
 
+    /// One writer.
+    fn commits_max(&self) -> usize {
+        1
+    }
+
     async fn commit(
         &self,
         shard: Shard,
@@ -129,9 +134,17 @@ impl Store for SqliteStore {
         self.connections.read(move |connection| read::run_at(connection, shard, &key, revision)).await?
     }
 
-    async fn run_events(&self, key: &RunKey, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError> {
         let (shard, key) = (self.shard_of(key), key.clone());
-        self.connections.read(move |connection| read::run_events(connection, shard, &key, after, limit)).await?
+        self.connections
+            .read(move |connection| read::run_events(connection, shard, &key, after, limit, bytes_max))
+            .await?
     }
 
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {

@@ -13,8 +13,8 @@ use super::errors::{self, TimedOut};
 use super::rows::{At, Reader, bigint, shown, smallint};
 use super::sessions::{Session, Sessions};
 use crate::domain::{Event, Run, RunKey, Shard};
+use crate::store::StoreError;
 use crate::store::json::{self, EventColumns};
-use crate::store::{PAGE_BYTES_MAX, StoreError};
 
 const READ_MAX: Duration = Duration::from_secs(12);
 
@@ -97,12 +97,13 @@ pub(super) async fn run_events(
     key: &RunKey,
     after: u64,
     limit: usize,
+    bytes_max: usize,
 ) -> Result<Vec<Event>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let bytes = i64::try_from(PAGE_BYTES_MAX).expect("a page is far smaller");
+    let bytes = i64::try_from(bytes_max).unwrap_or(i64::MAX);
     let arguments: [&(dyn ToSql + Sync); 6] =
         [&smallint(shard), &key.namespace, &key.run_id, &bigint(after), &limit, &bytes];
-    let rows = rows(sessions, RUN_EVENTS, &arguments, PAGE_BYTES_MAX).await?;
+    let rows = rows(sessions, RUN_EVENTS, &arguments, bytes_max).await?;
     rows.iter().map(|row| event(key, row)).collect()
 }
 

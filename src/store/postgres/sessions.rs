@@ -53,6 +53,11 @@ impl Sessions {
         Self { commit: pool(config, commit, COMMIT_SETTINGS), read: pool(config, read, READ_SETTINGS) }
     }
 
+    /// How many commits may be in flight.
+    pub(super) fn commits_max(&self) -> usize {
+        self.commit.status().max_size
+    }
+
     /// A session that may write.
     pub(super) async fn commit(&self) -> Result<Session, StoreError> {
         Session::lend(&self.commit).await

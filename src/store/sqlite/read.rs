@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::errors;
 use super::rows::{self, Cell, event_columns, integer};
 use crate::domain::{Event, Position, Run, RunKey, Shard};
-use crate::store::{PAGE_BYTES_MAX, StoreError, json};
+use crate::store::{StoreError, json};
 
 /// The run right after one of its events: the last keyframe up to it, and the events between.
 pub(super) fn run_at(
@@ -60,6 +60,7 @@ pub(super) fn run_events(
     key: &RunKey,
     after: u64,
     limit: usize,
+    bytes_max: usize,
 ) -> Result<Vec<Event>, StoreError> {
     let mut statement = connection
         .prepare_cached(concat!(
@@ -77,7 +78,7 @@ pub(super) fn run_events(
     while let Some(row) = rows.next().map_err(errors::statement)? {
         let (_position, columns) = rows::event(row, shard)?;
         bytes += columns.event.len();
-        if bytes > PAGE_BYTES_MAX && !events.is_empty() {
+        if bytes > bytes_max && !events.is_empty() {
             break;
         }
         events.push(json::read_event(columns)?);

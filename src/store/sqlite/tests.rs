@@ -11,7 +11,7 @@ use crate::clock::{Clock, draw_id};
 use crate::domain::ids::shard_of;
 use crate::domain::{Changes, Command, Decided, Operation, Principal, Request, RunKey, Status, Time, Verdict};
 use crate::store::open::OpenOptions;
-use crate::store::{CommitError, OpenError, Store, StoreError, Unsettled};
+use crate::store::{CommitError, OpenError, PAGE_BYTES_MAX, Store, StoreError, Unsettled};
 
 /// Every look at it is a second later.
 struct Ticks(AtomicI64);
@@ -93,7 +93,7 @@ async fn a_run_is_committed_read_back_and_replayed_across_a_restart() {
     assert_eq!(store.run_at(&key("run"), 1).await.unwrap().unwrap().tab_group_id, None);
     assert_eq!(store.run_at(&key("run"), 0).await.unwrap(), None);
     assert_eq!(store.run_at(&key("run"), u64::MAX).await.unwrap(), None);
-    assert_eq!(store.run_events(&key("run"), 1, 1).await.unwrap()[0].revision, 2);
+    assert_eq!(store.run_events(&key("run"), 1, 1, PAGE_BYTES_MAX).await.unwrap()[0].revision, 2);
     assert_eq!(store.heads().await.unwrap(), [6]);
     let page = store.changes(&[2], 3).await.unwrap();
     assert_eq!(page.events.iter().map(|event| event.position).collect::<Vec<_>>(), [3, 4, 5]);

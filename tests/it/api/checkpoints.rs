@@ -44,6 +44,10 @@ impl Store for Watched {
         self.store.describe()
     }
 
+    fn commits_max(&self) -> usize {
+        self.store.commits_max()
+    }
+
     async fn commit(&self, shard: Shard, id: Uuid, commands: Arc<[Arc<Command>]>) -> Result<Decided, CommitError> {
         self.store.commit(shard, id, commands).await
     }
@@ -60,9 +64,15 @@ impl Store for Watched {
         self.store.run_at(key, revision).await
     }
 
-    async fn run_events(&self, key: &RunKey, after: u64, limit: usize) -> Result<Vec<Event>, StoreError> {
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError> {
         self.histories.fetch_add(1, Ordering::Relaxed);
-        self.store.run_events(key, after, limit).await
+        self.store.run_events(key, after, limit, bytes_max).await
     }
 
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {

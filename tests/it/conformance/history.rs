@@ -46,13 +46,13 @@ pub(crate) async fn a_revision_that_no_event_made_has_no_state<F: Fixture>(fixtu
 pub(crate) async fn events_are_paged_by_revision<F: Fixture>(fixture: F) {
     let states = long(fixture.store(), "run-1", 40).await;
     long(fixture.store(), "run-2", 5).await;
-    let all = fixture.store().run_events(&key("run-1"), 0, 1000).await.unwrap();
+    let all = fixture.store().run_events(&key("run-1"), 0, 1000, PAGE_BYTES_MAX).await.unwrap();
     assert!(all.iter().map(|event| event.revision).eq(1..=40));
     for limit in [1, 7, 39, 40, 41] {
         let mut read: Vec<Event> = Vec::new();
         loop {
             let after = read.last().map_or(0, |event| event.revision);
-            let page = fixture.store().run_events(&key("run-1"), after, limit).await.unwrap();
+            let page = fixture.store().run_events(&key("run-1"), after, limit, PAGE_BYTES_MAX).await.unwrap();
             assert_eq!(page.len(), limit.min(40 - read.len()));
             if page.is_empty() {
                 break;
@@ -66,7 +66,7 @@ pub(crate) async fn events_are_paged_by_revision<F: Fixture>(fixture: F) {
         run = Some(evolve(run, event));
         assert_eq!(run.as_ref(), Some(state));
     }
-    assert_eq!(fixture.store().run_events(&key("run-1"), u64::MAX, 10).await.unwrap(), []);
+    assert_eq!(fixture.store().run_events(&key("run-1"), u64::MAX, 10, PAGE_BYTES_MAX).await.unwrap(), []);
 }
 
 pub(crate) async fn a_page_of_events_is_bounded_in_bytes<F: Fixture>(fixture: F) {
@@ -78,7 +78,7 @@ pub(crate) async fn a_page_of_events_is_bounded_in_bytes<F: Fixture>(fixture: F)
     let mut after = 0;
     let mut pages = 0;
     loop {
-        let page = fixture.store().run_events(&key("run-1"), after, 1000).await.unwrap();
+        let page = fixture.store().run_events(&key("run-1"), after, 1000, PAGE_BYTES_MAX).await.unwrap();
         let Some(last) = page.last() else { break };
         assert!(page.iter().map(|event| event.revision).eq(after + 1..=last.revision));
         let bytes: usize = page.iter().map(|event| json::event(event).len()).sum();
@@ -106,7 +106,7 @@ pub(crate) async fn events_read_back_as_they_were_decided<F: Fixture>(fixture: F
         let run = apply(fixture.store(), command.clone()).await;
         model.ask(&command, run.updated_at).unwrap();
     }
-    assert_eq!(fixture.store().run_events(&key("run-1"), 0, 10).await.unwrap(), model.events);
+    assert_eq!(fixture.store().run_events(&key("run-1"), 0, 10, PAGE_BYTES_MAX).await.unwrap(), model.events);
     let logged = sound(fixture.store()).await.log.into_iter().map(|logged| logged.event);
     assert_eq!(logged.collect::<Vec<_>>(), model.events);
 }
@@ -116,6 +116,6 @@ pub(crate) async fn an_unknown_run_has_no_record_and_no_history<F: Fixture>(fixt
     let _refused = ask(fixture.store(), complete("run-2")).await.unwrap_err();
     for unknown in ["run-2", "run-", "RUN-1", "run-1 ", ""] {
         assert_eq!(fixture.store().run(&key(unknown)).await.unwrap(), None);
-        assert_eq!(fixture.store().run_events(&key(unknown), 0, 10).await.unwrap(), []);
+        assert_eq!(fixture.store().run_events(&key(unknown), 0, 10, PAGE_BYTES_MAX).await.unwrap(), []);
     }
 }

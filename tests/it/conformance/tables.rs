@@ -6,7 +6,7 @@ use runledger::clock::draw_id;
 use runledger::domain::ids::request_key;
 use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::{Route, Run, RunKey};
-use runledger::store::{CommitError, Store, StoreError};
+use runledger::store::{CommitError, PAGE_BYTES_MAX, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::asking::{apply, ask_all, home, neighbours, stored, words};
@@ -207,5 +207,5 @@ pub(crate) async fn a_run_that_cannot_be_read_is_corrupt_by_name<F: OnDisk>(fixt
     }
     // The shard is free, and the neighbours live.
     apply(store, complete("run-2")).await;
-    assert_eq!(store.run_events(&key("run-1"), 0, 10).await.unwrap().len(), 1);
+    assert_eq!(store.run_events(&key("run-1"), 0, 10, PAGE_BYTES_MAX).await.unwrap().len(), 1);
 }

@@ -5,7 +5,7 @@ use runledger::domain::limits::{
     METADATA_BYTES_MAX, METADATA_DEPTH_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
 };
 use runledger::domain::{Changes, Command, Metadata, Run};
-use runledger::store::Store;
+use runledger::store::{PAGE_BYTES_MAX, Store};
 use serde_json::{Value, json};
 
 use super::asking::{apply, ask, ask_all, stored, word, words};
@@ -93,7 +93,7 @@ pub(crate) async fn hostile_strings_read_back_equal<F: Fixture>(mut fixture: F) 
     for (n, text) in HOSTILE.into_iter().enumerate() {
         let key = key(&format!("run-{n}"));
         assert_carries(&contents.runs[&key], text);
-        let events = fixture.store().run_events(&key, 0, 10).await.unwrap();
+        let events = fixture.store().run_events(&key, 0, 10, PAGE_BYTES_MAX).await.unwrap();
         assert_eq!(
             (events[0].request_id.as_deref(), events[0].principal.agent_id.as_deref()),
             (Some(text), Some(text))
@@ -144,7 +144,7 @@ pub(crate) async fn numbers_read_back_equal<F: Fixture>(fixture: F) {
     let text = |run: Run| serde_json::to_string(&run.metadata).unwrap();
     assert_eq!(text(stored(fixture.store(), &key("run-1")).await), kept);
     assert_eq!(text(fixture.store().run_at(&key("run-1"), 1).await.unwrap().unwrap()), kept);
-    let event = fixture.store().run_events(&key("run-1"), 0, 1).await.unwrap().remove(0);
+    let event = fixture.store().run_events(&key("run-1"), 0, 1, PAGE_BYTES_MAX).await.unwrap().remove(0);
     assert_eq!(serde_json::to_string(&event.changes.metadata).unwrap(), kept);
     // What was read back is what was given: the same patch changes nothing, and a keyframe keeps it.
     let again = update("run-1").changing(|changes| changes.metadata = patch);
