@@ -213,7 +213,7 @@ mod tests {
         let run = v1::Run { metadata: metadata.clone(), ..v1::Run::default() };
         let changes = v1::RunChanges { metadata, ..v1::RunChanges::default() };
         let event = v1::RunEvent { changes: Some(changes), ..v1::RunEvent::default() };
-        let change = v1::RunChange { event: Some(event), run: Some(run) };
+        let change = v1::watch_run_response::Change { event: Some(event), run: Some(run) };
         let frame = v1::WatchRunResponse { frame: Some(v1::watch_run_response::Frame::Change(change)) };
         assert_eq!(v1::WatchRunResponse::decode(frame.encode_to_vec().as_slice()).unwrap(), frame);
     }

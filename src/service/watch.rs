@@ -4,22 +4,22 @@ use tonic::Status;
 
 use crate::domain::{Refusal, RunKey};
 use crate::feed::session::{Frame, WatchError};
-use crate::proto::v1::watch_run_response::Frame as WireFrame;
-use crate::proto::v1::{CaughtUp, Checkpoint, RunChange, RunEnd, RunSnapshot, WatchRunResponse};
+use crate::proto::v1::WatchRunResponse;
+use crate::proto::v1::watch_run_response::{CaughtUp, Change, Checkpoint, End, Frame as WireFrame, Snapshot};
 use crate::proto::{answer, status};
 use crate::telemetry::chain;
 
 pub(super) fn response(frame: &Frame) -> WatchRunResponse {
     let frame = match frame {
-        Frame::Snapshot(run) => WireFrame::Snapshot(RunSnapshot { run: Some(run.as_ref().into()) }),
+        Frame::Snapshot(run) => WireFrame::Snapshot(Snapshot { run: Some(run.as_ref().into()) }),
         Frame::Change(change) => {
-            WireFrame::Change(RunChange { event: Some((&change.event).into()), run: Some(change.run.as_ref().into()) })
+            WireFrame::Change(Change { event: Some((&change.event).into()), run: Some(change.run.as_ref().into()) })
         }
         Frame::CaughtUp { revision } => WireFrame::CaughtUp(CaughtUp { revision: *revision }),
         Frame::Checkpoint { revision, at } => {
             WireFrame::Checkpoint(Checkpoint { revision: *revision, at: Some(answer::timestamp(*at)) })
         }
-        Frame::End(run) => WireFrame::End(RunEnd { run: Some(run.as_ref().into()) }),
+        Frame::End(run) => WireFrame::End(End { run: Some(run.as_ref().into()) }),
     };
     WatchRunResponse { frame: Some(frame) }
 }

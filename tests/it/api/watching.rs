@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use runledger::proto::v1::watch_run_response::Frame;
-use runledger::proto::v1::{Run, RunChange, WatchRunResponse};
+use runledger::proto::v1::watch_run_response::{Change, Frame};
+use runledger::proto::v1::{Run, WatchRunResponse};
 use tokio::time::timeout;
 use tonic::{Status, Streaming};
 
@@ -43,7 +43,7 @@ impl Watch {
         }
     }
 
-    pub(crate) async fn change(&mut self) -> RunChange {
+    pub(crate) async fn change(&mut self) -> Change {
         match self.next().await {
             Some(Frame::Change(change)) => change,
             other => panic!("not a change: {other:?}"),

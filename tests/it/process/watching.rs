@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use runledger::proto::v1::watch_run_response::Frame;
-use runledger::proto::v1::{RunChange, WatchRunRequest};
+use runledger::proto::v1::WatchRunRequest;
+use runledger::proto::v1::watch_run_response::{Change, Frame};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout};
@@ -16,7 +16,7 @@ use super::server::{SOON, client};
 /// What a watch showed until its end.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    pub(crate) changes: Vec<RunChange>,
+    pub(crate) changes: Vec<Change>,
     /// The reasons of the cuts.
     pub(crate) cuts: Vec<String>,
 }
@@ -55,7 +55,7 @@ impl Watcher {
 }
 
 /// What a watch from the first event shows, in one go.
-pub(crate) async fn uncut(run_id: &str, address: SocketAddr) -> Vec<RunChange> {
+pub(crate) async fn uncut(run_id: &str, address: SocketAddr) -> Vec<Change> {
     let mut seen = Seen { changes: Vec::new(), cuts: Vec::new() };
     let (revision, _) = watch::channel(0);
     stream(run_id, address, &mut seen, &revision).await.unwrap();
