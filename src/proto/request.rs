@@ -155,24 +155,27 @@ pub fn check_transition(
     caller: &Caller,
 ) -> Result<TransitionQuestion, Vec<Violation>> {
     let mut violations = Violations::default();
-    let from = violations.status("from", request.from);
+    let from = request.from.map(|from| violations.status("from", from));
     let to = violations.status("to", request.to);
     if request.to == i32::from(v1::RunStatus::Unspecified) {
         violations.push("to", "is required: the status to reach");
     }
-    let key = Some(request.run_id).filter(|run_id| !run_id.is_empty()).map(|run_id| {
-        violations.run_id(&run_id);
-        if from.is_some() {
-            violations.push("from", "must be unspecified when run_id is set: the run's own status is left");
-        }
-        RunKey { namespace: caller.namespace.clone(), run_id }
-    });
-    // Without a status to reach there is a violation, and what stands here is not looked at.
+    // Where there is a violation, what stands here is not looked at.
     let to = to.unwrap_or(Status::Running);
-    violations.settle(match key {
-        Some(key) => TransitionQuestion::Run { key, to },
-        None => TransitionQuestion::Matrix { from, to },
-    })
+    let question = match (from, request.run_id) {
+        (Some(from), run_id) if run_id.is_empty() => TransitionQuestion::Matrix { from, to },
+        (from, run_id) => {
+            if run_id.is_empty() || from.is_some() {
+                let rule = "give either from (RUN_STATUS_UNSPECIFIED: the run does not exist) or run_id";
+                violations.push("from", rule);
+                violations.push("run_id", rule);
+            } else {
+                violations.run_id(&run_id);
+            }
+            TransitionQuestion::Run { key: RunKey { namespace: caller.namespace.clone(), run_id }, to }
+        }
+    };
+    violations.settle(question)
 }
 
 /// The run and the page size of a `ListRunEvents`. Its token is for [`page_token`](super::page_token), which has an

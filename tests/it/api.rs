@@ -87,6 +87,7 @@ behaviours! { on_one_server:
         a_check_says_what_the_call_does
         a_check_changes_nothing_and_knows_the_owner
         a_check_is_validated_whole
+        a_check_is_of_a_status_or_of_a_run
     ]
     updates: [
         metadata_is_a_merge_patch

@@ -228,7 +228,10 @@ fn enum_numbers_that_nobody_knows_are_refused() {
         assert_eq!(fields(start(|request| request.route = number)), ["route"]);
         assert_eq!(fields(update(|request| request.route = number)), ["route"]);
     }
-    let check = |from, to| check_transition(v1::CheckTransitionRequest { from, to, run_id: String::new() }, &caller());
+    let check = |from, to| {
+        let request = v1::CheckTransitionRequest { from: Some(from), to, run_id: String::new() };
+        check_transition(request, &caller())
+    };
     assert_eq!(fields(check(42, -3)), ["from", "to"]);
     assert_eq!(fields(check(0, 0)), ["to"]);
 }
@@ -238,12 +241,16 @@ fn a_transition_is_asked_of_the_matrix_or_of_a_run() {
     let check = |from, to, run_id: &str| {
         check_transition(v1::CheckTransitionRequest { from, to, run_id: run_id.into() }, &caller())
     };
-    assert_eq!(check(0, 1, ""), Ok(TransitionQuestion::Matrix { from: None, to: Status::Pending }));
+    assert_eq!(check(Some(0), 1, ""), Ok(TransitionQuestion::Matrix { from: None, to: Status::Pending }));
     let from = Some(Status::Completed);
-    assert_eq!(check(3, 3, ""), Ok(TransitionQuestion::Matrix { from, to: Status::Completed }));
+    assert_eq!(check(Some(3), 3, ""), Ok(TransitionQuestion::Matrix { from, to: Status::Completed }));
     let key = RunKey { namespace: "default".into(), run_id: "run".into() };
-    assert_eq!(check(0, 5, "run"), Ok(TransitionQuestion::Run { key, to: Status::Failed }));
-    assert_eq!(fields(check(1, 0, "a b")), ["to", "run_id", "from"]);
+    assert_eq!(check(None, 5, "run"), Ok(TransitionQuestion::Run { key, to: Status::Failed }));
+    assert_eq!(fields(check(None, 5, "a b")), ["run_id"]);
+    assert_eq!(fields(check(None, 5, "")), ["from", "run_id"], "a forgotten `from` is no question");
+    for from in [0, 1] {
+        assert_eq!(fields(check(Some(from), 0, "run")), ["to", "from", "run_id"]);
+    }
 }
 
 #[test]

@@ -115,7 +115,7 @@ pub(crate) async fn an_empty_message_names_what_is_missing(place: Place) {
         ("AbortRun", &["run_id"]),
         ("FailRun", &["failure_reason", "run_id"]),
         ("GetRun", &["run_id"]),
-        ("CheckTransition", &["to"]),
+        ("CheckTransition", &["to", "from", "run_id"]),
         ("ListRunEvents", &["run_id"]),
         ("WatchRun", &["run_id"]),
     ] {
