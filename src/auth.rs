@@ -1,13 +1,15 @@
 //! Who makes a call, by its metadata. Believed, not proven: it keeps honest agents apart, not hostile ones.
 
-use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
+use tonic::metadata::MetadataMap;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::limits::LINK_BYTES_MAX;
 use crate::domain::{Principal, Violation};
 
-/// The header that names the acting agent.
+/// The header that names the acting agent, when its id is visible ASCII.
 pub const AGENT_ID_HEADER: &str = "runledger-agent-id";
+/// The header that names an acting agent with any id.
+pub const AGENT_ID_BIN_HEADER: &str = "runledger-agent-id-bin";
 /// The header that names the namespace.
 pub const NAMESPACE_HEADER: &str = "runledger-namespace";
 
@@ -35,35 +37,59 @@ pub fn caller(metadata: &MetadataMap) -> Result<Caller, Vec<Violation>> {
 }
 
 fn principal(metadata: &MetadataMap) -> Result<Principal, Violation> {
-    let mut values = metadata.get_all(AGENT_ID_HEADER).iter();
-    match (values.next(), values.next()) {
-        (None, _) => Ok(Principal::anonymous()),
-        (Some(_), Some(_)) => Err(Violation::new(AGENT_ID_HEADER, "name one acting agent: the header came twice")),
-        (Some(value), None) => agent_id(value).map(Principal::claimed).ok_or_else(|| {
-            Violation::new(
-                AGENT_ID_HEADER,
-                format!("must be 1 to {LINK_BYTES_MAX} visible ASCII characters, no spaces"),
-            )
-        }),
+    let text = at_most_once(AGENT_ID_HEADER, metadata.get_all(AGENT_ID_HEADER).iter())?;
+    let binary = at_most_once(AGENT_ID_BIN_HEADER, metadata.get_all_bin(AGENT_ID_BIN_HEADER).iter())?;
+    match (text, binary) {
+        (None, None) => Ok(Principal::anonymous()),
+        (Some(text), None) => visible(text.as_bytes()).map(Principal::claimed),
+        (None, Some(binary)) => any(binary.to_bytes().ok().as_deref()).map(Principal::claimed),
+        (Some(_), Some(_)) => {
+            Err(Violation::new(AGENT_ID_BIN_HEADER, format!("name one acting agent: {AGENT_ID_HEADER} came too")))
+        }
     }
 }
 
-fn agent_id(value: &MetadataValue<Ascii>) -> Option<String> {
-    let bytes = value.as_bytes();
-    let text = std::str::from_utf8(bytes).ok()?;
-    ((1..=LINK_BYTES_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)).then(|| text.to_owned())
+fn visible(id: &[u8]) -> Result<String, Violation> {
+    let sound = (1..=LINK_BYTES_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic);
+    std::str::from_utf8(id).ok().filter(|_| sound).map(str::to_owned).ok_or_else(|| {
+        let rule = format!(
+            "must be 1 to {LINK_BYTES_MAX} visible ASCII characters, no spaces: {AGENT_ID_BIN_HEADER} takes any id"
+        );
+        Violation::new(AGENT_ID_HEADER, rule)
+    })
+}
+
+fn any(id: Option<&[u8]>) -> Result<String, Violation> {
+    let id = id.filter(|id| (1..=LINK_BYTES_MAX).contains(&id.len()) && !id.contains(&0));
+    id.and_then(|id| std::str::from_utf8(id).ok()).map(str::to_owned).ok_or_else(|| {
+        let rule = format!("must be 1 to {LINK_BYTES_MAX} bytes of UTF-8 without U+0000, encoded as base64");
+        Violation::new(AGENT_ID_BIN_HEADER, rule)
+    })
 }
 
 fn namespace(metadata: &MetadataMap) -> Result<String, Violation> {
-    if metadata.get_all(NAMESPACE_HEADER).iter().all(|value| value.as_bytes() == DEFAULT_NAMESPACE.as_bytes()) {
-        Ok(DEFAULT_NAMESPACE.to_owned())
-    } else {
-        Err(Violation::new(NAMESPACE_HEADER, format!("only the namespace `{DEFAULT_NAMESPACE}` exists")))
+    match at_most_once(NAMESPACE_HEADER, metadata.get_all(NAMESPACE_HEADER).iter())? {
+        Some(value) if value.as_bytes() != DEFAULT_NAMESPACE.as_bytes() => {
+            Err(Violation::new(NAMESPACE_HEADER, format!("only the namespace `{DEFAULT_NAMESPACE}` exists")))
+        }
+        Some(_) | None => Ok(DEFAULT_NAMESPACE.to_owned()),
+    }
+}
+
+/// The one value of a header, if it came.
+fn at_most_once<T>(header: &str, mut values: impl Iterator<Item = T>) -> Result<Option<T>, Violation> {
+    let value = values.next();
+    match values.next() {
+        None => Ok(value),
+        Some(_) => Err(Violation::new(header, "must come once at most")),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+
     use super::*;
     use crate::domain::PrincipalKind;
 
@@ -100,8 +126,36 @@ mod tests {
             assert_eq!(violations.len(), 1, "{value:?}");
             assert_eq!(violations[0].field, AGENT_ID_HEADER);
         }
-        let twice = caller(&metadata(&[(AGENT_ID_HEADER, b"a"), (AGENT_ID_HEADER, b"a")])).unwrap_err();
-        assert_eq!(twice[0].field, AGENT_ID_HEADER);
+    }
+
+    #[test]
+    fn an_agent_whose_id_is_not_ascii_is_named_in_the_binary_header() {
+        let longest = [b'~'; LINK_BYTES_MAX];
+        for id in ["agént 7".as_bytes(), "エージェント".as_bytes(), b"a", b"\n", &longest] {
+            for encoded in [STANDARD.encode(id), STANDARD_NO_PAD.encode(id)] {
+                let caller = caller(&metadata(&[(AGENT_ID_BIN_HEADER, encoded.as_bytes())]));
+                assert_eq!(caller.unwrap().principal, Principal::claimed(std::str::from_utf8(id).unwrap().into()));
+            }
+        }
+        for id in [b"".as_slice(), b"a\0b", b"\xff", &[b'a'; LINK_BYTES_MAX + 1]] {
+            let violations = caller(&metadata(&[(AGENT_ID_BIN_HEADER, STANDARD.encode(id).as_bytes())])).unwrap_err();
+            assert_eq!(violations[0].field, AGENT_ID_BIN_HEADER, "{id:?}");
+        }
+        let noise = caller(&metadata(&[(AGENT_ID_BIN_HEADER, "a".as_bytes())])).unwrap_err();
+        assert_eq!(noise[0].field, AGENT_ID_BIN_HEADER);
+    }
+
+    #[test]
+    fn a_header_comes_once_and_one_header_names_the_agent() {
+        for (headers, field) in [
+            ([(AGENT_ID_HEADER, b"a".as_slice()), (AGENT_ID_HEADER, b"a")], AGENT_ID_HEADER),
+            ([(AGENT_ID_BIN_HEADER, b"YQ"), (AGENT_ID_BIN_HEADER, b"YQ")], AGENT_ID_BIN_HEADER),
+            ([(AGENT_ID_HEADER, b"a"), (AGENT_ID_BIN_HEADER, b"YQ")], AGENT_ID_BIN_HEADER),
+            ([(NAMESPACE_HEADER, b"default"), (NAMESPACE_HEADER, b"default")], NAMESPACE_HEADER),
+        ] {
+            let violations = caller(&metadata(&headers)).unwrap_err();
+            assert_eq!((violations.len(), violations[0].field.as_str()), (1, field));
+        }
     }
 
     #[test]

@@ -114,6 +114,7 @@ behaviours! { on_one_server:
         of_many_violations_20_are_listed_and_the_rest_counted
         an_unknown_enum_value_is_refused
         headers_are_validated
+        an_agent_with_any_id_can_act
     ]
     replays: [
         a_call_is_replayed_after_a_crash

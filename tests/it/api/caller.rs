@@ -188,6 +188,12 @@ impl Caller {
         caller
     }
 
+    pub(crate) fn binary_header(&self, name: &'static str, value: &[u8]) -> Self {
+        let mut caller = self.clone();
+        caller.metadata.append_bin(name, MetadataValue::from_bytes(value));
+        caller
+    }
+
     pub(crate) fn request<M>(&self, message: M) -> Request<M> {
         Request::from_parts(self.metadata.clone(), tonic::Extensions::default(), message)
     }

@@ -1,14 +1,16 @@
 //! Requests that are no requests: wrong in many places, empty, too big, not protobuf at all.
 
 use bytes::{Buf as _, BufMut as _, Bytes};
-use runledger::proto::v1::{AbortRunRequest, CompleteRunRequest, FailRunRequest, StartRunRequest, UpdateRunRequest};
+use runledger::proto::v1::{
+    AbortRunRequest, CompleteRunRequest, FailRunRequest, PrincipalKind, StartRunRequest, UpdateRunRequest,
+};
 use serde_json::json;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Request, Status};
 use tonic_types::pb::BadRequest;
 
-use super::caller::{Ask, Caller, fresh, start, update};
+use super::caller::{Ask, Caller, complete, fresh, start, update};
 use super::place::Place;
 use super::refused::Refused;
 use super::values::structure;
@@ -181,6 +183,24 @@ pub(crate) async fn an_unknown_enum_value_is_refused(place: Place) {
     }
 }
 
+pub(crate) async fn an_agent_with_any_id_can_act(place: Place) {
+    let caller = place.caller().await;
+    let id = "agént 7 🦀";
+    let acting = caller.binary_header("runledger-agent-id-bin", id.as_bytes());
+    let run = acting.apply(start(&fresh("any"))).await;
+    assert_eq!(run.agent_id, id);
+    let principal = acting.events(&run.run_id).await[0].principal.clone().unwrap();
+    assert_eq!((principal.kind(), principal.agent_id.as_str()), (PrincipalKind::Claimed, id));
+    caller.agent("other").refused(complete(&run.run_id)).await.is(Code::PermissionDenied, "NOT_OWNER");
+    acting.apply(complete(&run.run_id)).await;
+    for id in [b"".as_slice(), b"a\0", b"\xff", &[b'a'; 257]] {
+        let hostile = caller.binary_header("runledger-agent-id-bin", id);
+        assert_eq!(hostile.refused(start(&fresh("any"))).await.fields(), ["runledger-agent-id-bin"], "{id:?}");
+    }
+    let both = acting.agent("a");
+    assert_eq!(both.refused(start(&fresh("any"))).await.fields(), ["runledger-agent-id-bin"]);
+}
+
 pub(crate) async fn headers_are_validated(place: Place) {
     let caller = place.caller().await;
     caller.header("runledger-namespace", b"default").apply(start(&fresh("namespace"))).await;
@@ -198,6 +218,8 @@ pub(crate) async fn headers_are_validated(place: Place) {
     }
     let twice: Caller = caller.agent("a").agent("b");
     assert_eq!(twice.refused(start(&fresh("agent"))).await.fields(), ["runledger-agent-id"]);
+    let twice = caller.header("runledger-namespace", b"default").header("runledger-namespace", b"default");
+    assert_eq!(twice.refused(start(&fresh("twice"))).await.fields(), ["runledger-namespace"]);
     let both = caller.agent("").header("runledger-namespace", b"other");
     assert_eq!(both.refused(start(&fresh("both"))).await.fields(), ["runledger-agent-id", "runledger-namespace"]);
 }
