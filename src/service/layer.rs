@@ -78,15 +78,15 @@ where
     }
 }
 
-/// The typed form of an error that the transport made before the service saw the call.
+/// The typed form of an error that the transport made before the service saw the call. The service's own have details.
 fn untyped(headers: &HeaderMap) -> Option<Status> {
     if !headers.contains_key("grpc-status") || headers.contains_key("grpc-status-details-bin") {
         return None;
     }
     let made = Status::from_header_map(headers)?;
     match made.code() {
-        // A message above the size limit.
-        Code::OutOfRange | Code::ResourceExhausted => {
+        // A message above the size limit; a body that is cut short, empty, or not framed as gRPC frames it.
+        Code::OutOfRange | Code::ResourceExhausted | Code::Internal => {
             Some(status::invalid(vec![Violation::new("request", made.message().to_owned())]))
         }
         Code::Ok
@@ -100,7 +100,6 @@ fn untyped(headers: &HeaderMap) -> Option<Status> {
         | Code::FailedPrecondition
         | Code::Aborted
         | Code::Unimplemented
-        | Code::Internal
         | Code::Unavailable
         | Code::DataLoss
         | Code::Unauthenticated => None,

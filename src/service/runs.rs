@@ -6,12 +6,13 @@ use futures_util::{Stream, StreamExt as _, future};
 use prost::Message as _;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
+use uuid::Uuid;
 
 use super::layer::Deadline;
 use super::{Backend, BackendSlot, watch};
 use crate::auth::{self, Caller};
 use crate::domain::check::{check_matrix, check_run};
-use crate::domain::{Command, Refusal, RunKey};
+use crate::domain::{Command, Refusal, RunKey, Violation};
 use crate::engine::{Disposition, Failure};
 use crate::proto::request::{self, TransitionQuestion};
 use crate::proto::v1::run_service_server::RunService;
@@ -52,41 +53,52 @@ impl Runs {
         let deadline = request.extensions().get::<Deadline>().map(|deadline| deadline.0);
         Ok((backend, Call { caller, deadline, message: request.into_inner() }))
     }
+
+    /// Commits the command that a request asks for. `names_run`: it named its run, so that a repetition meets the same.
+    async fn mutate<M>(
+        &self,
+        request: Request<M>,
+        names_run: bool,
+        command: impl FnOnce(M, &Caller, Uuid) -> Result<Command, Vec<Violation>>,
+    ) -> Result<Mutated, Status> {
+        let (backend, call) = self.open(request)?;
+        let command = command(call.message, &call.caller, backend.store.ledger().id).map_err(status::invalid)?;
+        let retry_is_safe = command.request.is_some() || (names_run && command.operation.is_idempotent());
+        let answer = backend.engine.submit(command, call.deadline).await.map_err(|failure| match failure {
+            Failure::Refused(refusal) => status::refusal(&refusal),
+            Failure::Overloaded => status::overloaded(),
+            Failure::Draining => status::draining(),
+            Failure::StoreUnavailable => status::store_unavailable(),
+            Failure::StoreRefused => status::store_refused(),
+            Failure::StoreCorrupt => status::store_corrupt(),
+            Failure::Deadline => status::deadline(),
+            Failure::OutcomeUnknown => status::outcome_unknown(retry_is_safe),
+        })?;
+        let disposition = match answer.disposition {
+            Disposition::Applied => v1::Disposition::Applied,
+            Disposition::Unchanged => v1::Disposition::Unchanged,
+            Disposition::Replayed => v1::Disposition::Replayed,
+        };
+        Ok(Mutated {
+            run: Some(answer.run.as_ref().into()),
+            disposition: disposition.into(),
+            current_revision: answer.current_revision,
+        })
+    }
 }
 
-/// Commits a command. `names_run`: the request named its run, so that a repetition meets the same one.
-async fn mutate(
-    backend: &Backend,
-    command: Command,
-    deadline: Option<Instant>,
-    names_run: bool,
-) -> Result<Mutated, Status> {
-    let retry_is_safe = command.request.is_some() || (names_run && command.operation.is_idempotent());
-    let answer = backend.engine.submit(command, deadline).await.map_err(|failure| match failure {
-        Failure::Refused(refusal) => status::refusal(&refusal),
-        Failure::Overloaded => status::overloaded(),
-        Failure::Draining => status::draining(),
-        Failure::StoreUnavailable => status::store_unavailable(),
-        Failure::StoreRefused => status::store_refused(),
-        Failure::StoreCorrupt => status::store_corrupt(),
-        Failure::Deadline => status::deadline(),
-        Failure::OutcomeUnknown => status::outcome_unknown(retry_is_safe),
-    })?;
-    let disposition = match answer.disposition {
-        Disposition::Applied => v1::Disposition::Applied,
-        Disposition::Unchanged => v1::Disposition::Unchanged,
-        Disposition::Replayed => v1::Disposition::Replayed,
-    };
-    Ok(Mutated {
-        run: Some(answer.run.as_ref().into()),
-        disposition: disposition.into(),
-        current_revision: answer.current_revision,
-    })
-}
-
-/// A failed read: the causes are for the log.
-fn unreadable(error: &StoreError) -> Status {
-    tracing::error!(error = chain(error), "a read failed");
+/// A failed read: the causes are for the log. While the store is away every call fails, and the health monitor has said
+/// so once.
+pub(super) fn unreadable(rpc: &'static str, key: &RunKey, error: &StoreError) -> Status {
+    let RunKey { namespace, run_id } = key;
+    match error {
+        StoreError::Unavailable(_) => {
+            tracing::debug!(rpc, namespace, run_id, error = chain(error), "a read failed");
+        }
+        StoreError::Refused(_) | StoreError::Corrupt { .. } => {
+            tracing::error!(rpc, namespace, run_id, error = chain(error), "a read failed");
+        }
+    }
     status::store(error)
 }
 
@@ -97,11 +109,9 @@ fn run_not_found(key: RunKey) -> Status {
 #[tonic::async_trait]
 impl RunService for Runs {
     async fn start_run(&self, request: Request<v1::StartRunRequest>) -> Result<Response<v1::StartRunResponse>, Status> {
-        let (backend, call) = self.open(request)?;
-        let names_run = !call.message.run_id.is_empty();
-        let command = request::start_run(call.message, &call.caller, backend.store.ledger().id);
-        let command = command.map_err(status::invalid)?;
-        let Mutated { run, disposition, current_revision } = mutate(backend, command, call.deadline, names_run).await?;
+        let names_run = !request.get_ref().run_id.is_empty();
+        let Mutated { run, disposition, current_revision } =
+            self.mutate(request, names_run, request::start_run).await?;
         Ok(Response::new(v1::StartRunResponse { run, disposition, current_revision }))
     }
 
@@ -109,9 +119,8 @@ impl RunService for Runs {
         &self,
         request: Request<v1::UpdateRunRequest>,
     ) -> Result<Response<v1::UpdateRunResponse>, Status> {
-        let (backend, call) = self.open(request)?;
-        let command = request::update_run(call.message, &call.caller).map_err(status::invalid)?;
-        let Mutated { run, disposition, current_revision } = mutate(backend, command, call.deadline, true).await?;
+        let command = |message, caller: &_, _| request::update_run(message, caller);
+        let Mutated { run, disposition, current_revision } = self.mutate(request, true, command).await?;
         Ok(Response::new(v1::UpdateRunResponse { run, disposition, current_revision }))
     }
 
@@ -119,23 +128,20 @@ impl RunService for Runs {
         &self,
         request: Request<v1::CompleteRunRequest>,
     ) -> Result<Response<v1::CompleteRunResponse>, Status> {
-        let (backend, call) = self.open(request)?;
-        let command = request::complete_run(call.message, &call.caller).map_err(status::invalid)?;
-        let Mutated { run, disposition, current_revision } = mutate(backend, command, call.deadline, true).await?;
+        let command = |message, caller: &_, _| request::complete_run(message, caller);
+        let Mutated { run, disposition, current_revision } = self.mutate(request, true, command).await?;
         Ok(Response::new(v1::CompleteRunResponse { run, disposition, current_revision }))
     }
 
     async fn abort_run(&self, request: Request<v1::AbortRunRequest>) -> Result<Response<v1::AbortRunResponse>, Status> {
-        let (backend, call) = self.open(request)?;
-        let command = request::abort_run(call.message, &call.caller).map_err(status::invalid)?;
-        let Mutated { run, disposition, current_revision } = mutate(backend, command, call.deadline, true).await?;
+        let command = |message, caller: &_, _| request::abort_run(message, caller);
+        let Mutated { run, disposition, current_revision } = self.mutate(request, true, command).await?;
         Ok(Response::new(v1::AbortRunResponse { run, disposition, current_revision }))
     }
 
     async fn fail_run(&self, request: Request<v1::FailRunRequest>) -> Result<Response<v1::FailRunResponse>, Status> {
-        let (backend, call) = self.open(request)?;
-        let command = request::fail_run(call.message, &call.caller).map_err(status::invalid)?;
-        let Mutated { run, disposition, current_revision } = mutate(backend, command, call.deadline, true).await?;
+        let command = |message, caller: &_, _| request::fail_run(message, caller);
+        let Mutated { run, disposition, current_revision } = self.mutate(request, true, command).await?;
         Ok(Response::new(v1::FailRunResponse { run, disposition, current_revision }))
     }
 
@@ -145,7 +151,7 @@ impl RunService for Runs {
         match backend.store.run(&key).await {
             Ok(Some(run)) => Ok(Response::new(v1::GetRunResponse { run: Some((&run).into()) })),
             Ok(None) => Err(run_not_found(key)),
-            Err(error) => Err(unreadable(&error)),
+            Err(error) => Err(unreadable("GetRun", &key, &error)),
         }
     }
 
@@ -158,7 +164,7 @@ impl RunService for Runs {
         let check = match question {
             TransitionQuestion::Matrix { from, to } => check_matrix(from, to),
             TransitionQuestion::Run { key, to } => {
-                let run = backend.store.run(&key).await.map_err(|error| unreadable(&error))?;
+                let run = backend.store.run(&key).await.map_err(|error| unreadable("CheckTransition", &key, &error))?;
                 check_run(&key, run.as_ref(), to, call.caller.principal)
             }
         };
@@ -188,7 +194,7 @@ impl RunService for Runs {
         };
         let read =
             future::try_join(backend.store.run(&key), backend.store.run_events(&key, after, page_size, PAGE_BYTES_MAX));
-        let (run, read) = read.await.map_err(|error| unreadable(&error))?;
+        let (run, read) = read.await.map_err(|error| unreadable("ListRunEvents", &key, &error))?;
         let Some(run) = run else { return Err(run_not_found(key)) };
         let mut bytes = 0;
         let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());
@@ -219,6 +225,6 @@ impl RunService for Runs {
             Ok(frame) => Ok(watch::response(&frame)),
             Err(error) => Err(watch::cut(&error, &key, after)),
         });
-        Ok(Response::new(Box::pin(frames)))
+        Ok(Response::new(Box::pin(watch::until(call.deadline, frames))))
     }
 }

@@ -1,13 +1,19 @@
-//! Frames of a watch, as the wire has them.
+//! Frames of a watch, as the wire has them, and what ends it.
 
+use std::future;
+
+use async_stream::stream;
+use futures_util::{Stream, StreamExt as _};
+use tokio::pin;
+use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
+use super::runs::unreadable;
 use crate::domain::{Refusal, RunKey};
 use crate::feed::session::{Frame, WatchError};
 use crate::proto::v1::WatchRunResponse;
 use crate::proto::v1::watch_run_response::{CaughtUp, Change, Checkpoint, End, Frame as WireFrame, Snapshot};
 use crate::proto::{answer, status};
-use crate::telemetry::chain;
 
 pub(super) fn response(frame: &Frame) -> WatchRunResponse {
     let frame = match frame {
@@ -24,6 +30,35 @@ pub(super) fn response(frame: &Frame) -> WatchRunResponse {
     WatchRunResponse { frame: Some(frame) }
 }
 
+/// The frames up to the caller's deadline. Nobody else ends them then: the transport's timer is for the first answer.
+pub(super) fn until<F>(
+    deadline: Option<Instant>,
+    frames: impl Stream<Item = Result<F, Status>>,
+) -> impl Stream<Item = Result<F, Status>> {
+    stream! {
+        let over = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => future::pending().await,
+            }
+        };
+        pin!(over, frames);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut over => {
+                    yield Err(status::deadline());
+                    return;
+                }
+                frame = frames.next() => match frame {
+                    Some(frame) => yield frame,
+                    None => return,
+                },
+            }
+        }
+    }
+}
+
 pub(super) fn cut(error: &WatchError, key: &RunKey, after_revision: Option<u64>) -> Status {
     match error {
         WatchError::RunNotFound => status::refusal(&Refusal::RunNotFound { key: key.clone() }),
@@ -31,9 +66,6 @@ pub(super) fn cut(error: &WatchError, key: &RunKey, after_revision: Option<u64>)
             status::revision_ahead(key, after_revision.unwrap_or_default(), *revision)
         }
         WatchError::Draining => status::draining(),
-        WatchError::Store(error) => {
-            tracing::error!(error = chain(error), "a watch was cut");
-            status::store(error)
-        }
+        WatchError::Store(error) => unreadable("WatchRun", key, error),
     }
 }

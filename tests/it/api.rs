@@ -108,6 +108,7 @@ behaviours! { on_one_server:
     ]
     malformed: [
         what_is_no_message_is_the_callers_fault
+        a_body_that_is_not_framed_as_grpc_is_an_invalid_argument
         a_request_above_4_mib_is_an_invalid_argument
         an_empty_message_names_what_is_missing
         one_answer_names_every_violation
@@ -130,6 +131,9 @@ behaviours! { on_one_server:
     watch: [
         a_watch_begins_after_any_revision
         a_watch_ahead_of_the_run_is_refused
+    ]
+    deadlines: [
+        a_watch_ends_at_its_deadline
     ]
     surface: [
         reflection_describes_the_service_in_both_versions

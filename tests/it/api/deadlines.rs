@@ -8,6 +8,7 @@ use tonic::{Code, Request, Status};
 use super::caller::{Ask, Caller, abort, complete, fail, start, update_something};
 use super::place::{Own, Place};
 use super::refused::Refused;
+use super::watching::Watch;
 use crate::support::postgres;
 
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -54,6 +55,18 @@ pub(crate) async fn a_read_whose_deadline_passes_says_so(place: Place) {
     watch.is(Code::DeadlineExceeded, "DEADLINE");
     holder.batch_execute("rollback").await.unwrap();
     assert_eq!(caller.get(&run_id).await.revision, 1);
+}
+
+/// A quiet watch: nothing but the deadline ends it.
+pub(crate) async fn a_watch_ends_at_its_deadline(place: Place) {
+    let caller = place.caller().await;
+    let run_id = caller.run_in(RunStatus::Running).await.run_id;
+    // The client's own timer is for the headers of the answer only.
+    let impatient = caller.header("grpc-timeout", b"2S");
+    let mut watch = impatient.watch(&run_id, None).await;
+    watch.snapshot().await;
+    assert_eq!(watch.caught_up().await, 1);
+    Refused::from(watch.try_next().await.unwrap_err()).is(Code::DeadlineExceeded, "DEADLINE");
 }
 
 /// The first call is in a commit that may still be applied; the one after it has not left the queue.

@@ -5,10 +5,12 @@ use runledger::proto::v1::{
     AbortRunRequest, CompleteRunRequest, FailRunRequest, PrincipalKind, StartRunRequest, UpdateRunRequest,
 };
 use serde_json::json;
+use tonic::body::Body;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Request, Status};
 use tonic_types::pb::BadRequest;
+use tower::ServiceExt as _;
 
 use super::caller::{Ask, Caller, complete, fresh, start, update};
 use super::place::Place;
@@ -94,6 +96,28 @@ pub(crate) async fn what_is_no_message_is_the_callers_fault(place: Place) {
             assert_eq!(Refused::from(status).fields(), ["request"], "{rpc} {noise:?}");
         }
     }
+}
+
+/// Posts a body as it is, and gives the status that the answer's headers carry.
+async fn posted(place: &Place, rpc: &str, body: &str) -> Status {
+    let request = http::Request::post(format!("http://{}/runledger.v1.RunService/{rpc}", place.address()))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Body::new(body.to_owned()))
+        .unwrap();
+    let answer = place.channel().await.oneshot(request).await.unwrap();
+    Status::from_header_map(answer.headers()).unwrap_or_else(|| panic!("no status in {:?}", answer.headers()))
+}
+
+pub(crate) async fn a_body_that_is_not_framed_as_grpc_is_an_invalid_argument(place: Place) {
+    // Cut short in the message and in its frame's head, none at all, said to be compressed, not gRPC.
+    for body in ["\0\0\0\0\u{5}\n\u{1}a", "\0\0\0", "", "\u{1}\0\0\0\0", "{\"run_id\": \"a\"}"] {
+        for rpc in ["StartRun", "GetRun", "WatchRun"] {
+            let status = posted(&place, rpc, body).await;
+            assert_eq!(Refused::from(status).fields(), ["request"], "{rpc} {body:?}");
+        }
+    }
+    assert_eq!(posted(&place, "NoSuchCall", "\0\0\0\0\0").await.code(), Code::Unimplemented);
 }
 
 pub(crate) async fn a_request_above_4_mib_is_an_invalid_argument(place: Place) {
