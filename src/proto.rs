@@ -20,5 +20,3 @@ pub mod v1 {
 
 /// The compiled protos with their comments and imports: what reflection serves.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptor.bin"));
-
-pub use validate::VIOLATIONS_MAX;

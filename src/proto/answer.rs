@@ -5,7 +5,7 @@ use prost_types::Timestamp;
 use super::json::structure;
 use super::v1;
 use crate::domain::command::{Changes, Principal, PrincipalKind};
-use crate::domain::{Event, EventType, Metadata, Route, Run, Status, Summary, Time, Verdict};
+use crate::domain::{Event, EventType, Metadata, Route, Run, Status, Summary, Time};
 
 impl From<&Run> for v1::Run {
     fn from(run: &Run) -> Self {
@@ -119,16 +119,6 @@ impl From<EventType> for v1::RunEventType {
             EventType::Completed => Self::Completed,
             EventType::Aborted => Self::Aborted,
             EventType::Failed => Self::Failed,
-        }
-    }
-}
-
-impl From<&Verdict> for v1::Disposition {
-    fn from(verdict: &Verdict) -> Self {
-        match verdict {
-            Verdict::Applied(_) => Self::Applied,
-            Verdict::Unchanged(_) => Self::Unchanged,
-            Verdict::Replayed { .. } => Self::Replayed,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::domain::{Route, Status, Violation};
 use super::v1;
 
 /// How many violations of one request are kept: a request of nothing else is not to cost more than itself.
-pub const VIOLATIONS_MAX: usize = 1_000;
+pub(super) const VIOLATIONS_MAX: usize = 1_000;
 /// How much of a caller's text a violation shows.
 const EXCERPT_BYTES_MAX: usize = 64;
 

@@ -7,7 +7,7 @@ use crate::domain::limits::{
     LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
 };
 use crate::domain::{Operation, Status as RunStatus, Time};
-use crate::proto::VIOLATIONS_MAX;
+use crate::proto::validate::VIOLATIONS_MAX;
 
 /// The longest text of a limit, of one-byte or of four-byte characters.
 type Fill = fn(usize) -> String;
