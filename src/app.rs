@@ -1,7 +1,9 @@
 //! The only place that wires everything: bind, open the store, serve, drain.
 
+use std::convert::Infallible;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use anyhow::Context as _;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::SystemClock;
 use crate::config::ServeConfig;
@@ -20,60 +24,82 @@ use crate::store::{Description, OpenError, Store};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 
+/// How long commands that were accepted may take to be answered, once the stop has come.
+const SETTLE_WAIT_MAX: Duration = ANSWER_WAIT_MAX.saturating_add(Duration::from_secs(1));
+
 /// How long connections may stay after the last command was answered and the watchers were told to come back.
 const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// How long the store may take to close.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(3);
 
+/// How long a stop takes at most. It takes less than a second when nothing hangs.
+pub const STOP_WAIT_MAX: Duration = SETTLE_WAIT_MAX.saturating_add(GOODBYE_WAIT_MAX).saturating_add(CLOSE_WAIT_MAX);
+
+/// How long the banner waits for the store: who starts a server wants to know where it listens.
+const BANNER_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// The pause before an unreachable store is tried again.
 const OPEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Serves until SIGTERM or Ctrl-C, then drains within a bound.
+/// Serves until SIGTERM or Ctrl-C, then drains within [`STOP_WAIT_MAX`].
 ///
 /// # Errors
 ///
 /// It could not begin to serve, or a vital part of it failed.
-pub async fn serve(config: ServeConfig, location: Location) -> anyhow::Result<()> {
+pub async fn serve(config: ServeConfig, location: Location, listen: &[SocketAddr]) -> anyhow::Result<()> {
     let supervisor = Supervisor::new();
-    stop_on_signals(&supervisor)?;
-    let listener =
-        TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
-    let address = listener.local_addr()?;
-    let slot = BackendSlot::default();
-
-    let opened = match open_store(&config, &location).await {
-        Ok(store) => Some(store),
-        Err(error) if error.is_temporary() => {
-            tracing::warn!(error = chain(&error), "the store cannot be opened yet: waiting for it");
-            None
-        }
-        Err(error) => return Err(error.into()),
-    };
-    banner(address, &location, opened.as_ref().map(|store| store.describe()).as_ref())?;
-    match opened {
-        Some(store) => install(&slot, store, &supervisor),
-        None => supervisor.spawn(open_later(config, location, slot.clone(), supervisor.clone())),
+    let signals = signals(supervisor.stop())?;
+    tokio::select! {
+        biased;
+        never = signals => match never {},
+        ended = run(config, location, listen, supervisor) => ended,
     }
+}
 
+async fn run(
+    config: ServeConfig,
+    location: Location,
+    listen: &[SocketAddr],
+    supervisor: Supervisor,
+) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
+    let address = listener.local_addr()?;
+    tracing::info!(%address, store = %location, "listening");
+
+    // The port answers, and health can be asked, before the store is looked at: that may take its time.
+    let slot = BackendSlot::default();
+    let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
+    supervisor.vital("health", monitor.run());
     // The listener has its own supervisor: it is waited for after the committers.
     let listening = Supervisor::new();
-    let serving = {
-        let (slot, supervisor) = (slot.clone(), supervisor.clone());
-        let stop = supervisor.stop();
+    let serving = server::serve(listener, slot.clone(), health, supervisor.stop());
+    listening.spawn({
+        let supervisor = supervisor.clone();
         async move {
-            let report = async |reporter| {
-                supervisor.vital("health", health::monitor(reporter, slot.clone(), supervisor.stop()));
-            };
-            if let Err(error) = server::serve(listener, slot.clone(), stop, report).await {
+            if let Err(error) = serving.await {
                 tracing::error!(error = chain(&*error), "the listener failed");
             }
             supervisor.fail("listener");
         }
-    };
-    listening.spawn(serving);
+    });
 
-    supervisor.stop().cancelled().await;
+    // Nothing is installed after the stop: the drain would not see it.
+    let stop = supervisor.stop();
+    let opened = tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        opened = open(&config, &location, address) => Some(opened),
+    };
+    match opened {
+        None => {}
+        Some(Ok(store)) => install(&slot, store, &supervisor),
+        Some(Err(error)) => {
+            stop.cancel();
+            return Err(error);
+        }
+    }
+    stop.cancelled().await;
     drain(&slot, &supervisor, &listening).await;
     match supervisor.failed() {
         None => Ok(()),
@@ -81,21 +107,61 @@ pub async fn serve(config: ServeConfig, location: Location) -> anyhow::Result<()
     }
 }
 
-/// The health reporter is told by its own monitor, watches by their sessions: both see the stop. Here every accepted
+/// Opens the store, however long it does not answer or its schema is behind; anything else is an error. Prints the
+/// banner once it is known how the first attempt ended, or when that takes long.
+async fn open(config: &ServeConfig, location: &Location, address: SocketAddr) -> anyhow::Result<Arc<dyn Store>> {
+    let mut untold = Some(address);
+    let mut tell = |store: Option<&Description>| match untold.take() {
+        Some(address) => banner(address, location, store),
+        None => Ok(()),
+    };
+    let mut said = String::new();
+    loop {
+        let mut attempt = pin!(open_store(config, location));
+        let opened = match timeout(BANNER_WAIT_MAX, &mut attempt).await {
+            Ok(opened) => opened,
+            Err(_elapsed) => {
+                tell(None)?;
+                attempt.await
+            }
+        };
+        match opened {
+            Ok(store) => {
+                let description = store.describe();
+                tell(Some(&description))?;
+                let Description { location, not_durable, .. } = description;
+                tracing::info!(%address, store = location, not_durable, "the store is open");
+                return Ok(store);
+            }
+            Err(error) if error.is_temporary() => {
+                tell(None)?;
+                let reason = chain(&error);
+                if said != reason {
+                    tracing::warn!(error = reason, "the store cannot be opened yet: waiting for it");
+                    said = reason;
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        sleep(OPEN_PAUSE).await;
+    }
+}
+
+/// The health service is told by its own monitor, watches by their sessions: both see the stop. Here every accepted
 /// command is answered, and then connections get a moment to take their answers.
 async fn drain(slot: &BackendSlot, supervisor: &Supervisor, listening: &Supervisor) {
     tracing::info!("draining");
     if let Some(backend) = slot.get() {
         backend.engine.close();
     }
-    if !supervisor.finished(ANSWER_WAIT_MAX + Duration::from_secs(1)).await {
+    if !supervisor.finished(SETTLE_WAIT_MAX).await {
         tracing::error!("commands in flight were not settled in time: their callers have OUTCOME_UNKNOWN");
     }
     if !listening.finished(GOODBYE_WAIT_MAX).await {
         tracing::warn!("connections that did not close are cut");
     }
     if let Some(backend) = slot.get()
-        && tokio::time::timeout(CLOSE_WAIT_MAX, backend.store.close()).await.is_err()
+        && timeout(CLOSE_WAIT_MAX, backend.store.close()).await.is_err()
     {
         tracing::warn!("the store did not close in time");
     }
@@ -114,39 +180,6 @@ async fn open_store(config: &ServeConfig, location: &Location) -> Result<Arc<dyn
     }
 }
 
-/// Waits for a store that does not answer or whose schema is behind; anything else stops the service.
-async fn open_later(config: ServeConfig, location: Location, slot: BackendSlot, supervisor: Supervisor) {
-    let stop = supervisor.stop();
-    let mut said = String::new();
-    loop {
-        let attempt = async {
-            tokio::time::sleep(OPEN_PAUSE).await;
-            open_store(&config, &location).await
-        };
-        let opened = tokio::select! {
-            () = stop.cancelled() => return,
-            opened = attempt => opened,
-        };
-        match opened {
-            Ok(store) => {
-                tracing::info!(store = store.describe().location, "the store is open");
-                return install(&slot, store, &supervisor);
-            }
-            Err(error) if error.is_temporary() => {
-                let reason = chain(&error);
-                if said != reason {
-                    tracing::warn!(error = reason, "still waiting for the store");
-                    said = reason;
-                }
-            }
-            Err(error) => {
-                tracing::error!(error = chain(&error), "the store cannot be opened");
-                return supervisor.fail("store");
-            }
-        }
-    }
-}
-
 fn install(slot: &BackendSlot, store: Arc<dyn Store>, supervisor: &Supervisor) {
     let committed = Arc::new(Notify::new());
     slot.install(Backend {
@@ -157,11 +190,10 @@ fn install(slot: &BackendSlot, store: Arc<dyn Store>, supervisor: &Supervisor) {
 }
 
 /// The first signal drains; the second ends the process at once.
-fn stop_on_signals(supervisor: &Supervisor) -> anyhow::Result<()> {
+fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = Infallible>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let stop = supervisor.stop();
-    let task = async move {
+    Ok(async move {
         loop {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -173,10 +205,7 @@ fn stop_on_signals(supervisor: &Supervisor) -> anyhow::Result<()> {
             }
             stop.cancel();
         }
-    };
-    // Of a supervisor that nobody waits for: it lasts as long as the process.
-    Supervisor::new().spawn(task);
-    Ok(())
+    })
 }
 
 /// Says where it listens, where the data is, and what to try. The address is the first line's last word.

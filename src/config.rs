@@ -6,18 +6,21 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Args;
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, Resettable};
+use clap::{Args, Command};
 
 use crate::store::open::{Location, OpenOptions};
-use crate::telemetry::LogFormat;
+use crate::telemetry::{self, LogFormat};
+
+/// What the names of the process's own variables begin with.
+const PREFIX: &str = "RUNLEDGER_";
 
 /// What `runledger serve` is told.
 #[derive(Args, Clone, Debug)]
 pub struct ServeConfig {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, env = "RUNLEDGER_LISTEN", value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
-    pub listen: SocketAddr,
+    pub listen: HostPort,
 
     /// The store to serve, and how to open it.
     #[command(flatten)]
@@ -28,7 +31,8 @@ pub struct ServeConfig {
     pub log_format: LogFormat,
 
     /// What to log: TARGET=LEVEL, comma-separated
-    #[arg(long, env = "RUNLEDGER_LOG", value_name = "FILTER", default_value = "warn,runledger=info")]
+    #[arg(long, env = "RUNLEDGER_LOG", value_name = "FILTER", default_value = "warn,runledger=info",
+          value_parser = telemetry::filter)]
     pub log: String,
 
     /// Listen on an address other than loopback, although callers are believed and not authenticated
@@ -56,7 +60,7 @@ pub struct StoreConfig {
     #[arg(long, env = "RUNLEDGER_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub shards: Option<u16>,
 
-    /// Connections to Postgres at most
+    /// Connections to Postgres at most, 3 or more
     #[arg(long, env = "RUNLEDGER_CONNECTIONS", value_name = "N", default_value_t = 8,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(3..=1000))]
     pub connections: usize,
@@ -100,22 +104,71 @@ impl fmt::Debug for Asked {
     }
 }
 
+/// Where to listen, or whom to ask: a name or an address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort(String);
+
+impl FromStr for HostPort {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = || {
+            let (host, port) = text.rsplit_once(':')?;
+            let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            let sound = !host.is_empty() && host.bytes().all(of_a_name) && port.parse::<u16>().is_ok();
+            sound.then_some(())
+        };
+        let sound = text.parse::<SocketAddr>().is_ok() || named().is_some();
+        sound.then(|| Self(text.to_owned())).ok_or("expected HOST:PORT, such as localhost:50051 or [::1]:50051")
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl HostPort {
+    /// As it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl ServeConfig {
-    /// The store to serve, unless something forbids to serve with this configuration.
+    /// Whether it may listen on the addresses that `listen` stands for.
     ///
     /// # Errors
     ///
     /// A sentence that says what to do.
-    pub fn check(&self) -> Result<Location, String> {
-        if self.listen.ip().is_loopback() || self.insecure {
-            return self.store.location();
+    pub fn admit(&self, addresses: &[SocketAddr]) -> Result<(), String> {
+        match addresses.iter().find(|address| !address.ip().is_loopback()) {
+            Some(open) if !self.insecure => Err(format!(
+                "callers are believed and not authenticated, so {open} is open to whoever reaches it: listen on a \
+                 loopback address, or add --insecure when the network keeps others out"
+            )),
+            Some(_) | None => Ok(()),
         }
-        Err(format!(
-            "callers are believed and not authenticated, so {} is open to whoever reaches it: listen on a loopback \
-             address, or add --insecure when the network keeps others out",
-            self.listen
-        ))
     }
+}
+
+/// The command with every variable unset that is empty, as a chart or a shell leaves one that has nothing to say.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
+pub fn without_empty_variables(command: Command) -> Command {
+    let unset = |arg: clap::Arg| {
+        let empty = arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+        if empty { arg.env(Resettable::Reset) } else { arg }
+    };
+    command.mut_subcommands(|subcommand| subcommand.mut_args(unset))
+}
+
+/// The values of the process's own variables: what an error of the command line may show.
+pub fn variables() -> impl Iterator<Item = String> {
+    let own = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(PREFIX));
+    own.map(|(_, value)| value.to_string_lossy().into_owned())
 }
 
 /// Where the embedded store is when none was asked for.

@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-use runledger::cli::{self, Cli};
+use runledger::cli;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match cli::parse(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => {
             let code = runtime.block_on(cli::run(cli));

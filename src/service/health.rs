@@ -6,6 +6,7 @@
 //! - `""` and `runledger.v1.RunService`: follow the store within two seconds.
 //! - `durability`: not serving when an acknowledged call could be lost (in memory, or an unsafe Postgres).
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -16,6 +17,7 @@ use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus as WireStatus;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::health_server::{Health as HealthService, HealthServer};
 use tonic_health::server::HealthReporter;
 
 use super::BackendSlot;
@@ -31,62 +33,91 @@ const PING_WAIT_MAX: Duration = Duration::from_secs(1);
 /// replica alike, and taking all of them out would only add to it.
 const UNREADY_AFTER: Duration = Duration::from_secs(30);
 
-/// The services that follow the store.
-const STORE_SERVICES: [&str; 2] = ["", "runledger.v1.RunService"];
+/// The parts that follow the store.
+const STORE_PARTS: [&str; 2] = ["", "runledger.v1.RunService"];
 
-/// Every service, as it is before the store was looked at.
-pub async fn begin(reporter: &HealthReporter) {
-    set(reporter, "liveness", true).await;
-    for service in STORE_SERVICES.into_iter().chain(["readiness", "durability"]) {
-        set(reporter, service, false).await;
+/// The health service, with every part as it is before the store was looked at, and what keeps it true.
+pub async fn service(slot: BackendSlot, stop: CancellationToken) -> (HealthServer<impl HealthService>, Monitor) {
+    let (reporter, server) = tonic_health::server::health_reporter();
+    let mut board = Board { reporter, said: HashMap::new() };
+    board.says("liveness", true).await;
+    for part in STORE_PARTS.into_iter().chain(["readiness", "durability"]) {
+        board.says(part, false).await;
+    }
+    (server, Monitor { board, slot, stop })
+}
+
+/// Keeps what the health service says true.
+pub struct Monitor {
+    board: Board,
+    slot: BackendSlot,
+    stop: CancellationToken,
+}
+
+impl Monitor {
+    /// Follows the store until the stop.
+    pub async fn run(self) {
+        let Self { mut board, slot, stop } = self;
+        tokio::select! {
+            () = follow(&mut board, &slot) => {}
+            () = stop.cancelled() => {}
+        }
+        for part in STORE_PARTS.into_iter().chain(["readiness"]) {
+            board.says(part, false).await;
+        }
     }
 }
 
-/// Keeps the services true until the stop.
-pub async fn monitor(reporter: HealthReporter, slot: BackendSlot, stop: CancellationToken) {
-    let follow = async {
-        let mut ticks = interval(PING_INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut answered = Instant::now();
-        let mut reachable = None;
-        loop {
-            ticks.tick().await;
-            let Some(backend) = slot.get() else { continue };
-            let ping = timeout(PING_WAIT_MAX, backend.store.ping()).await;
-            let now_reachable = matches!(ping, Ok(Ok(())));
-            if now_reachable {
-                answered = Instant::now();
-            }
-            if reachable != Some(now_reachable) {
-                match (reachable, ping) {
-                    (_, Ok(Err(error))) => tracing::warn!(error = chain(&error), "the store does not answer"),
-                    (_, Err(_elapsed)) => tracing::warn!("the store does not answer in time"),
-                    (Some(_), Ok(Ok(()))) => tracing::info!("the store answers again"),
-                    (None, Ok(Ok(()))) => {
-                        set(&reporter, "durability", backend.store.describe().not_durable.is_none()).await;
-                    }
-                }
-                for service in STORE_SERVICES {
-                    set(&reporter, service, now_reachable).await;
-                }
-                reachable = Some(now_reachable);
-            }
-            set(&reporter, "readiness", answered.elapsed() < UNREADY_AFTER).await;
+async fn follow(board: &mut Board, slot: &BackendSlot) {
+    let mut ticks = interval(PING_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let store = loop {
+        ticks.tick().await;
+        if let Some(backend) = slot.get() {
+            break &backend.store;
         }
     };
-    tokio::select! {
-        () = follow => {}
-        () = stop.cancelled() => {
-            for service in STORE_SERVICES.into_iter().chain(["readiness"]) {
-                set(&reporter, service, false).await;
-            }
+    // Known of an open store, whether it answers now or not.
+    board.says("durability", store.describe().not_durable.is_none()).await;
+    let mut answered = Instant::now();
+    let mut reachable = None;
+    loop {
+        let ping = timeout(PING_WAIT_MAX, store.ping()).await;
+        let now_reachable = matches!(ping, Ok(Ok(())));
+        if now_reachable {
+            answered = Instant::now();
         }
+        if reachable != Some(now_reachable) {
+            match (reachable, ping) {
+                (_, Ok(Err(error))) => tracing::warn!(error = chain(&error), "the store does not answer"),
+                (_, Err(_elapsed)) => tracing::warn!("the store does not answer in time"),
+                (Some(_), Ok(Ok(()))) => tracing::info!("the store answers again"),
+                (None, Ok(Ok(()))) => {}
+            }
+            reachable = Some(now_reachable);
+        }
+        for part in STORE_PARTS {
+            board.says(part, now_reachable).await;
+        }
+        board.says("readiness", answered.elapsed() < UNREADY_AFTER).await;
+        ticks.tick().await;
     }
 }
 
-async fn set(reporter: &HealthReporter, service: &str, serving: bool) {
-    let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
-    reporter.set_service_status(service, status).await;
+/// What the health service says. A watcher hears of changes only, so what is said already is not said again.
+struct Board {
+    reporter: HealthReporter,
+    said: HashMap<&'static str, bool>,
+}
+
+impl Board {
+    async fn says(&mut self, part: &'static str, serving: bool) {
+        if self.said.get(part) != Some(&serving) {
+            let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
+            self.reporter.set_service_status(part, status).await;
+            self.said.insert(part, serving);
+        }
+    }
 }
 
 /// What a server says of one of its services.

@@ -6,10 +6,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
-use tonic_health::server::HealthReporter;
+use tonic_health::pb::health_server::{Health, HealthServer};
 
 use super::BackendSlot;
-use super::health;
 use super::layer::CallLayer;
 use super::runs::Runs;
 use crate::proto::FILE_DESCRIPTOR_SET;
@@ -24,7 +23,7 @@ const KEEPALIVE_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Calls and watches on one connection at most; what is above waits for its turn at the client.
 const STREAMS_MAX: u32 = 16_384;
 
-/// Serves on a listener until the stop, then lets the calls in flight end.
+/// Serves on a listener, with this health service, until the stop, then lets the calls in flight end.
 ///
 /// # Errors
 ///
@@ -32,12 +31,9 @@ const STREAMS_MAX: u32 = 16_384;
 pub async fn serve(
     listener: TcpListener,
     slot: BackendSlot,
+    health: HealthServer<impl Health>,
     stop: CancellationToken,
-    report: impl AsyncFnOnce(HealthReporter),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let (reporter, health_server) = tonic_health::server::health_reporter();
-    health::begin(&reporter).await;
-    report(reporter).await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -50,7 +46,7 @@ pub async fn serve(
         .max_concurrent_streams(Some(STREAMS_MAX))
         .layer(CallLayer)
         .add_service(RunServiceServer::new(Runs::new(slot)))
-        .add_service(health_server)
+        .add_service(health)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
         .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), stop.cancelled_owned())

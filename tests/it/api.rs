@@ -13,6 +13,7 @@ mod matrix;
 mod order;
 mod ownership;
 mod place;
+mod probes;
 mod races;
 mod refused;
 mod replays;

@@ -1,6 +1,7 @@
 //! The command line is what its own help and the README say it is.
 
 use clap::{Command, CommandFactory as _, Parser as _};
+use runledger::app::STOP_WAIT_MAX;
 use runledger::cli::Cli;
 
 #[test]
@@ -40,6 +41,32 @@ fn the_table_of_flags_in_the_readme_is_the_command_line() {
     }
     let rows = readme.lines().filter(|line| line.starts_with("| `--") && line.contains("`RUNLEDGER_")).count();
     assert_eq!(rows, flags.len(), "the README has rows for flags that are not there");
+}
+
+#[test]
+fn the_help_fits_a_terminal() {
+    let mut root = Cli::command();
+    root.build();
+    for command in std::iter::once(&root).chain(root.get_subcommands()) {
+        let help = command.clone().render_long_help().to_string();
+        // What is wrapped is still there, in pieces: a column that is too wide shows in the examples.
+        for example in command
+            .get_after_help()
+            .into_iter()
+            .flat_map(|text| text.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
+        {
+            let is_example = example.starts_with("  ");
+            assert!(!is_example || (example.len() <= 100 && help.contains(&example)), "{example}");
+        }
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+    }
+}
+
+#[test]
+fn the_help_names_the_bound_of_a_stop() {
+    let root = Cli::command();
+    let help = root.find_subcommand("serve").unwrap().get_after_help().unwrap().to_string();
+    assert!(help.contains(&format!(" {} s at most", STOP_WAIT_MAX.as_secs())), "{help}");
 }
 
 /// The command lines of a help's examples, without the variables in front and the words on what they do.

@@ -27,10 +27,10 @@ use crate::support::commands::{Asking as _, complete, key, start, update};
 /// Longer than a checkpoint may be late: the tailer looks every 100 ms, a session that waits for it every second.
 const LATE_MAX: Duration = Duration::from_millis(1_500);
 
-/// A store whose log can be made unreadable, and whose reads are counted.
-struct Watched {
+/// A store whose log can be made unreadable, and whose reads are counted. It passes for durable.
+pub(super) struct Watched {
     store: Arc<dyn Store>,
-    blind: AtomicBool,
+    pub(super) blind: AtomicBool,
     histories: AtomicU64,
 }
 
@@ -41,7 +41,7 @@ impl Store for Watched {
     }
 
     fn describe(&self) -> Description {
-        self.store.describe()
+        Description { not_durable: None, ..self.store.describe() }
     }
 
     fn commits_max(&self) -> usize {
@@ -95,6 +95,9 @@ impl Store for Watched {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
+        if self.blind.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("made so by the test".into()));
+        }
         self.store.ping().await
     }
 
@@ -103,15 +106,15 @@ impl Store for Watched {
     }
 }
 
-struct Process {
-    store: Arc<Watched>,
+pub(super) struct Process {
+    pub(super) store: Arc<Watched>,
     engine: Engine,
-    feed: Feed,
-    supervisor: Supervisor,
+    pub(super) feed: Feed,
+    pub(super) supervisor: Supervisor,
 }
 
 impl Process {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let store = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
         let store = Arc::new(Watched { store, blind: AtomicBool::new(false), histories: AtomicU64::new(0) });
         let (supervisor, committed) = (Supervisor::new(), Arc::new(Notify::new()));

@@ -8,7 +8,6 @@ use tonic::{Code, Request, Status};
 use super::caller::{Ask, Caller, abort, complete, fail, start, update_something};
 use super::place::{Own, Place};
 use super::refused::Refused;
-use super::watching::Watch;
 use crate::support::postgres;
 
 const PATIENCE: Duration = Duration::from_millis(400);

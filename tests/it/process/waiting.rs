@@ -1,8 +1,12 @@
 //! A Postgres that is not there, not safe, or not ready: refused in words, or waited for.
 
-use runledger::proto::v1::Disposition;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use runledger::proto::v1::{Disposition, StartRunRequest};
 use runledger::service::health::Health;
 use tokio::task::block_in_place;
+use tokio::time::Instant;
 
 use super::calls::{Answer, Step, ask, meaning};
 use super::data::Data;
@@ -63,6 +67,24 @@ async fn a_postgres_that_is_down_at_the_start_is_waited_for() {
     block_in_place(|| cluster.restart());
     serves(&server).await;
     server.becomes("durability", Health::Serving, SOON).await;
+    let said = server.process.said();
+    let reasons = said.lines().filter_map(|line| line.split_once("waiting for it error=").map(|(_, reason)| reason));
+    let reasons: Vec<_> = reasons.collect();
+    assert!(!reasons.is_empty() && reasons.windows(2).all(|two| two[0] != two[1]), "one reason is one line: {said}");
+    assert!(said.contains(&format!("the store is open address={}", server.address)), "{said}");
+}
+
+/// It takes connections and never says a word: an attempt to open it goes on for many seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_hangs_at_the_start_leaves_a_server_that_answers_and_stops() {
+    let hung = TcpListener::bind("127.0.0.1:0").unwrap();
+    let begun = Instant::now();
+    let mut server = Server::start(&format!("postgres://user@{}/nothing", hung.local_addr().unwrap())).await;
+    waits(&mut server).await;
+    server.process.signal("TERM");
+    let (code, said) = server.process.exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "it took {:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -157,9 +179,14 @@ async fn the_password_that_works_is_shown_nowhere_either() {
     let dsn = format!("postgres://{role}:{SECRET}@{place}");
     let mut server = Server::start_with(&["--store", &dsn, "--log", "trace"]).await;
     serves(&server).await;
+    let payload = "what-a-caller-sent";
+    let asked =
+        StartRunRequest { task_thread_id: payload.into(), run_id: "run-2".into(), ..StartRunRequest::default() };
+    server.client().start_run(asked).await.unwrap();
     server.process.signal("TERM");
     let (code, said) = server.process.exited(SOON).await;
     assert_eq!(code, 0, "{said}");
     assert!(!said.contains(SECRET), "the password is in what it said");
+    assert!(!said.contains(payload), "what callers send is in what it said");
     assert!(said.contains(":***@"), "the banner hides it: {said}");
 }

@@ -1,0 +1,71 @@
+//! The health service in this process, on a store that may not answer and a clock that the test moves.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use runledger::engine::Engine;
+use runledger::service::health;
+use runledger::service::{Backend, BackendSlot};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus::{self, NotServing, Serving};
+use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::health_server::{Health, HealthServer};
+
+use super::checkpoints::Process;
+
+fn of(service: &str) -> HealthCheckRequest {
+    HealthCheckRequest { service: service.to_owned() }
+}
+
+async fn said<H: Health>(health: &HealthServer<H>, service: &str) -> ServingStatus {
+    HealthClient::new(health.clone()).check(of(service)).await.unwrap().into_inner().status()
+}
+
+fn backend(process: &Process) -> Backend {
+    let store = process.store.clone();
+    let engine = Engine::start(store.clone(), &process.supervisor, &Arc::new(Notify::new()));
+    Backend { store, engine, feed: process.feed.clone() }
+}
+
+/// A store that was opened and has not answered since.
+#[tokio::test(start_paused = true)]
+async fn how_durable_a_store_is_does_not_hang_on_whether_it_answers() {
+    let process = Process::start().await;
+    let (store, supervisor) = (&process.store, &process.supervisor);
+    store.blind.store(true, Ordering::Relaxed);
+    let slot = BackendSlot::default();
+    let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
+    supervisor.spawn(monitor.run());
+    let mut durability = HealthClient::new(health.clone()).watch(of("durability")).await.unwrap().into_inner();
+    assert_eq!(durability.message().await.unwrap().unwrap().status(), NotServing, "nobody knows yet");
+    slot.install(backend(&process));
+    assert_eq!(durability.message().await.unwrap().unwrap().status(), Serving);
+    assert_eq!(said(&health, "").await, NotServing);
+    store.blind.store(false, Ordering::Relaxed);
+    let mut whole = HealthClient::new(health.clone()).watch(of("")).await.unwrap().into_inner();
+    while whole.message().await.unwrap().unwrap().status() != Serving {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_health_watch_tells_changes_only() {
+    let process = Process::start().await;
+    let (store, supervisor) = (&process.store, &process.supervisor);
+    let slot = BackendSlot::default();
+    let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
+    supervisor.spawn(monitor.run());
+    let mut readiness = HealthClient::new(health).watch(of("readiness")).await.unwrap().into_inner();
+    assert_eq!(readiness.message().await.unwrap().unwrap().status(), NotServing);
+    slot.install(backend(&process));
+    assert_eq!(readiness.message().await.unwrap().unwrap().status(), Serving);
+    let more = timeout(Duration::from_secs(20), readiness.message()).await;
+    assert!(more.is_err(), "nothing changed, and it says {more:?}");
+    store.blind.store(true, Ordering::Relaxed);
+    assert_eq!(readiness.message().await.unwrap().unwrap().status(), NotServing, "after 30 s without an answer");
+    store.blind.store(false, Ordering::Relaxed);
+    assert_eq!(readiness.message().await.unwrap().unwrap().status(), Serving);
+    supervisor.stop().cancel();
+    assert_eq!(readiness.message().await.unwrap().unwrap().status(), NotServing, "before it stops");
+}
