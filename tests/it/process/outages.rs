@@ -50,4 +50,6 @@ async fn a_postgres_that_is_killed_under_load_costs_nothing_that_was_acknowledge
     assert_eq!(answered(&calls, |answer| matches!(answer, Answer::Cut(_))), 0, "the service answers for itself");
     let told = answered(&calls, |answer| matches!(answer, Answer::NothingWritten(_) | Answer::Unknown(_)));
     assert!(told > 0, "no outage hit a call");
+    let said = server.process.said();
+    assert!(!said.contains("a read failed"), "the outage is said once, not by each read: {said}");
 }

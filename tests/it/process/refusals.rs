@@ -1,7 +1,9 @@
 //! A command that the store refuses does not take its neighbours with it.
 
 use futures_util::future::join_all;
-use runledger::proto::v1::{Disposition, GetRunRequest};
+use runledger::proto::v1::{
+    CheckTransitionRequest, Disposition, GetRunRequest, ListRunEventsRequest, RunStatus, WatchRunRequest,
+};
 use tempfile::TempDir;
 use tokio_postgres::Client;
 use tonic::Code;
@@ -93,6 +95,48 @@ async fn only_the_guilty_one_is_refused(data: Data, refuse: &str) {
     assert!(log.contains("refused"), "the log says why: {said}");
     assert!(log.contains(&format!("run_id=\"{GUILTY}\"")), "the log names the run: {said}");
     assert!(!log.contains("Failing row"), "the log shows no row: {said}");
+}
+
+/// Each call that meets a record that cannot be read says so in the log once: which call, which run, where it is.
+async fn what_cannot_be_read_is_named(data: Data) {
+    let server = Server::start(&data.store()).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    ask(&mut client, "spoilt", Step::Start, "request").await.unwrap();
+    // JSON, so that the column takes it, and no run.
+    let spoilt = "update runs set record = '[]' where run_id = 'spoilt' returning run_id";
+    assert_eq!(data.sql(spoilt).await, [[Some("spoilt".to_owned())]]);
+    let run_id = "spoilt".to_owned();
+    let get = client.get_run(GetRunRequest { run_id: run_id.clone() }).await.map(drop);
+    let to = RunStatus::Completed.into();
+    let check = CheckTransitionRequest { run_id: run_id.clone(), to, from: None };
+    let check = client.check_transition(check).await.map(drop);
+    let history = ListRunEventsRequest { run_id: run_id.clone(), ..ListRunEventsRequest::default() };
+    let history = client.list_run_events(history).await.map(drop);
+    let watch = client.watch_run(WatchRunRequest { run_id, after_revision: None }).await.map(drop);
+    for (rpc, answer) in [("GetRun", get), ("CheckTransition", check), ("ListRunEvents", history), ("WatchRun", watch)]
+    {
+        let status = answer.unwrap_err();
+        assert_eq!((status.code(), reason(&status).as_str()), (Code::Internal, "STORE_CORRUPT"), "{rpc}");
+        let said = server.process.said();
+        let lines: Vec<_> = said.lines().filter(|line| line.contains(&format!("rpc=\"{rpc}\""))).collect();
+        assert_eq!(lines.len(), 1, "{rpc}: {said}");
+        for word in ["ERROR", "namespace=\"default\"", "run_id=\"spoilt\"", "runs.record"] {
+            assert!(lines[0].contains(word), "{rpc} names {word}: {}", lines[0]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_cannot_be_read_from_sqlite_is_named_in_the_log() {
+    let directory = TempDir::new().unwrap();
+    what_cannot_be_read_is_named(Data::Sqlite(directory.path().join("ledger.db"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_cannot_be_read_from_postgres_is_named_in_the_log() {
+    let database = Database::fresh().await;
+    what_cannot_be_read_is_named(Data::Postgres(database.dsn())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
