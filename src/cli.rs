@@ -86,8 +86,10 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode>
         let shown = redacted(&rendered, given);
         if shown == rendered {
             let _closed = error.print();
-        } else {
+        } else if error.use_stderr() {
             eprint!("{shown}");
+        } else {
+            print!("{shown}");
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
     })
