@@ -167,3 +167,22 @@ impl Ring {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_sessions_that_leave_at_once_leave_no_topic() {
+        let hub = Arc::new(Hub::default());
+        let key = RunKey { namespace: "default".into(), run_id: "run-1".into() };
+        for _ in 0..2_000 {
+            let (one, two) = (hub.subscribe(&key), hub.subscribe(&key));
+            std::thread::scope(|scope| {
+                scope.spawn(|| drop(one));
+                drop(two);
+            });
+            assert_eq!(hub.watched_runs(), 0);
+        }
+    }
+}
