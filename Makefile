@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 BUF := npx --yes @bufbuild/buf@1.75.0
+NEED := CARGO='$(CARGO)' tests/need
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -12,20 +13,20 @@ help: ## Lists the targets
 		while IFS='|' read -r target what; do printf '%-20s %s\n' "$$target" "$$what"; done
 
 run: ## Builds the service and serves on the embedded store: make run ARGS='--listen 127.0.0.1:50052'
-	@tests/need cc
+	@$(NEED) rust cc
 	$(CARGO) run --locked -- serve $(ARGS)
 
 test: ## Runs every Rust test, on SQLite and on a private, throw-away PostgreSQL
-	@tests/need cc
+	@$(NEED) rust cc
 	tests/with-postgres $(CARGO) test --locked --no-fail-fast $(ARGS)
 
 test-clients: ## Runs the tests of clients generated for Python and Node against the real binary
-	@tests/need cc node python
+	@$(NEED) rust cc node python
 	$(CARGO) build --locked
 	tests/clients/run
 
 lint: ## Checks format, lints, documentation links and the proto
-	@tests/need cc node
+	@$(NEED) rust cc node
 	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
 	$(CARGO) fmt --all --check

@@ -16,9 +16,10 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Command, Refusal, Run, Verdict, ids};
+use crate::domain::{Command, Refusal, Run, RunKey, Verdict, ids};
 use crate::store::{Ledger, Store, StoreError};
 use crate::supervise::Supervisor;
+use crate::telemetry::chain;
 use committer::Committer;
 use inlet::{Inlet, Pending, Rejected};
 
@@ -87,12 +88,7 @@ impl Engine {
         let inlets = (0..ledger.shard_count)
             .map(|shard| {
                 let (inlet, queue) = inlet::inlet(bytes.clone());
-                let task = Committer {
-                    store: store.clone(),
-                    shard: ids::Shard(shard),
-                    slots: slots.clone(),
-                    committed: committed.clone(),
-                };
+                let task = Committer::new(store.clone(), ids::Shard(shard), slots.clone(), committed.clone());
                 supervisor.vital("committer", task.run(queue, closing.clone()));
                 inlet
             })
@@ -110,6 +106,9 @@ impl Engine {
         let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
         let answer_by = Instant::now() + ANSWER_WAIT_MAX;
         let by = deadline.map_or(answer_by, |deadline| deadline.min(answer_by));
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(Failure::Deadline);
+        }
         let (pending, reply, ticket) = Pending::new(command);
         self.inlets[usize::from(shard.0)].offer(pending).map_err(|rejected| match rejected {
             Rejected::Full => Failure::Overloaded,
@@ -130,11 +129,24 @@ impl Engine {
                 Ok(Answer { current_revision: run.revision, run, disposition: Disposition::Unchanged })
             }
             Verdict::Replayed { revision, current_revision } => {
-                let run = self.store.run_at(&key, revision).await.map_err(|error| failure(&error))?;
-                let run = Arc::new(run.ok_or(Failure::StoreCorrupt)?);
+                let run = Arc::new(self.replayed(&key, revision, by).await?);
                 Ok(Answer { run, disposition: Disposition::Replayed, current_revision })
             }
         }
+    }
+
+    /// The run as the first call left it. That call was applied: whatever goes wrong here, "nothing was written" would
+    /// be false.
+    async fn replayed(&self, key: &RunKey, revision: u64, by: Instant) -> Result<Run, Failure> {
+        let reason = match tokio::time::timeout_at(by, self.store.run_at(key, revision)).await {
+            Ok(Ok(Some(run))) => return Ok(run),
+            Ok(Ok(None)) => format!("revision {revision} is not in the log"),
+            Ok(Err(error)) => chain(&error),
+            Err(_elapsed) => "no answer in time".to_owned(),
+        };
+        let RunKey { namespace, run_id } = key;
+        tracing::error!(namespace, run_id, revision, error = reason, "a replayed call's run cannot be read");
+        Err(Failure::OutcomeUnknown)
     }
 
     /// Takes no more commands; what is queued is still committed and answered. The committers end after that.

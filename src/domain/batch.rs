@@ -23,13 +23,20 @@ pub struct Loaded {
 /// What the commands came to, and what is to be written.
 #[derive(Debug, Default)]
 pub struct Decided {
-    /// One answer for each command, in their order. Holds once the writes are durable.
+    /// One answer for each command, in their order, of as many as the limit on work allowed: at least the first. The
+    /// others were not looked at. Holds once the writes are durable.
     pub verdicts: Vec<Result<Verdict, Refusal>>,
     /// The runs as they are to be stored.
     pub runs: Vec<RunWrite>,
     /// The events to append, by position.
     pub events: Vec<NewEvent>,
+    /// About how many bytes of runs were read and made.
+    pub weight: usize,
 }
+
+/// Bytes of metadata that one batch merges at most, as they lie in memory: what is above waits for the next batch. A
+/// batch is decided while its shard's head is held, and 512 small patches of one large run are gigabytes.
+const MERGED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What a command did.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,7 +93,7 @@ struct Slot {
     metadata_changed: bool,
 }
 
-/// Decides a shard's commands and numbers their events.
+/// Decides a shard's commands and numbers their events, as many as the limit on work allows.
 #[must_use]
 pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
     let Loaded { last, now, runs, requests } = loaded;
@@ -102,11 +109,20 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
     let mut applied: HashMap<(RunKey, String), AppliedRequest> =
         requests.into_iter().map(|(key, id, request)| ((key, id), request)).collect();
     let mut written: Vec<RunKey> = Vec::new();
-    let mut decided = Decided::default();
+    let read = slots.values().filter_map(|slot| slot.run.as_ref()).map(|run| run.weight()).sum();
+    let mut decided = Decided { weight: read, ..Decided::default() };
+    let mut merged = 0;
 
     for command in commands {
+        if merged > MERGED_BYTES_MAX {
+            break;
+        }
         let slot =
             slots.entry(command.key.clone()).or_insert(Slot { run: None, before: None, metadata_changed: false });
+        if !command.changes.metadata.is_empty() {
+            let stored = slot.run.as_ref().map_or(0, |run| run.metadata.weight());
+            merged += stored + command.changes.metadata.weight();
+        }
         let request = command.request.clone();
         let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
         let verdict = match decide(slot.run.as_deref(), command, &Context { now, applied: remembered }) {
@@ -138,6 +154,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         };
         decided.verdicts.push(verdict);
     }
+    decided.weight += merged;
     decided.runs = written
         .into_iter()
         .map(|key| {

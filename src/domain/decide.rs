@@ -195,7 +195,7 @@ fn effective(run: Option<&Run>, command: &Command) -> Changes {
         changes.fallback_used &= !run.fallback_used;
         changes.labels.retain(|key, value| run.labels.get(key) != Some(value));
         changes.remove_labels.retain(|key| run.labels.contains_key(key));
-        if run.metadata.merged(&changes.metadata) == run.metadata {
+        if !changes.metadata.is_empty() && run.metadata.merged(&changes.metadata) == run.metadata {
             changes.metadata = super::Metadata::default();
         }
     }

@@ -1,18 +1,27 @@
 //! A run's own data: a JSON object whose numbers are IEEE doubles, changed by RFC 7396 merge patches.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
 /// A JSON object in canonical form: keys sorted, every number the one form of its double, no negative zero. Two equal
-/// objects are equal byte for byte, whichever store they come from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// objects are equal byte for byte, whichever store they come from. Clones share the object, which never changes: most
+/// events leave a run's metadata as it is.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Map<String, Value>")]
-pub struct Metadata(Map<String, Value>);
+pub struct Metadata(Arc<Map<String, Value>>);
+
+impl Serialize for Metadata {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
 
 impl From<Map<String, Value>> for Metadata {
     fn from(mut map: Map<String, Value>) -> Self {
         map.values_mut().for_each(canonical);
-        Self(map)
+        Self(Arc::new(map))
     }
 }
 
@@ -33,30 +42,41 @@ impl Metadata {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let mut counter = Counter(0);
-        serde_json::to_writer(&mut counter, &self.0).expect("a counter takes every byte and keys are strings");
+        serde_json::to_writer(&mut counter, self).expect("a counter takes every byte and keys are strings");
         counter.0
     }
 
     /// The object after the RFC 7396 merge patch: objects merge key by key, null deletes, all else replaces.
     #[must_use]
     pub fn merged(&self, patch: &Self) -> Self {
-        let mut target = self.0.clone();
+        let mut target = Map::clone(&self.0);
         merge(&mut target, &patch.0);
-        Self(target)
+        Self(Arc::new(target))
     }
 
-    /// About how many bytes the object takes in memory.
-    pub(crate) fn weight(&self) -> usize {
-        fn weight(value: &Value) -> usize {
-            size_of::<Value>()
-                + match value {
-                    Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-                    Value::String(text) => text.len(),
-                    Value::Array(values) => values.iter().map(weight).sum(),
-                    Value::Object(map) => map.iter().map(|(key, value)| 48 + key.len() + weight(value)).sum(),
-                }
-        }
-        self.0.iter().map(|(key, value)| 48 + key.len() + weight(value)).sum()
+    /// About how many bytes the object takes in memory: many times its text when it is of small objects.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        weight(&self.0)
+    }
+}
+
+/// A node of the map takes its room whether one entry is in it or eleven.
+const MAP_NODE_BYTES: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 16;
+
+fn weight(map: &Map<String, Value>) -> usize {
+    let entries: usize = map.iter().map(|(key, value)| key.len() + weight_within(value)).sum();
+    // Nodes that were split are half full.
+    map.len().div_ceil(6) * MAP_NODE_BYTES + entries
+}
+
+/// What a value holds besides its own place.
+fn weight_within(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(|value| size_of::<Value>() + weight_within(value)).sum(),
+        Value::Object(map) => weight(map),
     }
 }
 

@@ -11,10 +11,13 @@ use super::inlet::Pending;
 use crate::domain::{Command, Decided};
 
 /// Commands in one commit at most.
-pub(super) const COMMANDS_MAX: usize = 512;
+const COMMANDS_MAX: usize = 512;
 
 /// Bytes of commands in one commit at most; a single command may weigh more.
-pub(super) const BYTES_MAX: usize = 4 * 1024 * 1024;
+const BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes of runs that a commit should read and make at most: one that took more is followed by a shorter one.
+const RUNS_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Commands that are committed together, in the order of their arrival.
 #[derive(Debug, Default)]
@@ -52,11 +55,20 @@ impl Batch {
         (self, Self(second))
     }
 
-    pub(super) fn answer(self, decided: Decided) {
-        debug_assert_eq!(self.0.len(), decided.verdicts.len(), "one verdict a command");
+    /// Answers what was decided; what was not comes back.
+    pub(super) fn answer(mut self, decided: Decided) -> Self {
+        let rest = self.0.split_off(decided.verdicts.len().min(self.0.len()));
         for (pending, verdict) in self.0.into_iter().zip(decided.verdicts) {
             pending.answer(verdict.map_err(|refusal| Failure::Refused(Box::new(refusal))));
         }
+        Self(rest)
+    }
+
+    /// Without the commands that nobody waits for any more. Only where it is certain that none of them was applied:
+    /// their callers were told that they may have been, and will look before they send them again.
+    pub(super) fn awaited(mut self) -> Self {
+        self.0.retain(Pending::is_awaited);
+        self
     }
 
     pub(super) fn fail(self, failure: &Failure) {
@@ -70,15 +82,19 @@ impl Batch {
 pub(super) struct Queue {
     inlet: mpsc::Receiver<Pending>,
     waiting: VecDeque<Pending>,
+    commands_max: usize,
 }
 
 impl Queue {
     pub(super) fn new(inlet: mpsc::Receiver<Pending>) -> Self {
-        Self { inlet, waiting: VecDeque::new() }
+        Self { inlet, waiting: VecDeque::new(), commands_max: COMMANDS_MAX }
     }
 
     /// Waits for a command. False once the queue is closed and empty. `closing` closes it.
     pub(super) async fn ready(&mut self, closing: &CancellationToken) -> bool {
+        if closing.is_cancelled() {
+            self.inlet.close();
+        }
         if !self.waiting.is_empty() {
             return true;
         }
@@ -94,11 +110,28 @@ impl Queue {
         !self.waiting.is_empty()
     }
 
+    /// Learns from a commit how many commands the next one should take: how large the runs are is only known then.
+    pub(super) fn learn(&mut self, weight: usize) {
+        self.commands_max = if weight > RUNS_BYTES_MAX {
+            (self.commands_max / 2).max(1)
+        } else {
+            (self.commands_max * 2).min(COMMANDS_MAX)
+        };
+    }
+
+    /// The next command to arrive; none once the queue is closed and empty.
+    pub(super) async fn next(&mut self) -> Option<Pending> {
+        match self.waiting.pop_front() {
+            Some(pending) => Some(pending),
+            None => self.inlet.recv().await,
+        }
+    }
+
     /// Takes what queued, up to the limits, without waiting.
     pub(super) fn batch(&mut self) -> Batch {
         let mut batch = Vec::new();
         let mut bytes = 0;
-        while batch.len() < COMMANDS_MAX {
+        while batch.len() < self.commands_max {
             let Some(pending) = self.waiting.pop_front().or_else(|| self.inlet.try_recv().ok()) else { break };
             if !batch.is_empty() && bytes + pending.weight > BYTES_MAX {
                 self.waiting.push_front(pending);

@@ -11,95 +11,116 @@ use super::recovery::{Settled, settle};
 use super::{Failure, failure};
 use crate::clock::draw_id;
 use crate::domain::{Decided, Shard};
+use crate::store::error::Source;
 use crate::store::{CommitError, Store, StoreError};
 use crate::telemetry::chain;
 
-/// How often a batch is sent again after its commit turned out not to be applied.
+/// How often the commands of a batch are sent again after their commit turned out not to be applied.
 const RESENDS_MAX: usize = 3;
 
 pub(super) struct Committer {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) shard: Shard,
-    pub(super) slots: Arc<Semaphore>,
-    pub(super) committed: Arc<Notify>,
+    store: Arc<dyn Store>,
+    shard: Shard,
+    slots: Arc<Semaphore>,
+    committed: Arc<Notify>,
+    /// Whether the last commit found the store unavailable: an outage is logged once, not once a batch.
+    down: bool,
 }
 
 impl Committer {
+    pub(super) fn new(store: Arc<dyn Store>, shard: Shard, slots: Arc<Semaphore>, committed: Arc<Notify>) -> Self {
+        Self { store, shard, slots, committed, down: false }
+    }
+
     /// Commits what queues until the queue is closed and empty.
-    pub(super) async fn run(self, inlet: mpsc::Receiver<Pending>, closing: CancellationToken) {
+    pub(super) async fn run(mut self, inlet: mpsc::Receiver<Pending>, closing: CancellationToken) {
         let mut queue = Queue::new(inlet);
+        let slots = self.slots.clone();
         while queue.ready(&closing).await {
-            let slot = self.slots.acquire().await.expect("the semaphore is never closed");
+            let slot = slots.acquire().await.expect("the semaphore is never closed");
             self.commit(queue.batch(), &mut queue).await;
             drop(slot);
         }
     }
 
-    /// Commits a batch; one that the store refuses is halved until the guilty command stands alone.
-    async fn commit(&self, batch: Batch, queue: &mut Queue) {
-        let mut batches = vec![batch];
-        while let Some(batch) = batches.pop() {
-            if batch.is_empty() {
+    /// Commits a batch, in parts where it must be. One that the store refuses is halved until the guilty command
+    /// stands alone; one that was lost on its way is halved too, since its size may be what lost it.
+    async fn commit(&mut self, batch: Batch, queue: &mut Queue) {
+        let mut parts = vec![(batch, 0)];
+        while let Some((part, resends)) = parts.pop() {
+            // Nothing of a part was applied when it stands here, and who was told otherwise will look for it.
+            let part = part.awaited();
+            if part.is_empty() {
                 continue;
             }
-            match self.attempt(&batch, queue).await {
-                Ok(decided) => {
+            match self.attempt(&part, queue).await {
+                Outcome::Committed(decided) => {
+                    self.down = false;
+                    queue.learn(decided.weight);
                     if !decided.events.is_empty() {
                         self.committed.notify_one();
                         self.store.announce_commit();
                     }
-                    batch.answer(decided);
+                    parts.push((part.answer(decided), 0));
                 }
-                Err(Failed::Store(StoreError::Refused(_) | StoreError::Corrupt { .. })) if batch.len() > 1 => {
-                    let (first, second) = batch.halves();
-                    batches.extend([second, first]);
+                Outcome::NotApplied(StoreError::Refused(_) | StoreError::Corrupt { .. }) if part.len() > 1 => {
+                    let (first, second) = part.halves();
+                    parts.extend([(second, resends), (first, resends)]);
                 }
-                Err(Failed::Store(error)) => {
-                    tracing::error!(
-                        shard = self.shard.0,
-                        commands = batch.len(),
-                        run_id = batch.only_run(),
-                        error = chain(&error),
-                        "commit failed"
-                    );
-                    batch.fail(&failure(&error));
+                Outcome::NotApplied(error) => self.fail(part, &error),
+                Outcome::Lost(_) if resends < RESENDS_MAX => {
+                    let (first, second) = part.halves();
+                    parts.extend([(second, resends + 1), (first, resends + 1)]);
                 }
-                Err(Failed::Abandoned) => batch.fail(&Failure::OutcomeUnknown),
+                Outcome::Lost(source) => self.fail(part, &StoreError::Unavailable(source)),
+                Outcome::Abandoned => part.fail(&Failure::OutcomeUnknown),
             }
         }
     }
 
-    /// Commits a batch once, for certain: an unknown outcome is settled, and what was not applied is sent again.
-    async fn attempt(&self, batch: &Batch, queue: &mut Queue) -> Result<Decided, Failed> {
-        let commands = batch.commands();
-        let mut resends = 0;
-        loop {
-            let commit_id = draw_id();
-            let (unsettled, source) = match self.store.commit(self.shard, commit_id, commands.clone()).await {
-                Ok(decided) => return Ok(decided),
-                Err(CommitError::NotApplied(error)) => return Err(Failed::Store(error)),
-                Err(CommitError::Unknown { unsettled, source }) => (unsettled, source),
-            };
-            tracing::warn!(
-                shard = self.shard.0,
-                %commit_id,
-                commands = batch.len(),
-                error = chain(&*source),
-                "the outcome of a commit is unknown: settling it"
-            );
-            match settle(&*self.store, &unsettled, batch, queue).await {
-                Settled::Applied => return Ok(unsettled.decided),
-                Settled::NotApplied if resends < RESENDS_MAX => resends += 1,
-                Settled::NotApplied => return Err(Failed::Store(StoreError::Unavailable(source))),
-                Settled::Abandoned => return Err(Failed::Abandoned),
-            }
+    /// Commits a part once. An unknown outcome is settled.
+    async fn attempt(&self, part: &Batch, queue: &mut Queue) -> Outcome {
+        let commit_id = draw_id();
+        let (unsettled, source) = match self.store.commit(self.shard, commit_id, part.commands()).await {
+            Ok(decided) => return Outcome::Committed(decided),
+            Err(CommitError::NotApplied(error)) => return Outcome::NotApplied(error),
+            Err(CommitError::Unknown { unsettled, source }) => (unsettled, source),
+        };
+        tracing::warn!(
+            shard = self.shard.0,
+            %commit_id,
+            commands = part.len(),
+            error = chain(&*source),
+            "the outcome of a commit is unknown: settling it"
+        );
+        match settle(&*self.store, &unsettled, part, queue).await {
+            Settled::Applied => Outcome::Committed(unsettled.decided),
+            Settled::NotApplied => Outcome::Lost(source),
+            Settled::Abandoned => Outcome::Abandoned,
         }
+    }
+
+    fn fail(&mut self, part: Batch, error: &StoreError) {
+        let known = matches!(error, StoreError::Unavailable(_)) && std::mem::replace(&mut self.down, true);
+        if !known {
+            tracing::error!(
+                shard = self.shard.0,
+                commands = part.len(),
+                run_id = part.only_run(),
+                error = chain(error),
+                "commit failed"
+            );
+        }
+        part.fail(&failure(error));
     }
 }
 
-enum Failed {
-    /// Surely not applied.
-    Store(StoreError),
+enum Outcome {
+    Committed(Decided),
+    /// The store says why, and surely nothing was applied.
+    NotApplied(StoreError),
+    /// It was sent, and surely nothing was applied.
+    Lost(Source),
     /// Unknown, and nobody waits for it any more.
     Abandoned,
 }

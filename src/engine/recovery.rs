@@ -1,9 +1,11 @@
 //! Commits of unknown outcome: asked after until the store tells, or nobody waits for the answer.
 //!
-//! Until then the shard takes no new batch. What queues meanwhile is told at once that the store is unavailable, since
-//! it is.
+//! Until then the shard takes no new batch. What queues meanwhile waits for a moment, since most outcomes are settled
+//! in one, and is then told that the store is unavailable, since it is.
 
 use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
 
 use super::Failure;
 use super::batch::{Batch, Queue};
@@ -13,6 +15,9 @@ use crate::telemetry::chain;
 /// The pause before the store is asked again, doubled up to the maximum.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How long what queues waits before it is turned away.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What became of a commit.
 pub(super) enum Settled {
@@ -24,19 +29,37 @@ pub(super) enum Settled {
 
 pub(super) async fn settle(store: &dyn Store, unsettled: &Unsettled, batch: &Batch, queue: &mut Queue) -> Settled {
     let mut pause = PAUSE;
+    let patience = Instant::now() + PATIENCE;
     while batch.is_awaited() {
-        match store.settle(unsettled).await {
+        match turning_away(queue, patience, store.settle(unsettled)).await {
             Ok(applied) => {
                 tracing::info!(shard = unsettled.shard.0, commit_id = %unsettled.commit_id, applied, "settled");
                 return if applied { Settled::Applied } else { Settled::NotApplied };
             }
             Err(error) => {
                 tracing::warn!(shard = unsettled.shard.0, error = chain(&error), "not settled yet");
-                queue.batch().fail(&Failure::StoreUnavailable);
             }
         }
-        tokio::time::sleep(pause).await;
+        turning_away(queue, patience, tokio::time::sleep(pause)).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
     Settled::Abandoned
+}
+
+/// Does some work, and from `patience` on answers what queues meanwhile.
+async fn turning_away<T>(queue: &mut Queue, patience: Instant, work: impl Future<Output = T>) -> T {
+    let turn_away = async {
+        sleep_until(patience).await;
+        while let Some(pending) = queue.next().await {
+            if pending.take() {
+                pending.answer(Err(Failure::StoreUnavailable));
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = turn_away => unreachable!("it never ends"),
+    }
 }

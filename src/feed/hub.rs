@@ -34,6 +34,7 @@ pub(super) struct Signal {
 
 struct Topic {
     id: u64,
+    sessions: usize,
     signal: watch::Sender<Signal>,
 }
 
@@ -67,8 +68,10 @@ impl Hub {
         let mut topics = lock(&self.topics);
         let topic = topics.entry(key.clone()).or_insert_with(|| Topic {
             id: self.next_topic.fetch_add(1, Ordering::Relaxed),
+            sessions: 0,
             signal: watch::Sender::new(Signal::default()),
         });
+        topic.sessions += 1;
         let subscription =
             Subscription { hub: self.clone(), key: key.clone(), topic: topic.id, signal: topic.signal.subscribe() };
         drop(topics);
@@ -103,6 +106,13 @@ impl Hub {
         topic.signal.send_modify(|signal| signal.revision = signal.revision.max(revision));
     }
 
+    /// Makes the sessions of one run look into its history: the tailer could not read what happened to it.
+    pub(super) fn signal(&self, key: &RunKey, revision: u64) {
+        if let Some(topic) = lock(&self.topics).get(key) {
+            topic.signal.send_modify(|signal| signal.revision = signal.revision.max(revision));
+        }
+    }
+
     pub(super) fn read_page(&self) {
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
@@ -122,9 +132,11 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut topics = lock(&self.hub.topics);
-        // The receiver of this subscription still counts as one.
-        if topics.get(&self.key).is_some_and(|topic| topic.id == self.topic && topic.signal.receiver_count() <= 1) {
-            topics.remove(&self.key);
+        if let Some(topic) = topics.get_mut(&self.key) {
+            topic.sessions -= 1;
+            if topic.sessions == 0 {
+                topics.remove(&self.key);
+            }
         }
     }
 }
@@ -154,4 +166,23 @@ impl Ring {
 /// A poisoned lock guards plain data that is valid after every statement: it is used on.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_sessions_that_leave_at_once_leave_no_topic() {
+        let hub = Arc::new(Hub::default());
+        let key = RunKey { namespace: "default".into(), run_id: "run-1".into() };
+        for _ in 0..2_000 {
+            let (one, two) = (hub.subscribe(&key), hub.subscribe(&key));
+            std::thread::scope(|scope| {
+                scope.spawn(|| drop(one));
+                drop(two);
+            });
+            assert_eq!(hub.watched_runs(), 0);
+        }
+    }
 }

@@ -122,7 +122,7 @@ impl Feed {
                 } else if signal != looked_at && (signal.revision > shown || signal.begun > looked_at.begun) {
                     looked_at = signal;
                     let mut history = History::after(key.clone(), shown);
-                    while ended.is_none() {
+                    while ended.is_none() && !stop.is_cancelled() {
                         let Some(change) = history.next(&*store).await? else { break };
                         shown = change.event.revision;
                         ended = change.run.status.is_terminal().then(|| change.run.clone());
@@ -134,8 +134,11 @@ impl Feed {
                         biased;
                         () = stop.cancelled() => {}
                         changed = timeout_at(quiet.until, subscription.signal.changed()) => {
-                            let quiet_until = changed.is_err().then(|| quiet.over(hub.as_of())).flatten();
-                            if let Some(at) = quiet_until {
+                            // The time is taken before the signal is looked at: what happened up to it is shown first.
+                            let as_of = hub.as_of();
+                            let nothing_new = changed.is_err() && *subscription.signal.borrow() == signal;
+                            let checkpoint = nothing_new.then(|| quiet.over(as_of)).flatten();
+                            if let Some(at) = checkpoint {
                                 yield Frame::Checkpoint { revision: shown, at };
                             }
                         }
@@ -168,7 +171,11 @@ impl History {
         }
         let Some(event) = self.events.pop_front() else { return Ok(None) };
         if self.run.is_none() && self.after > 0 {
-            self.run = store.run_at(&self.key, self.after).await?.map(Arc::new);
+            let run = store.run_at(&self.key, self.after).await?;
+            self.run = Some(Arc::new(run.ok_or_else(|| gap(&self.key, self.after - 1))?));
+        }
+        if event.revision != self.after + 1 {
+            return Err(gap(&self.key, self.after));
         }
         let run = Arc::new(evolve(self.run.take().map(Arc::unwrap_or_clone), &event));
         self.after = event.revision;
@@ -182,7 +189,7 @@ fn gap(key: &RunKey, revision: u64) -> StoreError {
         table: "run_events",
         column: "revision",
         key: format!("{}/{}", key.namespace, key.run_id),
-        source: format!("nothing follows revision {revision}, and the run is further").into(),
+        source: format!("revision {} is missing, and the run is further", revision + 1).into(),
     }
 }
 

@@ -83,8 +83,15 @@ async fn step(
     hub.read_page();
     for logged in events {
         if hub.is_watched(&logged.event.key) {
-            let run = cache.fold(store, &logged.event).await?;
-            hub.publish(Arc::new(Change { event: logged.event, run }));
+            match cache.fold(store, &logged.event).await {
+                Ok(run) => hub.publish(Arc::new(Change { event: logged.event, run })),
+                Err(error @ (StoreError::Corrupt { .. } | StoreError::Refused(_))) => {
+                    // One run's trouble must not stop the watches of all others.
+                    tracing::error!(error = chain(&error), "a run cannot be folded: its watches look for themselves");
+                    hub.signal(&logged.event.key, logged.event.revision);
+                }
+                Err(error @ StoreError::Unavailable(_)) => return Err(error),
+            }
         } else {
             cache.forget(&logged.event.key);
         }

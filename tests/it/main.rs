@@ -6,6 +6,7 @@ mod api;
 mod command_line;
 mod conformance;
 mod domain;
+mod engine;
 mod layering;
 mod postgres;
 mod process;

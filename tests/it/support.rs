@@ -7,3 +7,4 @@ pub(crate) mod postgres;
 pub(crate) mod proxy;
 pub(crate) mod random;
 pub(crate) mod server;
+pub(crate) mod wrapped;

@@ -1,9 +1,9 @@
 // Every refusal arrives with its own code and its typed details.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { type ServiceError, status as Code } from "@grpc/grpc-js";
+import { credentials, Metadata, type ServiceError, status as Code } from "@grpc/grpc-js";
 import { RunStatus } from "./gen/runledger/v1/run.js";
-import { StartRunRequest } from "./gen/runledger/v1/run_service.js";
+import { RunServiceClient, StartRunRequest } from "./gen/runledger/v1/run_service.js";
 import { details } from "./readme_error.js";
 import { client, largestMetadata, newRunId, refused, service } from "./support.js";
 
@@ -86,13 +86,17 @@ test("REQUEST_ID_REUSED", async () => {
   await refused(Code.INVALID_ARGUMENT, "REQUEST_ID_REUSED", service.updateRun({ runId, requestId: "once", workflowId: "w" }));
 });
 
-test("the README's lines unpack a refusal", async () => {
-  const runId = newRunId();
-  await start(runId);
-  await service.abortRun({ runId });
-  const error = await service.completeRun({ runId }).then(() => assert.fail(), (error: ServiceError) => error);
-  const { info, transition } = details(error);
-  assert.deepEqual([info?.reason, transition?.to], ["INVALID_TRANSITION", RunStatus.RUN_STATUS_COMPLETED]);
+test("what the library says itself carries no ErrorInfo", async () => {
+  // The README says what to make of it: the call may have been applied.
+  const nobody = new RunServiceClient("127.0.0.1:1", credentials.createInsecure());
+  const get = (from: RunServiceClient, deadline: number) =>
+    new Promise<ServiceError | null>((resolve) =>
+      from.getRun({ runId: newRunId() }, new Metadata(), { deadline }, (error) => resolve(error)),
+    );
+  const errors = [await get(client, Date.now() - 1), await get(nobody, Date.now() + 20_000)];
+  nobody.close();
+  assert.deepEqual(errors.map((error) => error?.code), [Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE]);
+  assert.deepEqual(errors.map((error) => details(error!)), [{}, {}]);
 });
 
 test("lone surrogates never reach the ledger", async () => {

@@ -2,10 +2,8 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { credentials, Metadata, type ServiceError, status as Code } from "@grpc/grpc-js";
-import { BadRequest, ErrorInfo, ResourceInfo, RetryInfo } from "./gen/google/rpc/error_details.js";
 import { Status } from "./gen/google/rpc/status.js";
-import { LifecycleTransitionError, OwnershipError, RevisionMismatchError, RunIdConflictError } from "./gen/runledger/v1/error.js";
-import { Route, RunSummary } from "./gen/runledger/v1/run.js";
+import { Route } from "./gen/runledger/v1/run.js";
 import {
   AbortRunRequest,
   CheckTransitionRequest,
@@ -18,6 +16,7 @@ import {
   UpdateRunRequest,
 } from "./gen/runledger/v1/run_service.js";
 import { WatchRunRequest, type WatchRunResponse } from "./gen/runledger/v1/watch.js";
+import { type Details, details } from "./readme_error.js";
 
 const TIMEOUT_MS = 20_000;
 
@@ -66,21 +65,6 @@ export async function watch(fields: Partial<WatchRunRequest>, seen: (frame: Watc
 /** Which of the frame's kinds is set. */
 export const kindOf = (frame: WatchRunResponse) => Object.entries(frame).find(([, value]) => value !== undefined)?.[0];
 
-const KINDS = {
-  "google.rpc.BadRequest": BadRequest,
-  "google.rpc.ErrorInfo": ErrorInfo,
-  "google.rpc.ResourceInfo": ResourceInfo,
-  "google.rpc.RetryInfo": RetryInfo,
-  "runledger.v1.LifecycleTransitionError": LifecycleTransitionError,
-  "runledger.v1.OwnershipError": OwnershipError,
-  "runledger.v1.RevisionMismatchError": RevisionMismatchError,
-  "runledger.v1.RunIdConflictError": RunIdConflictError,
-  "runledger.v1.RunSummary": RunSummary,
-};
-type Kinds = typeof KINDS;
-type Short<N> = N extends `${string}.v1.${infer S}` ? S : N extends `google.rpc.${infer S}` ? S : never;
-export type Details = { [N in keyof Kinds as Short<N>]?: ReturnType<Kinds[N]["decode"]> };
-
 /** Checks that the call is refused with this code and reason, and hands back what came with it. */
 export async function refused(code: Code, reason: string, call: Promise<unknown>): Promise<Details & { text: string }> {
   const error = (await call.then(
@@ -90,14 +74,9 @@ export async function refused(code: Code, reason: string, call: Promise<unknown>
   assert.equal(Code[error.code] ?? error, Code[code], String(error));
   const packed = error.metadata.get("grpc-status-details-bin")[0] as Buffer;
   assert.ok(packed.length <= 4096, `${packed.length} bytes of details`);
-  const details: Record<string, unknown> = {};
-  for (const { typeUrl, value } of Status.decode(packed).details) {
-    const name = typeUrl.slice(typeUrl.lastIndexOf("/") + 1);
-    const kind = KINDS[name as keyof Kinds];
-    assert.ok(kind, `unknown detail ${name}`);
-    details[name.slice(name.lastIndexOf(".") + 1)] = kind.decode(value);
-  }
-  const unpacked = details as Details;
+  const unpacked = details(error);
+  // Each kind of detail comes once, and the README's lines know it.
+  assert.equal(Object.keys(unpacked).length, Status.decode(packed).details.length);
   assert.deepEqual([unpacked.ErrorInfo?.domain, unpacked.ErrorInfo?.reason], ["runledger", reason], String(error));
   return { ...unpacked, text: error.details };
 }

@@ -8,26 +8,13 @@ import uuid
 
 import grpc
 from google.protobuf import json_format
-from google.rpc import error_details_pb2
 from grpc_status import rpc_status
-from runledger.v1 import error_pb2, run_pb2, run_service_pb2 as api, run_service_pb2_grpc, watch_pb2
+from runledger.v1 import run_pb2, run_service_pb2 as api, run_service_pb2_grpc, watch_pb2
+
+import readme_error
 
 ADDRESS = os.environ["RUNLEDGER_TEST_SERVER"]
 TIMEOUT_S = 20
-KINDS = {
-    kind.DESCRIPTOR.full_name: kind
-    for kind in (
-        error_details_pb2.BadRequest,
-        error_details_pb2.ErrorInfo,
-        error_details_pb2.ResourceInfo,
-        error_details_pb2.RetryInfo,
-        error_pb2.LifecycleTransitionError,
-        error_pb2.OwnershipError,
-        error_pb2.RevisionMismatchError,
-        error_pb2.RunIdConflictError,
-        run_pb2.RunSummary,
-    )
-}
 
 
 class Refused(Exception):
@@ -39,11 +26,9 @@ class Refused(Exception):
         self.message = error.details()
         self.encoded = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
         status = rpc_status.from_call(error)
-        self.details = {}
-        for packed in status.details if status else ():
-            kind = KINDS[packed.TypeName()]
-            assert kind.__name__ not in self.details, "each kind of detail comes once"
-            self.details[kind.__name__] = kind.FromString(packed.value)
+        self.details = readme_error.details(error)
+        # Each kind of detail comes once, and the README's lines know it.
+        assert len(self.details) == (len(status.details) if status else 0), status
 
     def __getattr__(self, name):
         try:

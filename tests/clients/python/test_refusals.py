@@ -1,8 +1,6 @@
 """Every refusal arrives with its own code and its typed details."""
 
-from support import Case, Refused, api, grpc, largest_metadata, run_pb2, struct
-
-import readme_error
+from support import Case, Refused, api, grpc, largest_metadata, readme_error, run_pb2, run_service_pb2_grpc, struct
 
 Code = grpc.StatusCode
 
@@ -78,14 +76,21 @@ class Refusals(Case):
             Code.INVALID_ARGUMENT, "REQUEST_ID_REUSED", self.service.UpdateRun, run_id=self.run_id, request_id="once", workflow_id="w"
         )
 
-    def test_the_readme_lines_unpack_a_refusal(self):
-        self.start()
-        self.service.AbortRun(run_id=self.run_id)
-        with self.assertRaises(Refused) as caught:
-            self.service.CompleteRun(run_id=self.run_id)
-        details = readme_error.details(caught.exception.__cause__)
-        self.assertEqual(details["google.rpc.ErrorInfo"].reason, "INVALID_TRANSITION")
-        self.assertEqual(details["runledger.v1.LifecycleTransitionError"].to, run_pb2.RUN_STATUS_COMPLETED)
+
+class NotFromTheServer(Case):
+    """What the library says itself carries no ErrorInfo: the README says what to make of it."""
+
+    def test_a_deadline_that_the_library_notices(self):
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.service.stub.GetRun(api.GetRunRequest(run_id=self.run_id), timeout=-1)
+        self.assertEqual(caught.exception.code(), Code.DEADLINE_EXCEEDED)
+        self.assertEqual(readme_error.details(caught.exception), {})
+
+    def test_a_server_that_is_not_there(self):
+        with grpc.insecure_channel("127.0.0.1:1") as channel, self.assertRaises(grpc.RpcError) as caught:
+            run_service_pb2_grpc.RunServiceStub(channel).GetRun(api.GetRunRequest(run_id=self.run_id), timeout=20)
+        self.assertEqual(caught.exception.code(), Code.UNAVAILABLE)
+        self.assertEqual(readme_error.details(caught.exception), {})
 
 
 class MalformedText(Case):

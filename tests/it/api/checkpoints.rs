@@ -2,112 +2,31 @@
 //! cost.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::future::ready;
 use futures_util::{Stream, StreamExt as _};
 use runledger::clock::SystemClock;
-use runledger::domain::{Command, Decided, Event, Position, Run, RunKey, Shard};
+use runledger::domain::Command;
 use runledger::engine::Engine;
 use runledger::feed::session::{Frame, WatchError};
 use runledger::feed::{CHECKPOINT_INTERVAL, Feed};
 use runledger::store::open::{self, Location, OpenOptions};
-use runledger::store::{CommitError, Description, Ledger, Page, Store, StoreError, Unsettled};
 use runledger::supervise::Supervisor;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use uuid::Uuid;
 
 use crate::support::commands::{Asking as _, complete, key, start, update};
+use crate::support::wrapped::Wrapped;
 
 /// Longer than a checkpoint may be late: the tailer looks every 100 ms, a session that waits for it every second.
 const LATE_MAX: Duration = Duration::from_millis(1_500);
 
-/// A store whose log can be made unreadable, and whose reads are counted. It passes for durable.
-pub(super) struct Watched {
-    store: Arc<dyn Store>,
-    pub(super) blind: AtomicBool,
-    histories: AtomicU64,
-}
-
-#[async_trait]
-impl Store for Watched {
-    fn ledger(&self) -> Ledger {
-        self.store.ledger()
-    }
-
-    fn describe(&self) -> Description {
-        Description { not_durable: None, ..self.store.describe() }
-    }
-
-    fn commits_max(&self) -> usize {
-        self.store.commits_max()
-    }
-
-    async fn commit(&self, shard: Shard, id: Uuid, commands: Arc<[Arc<Command>]>) -> Result<Decided, CommitError> {
-        self.store.commit(shard, id, commands).await
-    }
-
-    async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
-        self.store.settle(unsettled).await
-    }
-
-    async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
-        self.store.run(key).await
-    }
-
-    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
-        self.store.run_at(key, revision).await
-    }
-
-    async fn run_events(
-        &self,
-        key: &RunKey,
-        after: u64,
-        limit: usize,
-        bytes_max: usize,
-    ) -> Result<Vec<Event>, StoreError> {
-        self.histories.fetch_add(1, Ordering::Relaxed);
-        self.store.run_events(key, after, limit, bytes_max).await
-    }
-
-    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
-        self.store.heads().await
-    }
-
-    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
-        if self.blind.load(Ordering::Relaxed) {
-            return Err(StoreError::Unavailable("made so by the test".into()));
-        }
-        self.store.changes(after, limit).await
-    }
-
-    async fn foreign_commit(&self) {
-        self.store.foreign_commit().await;
-    }
-
-    fn announce_commit(&self) {
-        self.store.announce_commit();
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        if self.blind.load(Ordering::Relaxed) {
-            return Err(StoreError::Unavailable("made so by the test".into()));
-        }
-        self.store.ping().await
-    }
-
-    async fn close(&self) {
-        self.store.close().await;
-    }
-}
-
 pub(super) struct Process {
-    pub(super) store: Arc<Watched>,
+    pub(super) store: Arc<Wrapped>,
     engine: Engine,
     pub(super) feed: Feed,
     pub(super) supervisor: Supervisor,
@@ -116,7 +35,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) async fn start() -> Self {
         let store = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
-        let store = Arc::new(Watched { store, blind: AtomicBool::new(false), histories: AtomicU64::new(0) });
+        let store = Arc::new(Wrapped::around(store));
         let (supervisor, committed) = (Supervisor::new(), Arc::new(Notify::new()));
         let engine = Engine::start(store.clone(), &supervisor, &committed);
         let feed = Feed::start(store.clone(), &supervisor, committed);

@@ -1,0 +1,238 @@
+//! The engine on a store in memory whose commits are held and lost: what its callers are told, and what is true.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use runledger::clock::SystemClock;
+use runledger::engine::{Disposition, Engine, Failure};
+use runledger::store::Store as _;
+use runledger::store::open::{self, Location, OpenOptions};
+use runledger::supervise::Supervisor;
+use serde_json::json;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+use crate::support::commands::{Asking as _, complete, key, start, update};
+use crate::support::wrapped::{Fate, Wrapped};
+
+struct Process {
+    store: Arc<Wrapped>,
+    engine: Arc<Engine>,
+    supervisor: Supervisor,
+}
+
+impl Process {
+    async fn start() -> Self {
+        let store = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
+        let store = Arc::new(Wrapped::around(store));
+        let supervisor = Supervisor::new();
+        let engine = Arc::new(Engine::start(store.clone(), &supervisor, &Arc::new(Notify::new())));
+        Self { store, engine, supervisor }
+    }
+
+    fn fates(&self, fates: impl IntoIterator<Item = Fate>) {
+        self.store.fates.lock().unwrap().extend(fates);
+    }
+
+    /// Holds all commits from now on, with one caught in the middle.
+    async fn hold(&self) {
+        self.store.gate.forget_permits(Semaphore::MAX_PERMITS);
+        let before = self.commits();
+        let (engine, caught) = (self.engine.clone(), start("caught"));
+        self.supervisor.spawn(async move { drop(engine.submit(caught, None).await) });
+        while self.commits() == before {
+            yield_now().await;
+        }
+    }
+
+    fn release(&self) {
+        self.store.gate.add_permits(1 << 20);
+    }
+
+    fn commits(&self) -> usize {
+        self.store.batches.lock().unwrap().len()
+    }
+
+    async fn revision(&self, run_id: &str) -> Option<u64> {
+        self.store.run(&key(run_id)).await.unwrap().map(|run| run.revision)
+    }
+}
+
+#[tokio::test]
+async fn a_commit_whose_confirmation_was_lost_is_settled_as_applied_once() {
+    let process = Process::start().await;
+    process.fates([Fate::ConfirmationLost]);
+    let answer = process.engine.submit(start("run-1"), None).await.unwrap();
+    assert_eq!((answer.disposition, answer.run.revision), (Disposition::Applied, 1));
+    assert_eq!(process.commits(), 1, "what was applied is not sent again");
+}
+
+#[tokio::test]
+async fn a_commit_that_was_lost_is_sent_again() {
+    let process = Process::start().await;
+    process.fates([Fate::Lost, Fate::Lost]);
+    let answer = process.engine.submit(start("run-1"), None).await.unwrap();
+    assert_eq!((answer.disposition, answer.run.revision), (Disposition::Applied, 1));
+    assert_eq!(process.commits(), 3);
+}
+
+#[tokio::test]
+async fn a_batch_that_was_lost_is_sent_again_in_halves() {
+    let process = Process::start().await;
+    process.hold().await;
+    let starts = (0..8).map(|n| {
+        let engine = process.engine.clone();
+        async move { engine.submit(start(&format!("run-{n}")), None).await }
+    });
+    let release = async {
+        process.fates([Fate::Unavailable, Fate::Lost]);
+        process.release();
+    };
+    let (answers, ()) = tokio::join!(biased; join_all(starts), release);
+    assert!(answers.into_iter().all(|answer| answer.unwrap().disposition == Disposition::Applied));
+    assert_eq!(process.store.batches.lock().unwrap()[1..], [8, 4, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_cannot_be_settled_is_unknown_and_the_shard_goes_on_afterwards() {
+    let process = Process::start().await;
+    process.store.deaf.store(true, Ordering::Relaxed);
+    process.fates([Fate::ConfirmationLost]);
+    let deadline = Some(Instant::now() + Duration::from_secs(3));
+    let (unknown, queued) = tokio::join!(biased;
+        process.engine.submit(start("run-1"), deadline),
+        async {
+            while process.commits() == 0 {
+                yield_now().await;
+            }
+            process.engine.submit(start("run-2"), None).await
+        },
+    );
+    assert_eq!(unknown.unwrap_err(), Failure::OutcomeUnknown);
+    assert_eq!(queued.unwrap_err(), Failure::StoreUnavailable, "what queues behind it is turned away");
+    assert_eq!(process.revision("run-2").await, None);
+    process.store.deaf.store(false, Ordering::Relaxed);
+    let again = loop {
+        match process.engine.submit(start("run-1"), None).await {
+            Err(Failure::StoreUnavailable) => tokio::time::sleep(Duration::from_millis(100)).await,
+            answer => break answer.unwrap(),
+        }
+    };
+    assert_eq!(again.disposition, Disposition::Unchanged, "it was applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_was_withdrawn_in_the_queue_is_never_committed() {
+    let process = Process::start().await;
+    process.hold().await;
+    let deadline = Some(Instant::now() + Duration::from_millis(20));
+    assert_eq!(process.engine.submit(start("run-1"), deadline).await.unwrap_err(), Failure::Deadline);
+    process.release();
+    assert_eq!(process.engine.submit(start("run-2"), None).await.unwrap().disposition, Disposition::Applied);
+    assert_eq!(process.revision("run-1").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_in_flight_at_its_deadline_has_an_unknown_outcome() {
+    let process = Process::start().await;
+    process.store.gate.forget_permits(Semaphore::MAX_PERMITS);
+    let deadline = Some(Instant::now() + Duration::from_millis(20));
+    assert_eq!(process.engine.submit(start("run-1"), deadline).await.unwrap_err(), Failure::OutcomeUnknown);
+    process.release();
+    assert_eq!(process.engine.submit(complete("run-1"), None).await.unwrap().run.revision, 2, "it was applied");
+}
+
+#[tokio::test]
+async fn a_command_whose_deadline_has_passed_is_not_even_queued() {
+    let process = Process::start().await;
+    let failure = process.engine.submit(start("run-1"), Some(Instant::now())).await.unwrap_err();
+    assert_eq!((failure, process.commits()), (Failure::Deadline, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_command_is_not_sent_again_once_its_caller_was_told() {
+    let process = Process::start().await;
+    process.engine.submit(start("run-1"), None).await.unwrap();
+    process.store.deaf.store(true, Ordering::Relaxed);
+    process.fates([Fate::Lost]);
+    let label = |value| update("run-1").label("key", value);
+    let soon = Some(Instant::now() + Duration::from_millis(50));
+    let told = async {
+        let answer = process.engine.submit(label("left"), soon).await;
+        process.store.deaf.store(false, Ordering::Relaxed);
+        answer
+    };
+    let (unknown, patient) = tokio::join!(biased; told, process.engine.submit(label("stayed"), None));
+    assert_eq!(unknown.unwrap_err(), Failure::OutcomeUnknown);
+    assert_eq!(patient.unwrap().disposition, Disposition::Applied);
+    assert_eq!(process.store.batches.lock().unwrap()[1..], [2, 1], "both were in the batch that was lost");
+    assert_eq!(process.revision("run-1").await, Some(2));
+}
+
+#[tokio::test]
+async fn a_full_queue_says_so_at_once() {
+    let process = Process::start().await;
+    process.hold().await;
+    let large = json!({"text": "x".repeat(60_000)});
+    let mut waiting = Vec::new();
+    let overloaded = loop {
+        let (engine, command) = (process.engine.clone(), start("run-1").metadata(&large));
+        let mut submitted = Box::pin(async move { engine.submit(command, None).await });
+        match futures_util::poll!(&mut submitted) {
+            std::task::Poll::Ready(answer) => break answer.unwrap_err(),
+            std::task::Poll::Pending => waiting.push(submitted),
+        }
+        assert!(waiting.len() < 4096, "the queue takes bytes without end");
+    };
+    assert_eq!(overloaded, Failure::Overloaded);
+    assert!(waiting.len() > 500, "only {} commands fit", waiting.len());
+    process.release();
+    assert!(join_all(waiting).await.into_iter().all(|answer| answer.is_ok()));
+}
+
+#[tokio::test]
+async fn a_closed_engine_answers_what_was_queued_and_takes_no_more() {
+    let process = Process::start().await;
+    process.hold().await;
+    let queued = process.engine.submit(start("run-1"), None);
+    let close = async {
+        process.engine.close();
+        process.release();
+    };
+    let (queued, ()) = tokio::join!(biased; queued, close);
+    assert_eq!(queued.unwrap().disposition, Disposition::Applied);
+    process.supervisor.stop().cancel();
+    assert!(process.supervisor.finished(Duration::from_secs(5)).await, "the committers end");
+    assert_eq!(process.engine.submit(start("run-2"), None).await.unwrap_err(), Failure::Draining);
+}
+
+#[tokio::test]
+async fn a_replay_that_cannot_be_read_does_not_say_that_nothing_was_written() {
+    let process = Process::start().await;
+    let command = || start("run-1").request("request-1");
+    process.engine.submit(command(), None).await.unwrap();
+    process.store.deaf.store(true, Ordering::Relaxed);
+    assert_eq!(process.engine.submit(command(), None).await.unwrap_err(), Failure::OutcomeUnknown);
+    process.store.deaf.store(false, Ordering::Relaxed);
+    assert_eq!(process.engine.submit(command(), None).await.unwrap().disposition, Disposition::Replayed);
+}
+
+#[tokio::test]
+async fn many_small_patches_of_a_large_run_are_committed_in_parts() {
+    let process = Process::start().await;
+    let large = json!({"a": vec![json!({"": 0}); 7_000]});
+    process.engine.submit(start("run-1").metadata(&large), None).await.unwrap();
+    process.hold().await;
+    let updates = (0..64).map(|n| {
+        let engine = process.engine.clone();
+        async move { engine.submit(update("run-1").metadata(&json!({format!("{n}"): n})), None).await }
+    });
+    let release = async { process.release() };
+    let (answers, ()) = tokio::join!(biased; join_all(updates), release);
+    let revisions: Vec<u64> = answers.into_iter().map(|answer| answer.unwrap().run.revision).collect();
+    assert_eq!(revisions, (2..66).collect::<Vec<u64>>(), "in the order of their arrival");
+    assert!(process.commits() > 5, "{:?}", process.store.batches.lock().unwrap());
+}

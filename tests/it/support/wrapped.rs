@@ -1,0 +1,152 @@
+//! A real store whose calls a test can count, hold and lose.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use runledger::domain::{Command, Decided, Event, Position, Run, RunKey, Shard};
+use runledger::store::{CommitError, Description, Ledger, Page, Store, StoreError, Unsettled};
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+/// What becomes of a commit.
+pub(crate) enum Fate {
+    /// It is made, and its confirmation is lost.
+    ConfirmationLost,
+    /// It is lost on its way.
+    Lost,
+    /// The store does not answer, and surely nothing was applied.
+    Unavailable,
+}
+
+/// The store, which passes for durable, and what the test does to it.
+pub(crate) struct Wrapped {
+    store: Arc<dyn Store>,
+    /// The log's end cannot be read, and a ping is not answered.
+    pub(crate) blind: AtomicBool,
+    /// Outcomes cannot be settled, and no run's past can be read.
+    pub(crate) deaf: AtomicBool,
+    /// How often a run's history was read.
+    pub(crate) histories: AtomicU64,
+    /// How many commands each commit had, in order.
+    pub(crate) batches: Mutex<Vec<usize>>,
+    /// What becomes of the next commits; the others are made.
+    pub(crate) fates: Mutex<VecDeque<Fate>>,
+    /// A commit takes one permit; a test that takes them all away holds the commits.
+    pub(crate) gate: Semaphore,
+}
+
+impl Wrapped {
+    pub(crate) fn around(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            blind: AtomicBool::new(false),
+            deaf: AtomicBool::new(false),
+            histories: AtomicU64::new(0),
+            batches: Mutex::default(),
+            fates: Mutex::default(),
+            gate: Semaphore::new(Semaphore::MAX_PERMITS),
+        }
+    }
+
+    fn heard(&self) -> Result<(), StoreError> {
+        if self.deaf.load(Ordering::Relaxed) { Err(unavailable()) } else { Ok(()) }
+    }
+}
+
+fn unavailable() -> StoreError {
+    StoreError::Unavailable("made so by the test".into())
+}
+
+#[async_trait]
+impl Store for Wrapped {
+    fn ledger(&self) -> Ledger {
+        self.store.ledger()
+    }
+
+    fn describe(&self) -> Description {
+        Description { not_durable: None, ..self.store.describe() }
+    }
+
+    fn commits_max(&self) -> usize {
+        self.store.commits_max()
+    }
+
+    async fn commit(
+        &self,
+        shard: Shard,
+        commit_id: Uuid,
+        commands: Arc<[Arc<Command>]>,
+    ) -> Result<Decided, CommitError> {
+        self.batches.lock().unwrap().push(commands.len());
+        self.gate.acquire().await.expect("never closed").forget();
+        let fate = self.fates.lock().unwrap().pop_front();
+        let (first_position, decided) = match fate {
+            None => return self.store.commit(shard, commit_id, commands).await,
+            Some(Fate::Unavailable) => return Err(unavailable().into()),
+            Some(Fate::Lost) => (u64::from(u32::MAX), Decided::default()),
+            Some(Fate::ConfirmationLost) => {
+                let decided = self.store.commit(shard, commit_id, commands).await?;
+                (decided.events[0].position, decided)
+            }
+        };
+        let unsettled = Box::new(Unsettled { shard, commit_id, first_position, decided });
+        Err(CommitError::Unknown { unsettled, source: "made so by the test".into() })
+    }
+
+    async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
+        self.heard()?;
+        self.store.settle(unsettled).await
+    }
+
+    async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
+        self.store.run(key).await
+    }
+
+    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
+        self.heard()?;
+        self.store.run_at(key, revision).await
+    }
+
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.histories.fetch_add(1, Ordering::Relaxed);
+        self.store.run_events(key, after, limit, bytes_max).await
+    }
+
+    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+        self.store.heads().await
+    }
+
+    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
+        if self.blind.load(Ordering::Relaxed) {
+            return Err(unavailable());
+        }
+        self.store.changes(after, limit).await
+    }
+
+    async fn foreign_commit(&self) {
+        self.store.foreign_commit().await;
+    }
+
+    fn announce_commit(&self) {
+        self.store.announce_commit();
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        if self.blind.load(Ordering::Relaxed) {
+            return Err(unavailable());
+        }
+        self.store.ping().await
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
