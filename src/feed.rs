@@ -1,6 +1,6 @@
 //! The watch path: history, then live, from one tailer a process.
 //!
-//! The log is the truth; commits, notifications and polls only wake the [`tailer`]. It reads the new events of all
+//! The log is the truth; commits, notifications and polls only wake the `tailer`. It reads the new events of all
 //! shards in one statement, folds those of watched runs once, and puts the changes into a ring bounded in bytes. A
 //! [`session`] holds no runs: it remembers the revision it has shown, takes what comes next from the ring, and goes
 //! back to history when the ring no longer has it. So a slow reader costs a number, never a buffer.
