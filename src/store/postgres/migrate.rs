@@ -28,16 +28,16 @@ const UNLOCK_SCHEMA: &str = "-- migrate.unlock
 select pg_advisory_unlock($1)";
 
 const EXISTS: &str = "-- migrate.exists
-select to_regclass('schema_migrations') is not null as found";
+select to_regclass('ledger_migrations') is not null as found";
 const LAST: &str = "-- migrate.last
-select coalesce(max(number), 0)::bigint as number from schema_migrations";
+select coalesce(max(number), 0)::bigint as number from ledger_migrations";
 const LEDGER: &str = "-- migrate.ledger
 select id, epoch, shard_count::bigint as shard_count, min_release from ledger";
 
 const CREATE: &str = "-- migrate.create
-create table schema_migrations (number integer primary key, name text not null, applied_at timestamptz not null)";
+create table ledger_migrations (number integer primary key, name text not null, applied_at timestamptz not null)";
 const APPLIED: &str = "-- migrate.applied
-insert into schema_migrations (number, name, applied_at) values ($1::bigint, $2, clock_timestamp())";
+insert into ledger_migrations (number, name, applied_at) values ($1::bigint, $2, clock_timestamp())";
 const INSERT_LEDGER: &str = "-- migrate.insert_ledger
 insert into ledger (id, epoch, shard_count, schema_release, min_release, created_at, alive_at)
 select $1, 0, $2::smallint, $3, $4, t.now, t.now from (select clock_timestamp() as now) as t";
@@ -106,7 +106,7 @@ async fn find(client: &Client, location: &str) -> Result<Option<Found>, OpenErro
         shard_count: u16::try_from(shard_count).expect("the column is a smallint"),
     };
     let row = client.query_one(LAST, &[]).await.map_err(opening)?;
-    let at = Reader { table: "schema_migrations", row: &row }.unsigned("number", one).map_err(reading)?;
+    let at = Reader { table: "ledger_migrations", row: &row }.unsigned("number", one).map_err(reading)?;
     Ok(Some(Found { at: u32::try_from(at).expect("the column is an integer"), ledger }))
 }
 

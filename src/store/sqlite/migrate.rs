@@ -51,8 +51,8 @@ pub(super) fn migrate(
 }
 
 fn applied(connection: &Connection) -> rusqlite::Result<u32> {
-    if has_table(connection, "schema_migrations")? {
-        connection.query_row("-- migrate.applied\nselect coalesce(max(number), 0) from schema_migrations", [], |row| {
+    if has_table(connection, "ledger_migrations")? {
+        connection.query_row("-- migrate.applied\nselect coalesce(max(number), 0) from ledger_migrations", [], |row| {
             row.get(0)
         })
     } else {
@@ -70,7 +70,7 @@ fn apply(
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(
         "-- migrate.table
-         create table if not exists schema_migrations (
+         create table if not exists ledger_migrations (
              number integer primary key,
              name text not null,
              applied_at integer not null
@@ -78,7 +78,7 @@ fn apply(
     )?;
     transaction.execute_batch(migration.sql)?;
     transaction.execute(
-        "-- migrate.record\ninsert into schema_migrations (number, name, applied_at) values (?1, ?2, ?3)",
+        "-- migrate.record\ninsert into ledger_migrations (number, name, applied_at) values (?1, ?2, ?3)",
         params![migration.number, migration.name, now],
     )?;
     if migration.number == 1 {

@@ -206,7 +206,7 @@ async fn a_database_that_is_further_migrated_but_admits_us_is_opened() {
     let path = directory.path().join("runs.db");
     let migrated = SqliteStore::migrate(path.clone(), &OpenOptions::default(), ticks()).await.unwrap();
     assert_eq!(migrated.applied, ["ledger"]);
-    Connection::open(&path).unwrap().execute("insert into schema_migrations values (99, 'later', 0)", []).unwrap();
+    Connection::open(&path).unwrap().execute("insert into ledger_migrations values (99, 'later', 0)", []).unwrap();
     let migrated = SqliteStore::migrate(path.clone(), &OpenOptions::default(), ticks()).await.unwrap();
     assert_eq!((migrated.applied.len(), migrated.at), (0, 99));
     commit(&at(&path).await.unwrap(), vec![start("run")]).await.unwrap();
