@@ -4,8 +4,10 @@
 //! and that one list of behaviours tests. A store holds no rules: it reads under the shard's head lock, lets
 //! [`decide_batch`](crate::domain::batch::decide_batch) decide, and writes what was decided.
 
+mod columns;
 pub mod error;
 pub mod json;
+mod merge;
 pub mod migrations;
 pub mod open;
 pub mod postgres;

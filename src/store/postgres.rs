@@ -9,6 +9,7 @@ mod changes;
 mod commit;
 pub mod dsn;
 mod errors;
+mod fence;
 mod migrate;
 mod read;
 mod rows;
@@ -22,12 +23,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_postgres::{Client, Config, NoTls};
 use uuid::Uuid;
 
 use self::announce::Announcer;
 use self::changes::OverShards;
-use self::sessions::Sessions;
+use self::errors::TimedOut;
+pub use self::sessions::COMMIT_SETTINGS;
+use self::sessions::{CREATE_MAX, Sessions};
+pub use self::statements::OF_A_COMMIT;
 use super::open::{Migrated, OpenOptions};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::domain::ids::shard_of;
@@ -164,11 +169,19 @@ struct Alone {
 }
 
 impl Alone {
+    /// Bounded as a whole: a listener that accepts and never answers must not hold up the start for ever.
     async fn connect(config: &Config, location: &str) -> Result<Self, OpenError> {
-        let (client, connection) = config.connect(NoTls).await.map_err(|error| errors::opening(location, error))?;
-        let mut driver = JoinSet::new();
-        // The client's own calls report how the connection ended.
-        driver.spawn(async move { drop(connection.await) });
-        Ok(Self { client, _driver: driver })
+        let connected = async {
+            let (client, connection) = config.connect(NoTls).await?;
+            let mut driver = JoinSet::new();
+            // The client's own calls report how the connection ended.
+            driver.spawn(async move { drop(connection.await) });
+            client.batch_execute(migrate::SETTINGS).await?;
+            Ok(Self { client, _driver: driver })
+        };
+        match timeout(CREATE_MAX, connected).await {
+            Ok(connected) => connected.map_err(|error| errors::opening(location, error)),
+            Err(_) => Err(OpenError::Unreachable { location: location.to_owned(), source: TimedOut.into() }),
+        }
     }
 }

@@ -5,17 +5,20 @@
 //! sees what the one before committed.
 
 use std::collections::HashSet;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{MaybeDone, join_all, maybe_done};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::errors::{self, TimedOut};
+use super::fence;
 use super::rows::{At, Reader, shown, smallint};
 use super::sessions::{Session, Sessions};
 use super::statements::{BEGIN, COMMIT, ROLLBACK, Statements};
@@ -98,6 +101,7 @@ async fn attempt_once(
             return Err(Failure::Again(errors::statement(error)));
         }
         Ok(Written::RolledBack(error)) => return Err(errors::statement(error).into()),
+        Ok(Written::Unsent(error)) => return Err(errors::unsent(error).into()),
         Ok(Written::Unknown(error)) => error.into(),
         Err(_) => TimedOut.into(),
     };
@@ -164,6 +168,7 @@ async fn lock_and_load(
     }
     let last = last.map_err(retriable)?;
     let now = now.map_err(retriable)?;
+    fence::admits(&now)?;
     let runs = runs.map_err(retriable)?;
     let requests = requests.map_err(retriable)?;
     Ok(read_loaded(shard, last.as_ref(), &now, &runs, &requests)?)
@@ -217,6 +222,8 @@ fn read_loaded(
 
 enum Written {
     Committed,
+    /// A statement could not be sent, so that COMMIT was not sent either.
+    Unsent(Error),
     /// A statement before COMMIT was answered with an error, so that COMMIT did not commit.
     RolledBack(Error),
     Unknown(Error),
@@ -224,8 +231,15 @@ enum Written {
 
 /// The second flush. Every statement's answer is looked at before COMMIT's.
 async fn write_and_commit(session: &Session, writes: &[Write]) -> Written {
+    let mut statements: Vec<_> = writes.iter().map(|write| Box::pin(maybe_done(write_one(session, write)))).collect();
+    if let Some(error) = failed_to_send(&mut statements).await {
+        return Written::Unsent(error);
+    }
     // At most eight futures: `join_all` polls so few in their order.
-    let statements = join_all(writes.iter().map(|write| write_one(session, write)));
+    let statements = join_all(statements.into_iter().map(|mut statement| async move {
+        statement.as_mut().await;
+        statement.as_mut().take_output().expect("nobody else takes it")
+    }));
     let (statements, committed) = tokio::join!(biased; statements, session.batch_execute(COMMIT));
     for answer in statements {
         match answer {
@@ -242,4 +256,49 @@ async fn write_and_commit(session: &Session, writes: &[Write]) -> Written {
 
 async fn write_one(session: &Session, write: &Write) -> Result<(), Error> {
     session.query_one(&write.statement, &write.arguments()).await.map(|_| ())
+}
+
+/// Sends the statements and waits for none. One that the driver cannot send, because a value has no encoding, is
+/// missing from the transaction without the server's knowing: COMMIT must not follow it.
+async fn failed_to_send<E>(statements: &mut [Pin<Box<MaybeDone<impl Future<Output = Result<(), E>>>>>]) -> Option<E> {
+    poll_fn(|context| {
+        let mut failed = None;
+        for statement in &mut *statements {
+            if statement.as_mut().poll(context).is_ready()
+                && statement.as_mut().output_mut().is_some_and(|answer| answer.is_err())
+            {
+                failed = statement.as_mut().take_output().and_then(Result::err);
+                break;
+            }
+        }
+        Poll::Ready(failed)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use futures_util::future::{BoxFuture, FutureExt as _};
+
+    use super::*;
+
+    type Answer = BoxFuture<'static, Result<(), &'static str>>;
+
+    fn statements(list: Vec<Answer>) -> Vec<Pin<Box<MaybeDone<Answer>>>> {
+        list.into_iter().map(|statement| Box::pin(maybe_done(statement))).collect()
+    }
+
+    #[tokio::test]
+    async fn statements_that_wait_for_their_answers_were_sent() {
+        let mut sent = statements(vec![pending().boxed(), pending().boxed(), ready(Ok(())).boxed()]);
+        assert_eq!(failed_to_send(&mut sent).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_statement_that_fails_before_it_waits_was_not_sent() {
+        let mut sent = statements(vec![pending().boxed(), ready(Err("no encoding")).boxed(), pending().boxed()]);
+        assert_eq!(failed_to_send(&mut sent).await, Some("no encoding"));
+    }
 }

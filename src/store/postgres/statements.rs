@@ -3,6 +3,10 @@
 //! Plain statements with the shard as a constant and one array a column. Each write answers one row, and raises
 //! "division by zero" (22012) unless it changed exactly the rows that it was given: a wrong count then ends the
 //! transaction before COMMIT instead of being noticed after it.
+//!
+//! What joins has `limit cardinality($2)`, which limits nothing. The planner takes an array that it does not know for
+//! ten rows, and a limit that it does not know for a tenth: for one row, the whole key is cheaper than a look at all of
+//! the shard as soon as a table has a few hundred rows, and not only after thousands or an ANALYZE.
 
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{Error, Statement};
@@ -26,20 +30,22 @@ select shard from shards where shard = $1 for update";
 const LAST: &str = "-- commit.last
 select position, at from run_events where shard = $1 order by position desc limit 1";
 
-/// The name is not qualified, so that a schema in front of `pg_catalog` may give another time.
-pub(super) const NOW: &str = "-- commit.now
-select clock_timestamp() as now";
+/// The clock's name is not qualified, so that a schema in front of `pg_catalog` may give another time. Begun after the
+/// wait for the head, it sees a `min_release` that was raised meanwhile; the statement that waits would not.
+const NOW: &str = "-- commit.now
+select clock_timestamp() as now, min_release from ledger where singleton";
 
 const LOAD_RUNS: &str = "-- commit.load_runs
 select namespace, run_id, record::text as record, metadata::text as metadata
 from runs
-where shard = $1 and (namespace, run_id) in (select * from unnest($2::text[], $3::text[]))";
+where shard = $1
+  and (namespace, run_id) in (select * from unnest($2::text[], $3::text[]) limit cardinality($2))";
 
 /// By key: other requests may share it, and are told apart by their texts.
 const LOAD_REQUEST_IDS: &str = "-- commit.load_request_ids
 select namespace, run_id, request_id, revision, request_digest
 from run_events
-where shard = $1 and request_key = any($2::bigint[])";
+where shard = $1 and request_key in (select * from unnest($2::bigint[]) limit cardinality($2))";
 
 const INSERT_RUNS: &str = "-- commit.insert_runs
 with written as (
@@ -60,8 +66,9 @@ with written as (
     update runs r
     set revision = v.revision, status = v.status, agent_id = v.agent_id, workflow_id = v.workflow_id,
         audit_session_id = v.audit_session_id, route = v.route, labels = v.labels::jsonb, record = v.record::jsonb
-    from unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
-                $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
+    from (select * from unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
+                               $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
+          limit cardinality($2))
          as v (namespace, run_id, before, revision, status,
                agent_id, workflow_id, audit_session_id, route, labels, record)
     where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id and r.revision = v.before
@@ -74,8 +81,9 @@ with written as (
     set revision = v.revision, status = v.status, agent_id = v.agent_id, workflow_id = v.workflow_id,
         audit_session_id = v.audit_session_id, route = v.route, labels = v.labels::jsonb, record = v.record::jsonb,
         metadata = v.metadata::jsonb
-    from unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
-                $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[])
+    from (select * from unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
+                               $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[])
+          limit cardinality($2))
          as v (namespace, run_id, before, revision, status,
                agent_id, workflow_id, audit_session_id, route, labels, record, metadata)
     where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id and r.revision = v.before
@@ -107,7 +115,8 @@ const UPDATE_ACTIVE: &str = "-- commit.update_active
 with written as (
     update active a
     set status = v.status
-    from unnest($2::text[], $3::text[], $4::smallint[]) as v (namespace, run_id, status)
+    from (select * from unnest($2::text[], $3::text[], $4::smallint[]) limit cardinality($2))
+         as v (namespace, run_id, status)
     where a.shard = $1 and a.namespace = v.namespace and a.run_id = v.run_id
     returning 1)
 select 1 / (count(*) = cardinality($2))::int from written";
@@ -115,10 +124,26 @@ select 1 / (count(*) = cardinality($2))::int from written";
 const DELETE_ACTIVE: &str = "-- commit.delete_active
 with written as (
     delete from active a
-    using unnest($2::text[], $3::text[]) as v (namespace, run_id)
+    using (select * from unnest($2::text[], $3::text[]) limit cardinality($2)) as v (namespace, run_id)
     where a.shard = $1 and a.namespace = v.namespace and a.run_id = v.run_id
     returning 1)
 select 1 / (count(*) = cardinality($2))::int from written";
+
+/// Every statement of a commit, for a look at their plans.
+pub const OF_A_COMMIT: [&str; 12] = [
+    LOCK_HEAD,
+    LAST,
+    NOW,
+    LOAD_RUNS,
+    LOAD_REQUEST_IDS,
+    INSERT_RUNS,
+    UPDATE_RUNS,
+    UPDATE_RUNS_AND_METADATA,
+    INSERT_EVENTS,
+    INSERT_ACTIVE,
+    UPDATE_ACTIVE,
+    DELETE_ACTIVE,
+];
 
 /// What a session has prepared.
 pub(super) struct Statements {

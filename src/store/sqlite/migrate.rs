@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 use super::errors;
 use crate::clock::{self, Clock};
 use crate::store::OpenError;
-use crate::store::migrations::{MIN_RELEASE, Migration, RELEASE, SQLITE, admits};
+use crate::store::migrations::{MIN_RELEASE, Migration, RELEASE, SQLITE, admits, later};
 use crate::store::open::{Migrated, OpenOptions};
 
 /// Refuses a database of a newer release, or of another program, before anything in it is touched.
@@ -84,12 +84,22 @@ fn apply(
     if migration.number == 1 {
         create_ledger(&transaction, options.shards.unwrap_or(1), now)?;
     } else {
-        transaction.execute(
-            "-- migrate.release\nupdate ledger set schema_release = ?1, min_release = ?2",
-            [RELEASE, MIN_RELEASE],
-        )?;
+        release(&transaction)?;
     }
     transaction.commit()
+}
+
+/// States who migrated the schema last and who can work with it.
+fn release(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let (schema_release, min_release): (String, String) =
+        transaction.query_row("-- migrate.releases\nselect schema_release, min_release from ledger", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    transaction.execute(
+        "-- migrate.released\nupdate ledger set schema_release = ?1, min_release = ?2",
+        [later(&schema_release, RELEASE), later(&min_release, MIN_RELEASE)],
+    )?;
+    Ok(())
 }
 
 fn create_ledger(transaction: &Transaction<'_>, shard_count: u16, now: i64) -> rusqlite::Result<()> {

@@ -82,6 +82,7 @@ async fn a_server_that_waits_for_its_store_stops_when_it_is_told_to() {
 const OLDER: &str = "
 create schema older;
 create table older.ledger_migrations (number integer primary key, name text not null, applied_at timestamptz not null);
+create table older.shards (shard smallint primary key);
 create table older.ledger as
     select true as singleton, gen_random_uuid() as id, 0::bigint as epoch, 1::smallint as shard_count,
            '0.0.1'::text as schema_release, '0.0.1'::text as min_release, now() as created_at, now() as alive_at;

@@ -69,7 +69,7 @@ fn applied_request(
     let mut rows =
         statement.query((shard.0, request_key(key, id), &key.namespace, &key.run_id, id)).map_err(errors::statement)?;
     let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
-    let cell = Cell { table: "run_events", key: &|| rows::name(key) };
+    let cell = Cell { table: "run_events", key: &|| rows::shown(key) };
     let revision = cell.count(row, 0, "revision")?;
     let digest = cell.get(row, 1, "request_digest")?;
     Ok(Some(AppliedRequest { revision, digest }))
