@@ -25,7 +25,7 @@ const ABANDONED_MAX: Duration = Duration::from_secs(2);
 
 /// What every session is told first.
 macro_rules! settings {
-    ($name:literal, read_only: $read_only:literal) => {
+    ($name:literal, read_only: $read_only:literal $(, $more:literal)?) => {
         concat!(
             "-- ",
             $name,
@@ -39,18 +39,24 @@ set default_transaction_read_only = ",
             $read_only,
             ";
 set enable_seqscan = off;
-set enable_hashjoin = off;
-set enable_mergejoin = off;
 set jit = off;
-set plan_cache_mode = force_generic_plan"
+set plan_cache_mode = force_generic_plan",
+            $($more)?
         )
     };
 }
 
 /// Frees the shard of a frozen process in seconds: one that is silent in a transaction by the first time-out, one that
 /// reads no more while the server is still sending to it by the last. Plans once for all runs of a statement, by index
-/// even while the tables are empty, and never by a join that reads a whole shard.
-pub const COMMIT_SETTINGS: &str = settings!("session.commit", read_only: "off");
+/// even while the tables are empty, and by no means that pays only for a large part of a shard.
+pub const COMMIT_SETTINGS: &str = settings!(
+    "session.commit",
+    read_only: "off",
+    ";
+set enable_bitmapscan = off;
+set enable_hashjoin = off;
+set enable_mergejoin = off"
+);
 
 const READ_SETTINGS: &str = settings!("session.read", read_only: "on");
 

@@ -36,16 +36,15 @@ const NOW: &str = "-- commit.now
 select clock_timestamp() as now, min_release from ledger where singleton";
 
 const LOAD_RUNS: &str = "-- commit.load_runs
-select namespace, run_id, record::text as record, metadata::text as metadata
-from runs
-where shard = $1
-  and (namespace, run_id) in (select * from unnest($2::text[], $3::text[]) limit cardinality($2))";
+select r.namespace, r.run_id, r.record::text as record, r.metadata::text as metadata
+from (select * from unnest($2::text[], $3::text[]) limit cardinality($2)) as v (namespace, run_id)
+join runs r on r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id";
 
 /// By key: other requests may share it, and are told apart by their texts.
 const LOAD_REQUEST_IDS: &str = "-- commit.load_request_ids
-select namespace, run_id, request_id, revision, request_digest
-from run_events
-where shard = $1 and request_key in (select * from unnest($2::bigint[]) limit cardinality($2))";
+select e.namespace, e.run_id, e.request_id, e.revision, e.request_digest
+from (select * from unnest($2::bigint[]) limit cardinality($2)) as v (request_key)
+join run_events e on e.shard = $1 and e.request_key = v.request_key";
 
 const INSERT_RUNS: &str = "-- commit.insert_runs
 with written as (

@@ -2,6 +2,7 @@
 
 use runledger::proto::v1::Disposition;
 use runledger::service::health::Health;
+use runledger::store::migrations::MIN_RELEASE;
 use tokio::task::block_in_place;
 
 use super::calls::{Answer, Step, ask, meaning};
@@ -110,6 +111,8 @@ async fn a_postgres_whose_schema_is_older_is_waited_for_until_somebody_migrates_
     let (code, said) = run(&["migrate", "--store", &database.dsn()]).await;
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("applied ledger"), "{said}");
+    let raised = client.query_one("select min_release from public.ledger", &[]).await.unwrap();
+    assert_eq!(raised.get::<_, &str>(0), MIN_RELEASE);
     serves(&server).await;
     Data::Postgres(database.dsn()).sound().await;
 }
