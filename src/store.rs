@@ -51,7 +51,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// All commands are for runs of `shard`. They are decided in order, each on the state that the one before it left.
     /// When this returns `Ok`, what was decided is durable; a batch that made no event writes nothing. Positions are
-    /// dense in commit order from 1; `at` never falls within a shard; every event carries `commit_id`, its request and,
+    /// dense in commit order from 1; `at` never falls within a shard and is later than that of every event of another shard
+    /// whose commit had been acknowledged before this call; every event carries `commit_id`, its request and,
     /// where decided, its keyframe. The body may run twice, when the database asks for a retry.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ use self::changes::OverShards;
 use self::errors::TimedOut;
 pub use self::sessions::COMMIT_SETTINGS;
 use self::sessions::{CREATE_MAX, Sessions};
-pub use self::statements::OF_A_COMMIT;
+pub use self::statements::of_a_commit;
 use super::open::{Migrated, OpenOptions};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::domain::ids::shard_of;
@@ -43,6 +43,8 @@ pub struct PostgresStore {
     ledger: Ledger,
     description: Description,
     sessions: Sessions,
+    /// The statement that reads each shard's end in a commit.
+    last: String,
     over_shards: OverShards,
     announcer: Announcer,
 }
@@ -67,6 +69,7 @@ impl PostgresStore {
             ledger,
             description: Description { kind: "postgres", location, not_durable },
             sessions,
+            last: statements::last(ledger.shard_count),
             over_shards: OverShards::new(ledger.shard_count),
             announcer: Announcer::start(config),
         })
@@ -111,7 +114,7 @@ impl Store for PostgresStore {
         commit_id: Uuid,
         commands: Arc<[Arc<Command>]>,
     ) -> Result<Decided, CommitError> {
-        commit::commit(&self.sessions, shard, commit_id, &commands).await
+        commit::commit(&self.sessions, &self.last, shard, commit_id, &commands).await
     }
 
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {

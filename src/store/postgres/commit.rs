@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::errors::{self, TimedOut};
 use super::fence;
-use super::rows::{At, Reader, shown, smallint};
+use super::rows::{At, Reader, after_all, shown, smallint};
 use super::sessions::{Session, Sessions};
 use super::statements::{BEGIN, COMMIT, ROLLBACK, Statements};
 use super::writes::{Write, writes};
@@ -51,6 +51,7 @@ impl From<StoreError> for Failure {
 /// Commits a batch. Its body runs again when the database asks for it, each time on what it reads then.
 pub(super) async fn commit(
     sessions: &Sessions,
+    last: &str,
     shard: Shard,
     commit_id: Uuid,
     commands: &[Arc<Command>],
@@ -59,7 +60,7 @@ pub(super) async fn commit(
     let deadline = Instant::now() + READ_MAX;
     let mut attempt = 1;
     loop {
-        match attempt_once(sessions, deadline, shard, commit_id, commands, &wanted).await {
+        match attempt_once(sessions, last, deadline, shard, commit_id, commands, &wanted).await {
             Ok(decided) => return Ok(decided),
             Err(Failure::Again(_)) if attempt < ATTEMPTS_MAX => attempt += 1,
             Err(Failure::Again(error)) => return Err(error.into()),
@@ -71,6 +72,7 @@ pub(super) async fn commit(
 /// Every early return closes the session, and with it the transaction.
 async fn attempt_once(
     sessions: &Sessions,
+    last: &str,
     deadline: Instant,
     shard: Shard,
     commit_id: Uuid,
@@ -78,7 +80,7 @@ async fn attempt_once(
     wanted: &Wanted<'_>,
 ) -> Result<Decided, Failure> {
     let session = before(deadline, sessions.commit()).await??;
-    let prepared = before(deadline, Statements::of(&session)).await?.map_err(errors::statement)?;
+    let prepared = before(deadline, Statements::of(&session, last)).await?.map_err(errors::statement)?;
     let loaded = before(deadline, lock_and_load(&session, &prepared, shard, wanted)).await??;
     let first_position = loaded.last.map_or(0, |(position, _)| position) + 1;
 
@@ -156,7 +158,7 @@ async fn lock_and_load(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
-        session.query_opt(&prepared.last, &by_shard),
+        session.query(&prepared.last, &[]),
         session.query_one(&prepared.now, &[]),
         session.query(&prepared.load_runs, &by_run),
         requests,
@@ -171,7 +173,7 @@ async fn lock_and_load(
     fence::admits(&now)?;
     let runs = runs.map_err(retriable)?;
     let requests = requests.map_err(retriable)?;
-    Ok(read_loaded(shard, last.as_ref(), &now, &runs, &requests)?)
+    Ok(read_loaded(shard, &last, &now, &runs, &requests)?)
 }
 
 fn retriable(error: Error) -> Failure {
@@ -180,19 +182,19 @@ fn retriable(error: Error) -> Failure {
     if again { Failure::Again(error) } else { error.into() }
 }
 
-fn read_loaded(
-    shard: i16,
-    last: Option<&Row>,
-    now: &Row,
-    runs: &[Row],
-    requests: &[Row],
-) -> Result<Loaded, StoreError> {
-    let last = last.map(|row| {
+fn read_loaded(shard: i16, ends: &[Row], now: &Row, runs: &[Row], requests: &[Row]) -> Result<Loaded, StoreError> {
+    let (mut last, mut elsewhere) = (None, None);
+    for row in ends {
         let event = Reader { table: "run_events", row };
-        let place = || format!("the last of shard {shard}");
+        let of: i64 = event.get("shard", || "the last of a shard".to_owned())?;
+        let place = || format!("the last of shard {of}");
         let At(at) = event.get("at", place)?;
-        Ok::<_, StoreError>((event.unsigned("position", place)?, at))
-    });
+        if of == i64::from(shard) {
+            last = Some((event.unsigned("position", place)?, at));
+        } else {
+            elsewhere = elsewhere.max(Some(at));
+        }
+    }
     let At(now) = Reader { table: "clock_timestamp()", row: now }.get("now", String::new)?;
     let runs = runs.iter().map(|row| {
         let run = Reader { table: "runs", row };
@@ -213,8 +215,8 @@ fn read_loaded(
         Ok((key, id, AppliedRequest { revision, digest }))
     });
     Ok(Loaded {
-        last: last.transpose()?,
-        now,
+        last,
+        now: after_all(now, elsewhere),
         runs: runs.collect::<Result<_, StoreError>>()?,
         requests: requests.collect::<Result<_, StoreError>>()?,
     })

@@ -6,7 +6,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::domain::{RunKey, Shard, Time};
 use crate::store::StoreError;
-pub(super) use crate::store::columns::{bigint, shown};
+pub(super) use crate::store::columns::{after_all, bigint, shown};
 
 /// 2000-01-01, from where Postgres counts, in microseconds since 1970-01-01.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;

@@ -26,9 +26,17 @@ set local statement_timeout = 0; commit";
 pub(super) const LOCK_HEAD: &str = "-- commit.lock_head
 select shard from shards where shard = $1 for update";
 
-/// A statement of its own: its snapshot is younger than the wait for the head.
-const LAST: &str = "-- commit.last
-select position, at from run_events where shard = $1 order by position desc limit 1";
+/// The last event of each shard. A statement of its own: its snapshot is younger than the wait for the head, and shows
+/// every commit that was acknowledged before a command of this one was sent.
+pub(super) fn last(shard_count: u16) -> String {
+    let ends = (0..shard_count).map(|shard| {
+        format!(
+            "(select {shard}::bigint as shard, position, at from run_events where shard = {shard}::smallint
+order by position desc limit 1)"
+        )
+    });
+    format!("-- commit.last\n{}", ends.collect::<Vec<_>>().join("\nunion all\n"))
+}
 
 /// The clock's name is not qualified, so that a schema in front of `pg_catalog` may give another time. Begun after the
 /// wait for the head, it sees a `min_release` that was raised meanwhile; the statement that waits would not.
@@ -129,20 +137,23 @@ with written as (
 select 1 / (count(*) = cardinality($2))::int from written";
 
 /// Every statement of a commit, for a look at their plans.
-pub const OF_A_COMMIT: [&str; 12] = [
-    LOCK_HEAD,
-    LAST,
-    NOW,
-    LOAD_RUNS,
-    LOAD_REQUEST_IDS,
-    INSERT_RUNS,
-    UPDATE_RUNS,
-    UPDATE_RUNS_AND_METADATA,
-    INSERT_EVENTS,
-    INSERT_ACTIVE,
-    UPDATE_ACTIVE,
-    DELETE_ACTIVE,
-];
+#[must_use]
+pub fn of_a_commit(shard_count: u16) -> [String; 12] {
+    [
+        LOCK_HEAD.to_owned(),
+        last(shard_count),
+        NOW.to_owned(),
+        LOAD_RUNS.to_owned(),
+        LOAD_REQUEST_IDS.to_owned(),
+        INSERT_RUNS.to_owned(),
+        UPDATE_RUNS.to_owned(),
+        UPDATE_RUNS_AND_METADATA.to_owned(),
+        INSERT_EVENTS.to_owned(),
+        INSERT_ACTIVE.to_owned(),
+        UPDATE_ACTIVE.to_owned(),
+        DELETE_ACTIVE.to_owned(),
+    ]
+}
 
 /// What a session has prepared.
 pub(super) struct Statements {
@@ -162,10 +173,10 @@ pub(super) struct Statements {
 
 impl Statements {
     /// Prepares what the session has not yet, before any transaction: only prepared statements can be sent in one go.
-    pub(super) async fn of(session: &ClientWrapper) -> Result<Self, Error> {
+    pub(super) async fn of(session: &ClientWrapper, last: &str) -> Result<Self, Error> {
         Ok(Self {
             lock_head: session.prepare_cached(LOCK_HEAD).await?,
-            last: session.prepare_cached(LAST).await?,
+            last: session.prepare_cached(last).await?,
             now: session.prepare_cached(NOW).await?,
             load_runs: session.prepare_cached(LOAD_RUNS).await?,
             load_request_ids: session.prepare_cached(LOAD_REQUEST_IDS).await?,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::errors;
 use crate::domain::{Position, Run, RunKey, Shard, Time};
-pub(super) use crate::store::columns::{bigint, shown};
+pub(super) use crate::store::columns::{after_all, bigint, shown};
 use crate::store::json::{self, EventColumns};
 use crate::store::{Ledger, StoreError};
 
