@@ -4,8 +4,10 @@
 //! and that one list of behaviours tests. A store holds no rules: it reads under the shard's head lock, lets
 //! [`decide_batch`](crate::domain::batch::decide_batch) decide, and writes what was decided.
 
+mod columns;
 pub mod error;
 pub mod json;
+mod merge;
 pub mod migrations;
 pub mod open;
 pub mod postgres;
@@ -49,7 +51,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// All commands are for runs of `shard`. They are decided in order, each on the state that the one before it left.
     /// When this returns `Ok`, what was decided is durable; a batch that made no event writes nothing. Positions are
-    /// dense in commit order from 1; `at` never falls within a shard; every event carries `commit_id`, its request and,
+    /// dense in commit order from 1; `at` never falls within a shard and is later than that of every event of another shard
+    /// whose commit had been acknowledged before this call; every event carries `commit_id`, its request and,
     /// where decided, its keyframe. The body may run twice, when the database asks for a retry.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
+use super::columns::shown;
 use crate::domain::evolve::evolve;
 use crate::domain::{Event, Metadata, Run, RunKey, Time};
 
@@ -117,7 +118,7 @@ pub fn fold(keyframe: Option<Run>, events: &[Event]) -> Result<Option<Run>, Stor
             return Err(StoreError::Corrupt {
                 table: "run_events",
                 column: "revision",
-                key: format!("{}/{}", event.key.namespace, event.key.run_id),
+                key: shown(&event.key),
                 source: format!("revision {} follows {revision}", event.revision).into(),
             });
         }
@@ -139,7 +140,7 @@ fn read<'a, T: Deserialize<'a>>(
     serde_json::from_str(json).map_err(|error| StoreError::Corrupt {
         table,
         column,
-        key: format!("{}/{}", key.namespace, key.run_id),
+        key: shown(key),
         source: error.into(),
     })
 }

@@ -5,7 +5,8 @@ use super::OpenError;
 /// This release.
 pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// The oldest release that can work with the schema that this release creates.
+/// The oldest release that can work with this release's schema. Whoever migrates raises the database's `min_release` to
+/// it, and nothing else does.
 pub const MIN_RELEASE: &str = "0.1.0";
 
 /// One step of the schema: the same number and name in both stores.
@@ -40,6 +41,15 @@ pub fn admits(min_release: &str) -> Result<(), OpenError> {
     }
 }
 
+/// The later of what a database states and of what this release brings: a statement is never taken back.
+#[must_use]
+pub fn later<'a>(stated: &'a str, ours: &'a str) -> &'a str {
+    match (semver::Version::parse(stated), semver::Version::parse(ours)) {
+        (Ok(theirs), Ok(of_ours)) if of_ours > theirs => ours,
+        (Ok(_) | Err(_), Ok(_) | Err(_)) => stated,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +59,15 @@ mod tests {
         let names = |list: &[Migration]| list.iter().map(|step| (step.number, step.name)).collect::<Vec<_>>();
         assert_eq!(names(POSTGRES), names(SQLITE));
         assert!(names(POSTGRES).iter().map(|(number, _)| *number).eq(1..=POSTGRES.len().try_into().unwrap()));
+    }
+
+    #[test]
+    fn what_a_database_states_is_raised_and_never_lowered() {
+        assert_eq!(later("0.9.0", "0.10.0"), "0.10.0");
+        assert_eq!(later("0.10.0", "0.9.0"), "0.10.0");
+        assert_eq!(later("1.0.0", "1.0.0"), "1.0.0");
+        assert_eq!(later("not a release", "1.0.0"), "not a release");
+        assert!(admits(MIN_RELEASE).is_ok(), "a release can work with its own schema");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::postgres::PostgresStore;
+use super::postgres::{PostgresStore, dsn};
 use super::sqlite::SqliteStore;
 use super::{OpenError, Store};
 use crate::clock::Clock;
@@ -30,7 +30,7 @@ impl FromStr for Location {
         } else if let Some(path) = text.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
             Ok(Self::Sqlite(PathBuf::from(path)))
         } else if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            Ok(Self::Postgres(text.to_owned()))
+            dsn::check(text).map(|()| Self::Postgres(text.to_owned()))
         } else {
             Err("expected sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned())
         }
@@ -42,7 +42,7 @@ impl fmt::Display for Location {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             Self::Memory => f.write_str("memory"),
-            Self::Postgres(dsn) => f.write_str(&super::postgres::dsn::redacted(dsn)),
+            Self::Postgres(text) => f.write_str(&dsn::redacted(text)),
         }
     }
 }
@@ -106,7 +106,31 @@ pub struct Migrated {
 pub async fn migrate(location: &Location, options: &OpenOptions, clock: Arc<dyn Clock>) -> Result<Migrated, OpenError> {
     match location {
         Location::Sqlite(path) => SqliteStore::migrate(path.clone(), options, clock).await,
-        Location::Memory => Ok(Migrated { applied: Vec::new(), at: 0 }),
+        Location::Memory => {
+            Err(OpenError::Failed { location: location.to_string(), source: "memory has nothing to migrate".into() })
+        }
         Location::Postgres(dsn) => PostgresStore::migrate(dsn, options).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    #[test]
+    fn a_location_that_cannot_be_opened_is_told_from_one_that_may() {
+        for text in ["memory", "sqlite:runs.db", "postgres://u:p@h:1/d"] {
+            assert!(text.parse::<Location>().is_ok(), "{text}");
+        }
+        for text in ["", "sqlite:", "runs.db", "postgres://u:p@h/d?sslmode=require", "postgres://u:p@h:port/d"] {
+            assert!(text.parse::<Location>().is_err(), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn memory_has_nothing_to_migrate() {
+        let migrated = migrate(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await;
+        assert!(matches!(migrated, Err(OpenError::Failed { .. })), "{migrated:?}");
     }
 }

@@ -9,6 +9,7 @@ mod changes;
 mod commit;
 pub mod dsn;
 mod errors;
+mod fence;
 mod migrate;
 mod read;
 mod rows;
@@ -22,12 +23,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_postgres::{Client, Config, NoTls};
 use uuid::Uuid;
 
 use self::announce::Announcer;
 use self::changes::OverShards;
-use self::sessions::Sessions;
+use self::errors::TimedOut;
+pub use self::sessions::COMMIT_SETTINGS;
+use self::sessions::{CREATE_MAX, Sessions};
+pub use self::statements::of_a_commit;
 use super::open::{Migrated, OpenOptions};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::domain::ids::shard_of;
@@ -38,6 +43,8 @@ pub struct PostgresStore {
     ledger: Ledger,
     description: Description,
     sessions: Sessions,
+    /// The statement that reads each shard's end in a commit.
+    last: String,
     over_shards: OverShards,
     announcer: Announcer,
 }
@@ -62,6 +69,7 @@ impl PostgresStore {
             ledger,
             description: Description { kind: "postgres", location, not_durable },
             sessions,
+            last: statements::last(ledger.shard_count),
             over_shards: OverShards::new(ledger.shard_count),
             announcer: Announcer::start(config),
         })
@@ -106,7 +114,7 @@ impl Store for PostgresStore {
         commit_id: Uuid,
         commands: Arc<[Arc<Command>]>,
     ) -> Result<Decided, CommitError> {
-        commit::commit(&self.sessions, shard, commit_id, &commands).await
+        commit::commit(&self.sessions, &self.last, shard, commit_id, &commands).await
     }
 
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
@@ -164,11 +172,19 @@ struct Alone {
 }
 
 impl Alone {
+    /// Bounded as a whole: a listener that accepts and never answers must not hold up the start for ever.
     async fn connect(config: &Config, location: &str) -> Result<Self, OpenError> {
-        let (client, connection) = config.connect(NoTls).await.map_err(|error| errors::opening(location, error))?;
-        let mut driver = JoinSet::new();
-        // The client's own calls report how the connection ended.
-        driver.spawn(async move { drop(connection.await) });
-        Ok(Self { client, _driver: driver })
+        let connected = async {
+            let (client, connection) = config.connect(NoTls).await?;
+            let mut driver = JoinSet::new();
+            // The client's own calls report how the connection ended.
+            driver.spawn(async move { drop(connection.await) });
+            client.batch_execute(migrate::SETTINGS).await?;
+            Ok(Self { client, _driver: driver })
+        };
+        match timeout(CREATE_MAX, connected).await {
+            Ok(connected) => connected.map_err(|error| errors::opening(location, error)),
+            Err(_) => Err(OpenError::Unreachable { location: location.to_owned(), source: TimedOut.into() }),
+        }
     }
 }

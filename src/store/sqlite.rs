@@ -47,7 +47,7 @@ impl SqliteStore {
     pub async fn open(path: PathBuf, options: &OpenOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = open::absolute(&path)?;
         let location = path.display().to_string();
-        let description = Description { kind: "sqlite", location: location.clone(), not_durable: None };
+        let description = Description { kind: "sqlite", location: format!("sqlite:{location}"), not_durable: None };
         let (options, its_clock) = (*options, clock.clone());
         let opened =
             errors::opening(&location, move || open::file(&path, &options, its_clock.as_ref(), open::READERS)).await?;
@@ -118,10 +118,7 @@ impl Store for SqliteStore {
 
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
         let (shard, position, commit_id) = (unsettled.shard, unsettled.first_position, unsettled.commit_id);
-        let clock = self.clock.clone();
-        self.connections
-            .write(move |connection| commit::settle(connection, shard, position, commit_id, clock.as_ref()))
-            .await?
+        self.connections.write(move |connection| commit::settle(connection, shard, position, commit_id)).await?
     }
 
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {

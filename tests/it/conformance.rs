@@ -81,6 +81,7 @@ conformance! { conforms:
         an_empty_log_has_heads_at_zero_and_no_changes
         heads_are_the_last_positions
         changes_of_all_shards_are_merged_in_order
+        calls_are_shown_in_their_order_when_the_clock_is_set_back
         pages_of_any_size_are_the_log_cut_in_pieces
         a_page_ends_where_the_first_cut_shard_ends
         paging_while_writers_write_misses_and_repeats_nothing

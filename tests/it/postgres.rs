@@ -1,5 +1,9 @@
 //! What only a server can do to its store: be killed, be unsafe, hold a lock, end a session.
 
+mod fence;
+mod hangs;
+mod plans;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -10,8 +10,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
-use tokio_postgres::{AsyncMessage, Config, Error, NoTls};
+use tokio::time::{sleep, timeout};
+use tokio_postgres::{AsyncMessage, Config, NoTls};
+
+use super::errors::TimedOut;
+use super::sessions::CREATE_MAX;
+use crate::store::error::Source;
+use crate::telemetry::chain;
 
 /// At most one `NOTIFY` in this time.
 const PACE: Duration = Duration::from_millis(5);
@@ -66,13 +71,21 @@ impl Announcer {
 
 async fn keep_listening(config: Config, signals: Arc<Signals>) {
     let mut backoff = BACKOFF_MIN;
+    let mut silent = false;
     loop {
         let mut listened = false;
-        let end = listen(&config, &signals, &mut listened).await;
+        let end = listen(&config, &signals, || {
+            listened = true;
+            if silent {
+                tracing::info!("the listener has a connection again");
+            }
+        })
+        .await;
         if listened {
             backoff = BACKOFF_MIN;
         }
-        let error = end.err().map(tracing::field::display);
+        silent = true;
+        let error = end.err().map(|error| chain(&*error));
         tracing::warn!(error, "the listener has no connection: commits of other replicas are seen later");
         sleep(backoff).await;
         backoff = (backoff * 2).min(BACKOFF_MAX);
@@ -80,8 +93,8 @@ async fn keep_listening(config: Config, signals: Arc<Signals>) {
 }
 
 /// Listens until the connection ends.
-async fn listen(config: &Config, signals: &Signals, listened: &mut bool) -> Result<(), Error> {
-    let (client, mut connection) = config.connect(NoTls).await?;
+async fn listen(config: &Config, signals: &Signals, listens: impl FnOnce()) -> Result<(), Source> {
+    let (client, mut connection) = timeout(CREATE_MAX, config.connect(NoTls)).await.map_err(|_| TimedOut)??;
     // Known once the connection is polled; 0 is nobody's.
     let own = AtomicI32::new(0);
     let hear = async {
@@ -96,10 +109,10 @@ async fn listen(config: &Config, signals: &Signals, listened: &mut bool) -> Resu
         Ok(())
     };
     let speak = async {
-        client.batch_execute(SETTINGS).await?;
+        timeout(CREATE_MAX, client.batch_execute(SETTINGS)).await.map_err(|_| TimedOut)??;
         let pid: i32 = client.query_one(WHO, &[]).await?.try_get(0)?;
         own.store(pid, Ordering::Relaxed);
-        *listened = true;
+        listens();
         // Something may have been said while nobody listened.
         signals.theirs.notify_one();
         loop {

@@ -7,13 +7,16 @@ use futures_util::TryStreamExt as _;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::errors;
 use super::read::{event, reading};
 use super::rows::{At, Reader, bigint};
 use super::sessions::{Session, Sessions};
-use super::statements::NOW;
-use crate::domain::{Position, Shard, Time};
+use crate::domain::{Event, Position, Shard};
+use crate::store::merge::{Part, merged};
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, StoreError};
+
+/// The name is not qualified, as in a commit.
+const NOW: &str = "-- changes.now
+select clock_timestamp() as now";
 
 /// The statements over all shards, made once: one range a shard with the shard as a constant.
 pub(super) struct OverShards {
@@ -63,8 +66,8 @@ order by position)"
                 let statement = session.prepare_cached(&self.heads).await?;
                 session.query(&statement, &[]).await
             };
-            let rows = rows.await.map_err(errors::statement)?;
-            Ok((session, rows))
+            let rows = rows.await;
+            (session, rows)
         })
         .await?;
         let mut heads = vec![0; usize::from(self.shard_count)];
@@ -83,8 +86,8 @@ order by position)"
         let after: Vec<i64> =
             (0..usize::from(self.shard_count)).map(|shard| bigint(after.get(shard).copied().unwrap_or(0))).collect();
         let (now, rows) = reading(sessions, |session| async move {
-            let answer = self.read(&session, &after, limit, bytes_max).await.map_err(errors::statement)?;
-            Ok((session, answer))
+            let answer = self.read(&session, &after, limit, bytes_max).await;
+            (session, answer)
         })
         .await?;
         let At(as_of) = Reader { table: "clock_timestamp()", row: &now }.get("now", String::new)?;
@@ -92,7 +95,10 @@ order by position)"
         for range in rows.chunk_by(|one, next| shard_of(one) == shard_of(next)) {
             ranges.push(self.range(range, limit, bytes_max)?);
         }
-        Ok(merged(as_of, ranges))
+        let (events, cut) = merged(ranges);
+        let events =
+            events.into_iter().map(|((_, shard, position), event)| LoggedEvent { shard, position, event }).collect();
+        Ok(Page { as_of, events, cut })
     }
 
     /// The clock is read first: what the page shows was there no earlier than `as_of` says.
@@ -129,12 +135,13 @@ order by position)"
     }
 
     /// One shard's events, by position.
-    fn range(&self, rows: &[Row], limit: usize, bytes_max: usize) -> Result<Range, StoreError> {
+    fn range(&self, rows: &[Row], limit: usize, bytes_max: usize) -> Result<Part<Event>, StoreError> {
         let events = rows.iter().map(|row| {
             let reader = Reader { table: "run_events", row };
             let shard = self.shard(reader)?;
             let position = reader.unsigned("position", || format!("an event of shard {}", shard.0))?;
-            Ok(LoggedEvent { shard, position, event: event(&reader.key()?, row)? })
+            let event = event(&reader.key()?, row)?;
+            Ok(((event.at, shard, position), event))
         });
         let events = events.collect::<Result<Vec<_>, StoreError>>()?;
         // The statement counts bytes as stored, reading counts text: compressed or full of numbers, either is the longer.
@@ -143,7 +150,7 @@ order by position)"
             Reader { table: "run_events", row }.unsigned("stored", || "the last event of a page".to_owned())
         })?;
         let cut = events.len() >= limit || text >= bytes_max || stored >= u64::try_from(bytes_max).unwrap_or(u64::MAX);
-        Ok(Range { events, cut })
+        Ok(Part { events, cut })
     }
 
     fn shard(&self, reader: Reader<'_>) -> Result<Shard, StoreError> {
@@ -162,24 +169,4 @@ fn shard_of(row: &Row) -> Option<i64> {
 
 fn event_bytes(row: &Row) -> usize {
     row.try_get::<_, &str>("event").map_or(0, str::len)
-}
-
-/// One shard's part of a page.
-struct Range {
-    events: Vec<LoggedEvent>,
-    /// Whether there may be more in the shard.
-    cut: bool,
-}
-
-/// Merges by (`at`, shard, position) and ends where the first cut range ends: behind that, an event of the cut shard
-/// may be missing in front of one that is here.
-fn merged(as_of: Time, ranges: Vec<Range>) -> Page {
-    let order = |logged: &LoggedEvent| (logged.event.at, logged.shard, logged.position);
-    let end = ranges.iter().filter(|range| range.cut).filter_map(|range| range.events.last()).map(order).min();
-    let mut events: Vec<LoggedEvent> = ranges.into_iter().flat_map(|range| range.events).collect();
-    events.sort_by_key(order);
-    if let Some(end) = end {
-        events.retain(|logged| order(logged) <= end);
-    }
-    Page { as_of, events, cut: end.is_some() }
 }

@@ -5,18 +5,21 @@
 //! sees what the one before committed.
 
 use std::collections::HashSet;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{MaybeDone, join_all, maybe_done};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::errors::{self, TimedOut};
-use super::rows::{At, Reader, shown, smallint};
+use super::fence;
+use super::rows::{At, Reader, after_all, shown, smallint};
 use super::sessions::{Session, Sessions};
 use super::statements::{BEGIN, COMMIT, ROLLBACK, Statements};
 use super::writes::{Write, writes};
@@ -48,6 +51,7 @@ impl From<StoreError> for Failure {
 /// Commits a batch. Its body runs again when the database asks for it, each time on what it reads then.
 pub(super) async fn commit(
     sessions: &Sessions,
+    last: &str,
     shard: Shard,
     commit_id: Uuid,
     commands: &[Arc<Command>],
@@ -56,7 +60,7 @@ pub(super) async fn commit(
     let deadline = Instant::now() + READ_MAX;
     let mut attempt = 1;
     loop {
-        match attempt_once(sessions, deadline, shard, commit_id, commands, &wanted).await {
+        match attempt_once(sessions, last, deadline, shard, commit_id, commands, &wanted).await {
             Ok(decided) => return Ok(decided),
             Err(Failure::Again(_)) if attempt < ATTEMPTS_MAX => attempt += 1,
             Err(Failure::Again(error)) => return Err(error.into()),
@@ -68,6 +72,7 @@ pub(super) async fn commit(
 /// Every early return closes the session, and with it the transaction.
 async fn attempt_once(
     sessions: &Sessions,
+    last: &str,
     deadline: Instant,
     shard: Shard,
     commit_id: Uuid,
@@ -75,7 +80,7 @@ async fn attempt_once(
     wanted: &Wanted<'_>,
 ) -> Result<Decided, Failure> {
     let session = before(deadline, sessions.commit()).await??;
-    let prepared = before(deadline, Statements::of(&session)).await?.map_err(errors::statement)?;
+    let prepared = before(deadline, Statements::of(&session, last)).await?.map_err(errors::statement)?;
     let loaded = before(deadline, lock_and_load(&session, &prepared, shard, wanted)).await??;
     let first_position = loaded.last.map_or(0, |(position, _)| position) + 1;
 
@@ -98,6 +103,7 @@ async fn attempt_once(
             return Err(Failure::Again(errors::statement(error)));
         }
         Ok(Written::RolledBack(error)) => return Err(errors::statement(error).into()),
+        Ok(Written::Unsent(error)) => return Err(errors::unsent(error).into()),
         Ok(Written::Unknown(error)) => error.into(),
         Err(_) => TimedOut.into(),
     };
@@ -152,7 +158,7 @@ async fn lock_and_load(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
-        session.query_opt(&prepared.last, &by_shard),
+        session.query(&prepared.last, &[]),
         session.query_one(&prepared.now, &[]),
         session.query(&prepared.load_runs, &by_run),
         requests,
@@ -164,9 +170,10 @@ async fn lock_and_load(
     }
     let last = last.map_err(retriable)?;
     let now = now.map_err(retriable)?;
+    fence::admits(&now)?;
     let runs = runs.map_err(retriable)?;
     let requests = requests.map_err(retriable)?;
-    Ok(read_loaded(shard, last.as_ref(), &now, &runs, &requests)?)
+    Ok(read_loaded(shard, &last, &now, &runs, &requests)?)
 }
 
 fn retriable(error: Error) -> Failure {
@@ -175,19 +182,19 @@ fn retriable(error: Error) -> Failure {
     if again { Failure::Again(error) } else { error.into() }
 }
 
-fn read_loaded(
-    shard: i16,
-    last: Option<&Row>,
-    now: &Row,
-    runs: &[Row],
-    requests: &[Row],
-) -> Result<Loaded, StoreError> {
-    let last = last.map(|row| {
+fn read_loaded(shard: i16, ends: &[Row], now: &Row, runs: &[Row], requests: &[Row]) -> Result<Loaded, StoreError> {
+    let (mut last, mut elsewhere) = (None, None);
+    for row in ends {
         let event = Reader { table: "run_events", row };
-        let place = || format!("the last of shard {shard}");
+        let of: i64 = event.get("shard", || "the last of a shard".to_owned())?;
+        let place = || format!("the last of shard {of}");
         let At(at) = event.get("at", place)?;
-        Ok::<_, StoreError>((event.unsigned("position", place)?, at))
-    });
+        if of == i64::from(shard) {
+            last = Some((event.unsigned("position", place)?, at));
+        } else {
+            elsewhere = elsewhere.max(Some(at));
+        }
+    }
     let At(now) = Reader { table: "clock_timestamp()", row: now }.get("now", String::new)?;
     let runs = runs.iter().map(|row| {
         let run = Reader { table: "runs", row };
@@ -208,8 +215,8 @@ fn read_loaded(
         Ok((key, id, AppliedRequest { revision, digest }))
     });
     Ok(Loaded {
-        last: last.transpose()?,
-        now,
+        last,
+        now: after_all(now, elsewhere),
         runs: runs.collect::<Result<_, StoreError>>()?,
         requests: requests.collect::<Result<_, StoreError>>()?,
     })
@@ -217,6 +224,8 @@ fn read_loaded(
 
 enum Written {
     Committed,
+    /// A statement could not be sent, so that COMMIT was not sent either.
+    Unsent(Error),
     /// A statement before COMMIT was answered with an error, so that COMMIT did not commit.
     RolledBack(Error),
     Unknown(Error),
@@ -224,8 +233,15 @@ enum Written {
 
 /// The second flush. Every statement's answer is looked at before COMMIT's.
 async fn write_and_commit(session: &Session, writes: &[Write]) -> Written {
+    let mut statements: Vec<_> = writes.iter().map(|write| Box::pin(maybe_done(write_one(session, write)))).collect();
+    if let Some(error) = failed_to_send(&mut statements).await {
+        return Written::Unsent(error);
+    }
     // At most eight futures: `join_all` polls so few in their order.
-    let statements = join_all(writes.iter().map(|write| write_one(session, write)));
+    let statements = join_all(statements.into_iter().map(|mut statement| async move {
+        statement.as_mut().await;
+        statement.as_mut().take_output().expect("nobody else takes it")
+    }));
     let (statements, committed) = tokio::join!(biased; statements, session.batch_execute(COMMIT));
     for answer in statements {
         match answer {
@@ -242,4 +258,49 @@ async fn write_and_commit(session: &Session, writes: &[Write]) -> Written {
 
 async fn write_one(session: &Session, write: &Write) -> Result<(), Error> {
     session.query_one(&write.statement, &write.arguments()).await.map(|_| ())
+}
+
+/// Sends the statements and waits for none. One that the driver cannot send, because a value has no encoding, is
+/// missing from the transaction without the server's knowing: COMMIT must not follow it.
+async fn failed_to_send<E>(statements: &mut [Pin<Box<MaybeDone<impl Future<Output = Result<(), E>>>>>]) -> Option<E> {
+    poll_fn(|context| {
+        let mut failed = None;
+        for statement in &mut *statements {
+            if statement.as_mut().poll(context).is_ready()
+                && statement.as_mut().output_mut().is_some_and(|answer| answer.is_err())
+            {
+                failed = statement.as_mut().take_output().and_then(Result::err);
+                break;
+            }
+        }
+        Poll::Ready(failed)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use futures_util::future::{BoxFuture, FutureExt as _};
+
+    use super::*;
+
+    type Answer = BoxFuture<'static, Result<(), &'static str>>;
+
+    fn statements(list: Vec<Answer>) -> Vec<Pin<Box<MaybeDone<Answer>>>> {
+        list.into_iter().map(|statement| Box::pin(maybe_done(statement))).collect()
+    }
+
+    #[tokio::test]
+    async fn statements_that_wait_for_their_answers_were_sent() {
+        let mut sent = statements(vec![pending().boxed(), pending().boxed(), ready(Ok(())).boxed()]);
+        assert_eq!(failed_to_send(&mut sent).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_statement_that_fails_before_it_waits_was_not_sent() {
+        let mut sent = statements(vec![pending().boxed(), ready(Err("no encoding")).boxed(), pending().boxed()]);
+        assert_eq!(failed_to_send(&mut sent).await, Some("no encoding"));
+    }
 }

@@ -27,6 +27,15 @@ pub(super) fn statement(error: Error) -> StoreError {
     }
 }
 
+/// A statement's failure before it was sent: the connection's, or a value's that has no encoding and never will.
+pub(super) fn unsent(error: Error) -> StoreError {
+    if error.is_closed() || error.as_db_error().is_some() {
+        statement(error)
+    } else {
+        StoreError::Refused(error.into())
+    }
+}
+
 /// What the server said, without its details and context: these show the row, and rows are not for logs.
 #[derive(Debug, thiserror::Error)]
 #[error("{severity} {state}: {message}{place}")]

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::errors;
 use super::rows::Reader;
 use crate::clock::draw_id;
-use crate::store::migrations::{MIN_RELEASE, Migration, POSTGRES, RELEASE, admits};
+use crate::store::migrations::{MIN_RELEASE, Migration, POSTGRES, RELEASE, admits, later};
 use crate::store::open::{Migrated, OpenOptions};
 use crate::store::{Ledger, OpenError, StoreError};
 
@@ -15,7 +15,7 @@ const LOCK: i64 = 0x7275_6e6c_6564_6765;
 const SHARDS: u16 = 4;
 
 /// Behind a long transaction a migration would make everybody wait, so it gives up and is tried again.
-const SETTINGS: &str = "-- migrate.session
+pub(super) const SETTINGS: &str = "-- migrate.session
 set lock_timeout = '20s';
 set statement_timeout = 0;
 set idle_in_transaction_session_timeout = '60s';
@@ -28,21 +28,25 @@ const UNLOCK_SCHEMA: &str = "-- migrate.unlock
 select pg_advisory_unlock($1)";
 
 const EXISTS: &str = "-- migrate.exists
-select to_regclass('schema_migrations') is not null as found";
+select to_regclass('ledger_migrations') is not null as found";
 const LAST: &str = "-- migrate.last
-select coalesce(max(number), 0)::bigint as number from schema_migrations";
+select coalesce(max(number), 0)::bigint as number from ledger_migrations";
 const LEDGER: &str = "-- migrate.ledger
 select id, epoch, shard_count::bigint as shard_count, min_release from ledger";
 
 const CREATE: &str = "-- migrate.create
-create table schema_migrations (number integer primary key, name text not null, applied_at timestamptz not null)";
+create table ledger_migrations (number integer primary key, name text not null, applied_at timestamptz not null)";
 const APPLIED: &str = "-- migrate.applied
-insert into schema_migrations (number, name, applied_at) values ($1::bigint, $2, clock_timestamp())";
+insert into ledger_migrations (number, name, applied_at) values ($1::bigint, $2, clock_timestamp())";
 const INSERT_LEDGER: &str = "-- migrate.insert_ledger
 insert into ledger (id, epoch, shard_count, schema_release, min_release, created_at, alive_at)
 select $1, 0, $2::smallint, $3, $4, t.now, t.now from (select clock_timestamp() as now) as t";
 const INSERT_SHARDS: &str = "-- migrate.insert_shards
 insert into shards (shard) select * from generate_series(0, $1::smallint - 1)";
+const LOCK_HEADS: &str = "-- migrate.lock_heads
+select from shards order by shard for update";
+const RELEASES: &str = "-- migrate.releases
+select schema_release, min_release from ledger";
 const RELEASED: &str = "-- migrate.released
 update ledger set schema_release = $1, min_release = $2";
 
@@ -58,7 +62,6 @@ pub(super) async fn prepare(
     options: &OpenOptions,
 ) -> Result<(Ledger, Migrated), OpenError> {
     let opening = |error| errors::opening(location, error);
-    client.batch_execute(SETTINGS).await.map_err(opening)?;
     if let Some(found) = usable(client, location, options).await? {
         return Ok((found.ledger, Migrated { applied: Vec::new(), at: found.at }));
     }
@@ -106,7 +109,7 @@ async fn find(client: &Client, location: &str) -> Result<Option<Found>, OpenErro
         shard_count: u16::try_from(shard_count).expect("the column is a smallint"),
     };
     let row = client.query_one(LAST, &[]).await.map_err(opening)?;
-    let at = Reader { table: "schema_migrations", row: &row }.unsigned("number", one).map_err(reading)?;
+    let at = Reader { table: "ledger_migrations", row: &row }.unsigned("number", one).map_err(reading)?;
     Ok(Some(Found { at: u32::try_from(at).expect("the column is an integer"), ledger }))
 }
 
@@ -126,11 +129,16 @@ async fn take_steps(client: &mut Client, options: &OpenOptions) -> Result<Vec<St
     let steps = &POSTGRES[POSTGRES.iter().take_while(|step| i64::from(step.number) <= last).count()..];
     for step in steps {
         let transaction = client.transaction().await?;
+        let row = transaction.query_one(RELEASES, &[]).await?;
+        let (schema_release, min_release): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
+        let raised = later(min_release, MIN_RELEASE);
+        if raised != min_release {
+            // Shuts out older replicas that are running: each reads `min_release` under a head.
+            transaction.execute(LOCK_HEADS, &[]).await?;
+        }
         transaction.batch_execute(step.sql).await?;
         transaction.execute(APPLIED, &[&i64::from(step.number), &step.name]).await?;
-        if step.number == newest() {
-            transaction.execute(RELEASED, &[&RELEASE, &MIN_RELEASE]).await?;
-        }
+        transaction.execute(RELEASED, &[&later(schema_release, RELEASE), &raised]).await?;
         transaction.commit().await?;
     }
     Ok(names(steps))

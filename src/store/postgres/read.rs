@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use tokio::time::timeout;
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
 
 use super::errors::{self, TimedOut};
+use super::fence;
 use super::rows::{At, Reader, bigint, shown, smallint};
 use super::sessions::{Session, Sessions};
 use crate::domain::{Event, Run, RunKey, Shard};
@@ -51,17 +52,24 @@ where stored - pg_column_size(event) < $6
 order by revision";
 
 const PING: &str = "-- read.ping
-select 1";
+select min_release from ledger where singleton";
 
 /// Runs a read on a session and gives it back when it went well.
 pub(super) async fn reading<T, F>(sessions: &Sessions, read: impl FnOnce(Session) -> F) -> Result<T, StoreError>
 where
-    F: Future<Output = Result<(Session, T), StoreError>>,
+    F: Future<Output = (Session, Result<T, Error>)>,
 {
     let answer = async {
-        let (session, answer) = read(sessions.read().await?).await?;
-        session.give_back();
-        Ok(answer)
+        match read(sessions.read().await?).await {
+            (session, Ok(answer)) => {
+                session.give_back();
+                Ok(answer)
+            }
+            (session, Err(error)) => {
+                session.close();
+                Err(errors::statement(error))
+            }
+        }
     };
     timeout(READ_MAX, answer).await.unwrap_or_else(|_| Err(TimedOut.into()))
 }
@@ -108,7 +116,8 @@ pub(super) async fn run_events(
 }
 
 pub(super) async fn ping(sessions: &Sessions) -> Result<(), StoreError> {
-    rows(sessions, PING, &[], usize::MAX).await.map(|_| ())
+    let rows = rows(sessions, PING, &[], usize::MAX).await?;
+    rows.iter().try_for_each(fence::admits)
 }
 
 /// A statement's rows, until their `event`s are `bytes_max` long: text that is stored compressed is longer than the
@@ -134,8 +143,8 @@ async fn rows(
             }
             Ok(rows)
         };
-        let rows = rows.await.map_err(errors::statement)?;
-        Ok((session, rows))
+        let rows = rows.await;
+        (session, rows)
     })
     .await
 }

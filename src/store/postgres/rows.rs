@@ -6,6 +6,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::domain::{RunKey, Shard, Time};
 use crate::store::StoreError;
+pub(super) use crate::store::columns::{after_all, bigint, shown};
 
 /// 2000-01-01, from where Postgres counts, in microseconds since 1970-01-01.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
@@ -43,11 +44,6 @@ pub(super) fn smallint(shard: Shard) -> i16 {
     i16::try_from(shard.0).expect("a ledger has at most 1024 shards")
 }
 
-/// A position or revision as `bigint`. One that no `bigint` holds is above all that are stored.
-pub(super) fn bigint(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
 /// One table's rows, so that a bad one is named.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
@@ -80,9 +76,4 @@ impl<'a> Reader<'a> {
     pub(super) fn corrupt(self, column: &'static str, key: String, source: crate::store::error::Source) -> StoreError {
         StoreError::Corrupt { table: self.table, column, key, source }
     }
-}
-
-/// A run's key as errors show it.
-pub(super) fn shown(key: &RunKey) -> String {
-    format!("{}/{}", key.namespace, key.run_id)
 }

@@ -1,5 +1,5 @@
-//! The connections: some commit, some read, one listens. Every wait for one is bounded, and a session of unknown state
-//! is closed and never lent again.
+//! The connections: some commit, some read, one listens. Every wait for one is bounded, and a session that failed or
+//! may be in a transaction is closed and never lent again.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -7,37 +7,58 @@ use std::time::Duration;
 use deadpool_postgres::{
     ClientWrapper, Hook, HookError, Manager, ManagerConfig, Metrics, Object, Pool, RecyclingMethod, Runtime,
 };
+use tokio::time::{Instant, timeout};
 use tokio_postgres::{Config, NoTls};
 
 use super::errors;
 use crate::store::StoreError;
 
-/// What a session waits for in the queue, and for a new connection.
+/// What a session waits for in the queue, and for a new connection: from the first packet to the last setting.
 const QUEUE_MAX: Duration = Duration::from_secs(3);
-const CREATE_MAX: Duration = Duration::from_secs(6);
+pub(super) const CREATE_MAX: Duration = Duration::from_secs(6);
 
 /// After this long unused, a session's plans may be for tables that have grown since.
 const PLANS_IDLE_MAX: Duration = Duration::from_mins(1);
 
-/// Frees the shard of a frozen process in seconds, and plans once for all runs of a statement: by index even while the
-/// tables are empty.
-const COMMIT_SETTINGS: &str = "-- session.commit
-set idle_in_transaction_session_timeout = '2s';
-set lock_timeout = '2s';
-set statement_timeout = '10s';
-set default_transaction_isolation = 'read committed';
-set default_transaction_read_only = off;
-set enable_seqscan = off;
-set plan_cache_mode = force_generic_plan";
+/// A read that is abandoned this late hangs for a reason that may be its session's.
+const ABANDONED_MAX: Duration = Duration::from_secs(2);
 
-const READ_SETTINGS: &str = "-- session.read
+/// What every session is told first.
+macro_rules! settings {
+    ($name:literal, read_only: $read_only:literal $(, $more:literal)?) => {
+        concat!(
+            "-- ",
+            $name,
+            "
 set idle_in_transaction_session_timeout = '2s';
 set lock_timeout = '2s';
 set statement_timeout = '10s';
+set tcp_user_timeout = '5s';
 set default_transaction_isolation = 'read committed';
-set default_transaction_read_only = on;
+set default_transaction_read_only = ",
+            $read_only,
+            ";
 set enable_seqscan = off;
-set plan_cache_mode = force_generic_plan";
+set jit = off;
+set plan_cache_mode = force_generic_plan",
+            $($more)?
+        )
+    };
+}
+
+/// Frees the shard of a frozen process in seconds: one that is silent in a transaction by the first time-out, one that
+/// reads no more while the server is still sending to it by the last. Plans once for all runs of a statement, by index
+/// even while the tables are empty, and by no means that pays only for a large part of a shard.
+pub const COMMIT_SETTINGS: &str = settings!(
+    "session.commit",
+    read_only: "off",
+    ";
+set enable_bitmapscan = off;
+set enable_hashjoin = off;
+set enable_mergejoin = off"
+);
+
+const READ_SETTINGS: &str = settings!("session.read", read_only: "on");
 
 /// The sessions that commit and those that read.
 pub(super) struct Sessions {
@@ -58,14 +79,15 @@ impl Sessions {
         self.commit.status().max_size
     }
 
-    /// A session that may write.
+    /// A session that may write. Abandoned, it is closed: nobody knows what it was in the middle of.
     pub(super) async fn commit(&self) -> Result<Session, StoreError> {
-        Session::lend(&self.commit).await
+        Session::lend(&self.commit, Duration::ZERO).await
     }
 
-    /// A session that only reads.
+    /// A session that only reads, for statements that are transactions of their own. Abandoned by a caller that goes
+    /// away, it is lent on: the driver reads what answers are left over and drops them.
     pub(super) async fn read(&self) -> Result<Session, StoreError> {
-        Session::lend(&self.read).await
+        Session::lend(&self.read, ABANDONED_MAX).await
     }
 
     /// Closes all that are idle now and the others as they come back.
@@ -84,7 +106,12 @@ fn pool(config: &Config, size: usize, settings: &'static str) -> Pool {
         .create_timeout(Some(CREATE_MAX))
         .recycle_timeout(Some(QUEUE_MAX))
         .post_create(Hook::async_fn(move |client: &mut ClientWrapper, _| {
-            Box::pin(async move { client.batch_execute(settings).await.map_err(HookError::Backend) })
+            Box::pin(async move {
+                match timeout(CREATE_MAX, client.batch_execute(settings)).await {
+                    Ok(set) => set.map_err(HookError::Backend),
+                    Err(_) => Err(HookError::message("Postgres did not answer in time")),
+                }
+            })
         }))
         .pre_recycle(Hook::async_fn(|client: &mut ClientWrapper, metrics: &Metrics| {
             let due = (metrics.recycle_count + 1).is_power_of_two() || metrics.last_used() > PLANS_IDLE_MAX;
@@ -94,28 +121,35 @@ fn pool(config: &Config, size: usize, settings: &'static str) -> Pool {
         .expect("a runtime is given")
 }
 
-/// A generic plan made while a table was nearly empty may scan a whole shard for ever: one row then costs as much as
-/// all. Statistics come with autoanalyze, minutes later, and planning each time costs more than the statements.
-/// Planning anew at every doubling of a session's uses keeps a plan near the size that it was made for.
+/// A generic plan made while a table has less than a few hundred rows scans a whole shard, or the wrong index, for ever:
+/// one row then costs as much as all. Statistics come with autoanalyze, minutes later, and planning each time costs more
+/// than the statements. Planning anew at every doubling of a session's uses leaves such a plan behind soon.
 async fn plan_anew(client: &ClientWrapper) -> Result<(), HookError> {
     client.batch_execute("-- session.plan_anew\ndiscard plans").await.map_err(HookError::Backend)
 }
 
-/// A lent session. Dropped, it is closed: nobody knows what it was in the middle of. Only [`Session::give_back`]
-/// lends it on.
+/// A lent session.
 pub(super) struct Session {
     object: Option<Object>,
+    lent_at: Instant,
+    /// Abandoned after this long, it is closed.
+    abandoned_max: Duration,
 }
 
 impl Session {
-    async fn lend(pool: &Pool) -> Result<Self, StoreError> {
+    async fn lend(pool: &Pool, abandoned_max: Duration) -> Result<Self, StoreError> {
         let object = pool.get().await.map_err(errors::session)?;
-        Ok(Self { object: Some(object) })
+        Ok(Self { object: Some(object), lent_at: Instant::now(), abandoned_max })
     }
 
     /// Returns it: no transaction is open and every answer was read.
     pub(super) fn give_back(mut self) {
         drop(self.object.take());
+    }
+
+    /// Ends it: it failed, and what it has prepared may be why.
+    pub(super) fn close(mut self) {
+        self.object.take().map(Object::take);
     }
 }
 
@@ -129,7 +163,9 @@ impl Deref for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(object) = self.object.take() {
+        if let Some(object) = self.object.take()
+            && (object.is_closed() || self.lent_at.elapsed() >= self.abandoned_max)
+        {
             drop(Object::take(object));
         }
     }

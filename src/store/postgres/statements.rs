@@ -3,6 +3,10 @@
 //! Plain statements with the shard as a constant and one array a column. Each write answers one row, and raises
 //! "division by zero" (22012) unless it changed exactly the rows that it was given: a wrong count then ends the
 //! transaction before COMMIT instead of being noticed after it.
+//!
+//! What joins has `limit cardinality($2)`, which limits nothing. The planner takes an array that it does not know for
+//! ten rows, and a limit that it does not know for a tenth: for one row, the whole key is cheaper than a look at all of
+//! the shard as soon as a table has a few hundred rows, and not only after thousands or an ANALYZE.
 
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{Error, Statement};
@@ -22,24 +26,33 @@ set local statement_timeout = 0; commit";
 pub(super) const LOCK_HEAD: &str = "-- commit.lock_head
 select shard from shards where shard = $1 for update";
 
-/// A statement of its own: its snapshot is younger than the wait for the head.
-const LAST: &str = "-- commit.last
-select position, at from run_events where shard = $1 order by position desc limit 1";
+/// The last event of each shard. A statement of its own: its snapshot is younger than the wait for the head, and shows
+/// every commit that was acknowledged before a command of this one was sent.
+pub(super) fn last(shard_count: u16) -> String {
+    let ends = (0..shard_count).map(|shard| {
+        format!(
+            "(select {shard}::bigint as shard, position, at from run_events where shard = {shard}::smallint
+order by position desc limit 1)"
+        )
+    });
+    format!("-- commit.last\n{}", ends.collect::<Vec<_>>().join("\nunion all\n"))
+}
 
-/// The name is not qualified, so that a schema in front of `pg_catalog` may give another time.
-pub(super) const NOW: &str = "-- commit.now
-select clock_timestamp() as now";
+/// The clock's name is not qualified, so that a schema in front of `pg_catalog` may give another time. Begun after the
+/// wait for the head, it sees a `min_release` that was raised meanwhile; the statement that waits would not.
+const NOW: &str = "-- commit.now
+select clock_timestamp() as now, min_release from ledger where singleton";
 
 const LOAD_RUNS: &str = "-- commit.load_runs
-select namespace, run_id, record::text as record, metadata::text as metadata
-from runs
-where shard = $1 and (namespace, run_id) in (select * from unnest($2::text[], $3::text[]))";
+select r.namespace, r.run_id, r.record::text as record, r.metadata::text as metadata
+from (select * from unnest($2::text[], $3::text[]) limit cardinality($2)) as v (namespace, run_id)
+join runs r on r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id";
 
 /// By key: other requests may share it, and are told apart by their texts.
 const LOAD_REQUEST_IDS: &str = "-- commit.load_request_ids
-select namespace, run_id, request_id, revision, request_digest
-from run_events
-where shard = $1 and request_key = any($2::bigint[])";
+select e.namespace, e.run_id, e.request_id, e.revision, e.request_digest
+from (select * from unnest($2::bigint[]) limit cardinality($2)) as v (request_key)
+join run_events e on e.shard = $1 and e.request_key = v.request_key";
 
 const INSERT_RUNS: &str = "-- commit.insert_runs
 with written as (
@@ -60,8 +73,9 @@ with written as (
     update runs r
     set revision = v.revision, status = v.status, agent_id = v.agent_id, workflow_id = v.workflow_id,
         audit_session_id = v.audit_session_id, route = v.route, labels = v.labels::jsonb, record = v.record::jsonb
-    from unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
-                $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
+    from (select * from unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
+                               $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
+          limit cardinality($2))
          as v (namespace, run_id, before, revision, status,
                agent_id, workflow_id, audit_session_id, route, labels, record)
     where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id and r.revision = v.before
@@ -74,8 +88,9 @@ with written as (
     set revision = v.revision, status = v.status, agent_id = v.agent_id, workflow_id = v.workflow_id,
         audit_session_id = v.audit_session_id, route = v.route, labels = v.labels::jsonb, record = v.record::jsonb,
         metadata = v.metadata::jsonb
-    from unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
-                $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[])
+    from (select * from unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
+                               $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[])
+          limit cardinality($2))
          as v (namespace, run_id, before, revision, status,
                agent_id, workflow_id, audit_session_id, route, labels, record, metadata)
     where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id and r.revision = v.before
@@ -107,7 +122,8 @@ const UPDATE_ACTIVE: &str = "-- commit.update_active
 with written as (
     update active a
     set status = v.status
-    from unnest($2::text[], $3::text[], $4::smallint[]) as v (namespace, run_id, status)
+    from (select * from unnest($2::text[], $3::text[], $4::smallint[]) limit cardinality($2))
+         as v (namespace, run_id, status)
     where a.shard = $1 and a.namespace = v.namespace and a.run_id = v.run_id
     returning 1)
 select 1 / (count(*) = cardinality($2))::int from written";
@@ -115,10 +131,29 @@ select 1 / (count(*) = cardinality($2))::int from written";
 const DELETE_ACTIVE: &str = "-- commit.delete_active
 with written as (
     delete from active a
-    using unnest($2::text[], $3::text[]) as v (namespace, run_id)
+    using (select * from unnest($2::text[], $3::text[]) limit cardinality($2)) as v (namespace, run_id)
     where a.shard = $1 and a.namespace = v.namespace and a.run_id = v.run_id
     returning 1)
 select 1 / (count(*) = cardinality($2))::int from written";
+
+/// Every statement of a commit, for a look at their plans.
+#[must_use]
+pub fn of_a_commit(shard_count: u16) -> [String; 12] {
+    [
+        LOCK_HEAD.to_owned(),
+        last(shard_count),
+        NOW.to_owned(),
+        LOAD_RUNS.to_owned(),
+        LOAD_REQUEST_IDS.to_owned(),
+        INSERT_RUNS.to_owned(),
+        UPDATE_RUNS.to_owned(),
+        UPDATE_RUNS_AND_METADATA.to_owned(),
+        INSERT_EVENTS.to_owned(),
+        INSERT_ACTIVE.to_owned(),
+        UPDATE_ACTIVE.to_owned(),
+        DELETE_ACTIVE.to_owned(),
+    ]
+}
 
 /// What a session has prepared.
 pub(super) struct Statements {
@@ -138,10 +173,10 @@ pub(super) struct Statements {
 
 impl Statements {
     /// Prepares what the session has not yet, before any transaction: only prepared statements can be sent in one go.
-    pub(super) async fn of(session: &ClientWrapper) -> Result<Self, Error> {
+    pub(super) async fn of(session: &ClientWrapper, last: &str) -> Result<Self, Error> {
         Ok(Self {
             lock_head: session.prepare_cached(LOCK_HEAD).await?,
-            last: session.prepare_cached(LAST).await?,
+            last: session.prepare_cached(last).await?,
             now: session.prepare_cached(NOW).await?,
             load_runs: session.prepare_cached(LOAD_RUNS).await?,
             load_request_ids: session.prepare_cached(LOAD_REQUEST_IDS).await?,

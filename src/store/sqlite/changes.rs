@@ -3,21 +3,12 @@
 use rusqlite::{Connection, Transaction};
 
 use super::errors;
-use super::rows::{self, event_columns, integer};
+use super::rows::{self, bigint, event_columns};
 use crate::clock::Clock;
-use crate::domain::{Position, Shard, Time};
+use crate::domain::{Position, Shard};
 use crate::store::json::{self, EventColumns};
+use crate::store::merge::{Part, merged};
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, StoreError};
-
-/// Where a row stands in the merged log.
-type Place = (Time, Shard, Position);
-
-/// What one shard has after its position, as stored.
-struct Part {
-    rows: Vec<(Place, EventColumns)>,
-    /// Whether it has more.
-    cut: bool,
-}
 
 /// The events above `after`, which has one position for each shard. The snapshot is let go before a row is decoded:
 /// while it is held, the write-ahead log cannot start over.
@@ -34,19 +25,15 @@ pub(super) fn page(
     let parts = (0..)
         .zip(after)
         .map(|(shard, after)| part(&snapshot, Shard(shard), *after, limit.max(1), bytes_max))
-        .collect::<Result<Vec<Part>, StoreError>>()?;
+        .collect::<Result<Vec<_>, StoreError>>()?;
     drop(snapshot);
 
-    // What a cut shard has behind its cut may belong before anything later than the cut.
-    let end = parts.iter().filter(|part| part.cut).filter_map(|part| part.rows.last().map(|(place, _)| *place)).min();
-    let mut rows: Vec<(Place, EventColumns)> = parts.into_iter().flat_map(|part| part.rows).collect();
-    rows.retain(|(place, _)| end.is_none_or(|end| *place <= end));
-    rows.sort_unstable_by_key(|(place, _)| *place);
+    let (rows, cut) = merged(parts);
     let events = rows
         .into_iter()
         .map(|((_, shard, position), columns)| Ok(LoggedEvent { shard, position, event: json::read_event(columns)? }))
         .collect::<Result<Vec<_>, StoreError>>()?;
-    Ok(Page { as_of, events, cut: end.is_some() })
+    Ok(Page { as_of, events, cut })
 }
 
 /// At least one row if there is one, at most `limit`, about `bytes_max`.
@@ -56,7 +43,7 @@ fn part(
     after: Position,
     limit: usize,
     bytes_max: usize,
-) -> Result<Part, StoreError> {
+) -> Result<Part<EventColumns>, StoreError> {
     let mut statement = snapshot
         .prepare_cached(concat!(
             "-- changes.part\nselect ",
@@ -66,17 +53,17 @@ fn part(
         .map_err(errors::statement)?;
     // One row more than wanted tells whether there is more.
     let limit_and_one = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
-    let mut found = statement.query((shard.0, integer(after), limit_and_one)).map_err(errors::statement)?;
-    let mut part = Part { rows: Vec::new(), cut: false };
+    let mut found = statement.query((shard.0, bigint(after), limit_and_one)).map_err(errors::statement)?;
+    let mut part = Part { events: Vec::new(), cut: false };
     let mut bytes = 0;
     while let Some(row) = found.next().map_err(errors::statement)? {
         let (position, columns) = rows::event(row, shard)?;
         bytes += columns.event.len();
-        if part.rows.len() == limit || (bytes > bytes_max && !part.rows.is_empty()) {
+        if part.events.len() == limit || (bytes > bytes_max && !part.events.is_empty()) {
             part.cut = true;
             break;
         }
-        part.rows.push(((columns.at, shard, position), columns));
+        part.events.push(((columns.at, shard, position), columns));
     }
     Ok(part)
 }

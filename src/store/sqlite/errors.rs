@@ -13,6 +13,7 @@ use crate::store::{OpenError, StoreError};
 /// engine look for the guilty command. A full disk, a busy file and a failing one are nobody's fault.
 pub(super) fn statement(error: rusqlite::Error) -> StoreError {
     let refused = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => return damaged(error),
         Some(code) => matches!(
             code,
             ErrorCode::ConstraintViolation
@@ -26,6 +27,12 @@ pub(super) fn statement(error: rusqlite::Error) -> StoreError {
         None => true,
     };
     if refused { StoreError::Refused(error.into()) } else { StoreError::Unavailable(error.into()) }
+}
+
+/// What the file holds is no database, or not in this place. Waiting will not mend it.
+fn damaged(error: rusqlite::Error) -> StoreError {
+    let key = "the file".to_owned();
+    StoreError::Corrupt { table: "database", column: "page", key, source: error.into() }
 }
 
 /// Whether COMMIT failed for want of space: then the log's last frame, without which none counts, was not written.

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::errors;
@@ -22,7 +22,7 @@ impl DirectoryLock {
         if let Some(directory) = database.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             fs::create_dir_all(directory).map_err(failed)?;
         }
-        let path = beside(database);
+        let path = beside(database).map_err(failed)?;
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
         match file.try_lock() {
@@ -37,11 +37,19 @@ impl DirectoryLock {
     }
 }
 
-/// `<database>.lock`, with links resolved: two names of one database meet at one lock.
-fn beside(database: &Path) -> PathBuf {
-    let mut path = OsString::from(fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned()));
+/// `<database>.lock`, with links resolved: two names of one database meet at one lock. The file is made for that, empty,
+/// if it is missing: a link to nothing has no other name yet.
+fn beside(database: &Path) -> io::Result<PathBuf> {
+    let mut path = match fs::canonicalize(database) {
+        Ok(path) => OsString::from(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            File::options().write(true).create(true).truncate(false).open(database)?;
+            OsString::from(fs::canonicalize(database)?)
+        }
+        Err(error) => return Err(error),
+    };
     path.push(".lock");
-    PathBuf::from(path)
+    Ok(PathBuf::from(path))
 }
 
 fn pid_in(file: &mut File) -> Option<String> {

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 use super::errors;
 use crate::clock::{self, Clock};
 use crate::store::OpenError;
-use crate::store::migrations::{MIN_RELEASE, Migration, RELEASE, SQLITE, admits};
+use crate::store::migrations::{MIN_RELEASE, Migration, RELEASE, SQLITE, admits, later};
 use crate::store::open::{Migrated, OpenOptions};
 
 /// Refuses a database of a newer release, or of another program, before anything in it is touched.
@@ -51,8 +51,8 @@ pub(super) fn migrate(
 }
 
 fn applied(connection: &Connection) -> rusqlite::Result<u32> {
-    if has_table(connection, "schema_migrations")? {
-        connection.query_row("-- migrate.applied\nselect coalesce(max(number), 0) from schema_migrations", [], |row| {
+    if has_table(connection, "ledger_migrations")? {
+        connection.query_row("-- migrate.applied\nselect coalesce(max(number), 0) from ledger_migrations", [], |row| {
             row.get(0)
         })
     } else {
@@ -70,7 +70,7 @@ fn apply(
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(
         "-- migrate.table
-         create table if not exists schema_migrations (
+         create table if not exists ledger_migrations (
              number integer primary key,
              name text not null,
              applied_at integer not null
@@ -78,18 +78,28 @@ fn apply(
     )?;
     transaction.execute_batch(migration.sql)?;
     transaction.execute(
-        "-- migrate.record\ninsert into schema_migrations (number, name, applied_at) values (?1, ?2, ?3)",
+        "-- migrate.record\ninsert into ledger_migrations (number, name, applied_at) values (?1, ?2, ?3)",
         params![migration.number, migration.name, now],
     )?;
     if migration.number == 1 {
         create_ledger(&transaction, options.shards.unwrap_or(1), now)?;
     } else {
-        transaction.execute(
-            "-- migrate.release\nupdate ledger set schema_release = ?1, min_release = ?2",
-            [RELEASE, MIN_RELEASE],
-        )?;
+        release(&transaction)?;
     }
     transaction.commit()
+}
+
+/// States who migrated the schema last and who can work with it.
+fn release(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let (schema_release, min_release): (String, String) =
+        transaction.query_row("-- migrate.releases\nselect schema_release, min_release from ledger", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    transaction.execute(
+        "-- migrate.released\nupdate ledger set schema_release = ?1, min_release = ?2",
+        [later(&schema_release, RELEASE), later(&min_release, MIN_RELEASE)],
+    )?;
+    Ok(())
 }
 
 fn create_ledger(transaction: &Transaction<'_>, shard_count: u16, now: i64) -> rusqlite::Result<()> {

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::errors;
-use super::rows::{self, Cell, event_columns, integer};
+use super::rows::{self, Cell, bigint, event_columns};
 use crate::domain::{Event, Position, Run, RunKey, Shard};
 use crate::store::{StoreError, json};
 
@@ -26,7 +26,7 @@ pub(super) fn run_at(
         ))
         .map_err(errors::statement)?;
     let mut rows = statement
-        .query((shard.0, &key.namespace, &key.run_id, integer(after), integer(revision)))
+        .query((shard.0, &key.namespace, &key.run_id, bigint(after), bigint(revision)))
         .map_err(errors::statement)?;
     let mut events = Vec::new();
     while let Some(row) = rows.next().map_err(errors::statement)? {
@@ -46,9 +46,9 @@ fn keyframe(connection: &Connection, shard: Shard, key: &RunKey, revision: u64) 
         )
         .map_err(errors::statement)?;
     let mut rows =
-        statement.query((shard.0, &key.namespace, &key.run_id, integer(revision))).map_err(errors::statement)?;
+        statement.query((shard.0, &key.namespace, &key.run_id, bigint(revision))).map_err(errors::statement)?;
     let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
-    let cell = Cell { table: "run_events", key: &|| rows::name(key) };
+    let cell = Cell { table: "run_events", key: &|| rows::shown(key) };
     let keyframe: String = cell.get(row, 0, "keyframe")?;
     json::read_keyframe(key, &keyframe).map(Some)
 }
@@ -72,7 +72,7 @@ pub(super) fn run_events(
         .map_err(errors::statement)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut rows =
-        statement.query((shard.0, &key.namespace, &key.run_id, integer(after), limit)).map_err(errors::statement)?;
+        statement.query((shard.0, &key.namespace, &key.run_id, bigint(after), limit)).map_err(errors::statement)?;
     let mut events = Vec::new();
     let mut bytes = 0;
     while let Some(row) = rows.next().map_err(errors::statement)? {

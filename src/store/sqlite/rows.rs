@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::errors;
 use crate::domain::{Position, Run, RunKey, Shard, Time};
+pub(super) use crate::store::columns::{after_all, bigint, shown};
 use crate::store::json::{self, EventColumns};
 use crate::store::{Ledger, StoreError};
 
@@ -37,16 +38,6 @@ impl Cell<'_> {
     }
 }
 
-/// How errors name a run.
-pub(super) fn name(key: &RunKey) -> String {
-    format!("{}/{}", key.namespace, key.run_id)
-}
-
-/// A number as SQLite keeps it. No ledger gets near 2^63; a caller may ask for anything, and then the end will do.
-pub(super) fn integer(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
 /// The run as it is stored.
 pub(super) fn run(connection: &Connection, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
     let mut statement = connection
@@ -57,7 +48,7 @@ pub(super) fn run(connection: &Connection, shard: Shard, key: &RunKey) -> Result
         .map_err(errors::statement)?;
     let mut rows = statement.query((shard.0, &key.namespace, &key.run_id)).map_err(errors::statement)?;
     let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
-    let cell = Cell { table: "runs", key: &|| name(key) };
+    let cell = Cell { table: "runs", key: &|| shown(key) };
     let record: String = cell.get(row, 0, "record")?;
     let metadata: Option<String> = cell.get(row, 1, "metadata")?;
     json::read_run(key, &record, metadata.as_deref()).map(Some)

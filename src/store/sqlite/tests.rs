@@ -10,7 +10,7 @@ use super::SqliteStore;
 use crate::clock::{Clock, draw_id};
 use crate::domain::ids::shard_of;
 use crate::domain::{Changes, Command, Decided, Operation, Principal, Request, RunKey, Status, Time, Verdict};
-use crate::store::open::OpenOptions;
+use crate::store::open::{Location, OpenOptions};
 use crate::store::{CommitError, OpenError, PAGE_BYTES_MAX, Store, StoreError, Unsettled};
 
 /// Every look at it is a second later.
@@ -187,6 +187,40 @@ async fn a_second_server_is_refused_with_the_pid_of_the_first() {
 }
 
 #[tokio::test]
+async fn a_link_to_nothing_is_locked_as_what_it_makes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, link) = (directory.path().join("runs.db"), directory.path().join("link.db"));
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let store = at(&link).await.unwrap();
+    for name in [&path, &link] {
+        assert!(matches!(at(name).await.err(), Some(OpenError::Locked { .. })));
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn where_it_is_can_be_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let location = at(&path).await.unwrap().describe().location;
+    assert_eq!(location.parse(), Ok(Location::Sqlite(path)));
+    assert_eq!(memory().await.describe().location.parse(), Ok(Location::Memory));
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_corrupt_and_not_only_unavailable() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    at(&path).await.unwrap().close().await;
+    let store = at(&path).await.unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let length = usize::try_from(file.metadata().unwrap().len()).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &vec![0xff; length - 4096], 4096).unwrap();
+    let read = store.run(&key("run")).await;
+    assert!(matches!(read, Err(StoreError::Corrupt { table: "database", .. })), "{read:?}");
+}
+
+#[tokio::test]
 async fn a_database_of_a_newer_release_is_left_untouched() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
@@ -206,7 +240,7 @@ async fn a_database_that_is_further_migrated_but_admits_us_is_opened() {
     let path = directory.path().join("runs.db");
     let migrated = SqliteStore::migrate(path.clone(), &OpenOptions::default(), ticks()).await.unwrap();
     assert_eq!(migrated.applied, ["ledger"]);
-    Connection::open(&path).unwrap().execute("insert into schema_migrations values (99, 'later', 0)", []).unwrap();
+    Connection::open(&path).unwrap().execute("insert into ledger_migrations values (99, 'later', 0)", []).unwrap();
     let migrated = SqliteStore::migrate(path.clone(), &OpenOptions::default(), ticks()).await.unwrap();
     assert_eq!((migrated.applied.len(), migrated.at), (0, 99));
     commit(&at(&path).await.unwrap(), vec![start("run")]).await.unwrap();
@@ -348,4 +382,30 @@ async fn an_unknown_outcome_is_settled_by_the_commit_id() {
     assert!(!store.settle(&unsettled).await.unwrap());
     unsettled.first_position = 2;
     assert!(!store.settle(&unsettled).await.unwrap());
+}
+
+#[tokio::test]
+async fn settling_what_was_not_applied_writes_a_page_and_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = at(&directory.path().join("runs.db")).await.unwrap();
+    let log = directory.path().join("runs.db-wal");
+    let ledger = || {
+        let row =
+            "select id || epoch || shard_count || schema_release || min_release || created_at || alive_at from ledger";
+        store.connections.read(move |connection| connection.query_row(row, [], |row| row.get::<_, String>(0)).unwrap())
+    };
+    let (before, mut length) = (ledger().await.unwrap(), std::fs::metadata(&log).unwrap().len());
+    let unsettled = Unsettled {
+        shard: crate::domain::Shard(0),
+        commit_id: draw_id(),
+        first_position: 1,
+        decided: Decided::default(),
+    };
+    for _ in 0..3 {
+        assert!(!store.settle(&unsettled).await.unwrap());
+        let longer = std::fs::metadata(&log).unwrap().len();
+        assert!(longer > length, "a frame was written behind {length}");
+        length = longer;
+    }
+    assert_eq!(ledger().await.unwrap(), before);
 }

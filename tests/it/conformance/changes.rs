@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use futures_util::future::{join, join_all};
+use runledger::domain::ids::shard_of;
 use runledger::domain::{Position, Shard};
 use runledger::store::{LoggedEvent, PAGE_BYTES_MAX, Store, json};
 use serde_json::json;
@@ -55,6 +56,26 @@ pub(crate) async fn changes_of_all_shards_are_merged_in_order<F: Fixture>(fixtur
     assert!(last <= page.as_of, "{last} was committed before the page was read at {}", page.as_of);
     let shards: HashSet<Shard> = page.events.iter().map(|logged| logged.shard).collect();
     assert_eq!(shards.len(), usize::from(fixture.store().ledger().shard_count), "every shard has something");
+}
+
+pub(crate) async fn calls_are_shown_in_their_order_when_the_clock_is_set_back<F: Fixture>(mut fixture: F) {
+    let ledger = fixture.store().ledger();
+    // One run in each shard, the last shard first: ties would be broken the other way.
+    let of = |shard: u16| {
+        (0..).map(|n| format!("run-{n}")).find(|id| shard_of(ledger.id, ledger.shard_count, &key(id)).0 == shard)
+    };
+    let ids: Vec<String> = (0..ledger.shard_count).rev().filter_map(of).collect();
+    for id in &ids {
+        apply(fixture.store(), start(id)).await;
+        fixture.set_the_clock_back().await;
+    }
+    for id in ids.iter().rev() {
+        apply(fixture.store(), complete(id)).await;
+    }
+    let log = sound(fixture.store()).await.log;
+    let shown: Vec<&str> = log.iter().map(|logged| logged.event.key.run_id.as_str()).collect();
+    let asked: Vec<&str> = ids.iter().chain(ids.iter().rev()).map(String::as_str).collect();
+    assert_eq!(shown, asked);
 }
 
 pub(crate) async fn pages_of_any_size_are_the_log_cut_in_pieces<F: Fixture>(fixture: F) {

@@ -212,8 +212,8 @@ impl Fixture for PostgresFixture {
     async fn set_the_clock_back(&mut self) {
         let name = self.database.name();
         self.sql(&format!(
-            "create schema clock;
-             create function clock.clock_timestamp() returns timestamptz language sql volatile
+            "create schema if not exists clock;
+             create or replace function clock.clock_timestamp() returns timestamptz language sql volatile
                 as $$ select pg_catalog.clock_timestamp() - interval '1 minute' $$;
              alter database {name} set search_path = clock, pg_catalog, public"
         ))

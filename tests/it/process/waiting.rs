@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use runledger::proto::v1::{Disposition, StartRunRequest};
 use runledger::service::health::Health;
+use runledger::store::migrations::MIN_RELEASE;
 use tokio::task::block_in_place;
 use tokio::time::Instant;
 
@@ -103,7 +104,8 @@ async fn a_server_that_waits_for_its_store_stops_when_it_is_told_to() {
 /// in a schema behind the one that the step will fill, and the step's ledger gets its row as a real one would.
 const OLDER: &str = "
 create schema older;
-create table older.schema_migrations (number integer primary key, name text not null, applied_at timestamptz not null);
+create table older.ledger_migrations (number integer primary key, name text not null, applied_at timestamptz not null);
+create table older.shards (shard smallint primary key);
 create table older.ledger as
     select true as singleton, gen_random_uuid() as id, 0::bigint as epoch, 1::smallint as shard_count,
            '0.0.1'::text as schema_release, '0.0.1'::text as min_release, now() as created_at, now() as alive_at;
@@ -131,6 +133,8 @@ async fn a_postgres_whose_schema_is_older_is_waited_for_until_somebody_migrates_
     let (code, said) = run(&["migrate", "--store", &database.dsn()]).await;
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("applied ledger"), "{said}");
+    let raised = client.query_one("select min_release from public.ledger", &[]).await.unwrap();
+    assert_eq!(raised.get::<_, &str>(0), MIN_RELEASE);
     serves(&server).await;
     Data::Postgres(database.dsn()).sound().await;
 }

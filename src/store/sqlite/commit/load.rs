@@ -21,7 +21,7 @@ pub(super) fn load(
     clock: &dyn Clock,
 ) -> Result<Loaded, StoreError> {
     let last = last(transaction, shard)?;
-    let now = clock.now();
+    let now = rows::after_all(clock.now(), elsewhere(transaction, shard)?);
     let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
     let mut runs = Vec::with_capacity(keys.len());
     for key in keys {
@@ -51,6 +51,19 @@ fn last(transaction: &Transaction<'_>, shard: Shard) -> Result<Option<(Position,
     Ok(Some((cell.count(row, 0, "position")?, Time::from_micros(cell.get(row, 1, "at")?))))
 }
 
+/// The latest time in the other shards.
+fn elsewhere(transaction: &Transaction<'_>, shard: Shard) -> Result<Option<Time>, StoreError> {
+    let mut statement = transaction
+        .prepare_cached(
+            "-- commit.elsewhere
+             select max((select at from run_events as e where e.shard = s.shard order by position desc limit 1))
+               from shards as s where s.shard <> ?1",
+        )
+        .map_err(errors::statement)?;
+    let at: Option<i64> = statement.query_row([shard.0], |row| row.get(0)).map_err(errors::statement)?;
+    Ok(at.map(Time::from_micros))
+}
+
 /// Finds by the short key and compares the texts: two requests may share a key. The plus signs keep SQLite from walking
 /// all events of the run instead.
 fn applied_request(
@@ -69,7 +82,7 @@ fn applied_request(
     let mut rows =
         statement.query((shard.0, request_key(key, id), &key.namespace, &key.run_id, id)).map_err(errors::statement)?;
     let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
-    let cell = Cell { table: "run_events", key: &|| rows::name(key) };
+    let cell = Cell { table: "run_events", key: &|| rows::shown(key) };
     let revision = cell.count(row, 0, "revision")?;
     let digest = cell.get(row, 1, "request_digest")?;
     Ok(Some(AppliedRequest { revision, digest }))

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::domain::ids::request_key;
 use crate::domain::{Decided, NewEvent, Route, Run, RunKey, RunWrite, Shard, Status};
 use crate::store::sqlite::errors;
-use crate::store::sqlite::rows::{self, Cell, integer};
+use crate::store::sqlite::rows::{self, Cell, bigint};
 use crate::store::{StoreError, json};
 
 /// Writes the runs, the rows of those that are not terminal, and the events.
@@ -60,7 +60,7 @@ impl Writer<'_> {
                 self.shard.0,
                 key.namespace,
                 key.run_id,
-                integer(run.revision),
+                bigint(run.revision),
                 run.status.code(),
                 run.started_at.micros(),
                 run.task_thread_id,
@@ -90,8 +90,8 @@ impl Writer<'_> {
                 shard,
                 namespace,
                 run_id,
-                integer(before),
-                integer(run.revision),
+                bigint(before),
+                bigint(run.revision),
                 run.status.code(),
                 run.route.map(Route::name),
                 json::labels(&run.labels),
@@ -162,10 +162,10 @@ impl Writer<'_> {
              values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             params![
                 self.shard.0,
-                integer(*position),
+                bigint(*position),
                 event.key.namespace,
                 event.key.run_id,
-                integer(event.revision),
+                bigint(event.revision),
                 event.at.micros(),
                 json::event(event),
                 commit_id,
@@ -192,7 +192,7 @@ impl Writer<'_> {
         if changed == 1 {
             Ok(())
         } else {
-            let cell = Cell { table, key: &|| rows::name(key) };
+            let cell = Cell { table, key: &|| rows::shown(key) };
             Err(cell.corrupt("revision", format!("{changed} rows were changed where there must be one")))
         }
     }

@@ -1,0 +1,20 @@
+//! What both stores do alike with the values of columns.
+
+use crate::domain::{RunKey, Time};
+
+/// A position or revision as the stores keep it. No ledger gets near 2^63; a caller may ask for anything, and then the
+/// end will do: it is above all that are stored.
+pub(super) fn bigint(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A run's key as errors show it.
+pub(super) fn shown(key: &RunKey) -> String {
+    format!("{}/{}", key.namespace, key.run_id)
+}
+
+/// The time of a commit: the clock's, but later than every event of the other shards that was there before it, even
+/// when the clock was set back. So a page shows calls in their order across shards.
+pub(super) fn after_all(now: Time, elsewhere: Option<Time>) -> Time {
+    elsewhere.map_or(now, |last| now.max(Time::from_micros(last.micros().saturating_add(1))))
+}

@@ -1,0 +1,47 @@
+//! The order of a page of the log over all shards, and where it ends.
+
+use crate::domain::{Position, Shard, Time};
+
+/// Where an event stands in the merged log.
+pub(super) type Place = (Time, Shard, Position);
+
+/// What one shard has after its position, in order.
+#[derive(Debug)]
+pub(super) struct Part<T> {
+    pub(super) events: Vec<(Place, T)>,
+    /// Whether it may have more.
+    pub(super) cut: bool,
+}
+
+/// Merges the shards' parts, and tells whether the page is cut. It ends where the first cut part ends: behind that, an
+/// event of the cut shard may be missing in front of one that is here.
+pub(super) fn merged<T>(parts: Vec<Part<T>>) -> (Vec<(Place, T)>, bool) {
+    let end = parts.iter().filter(|part| part.cut).filter_map(|part| part.events.last().map(|(place, _)| *place)).min();
+    let mut events: Vec<(Place, T)> = parts.into_iter().flat_map(|part| part.events).collect();
+    events.retain(|(place, _)| end.is_none_or(|end| *place <= end));
+    events.sort_unstable_by_key(|(place, _)| *place);
+    (events, end.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(shard: u16, times: &[i64], cut: bool) -> Part<()> {
+        let events = times.iter().zip(1..).map(|(at, position)| ((Time::from_micros(*at), Shard(shard), position), ()));
+        Part { events: events.collect(), cut }
+    }
+
+    fn times(parts: Vec<Part<()>>) -> (Vec<i64>, bool) {
+        let (events, cut) = merged(parts);
+        (events.into_iter().map(|((at, ..), ())| at.micros()).collect(), cut)
+    }
+
+    #[test]
+    fn a_page_ends_with_the_first_part_that_is_cut() {
+        assert_eq!(times(vec![part(0, &[1, 4, 9], false), part(1, &[2, 3], false)]), (vec![1, 2, 3, 4, 9], false));
+        assert_eq!(times(vec![part(0, &[1, 4, 9], false), part(1, &[2, 3], true)]), (vec![1, 2, 3], true));
+        assert_eq!(times(vec![part(0, &[1, 4], true), part(1, &[2, 3], true)]), (vec![1, 2, 3], true));
+        assert_eq!(times(vec![part(0, &[], false), part(1, &[], false)]), (vec![], false));
+    }
+}

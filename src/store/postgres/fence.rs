@@ -1,0 +1,25 @@
+//! Keeps an old replica from writing to a database that a later release has made its own while it was running.
+//!
+//! A commit reads `min_release` under its shard's head, and a migration that raises it holds every head: so a commit of
+//! an older release is either done before the migration or refused.
+
+use std::sync::Once;
+
+use tokio_postgres::Row;
+
+use super::rows::Reader;
+use crate::store::StoreError;
+use crate::store::migrations;
+
+/// Every commit finds the same; an operator needs to read it once.
+static SAID: Once = Once::new();
+
+/// Refuses to go on when the row's `min_release` is above this release.
+pub(super) fn admits(row: &Row) -> Result<(), StoreError> {
+    let ledger = Reader { table: "ledger", row };
+    let min_release: &str = ledger.get("min_release", || "the only row".to_owned())?;
+    migrations::admits(min_release).map_err(|error| {
+        SAID.call_once(|| tracing::error!(%error, "this replica is too old for its database and writes no more"));
+        StoreError::Unavailable(error.into())
+    })
+}

@@ -1,0 +1,91 @@
+//! Who stops in the middle: a caller, a replica, a server.
+
+use std::time::Duration;
+
+use futures_util::future::join;
+use runledger::store::open::OpenOptions;
+use runledger::store::postgres::PostgresStore;
+use runledger::store::{OpenError, Store};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, timeout};
+
+use super::{open, waiting};
+use crate::conformance::asking::apply;
+use crate::support::commands::{key, start};
+use crate::support::postgres::{Database, direct};
+
+#[tokio::test]
+async fn a_cancelled_read_costs_no_session() {
+    let database = Database::fresh().await;
+    let options = OpenOptions { connections: 3, ..OpenOptions::default() };
+    let store = PostgresStore::open(&database.dsn(), &options).await.unwrap();
+    apply(&store, start("run-1")).await;
+    let (watch, holder) = join(direct(&database.dsn()), direct(&database.dsn())).await;
+    let mut reader = None;
+    for _ in 0..5 {
+        holder.batch_execute("begin; lock table runs").await.unwrap();
+        let run_1 = key("run-1");
+        let pid = tokio::select! {
+            answer = store.run(&run_1) => panic!("the table is locked: {answer:?}"),
+            pid = waiting(&watch) => pid,
+        };
+        holder.batch_execute("commit").await.unwrap();
+        assert_eq!(*reader.get_or_insert(pid), pid, "the only session that reads is lent on");
+        assert!(store.run(&run_1).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_unreachable_in_seconds() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dsn = format!("postgres://u:p@{}/d", silent.local_addr().unwrap());
+    let options = OpenOptions::default();
+    let asked = join(PostgresStore::open(&dsn, &options), PostgresStore::migrate(&dsn, &options));
+    let (opened, migrated) = timeout(Duration::from_secs(10), asked).await.expect("within 10 s");
+    assert!(matches!(opened.err(), Some(OpenError::Unreachable { .. })));
+    assert!(matches!(migrated, Err(OpenError::Unreachable { .. })), "{migrated:?}");
+}
+
+/// Only Linux tells a server that its client reads no more.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_replica_that_reads_no_more_frees_its_shard_in_seconds() {
+    use std::sync::Arc;
+
+    use runledger::clock::draw_id;
+    use runledger::domain::Shard;
+    use serde_json::json;
+
+    use super::holding_the_head;
+    use crate::conformance::asking::{ask_all, neighbours};
+    use crate::support::commands::{Asking as _, update};
+    use crate::support::proxy::Proxy;
+
+    const RUNS: usize = 256;
+    let database = Database::fresh().await;
+    let proxy = Proxy::start(&database.dsn()).await;
+    let (free, frozen) = join(open(&database.dsn()), open(&proxy.in_front_of(&database.dsn()))).await;
+    // More than all buffers on the way from the server hold.
+    let ids = neighbours(&free, RUNS);
+    let text = json!({"text": "x".repeat(65_000)});
+    for some in ids.chunks(64) {
+        ask_all(&free, some.iter().map(|id| start(id).metadata(&text)).collect()).await;
+    }
+    let (watch, holder) = join(direct(&database.dsn()), holding_the_head(&database.dsn(), Shard(0))).await;
+    let batch: Arc<[_]> = ids.iter().map(|id| Arc::new(update(id).workflow("w"))).collect();
+    let freeze = async {
+        waiting(&watch).await;
+        proxy.silence(true);
+        holder.batch_execute("commit").await.unwrap();
+        let sends = "select from pg_stat_activity where datname = current_database() and wait_event = 'ClientWrite'";
+        while watch.query_opt(sends, &[]).await.unwrap().is_none() {}
+        let since = Instant::now();
+        watch.batch_execute("set lock_timeout = '12s'; select from shards where shard = 0 for update").await.unwrap();
+        since.elapsed()
+    };
+    let waited = tokio::select! {
+        answer = frozen.commit(Shard(0), draw_id(), batch) => panic!("it is frozen: {answer:?}"),
+        waited = timeout(Duration::from_secs(20), freeze) => waited.expect("the shard is free"),
+    };
+    assert!(waited > Duration::from_secs(1), "it was held: {waited:?}");
+}
