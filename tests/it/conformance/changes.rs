@@ -62,7 +62,8 @@ pub(crate) async fn calls_are_shown_in_their_order_when_the_clock_is_set_back<F:
     let ledger = fixture.store().ledger();
     // One run in each shard, the last shard first: ties would be broken the other way.
     let of = |shard: u16| {
-        (0..).map(|n| format!("run-{n}")).find(|id| shard_of(ledger.id, ledger.shard_count, &key(id)).0 == shard)
+        let in_it = |id: &String| shard_of(ledger.id, ledger.shard_count, &key(id)) == Shard(shard);
+        (0..1000).map(|n| format!("run-{n}")).find(in_it)
     };
     let ids: Vec<String> = (0..ledger.shard_count).rev().filter_map(of).collect();
     for id in &ids {
