@@ -9,7 +9,8 @@ use std::str::FromStr;
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Args, Command};
 
-use crate::store::open::{Location, OpenOptions};
+use crate::store::OpenOptions;
+use crate::store::open::Location;
 use crate::telemetry::{self, LogFormat};
 
 /// What the names of the process's own variables begin with.

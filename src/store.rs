@@ -184,3 +184,22 @@ pub struct Description {
     /// Why an acknowledged call may be lost by a crash; none when it may not.
     pub not_durable: Option<String>,
 }
+
+/// How to open a store.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// How many shards a database gets when it is created: 1 on SQLite and 4 on Postgres unless said.
+    pub shards: Option<u16>,
+    /// How many connections to Postgres this process may hold, at least 3.
+    pub connections: usize,
+    /// Migrate a Postgres that has data. SQLite and an empty Postgres are always migrated.
+    pub migrate: bool,
+    /// Serve on a Postgres that may lose acknowledged calls in a crash.
+    pub allow_unsafe: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { shards: None, connections: 8, migrate: false, allow_unsafe: false }
+    }
+}

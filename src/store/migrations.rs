@@ -20,6 +20,15 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
+/// What [`migrate`](super::open::migrate) did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    /// The names of the migrations that were applied now, in order.
+    pub applied: Vec<String>,
+    /// The number that the schema is at.
+    pub at: u32,
+}
+
 /// Postgres' migrations in order.
 pub const POSTGRES: &[Migration] =
     &[Migration { number: 1, name: "ledger", sql: include_str!("../../migrations/postgres/0001_ledger.sql") }];

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::migrations::Migrated;
 use super::postgres::{PostgresStore, dsn};
 use super::sqlite::SqliteStore;
-use super::{OpenError, Store};
+use super::{OpenError, OpenOptions, Store};
 use crate::clock::Clock;
 
 /// Where a store is. `Display` and `Debug` never show a password.
@@ -53,25 +54,6 @@ impl fmt::Debug for Location {
     }
 }
 
-/// How to open a store.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenOptions {
-    /// How many shards a database gets when it is created: 1 on SQLite and 4 on Postgres unless said.
-    pub shards: Option<u16>,
-    /// How many connections to Postgres this process may hold, at least 3.
-    pub connections: usize,
-    /// Migrate a Postgres that has data. SQLite and an empty Postgres are always migrated.
-    pub migrate: bool,
-    /// Serve on a Postgres that may lose acknowledged calls in a crash.
-    pub allow_unsafe: bool,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        Self { shards: None, connections: 8, migrate: false, allow_unsafe: false }
-    }
-}
-
 /// Opens the store at a location, once: a caller that wants to wait tries again while the error is temporary.
 ///
 /// # Errors
@@ -87,15 +69,6 @@ pub async fn open(
         Location::Memory => Ok(Arc::new(SqliteStore::in_memory(options, clock).await?)),
         Location::Postgres(dsn) => Ok(Arc::new(PostgresStore::open(dsn, options).await?)),
     }
-}
-
-/// What [`migrate`] did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Migrated {
-    /// The names of the migrations that were applied now, in order.
-    pub applied: Vec<String>,
-    /// The number that the schema is at.
-    pub at: u32,
 }
 
 /// Brings the database at a location to this release's schema, under a lock.

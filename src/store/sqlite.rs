@@ -22,7 +22,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::open::{Migrated, OpenOptions};
+use super::OpenOptions;
+use super::migrations::Migrated;
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use runledger::clock::draw_id;
 use runledger::domain::{Decided, Shard, Status};
-use runledger::store::open::OpenOptions;
+use runledger::store::OpenOptions;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::{CommitError, OpenError, Store, StoreError, Unsettled};
 use tokio::time::timeout;

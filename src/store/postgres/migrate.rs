@@ -6,8 +6,9 @@ use uuid::Uuid;
 use super::errors;
 use super::rows::Reader;
 use crate::clock::draw_id;
+use crate::store::OpenOptions;
+use crate::store::migrations::Migrated;
 use crate::store::migrations::{MIN_RELEASE, Migration, POSTGRES, RELEASE, admits, later};
-use crate::store::open::{Migrated, OpenOptions};
 use crate::store::{Ledger, OpenError, StoreError};
 
 /// The advisory lock that whoever changes the schema holds: "runledge" in ASCII.

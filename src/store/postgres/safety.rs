@@ -6,7 +6,7 @@ use super::errors;
 use super::rows::Reader;
 use super::sessions::Sessions;
 use super::statements::{BEGIN, ROLLBACK};
-use crate::store::open::OpenOptions;
+use crate::store::OpenOptions;
 use crate::store::{OpenError, StoreError};
 
 const SERVER_VERSION_MIN: i32 = 150_000;

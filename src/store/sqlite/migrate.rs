@@ -7,8 +7,9 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 use super::errors;
 use crate::clock::{self, Clock};
 use crate::store::OpenError;
+use crate::store::OpenOptions;
+use crate::store::migrations::Migrated;
 use crate::store::migrations::{MIN_RELEASE, Migration, RELEASE, SQLITE, admits, later};
-use crate::store::open::{Migrated, OpenOptions};
 
 /// Refuses a database of a newer release, or of another program, before anything in it is touched.
 pub(super) fn admit(connection: &Connection, path: &Path) -> Result<(), OpenError> {

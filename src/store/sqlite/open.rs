@@ -10,7 +10,8 @@ use super::connections::Connections;
 use super::lock::DirectoryLock;
 use super::{errors, migrate, rows};
 use crate::clock::Clock;
-use crate::store::open::{Migrated, OpenOptions};
+use crate::store::OpenOptions;
+use crate::store::migrations::Migrated;
 use crate::store::{Ledger, OpenError};
 
 /// Connections that read, beside the one that writes.

@@ -10,7 +10,8 @@ use super::SqliteStore;
 use crate::clock::{Clock, draw_id};
 use crate::domain::ids::shard_of;
 use crate::domain::{Changes, Command, Decided, Operation, Principal, Request, RunKey, Status, Time, Verdict};
-use crate::store::open::{Location, OpenOptions};
+use crate::store::OpenOptions;
+use crate::store::open::Location;
 use crate::store::{CommitError, OpenError, PAGE_BYTES_MAX, Store, StoreError, Unsettled};
 
 /// Every look at it is a second later.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use runledger::clock::Clock;
 use runledger::domain::Time;
+use runledger::store::OpenOptions;
 use runledger::store::Store;
-use runledger::store::open::OpenOptions;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::sqlite::SqliteStore;
 use rusqlite::types::ValueRef;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use runledger::store::open::OpenOptions;
+use runledger::store::OpenOptions;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::{OpenError, Store};
 use tokio::net::TcpListener;
