@@ -10,10 +10,12 @@ use std::sync::{Arc, OnceLock};
 
 use tonic::Status;
 
+use crate::domain::RunKey;
 use crate::engine::Engine;
 use crate::feed::Feed;
 use crate::proto::status;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
+use crate::telemetry::chain;
 
 /// What the service works with, once the store is open.
 pub struct Backend {
@@ -44,4 +46,19 @@ impl BackendSlot {
     fn ready(&self) -> Result<&Backend, Status> {
         self.get().ok_or_else(status::store_unavailable)
     }
+}
+
+/// A failed read: the causes are for the log. While the store is away every call fails, and the health monitor has said
+/// so once.
+fn unreadable(rpc: &'static str, key: &RunKey, error: &StoreError) -> Status {
+    let RunKey { namespace, run_id } = key;
+    match error {
+        StoreError::Unavailable(_) => {
+            tracing::debug!(rpc, namespace, run_id, error = chain(error), "a read failed");
+        }
+        StoreError::Refused(_) | StoreError::Corrupt { .. } => {
+            tracing::error!(rpc, namespace, run_id, error = chain(error), "a read failed");
+        }
+    }
+    status::store(error)
 }

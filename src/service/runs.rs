@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::layer::Deadline;
-use super::{Backend, BackendSlot, watch};
+use super::{Backend, BackendSlot, unreadable, watch};
 use crate::auth::{self, Caller};
 use crate::domain::check::{check_matrix, check_run};
 use crate::domain::{Command, Refusal, RunKey, Violation};
@@ -17,8 +17,7 @@ use crate::engine::{Disposition, Failure};
 use crate::proto::request::{self, TransitionQuestion};
 use crate::proto::v1::run_service_server::RunService;
 use crate::proto::{page_token, status, v1};
-use crate::store::{PAGE_BYTES_MAX, StoreError};
-use crate::telemetry::chain;
+use crate::store::PAGE_BYTES_MAX;
 
 /// Bytes of one answer at most: clients refuse 4 MiB, and a page that ends early loses nothing.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -85,21 +84,6 @@ impl Runs {
             current_revision: answer.current_revision,
         })
     }
-}
-
-/// A failed read: the causes are for the log. While the store is away every call fails, and the health monitor has said
-/// so once.
-pub(super) fn unreadable(rpc: &'static str, key: &RunKey, error: &StoreError) -> Status {
-    let RunKey { namespace, run_id } = key;
-    match error {
-        StoreError::Unavailable(_) => {
-            tracing::debug!(rpc, namespace, run_id, error = chain(error), "a read failed");
-        }
-        StoreError::Refused(_) | StoreError::Corrupt { .. } => {
-            tracing::error!(rpc, namespace, run_id, error = chain(error), "a read failed");
-        }
-    }
-    status::store(error)
 }
 
 fn run_not_found(key: RunKey) -> Status {

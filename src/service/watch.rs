@@ -8,7 +8,7 @@ use tokio::pin;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
-use super::runs::unreadable;
+use super::unreadable;
 use crate::domain::{Refusal, RunKey};
 use crate::feed::session::{Frame, WatchError};
 use crate::proto::v1::WatchRunResponse;
