@@ -21,7 +21,9 @@
 //! - One transaction writes exactly one shard, and takes the shard's head first. So in each shard positions are dense
 //!   and in commit order: a reader that has seen p has seen all before p.
 //! - Answers go out after the commit, refusals too. A commit of unknown outcome is settled before its callers hear.
-//! - The time is the store's; no time in a run is before its `updated_at`, no event's `at` before its shard's last.
+//! - The time is the store's; no time in a run is before its `updated_at`, and an event's `at` is not before its
+//!   shard's last, and after every event of any shard that was acknowledged before its call was sent.
+//! - A replica whose release the database has outgrown (`min_release`) commits nothing more: it reads that under the head.
 //! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
 //!   every event carries whose revision is a multiple of 32.
 //! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice.
