@@ -75,12 +75,12 @@ async fn run(
     let listening = Supervisor::new();
     let serving = server::serve(listener, slot.clone(), health, supervisor.stop());
     listening.spawn({
-        let supervisor = supervisor.clone();
+        let vital = supervisor.guard("listener");
         async move {
             if let Err(error) = serving.await {
                 tracing::error!(error = chain(&*error), "the listener failed");
             }
-            supervisor.fail("listener");
+            drop(vital);
         }
     });
 

@@ -36,9 +36,15 @@ impl Supervisor {
         self.failed.get().copied()
     }
 
+    /// Stops the service when it is dropped before the stop, also by a panic: for a vital task that is waited for apart.
+    #[must_use]
+    pub fn guard(&self, name: &'static str) -> Vital {
+        Vital { name, supervisor: self.clone() }
+    }
+
     /// Starts a task without which the service is not one. It may end only after the stop.
     pub fn vital(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let guard = Vital { name, supervisor: self.clone() };
+        let guard = self.guard(name);
         self.spawn(async move {
             let _guard = guard;
             task.await;
@@ -66,7 +72,9 @@ impl Supervisor {
     }
 }
 
-struct Vital {
+/// See [`Supervisor::guard`].
+#[derive(Debug)]
+pub struct Vital {
     name: &'static str,
     supervisor: Supervisor,
 }

@@ -110,13 +110,13 @@ impl Queue {
         !self.waiting.is_empty()
     }
 
-    /// Learns from a commit how many commands the next one should take: how large the runs are is only known then.
-    pub(super) fn learn(&mut self, weight: usize) {
-        self.commands_max = if weight > RUNS_BYTES_MAX {
-            (self.commands_max / 2).max(1)
-        } else {
-            (self.commands_max * 2).min(COMMANDS_MAX)
-        };
+    /// Learns from a commit how many commands the next one should take: how large the runs are is only known then. Says
+    /// whether it was too heavy.
+    pub(super) fn learn(&mut self, weight: usize) -> bool {
+        let heavy = weight > RUNS_BYTES_MAX;
+        self.commands_max =
+            if heavy { (self.commands_max / 2).max(1) } else { (self.commands_max * 2).min(COMMANDS_MAX) };
+        heavy
     }
 
     /// The next command to arrive; none once the queue is closed and empty.

@@ -56,14 +56,21 @@ impl Committer {
             match self.attempt(&part, queue).await {
                 Outcome::Committed(decided) => {
                     self.down = false;
-                    queue.learn(decided.weight);
+                    let heavy = queue.learn(decided.weight);
                     if !decided.events.is_empty() {
                         self.committed.notify_one();
                         self.store.announce_commit();
                     }
-                    parts.push((part.answer(decided), 0));
+                    let rest = part.answer(decided);
+                    if heavy {
+                        // Each attempt reads all of its runs, whether it comes to decide on them or not.
+                        let (first, second) = rest.halves();
+                        parts.extend([(second, 0), (first, 0)]);
+                    } else {
+                        parts.push((rest, 0));
+                    }
                 }
-                Outcome::NotApplied(StoreError::Refused(_) | StoreError::Corrupt { .. }) if part.len() > 1 => {
+                Outcome::NotApplied(error) if error.may_be_of_one_run() && part.len() > 1 => {
                     let (first, second) = part.halves();
                     parts.extend([(second, resends), (first, resends)]);
                 }
@@ -101,7 +108,7 @@ impl Committer {
     }
 
     fn fail(&mut self, part: Batch, error: &StoreError) {
-        let known = matches!(error, StoreError::Unavailable(_)) && std::mem::replace(&mut self.down, true);
+        let known = !error.may_be_of_one_run() && std::mem::replace(&mut self.down, true);
         if !known {
             tracing::error!(
                 shard = self.shard.0,

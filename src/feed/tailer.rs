@@ -46,7 +46,9 @@ async fn follow(store: &dyn Store, hub: &Hub, committed: &Notify) {
     let mut cache = Cache::default();
     let mut heads: Option<Vec<Position>> = None;
     while hub.watched_runs() > 0 {
+        let begins = heads.is_none();
         match step(store, hub, &mut cache, &mut heads).await {
+            Ok(true) if begins => {}
             Ok(true) => pause = PAUSE,
             Ok(false) => {
                 pause = PAUSE;
@@ -59,6 +61,12 @@ async fn follow(store: &dyn Store, hub: &Hub, committed: &Notify) {
             Err(error) => {
                 if pause == PAUSE {
                     tracing::warn!(error = chain(&error), "the log cannot be read: watches wait");
+                }
+                match error {
+                    StoreError::Unavailable(_) => {}
+                    // Some event on the page cannot be read, and never will be: one run's trouble must not stop the
+                    // watches of all others. They go on from the log's end, and look themselves for what is before it.
+                    StoreError::Refused(_) | StoreError::Corrupt { .. } => heads = None,
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use futures_util::{Stream, StreamExt as _, future};
+use futures_util::{Stream, StreamExt as _};
 use prost::Message as _;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -176,10 +176,10 @@ impl RunService for Runs {
             "" => 0,
             token => page_token::decode(token, ledger, &key).map_err(status::page_token_invalid)?,
         };
-        let read =
-            future::try_join(backend.store.run(&key), backend.store.run_events(&key, after, page_size, PAGE_BYTES_MAX));
-        let (run, read) = read.await.map_err(|error| unreadable("ListRunEvents", &key, &error))?;
-        let Some(run) = run else { return Err(run_not_found(key)) };
+        let unreadable = |error| unreadable("ListRunEvents", &key, &error);
+        // The run first: one that is there has its first event, whatever is committed in between.
+        let Some(run) = backend.store.run(&key).await.map_err(unreadable)? else { return Err(run_not_found(key)) };
+        let read = backend.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
         let mut bytes = 0;
         let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());
         for event in &read {

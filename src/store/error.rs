@@ -31,6 +31,21 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// What [`Corrupt`](Self::Corrupt) names as its table when the file itself is damaged.
+    pub const WHOLE_DATABASE: &'static str = "database";
+
+    /// Whether one run of several may be its cause, so that the others would do without it.
+    #[must_use]
+    pub fn may_be_of_one_run(&self) -> bool {
+        match self {
+            Self::Unavailable(_) => false,
+            Self::Refused(_) => true,
+            Self::Corrupt { table, .. } => *table != Self::WHOLE_DATABASE,
+        }
+    }
+}
+
 /// A commit that did not return its verdicts.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {

@@ -96,7 +96,9 @@ fn parsed(dsn: &str) -> Result<Config, &'static str> {
 /// The driver's settings: what the string says, and bounds on waiting where it says nothing.
 pub(super) fn config(dsn: &str) -> Result<Config, OpenError> {
     let mut config = parsed(dsn).map_err(|why| OpenError::Failed { location: redacted(dsn), source: why.into() })?;
-    config.application_name("runledger");
+    if config.get_application_name().is_none() {
+        config.application_name("runledger");
+    }
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_MAX);
     }

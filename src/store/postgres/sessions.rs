@@ -21,7 +21,7 @@ pub(super) const CREATE_MAX: Duration = Duration::from_secs(6);
 const PLANS_IDLE_MAX: Duration = Duration::from_mins(1);
 
 /// A read that is abandoned this late hangs for a reason that may be its session's.
-const ABANDONED_MAX: Duration = Duration::from_secs(2);
+const ABANDONED_MAX: Duration = Duration::from_millis(900);
 
 /// What every session is told first.
 macro_rules! settings {

@@ -32,7 +32,7 @@ pub(super) fn statement(error: rusqlite::Error) -> StoreError {
 /// What the file holds is no database, or not in this place. Waiting will not mend it.
 fn damaged(error: rusqlite::Error) -> StoreError {
     let key = "the file".to_owned();
-    StoreError::Corrupt { table: "database", column: "page", key, source: error.into() }
+    StoreError::Corrupt { table: StoreError::WHOLE_DATABASE, column: "page", key, source: error.into() }
 }
 
 /// Whether COMMIT failed for want of space: then the log's last frame, without which none counts, was not written.

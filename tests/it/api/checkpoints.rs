@@ -95,6 +95,24 @@ async fn a_checkpoint_comes_after_every_15_seconds_of_quiet() {
     assert!(frames.next().await.is_none());
 }
 
+#[tokio::test]
+async fn an_event_that_cannot_be_read_does_not_stop_the_watches_of_other_runs() {
+    let process = Process::start().await;
+    process.apply(start("watched")).await;
+    let mut frames = process.live("watched").await;
+    process.store.spoilt.store(true, Ordering::Relaxed);
+    process.apply(start("damaged")).await;
+    process.apply(update("watched").metadata(&json!({"n": 1}))).await;
+    process.apply(complete("watched")).await;
+    for revision in [2, 3] {
+        match timeout(Duration::from_secs(10), frames.next()).await {
+            Ok(Some(Ok(Frame::Change(change)))) => assert_eq!(change.run.revision, revision),
+            other => panic!("not the change to {revision}: {other:?}"),
+        }
+    }
+    assert!(!process.store.spoilt.load(Ordering::Relaxed), "the damaged page was met");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_comes_whatever_happens_to_other_runs() {
     let process = Process::start().await;

@@ -25,6 +25,8 @@ pub(crate) struct Wrapped {
     store: Arc<dyn Store>,
     /// The log's end cannot be read, and a ping is not answered.
     pub(crate) blind: AtomicBool,
+    /// The next page of the log holds an event that cannot be read.
+    pub(crate) spoilt: AtomicBool,
     /// Outcomes cannot be settled, and no run's past can be read.
     pub(crate) deaf: AtomicBool,
     /// How often a run's history was read.
@@ -42,6 +44,7 @@ impl Wrapped {
         Self {
             store,
             blind: AtomicBool::new(false),
+            spoilt: AtomicBool::new(false),
             deaf: AtomicBool::new(false),
             histories: AtomicU64::new(0),
             batches: Mutex::default(),
@@ -127,6 +130,15 @@ impl Store for Wrapped {
     async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
         if self.blind.load(Ordering::Relaxed) {
             return Err(unavailable());
+        }
+        if self.spoilt.load(Ordering::Relaxed) {
+            let page = self.store.changes(after, limit).await?;
+            if !page.events.is_empty() {
+                self.spoilt.store(false, Ordering::Relaxed);
+                let source = "made so by the test".into();
+                return Err(StoreError::Corrupt { table: "run_events", column: "event", key: String::new(), source });
+            }
+            return Ok(page);
         }
         self.store.changes(after, limit).await
     }
