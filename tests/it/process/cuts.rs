@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runledger::proto::v1::Disposition;
+use runledger::proto::v1::{Disposition, StartRunRequest};
 use runledger::service::health::Health;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -71,6 +71,36 @@ async fn a_commit_that_is_still_on_its_way_is_waited_for_before_it_is_settled() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answer_is_3_seconds_late_is_waited_for() {
     is_applied_once(Rule::DelayAnswer(Duration::from_secs(3)), Duration::from_secs(3)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_without_a_run_id_whose_answer_is_lost_is_one_run_at_another_replica() {
+    let Behind { proxy, mut server, data, _database: database } = behind_a_proxy().await;
+    let nameless = StartRunRequest {
+        task_thread_id: "thread-1".to_owned(),
+        request_id: "request-1".to_owned(),
+        ..StartRunRequest::default()
+    };
+    proxy.meet(Rule::DelayAnswer(SOON), 1);
+    let mut client = server.client();
+    let lost = client.start_run(nameless.clone());
+    let killed = async {
+        proxy.has_met(1).await;
+        server.process.kill();
+    };
+    let (lost, ()) = tokio::join!(lost, killed);
+    lost.expect_err("the server was killed between COMMIT and answer");
+
+    let other = Server::start(&database.dsn()).await;
+    other.is_ready().await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let again = other.client().start_run(nameless.clone()).await.unwrap().into_inner();
+        assert_eq!(again.disposition(), Disposition::Replayed);
+        ids.push(again.run.unwrap().run_id);
+    }
+    assert_eq!(ids[0], ids[1]);
+    assert_eq!(data.sound().await.events.len(), 1);
 }
 
 /// Does this to many COMMITs under load.
