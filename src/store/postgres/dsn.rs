@@ -93,7 +93,8 @@ fn parsed(dsn: &str) -> Result<Config, &'static str> {
     Ok(config)
 }
 
-/// The driver's settings: what the string says, and bounds on waiting where it says nothing.
+/// The driver's settings: what the string says, and bounds on waiting where it says nothing. Keepalives are one setting:
+/// a string that wants its own names their interval.
 pub(super) fn config(dsn: &str) -> Result<Config, OpenError> {
     let mut config = parsed(dsn).map_err(|why| OpenError::Failed { location: redacted(dsn), source: why.into() })?;
     if config.get_application_name().is_none() {

@@ -142,7 +142,7 @@ impl Session {
         Ok(Self { object: Some(object), lent_at: Instant::now(), abandoned_max })
     }
 
-    /// Returns it: no transaction is open and every answer was read.
+    /// Returns it: no transaction is open. Answers that were not read, the driver reads and drops.
     pub(super) fn give_back(mut self) {
         drop(self.object.take());
     }
