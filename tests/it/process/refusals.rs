@@ -90,6 +90,7 @@ async fn only_the_guilty_one_is_refused(data: Data, refuse: &str) {
     let commits: usize =
         data.sql("select count(distinct commit_id) from run_events").await[0][0].as_ref().unwrap().parse().unwrap();
     assert!(commits < COMMANDS / 2, "they came in batches: {commits} commits");
+    server.process.says(&format!("run_id=\"{GUILTY}\"")).await;
     let said = server.process.said();
     let log = said.lines().find(|line| line.contains("the store refused a statement")).unwrap_or_default();
     assert!(log.contains("refused"), "the log says why: {said}");
@@ -118,6 +119,7 @@ async fn what_cannot_be_read_is_named(data: Data) {
     {
         let status = answer.unwrap_err();
         assert_eq!((status.code(), reason(&status).as_str()), (Code::Internal, "STORE_CORRUPT"), "{rpc}");
+        server.process.says(&format!("rpc=\"{rpc}\"")).await;
         let said = server.process.said();
         let lines: Vec<_> = said.lines().filter(|line| line.contains(&format!("rpc=\"{rpc}\""))).collect();
         assert_eq!(lines.len(), 1, "{rpc}: {said}");

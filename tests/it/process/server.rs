@@ -59,9 +59,10 @@ impl Process {
         self.said.borrow().text.clone()
     }
 
-    /// Waits until it has printed this.
-    pub(crate) async fn says(&mut self, text: &str) {
-        let found = self.said.wait_for(|said| said.text.contains(text) || said.ended == 2);
+    /// Waits until it has printed this: what it prints before an answer may be read after it.
+    pub(crate) async fn says(&self, text: &str) {
+        let mut said = self.said.clone();
+        let found = said.wait_for(|said| said.text.contains(text) || said.ended == 2);
         let ended = timeout(SOON, found).await.map(|found| !found.unwrap().text.contains(text));
         assert_eq!(ended, Ok(false), "it never said {text:?} but:\n{}", self.said());
     }
@@ -126,7 +127,7 @@ impl Server {
     }
 
     /// Waits for the banner.
-    pub(crate) async fn of(mut process: Process) -> Self {
+    pub(crate) async fn of(process: Process) -> Self {
         process.says("listens on ").await;
         let said = process.said();
         let line = said.lines().find(|line| line.contains("listens on ")).unwrap();

@@ -42,8 +42,7 @@ async fn a_postgres_that_would_lose_acknowledged_calls_is_refused_unless_that_is
     let server = Server::start_with(&["--store", &cluster.dsn(), "--allow-unsafe-store"]).await;
     serves(&server).await;
     assert_eq!(server.health("durability").await, Some(Health::NotServing));
-    let said = server.process.said();
-    assert!(said.contains("NOT DURABLE: fsync is off"), "the banner says so: {said}");
+    server.process.says("NOT DURABLE: fsync is off").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -68,11 +67,11 @@ async fn a_postgres_that_is_down_at_the_start_is_waited_for() {
     block_in_place(|| cluster.restart());
     serves(&server).await;
     server.becomes("durability", Health::Serving, SOON).await;
+    server.process.says(&format!("the store is open address={}", server.address)).await;
     let said = server.process.said();
     let reasons = said.lines().filter_map(|line| line.split_once("waiting for it error=").map(|(_, reason)| reason));
     let reasons: Vec<_> = reasons.collect();
     assert!(!reasons.is_empty() && reasons.windows(2).all(|two| two[0] != two[1]), "one reason is one line: {said}");
-    assert!(said.contains(&format!("the store is open address={}", server.address)), "{said}");
 }
 
 /// It takes connections and never says a word: an attempt to open it goes on for many seconds.
@@ -128,6 +127,7 @@ async fn a_postgres_whose_schema_is_older_is_waited_for_until_somebody_migrates_
 
     let mut server = Server::start(&database.dsn()).await;
     waits(&mut server).await;
+    server.process.says("runledger migrate").await;
     let said = server.process.said();
     assert!(said.contains("is at migration 0 and this release needs") && said.contains("runledger migrate"), "{said}");
     let (code, said) = run(&["migrate", "--store", &database.dsn()]).await;
