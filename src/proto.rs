@@ -7,15 +7,24 @@ pub mod answer;
 pub mod codec;
 mod json;
 pub mod page_token;
+pub mod query;
 pub mod request;
 pub mod status;
 mod validate;
 
-/// The messages, the server and the client of `runledger.v1`, generated from `proto/`.
+/// The messages and the client of `runledger.v1`, generated from `proto/`.
 #[expect(clippy::all, clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
 #[allow(unreachable_pub, clippy::wildcard_enum_match_arm, reason = "generated code, and not every release warns")]
 pub mod v1 {
     tonic::include_proto!("runledger.v1");
+}
+
+/// The server of `runledger.v1`, and those of its messages that many callers get alike: what is alike in them is bytes,
+/// encoded once. All other messages are those of [`v1`].
+#[expect(clippy::all, clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
+#[allow(unreachable_pub, clippy::wildcard_enum_match_arm, reason = "generated code, and not every release warns")]
+pub mod served {
+    include!(concat!(env!("OUT_DIR"), "/served/runledger.v1.rs"));
 }
 
 /// The compiled protos with their comments and imports: what reflection serves.

@@ -11,6 +11,7 @@ mod merge;
 pub mod migrations;
 pub mod open;
 pub mod postgres;
+pub mod query;
 pub mod sqlite;
 
 use std::sync::Arc;

@@ -11,11 +11,6 @@ use crate::domain::ids::derived_run_id;
 use crate::domain::limits::{FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX};
 use crate::domain::{Changes, Command, Operation, Request, RunKey, Status, Violation};
 
-/// How many events a page of history holds when the request does not say.
-pub const PAGE_SIZE_DEFAULT: usize = 100;
-/// How many events it holds at most.
-pub const PAGE_SIZE_MAX: usize = 1_000;
-
 /// The command of a `StartRun`. Makes the run's id where the request names none: from `request_id`, else at random.
 ///
 /// # Errors
@@ -26,12 +21,12 @@ pub fn start_run(request: v1::StartRunRequest, caller: &Caller, ledger: Uuid) ->
     let changes = Changes {
         task_thread_id: Some(violations.required("task_thread_id", request.task_thread_id, LINK_BYTES_MAX)),
         agent_id: violations.link("agent_id", request.agent_id),
-        route: violations.route(request.route),
+        route: violations.route("route", request.route),
         fallback_used: request.fallback_used,
         tab_group_id: violations.link("tab_group_id", request.tab_group_id),
         audit_session_id: violations.link("audit_session_id", request.audit_session_id),
         workflow_id: violations.link("workflow_id", request.workflow_id),
-        labels: violations.labels(request.labels),
+        labels: violations.labels("labels", request.labels),
         metadata: metadata(request.metadata, METADATA_BYTES_MAX, &mut violations),
         ..Changes::default()
     };
@@ -52,12 +47,12 @@ pub fn start_run(request: v1::StartRunRequest, caller: &Caller, ledger: Uuid) ->
 /// Every violation.
 pub fn update_run(request: v1::UpdateRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
-    let labels = violations.labels(request.labels);
+    let labels = violations.labels("labels", request.labels);
     let changes = Changes {
         audit_session_id: violations.link_change("audit_session_id", request.audit_session_id),
         tab_group_id: violations.link_change("tab_group_id", request.tab_group_id),
         workflow_id: violations.link_change("workflow_id", request.workflow_id),
-        route: violations.route(request.route),
+        route: violations.route("route", request.route),
         fallback_used: request.fallback_used,
         metadata: metadata(request.metadata, METADATA_PATCH_BYTES_MAX, &mut violations),
         remove_labels: violations.remove_labels(request.remove_labels, &labels),
@@ -176,23 +171,6 @@ pub fn check_transition(
         }
     };
     violations.settle(question)
-}
-
-/// The run and the page size of a `ListRunEvents`. Its token is for [`page_token`](super::page_token), which has an
-/// answer of its own.
-///
-/// # Errors
-///
-/// Every violation.
-pub fn list_run_events(request: &v1::ListRunEventsRequest, caller: &Caller) -> Result<(RunKey, usize), Vec<Violation>> {
-    let mut violations = Violations::default();
-    violations.run_id(&request.run_id);
-    let page_size = usize::try_from(request.page_size).unwrap_or_else(|_| {
-        violations.push("page_size", format!("must not be negative: 0 to {PAGE_SIZE_MAX}"));
-        0
-    });
-    let page_size = if page_size == 0 { PAGE_SIZE_DEFAULT } else { page_size.min(PAGE_SIZE_MAX) };
-    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.clone() }, page_size))
 }
 
 /// What every mutation brings.

@@ -105,15 +105,15 @@ impl Violations {
         Some(code).filter(|code| !code.is_empty())
     }
 
-    /// `route`, absent when unspecified.
-    pub(super) fn route(&mut self, number: i32) -> Option<Route> {
+    /// A route, absent when unspecified.
+    pub(super) fn route(&mut self, field: &str, number: i32) -> Option<Route> {
         match v1::Route::try_from(number) {
             Ok(v1::Route::Unspecified) => None,
             Ok(v1::Route::Mcp) => Some(Route::Mcp),
             Ok(v1::Route::Cli) => Some(Route::Cli),
             Ok(v1::Route::Http) => Some(Route::Http),
             Err(_) => {
-                self.push("route", format!("{number} is not a value of Route"));
+                self.push(field, format!("{number} is not a value of Route"));
                 None
             }
         }
@@ -135,20 +135,20 @@ impl Violations {
         }
     }
 
-    /// `labels`.
-    pub(super) fn labels(&mut self, labels: HashMap<String, String>) -> BTreeMap<String, String> {
+    /// Labels.
+    pub(super) fn labels(&mut self, field: &str, labels: HashMap<String, String>) -> BTreeMap<String, String> {
         if labels.len() > LABELS_MAX {
-            self.push("labels", format!("has {} entries; the limit is {LABELS_MAX}", labels.len()));
+            self.push(field, format!("has {} entries; the limit is {LABELS_MAX}", labels.len()));
         }
         let labels: BTreeMap<String, String> = labels.into_iter().collect();
         for (key, value) in &labels {
             if self.is_full() {
                 break;
             }
-            self.label_key(|| label("labels", key), key);
+            self.label_key(|| label(field, key), key);
             if value.len() > LABEL_VALUE_BYTES_MAX || value.contains('\0') {
                 let rule = format!("the value must be at most {LABEL_VALUE_BYTES_MAX} bytes without U+0000");
-                self.push(label("labels", key), rule);
+                self.push(label(field, key), rule);
             }
         }
         labels

@@ -15,8 +15,8 @@ use crate::domain::check::{check_matrix, check_run};
 use crate::domain::{Command, Refusal, RunKey, Violation};
 use crate::engine::{Disposition, Failure};
 use crate::proto::request::{self, TransitionQuestion};
-use crate::proto::v1::run_service_server::RunService;
-use crate::proto::{page_token, status, v1};
+use crate::proto::served::run_service_server::RunService;
+use crate::proto::{page_token, query, served, status, v1};
 use crate::store::PAGE_BYTES_MAX;
 
 /// Bytes of one answer at most: clients refuse 4 MiB, and a page that ends early loses nothing.
@@ -170,7 +170,7 @@ impl RunService for Runs {
         request: Request<v1::ListRunEventsRequest>,
     ) -> Result<Response<v1::ListRunEventsResponse>, Status> {
         let (backend, call) = self.open(request)?;
-        let (key, page_size) = request::list_run_events(&call.message, &call.caller).map_err(status::invalid)?;
+        let (key, page_size) = query::list_run_events(&call.message, &call.caller).map_err(status::invalid)?;
         let ledger = backend.store.ledger().id;
         let after = match call.message.page_token.as_str() {
             "" => 0,
@@ -197,7 +197,7 @@ impl RunService for Runs {
         Ok(Response::new(v1::ListRunEventsResponse { events, next_page_token }))
     }
 
-    type WatchRunStream = Pin<Box<dyn Stream<Item = Result<v1::WatchRunResponse, Status>> + Send>>;
+    type WatchRunStream = Pin<Box<dyn Stream<Item = Result<served::WatchRunResponse, Status>> + Send>>;
 
     async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
         let (backend, call) = self.open(request)?;
@@ -210,5 +210,23 @@ impl RunService for Runs {
             Err(error) => Err(watch::cut(&error, &key, after)),
         });
         Ok(Response::new(Box::pin(watch::until(call.deadline, frames))))
+    }
+
+    type WatchRunsStream = Pin<Box<dyn Stream<Item = Result<served::WatchRunsResponse, Status>> + Send>>;
+
+    async fn watch_runs(&self, _: Request<v1::WatchRunsRequest>) -> Result<Response<Self::WatchRunsStream>, Status> {
+        Err(Status::unimplemented("WatchRuns"))
+    }
+
+    async fn wait_run(&self, _: Request<v1::WaitRunRequest>) -> Result<Response<served::WaitRunResponse>, Status> {
+        Err(Status::unimplemented("WaitRun"))
+    }
+
+    async fn list_runs(&self, _: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
+        Err(Status::unimplemented("ListRuns"))
+    }
+
+    async fn count_runs(&self, _: Request<v1::CountRunsRequest>) -> Result<Response<v1::CountRunsResponse>, Status> {
+        Err(Status::unimplemented("CountRuns"))
     }
 }

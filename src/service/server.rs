@@ -12,7 +12,7 @@ use super::BackendSlot;
 use super::layer::CallLayer;
 use super::runs::Runs;
 use crate::proto::FILE_DESCRIPTOR_SET;
-use crate::proto::v1::run_service_server::RunServiceServer;
+use crate::proto::served::run_service_server::RunServiceServer;
 
 /// A connection that says nothing is asked this often whether it is still there.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);

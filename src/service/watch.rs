@@ -3,29 +3,33 @@
 use std::future;
 
 use async_stream::stream;
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
+use prost::Message as _;
 use tokio::pin;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
 use super::unreadable;
-use crate::domain::{Refusal, RunKey};
+use crate::domain::{Refusal, Run, RunKey};
 use crate::feed::session::{Frame, WatchError};
-use crate::proto::v1::WatchRunResponse;
-use crate::proto::v1::watch_run_response::{CaughtUp, Change, Checkpoint, End, Frame as WireFrame, Snapshot};
-use crate::proto::{answer, status};
+use crate::proto::served::WatchRunResponse;
+use crate::proto::served::watch_run_response::{CaughtUp, Change, Checkpoint, End, Frame as WireFrame, Snapshot};
+use crate::proto::{answer, status, v1};
 
 pub(super) fn response(frame: &Frame) -> WatchRunResponse {
+    let encoded = |run: &Run| Bytes::from(v1::Run::from(run).encode_to_vec());
     let frame = match frame {
-        Frame::Snapshot(run) => WireFrame::Snapshot(Snapshot { run: Some(run.as_ref().into()) }),
+        Frame::Snapshot(run) => WireFrame::Snapshot(Snapshot { run: encoded(run) }),
         Frame::Change(change) => {
-            WireFrame::Change(Change { event: Some((&change.event).into()), run: Some(change.run.as_ref().into()) })
+            let event: v1::RunEvent = (&change.event).into();
+            WireFrame::Change(Change { event: event.encode_to_vec().into(), run: encoded(&change.run) })
         }
         Frame::CaughtUp { revision } => WireFrame::CaughtUp(CaughtUp { revision: *revision }),
         Frame::Checkpoint { revision, at } => {
             WireFrame::Checkpoint(Checkpoint { revision: *revision, at: Some(answer::timestamp(*at)) })
         }
-        Frame::End(run) => WireFrame::End(End { run: Some(run.as_ref().into()) }),
+        Frame::End(run) => WireFrame::End(End { run: encoded(run) }),
     };
     WatchRunResponse { frame: Some(frame) }
 }

@@ -1,6 +1,7 @@
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 
+use super::super::query;
 use super::*;
 use crate::domain::Principal;
 use crate::domain::limits::{
@@ -257,7 +258,7 @@ fn a_transition_is_asked_of_the_matrix_or_of_a_run() {
 fn a_page_size_is_bounded() {
     let list = |page_size| {
         let request = v1::ListRunEventsRequest { run_id: "run".into(), page_size, page_token: String::new() };
-        list_run_events(&request, &caller()).map(|(_, page_size)| page_size)
+        query::list_run_events(&request, &caller()).map(|(_, page_size)| page_size)
     };
     for (asked, given) in [(0, 100), (1, 1), (100, 100), (1000, 1000), (1001, 1000), (i32::MAX, 1000)] {
         assert_eq!(list(asked), Ok(given));

@@ -1,0 +1,55 @@
+//! Which runs a list, a count or a watch is about.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Route, Run, Status, Time};
+
+/// The runs that match every field that is given; without any, all runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// [`Run::task_thread_id`] is this.
+    pub task_thread_id: Option<String>,
+    /// [`Run::status`] is one of these; none: any.
+    pub statuses: BTreeSet<Status>,
+    /// [`Run::agent_id`] is this.
+    pub agent_id: Option<String>,
+    /// [`Run::workflow_id`] is this.
+    pub workflow_id: Option<String>,
+    /// [`Run::audit_session_id`] is this.
+    pub audit_session_id: Option<String>,
+    /// [`Run::route`] is this.
+    pub route: Option<Route>,
+    /// [`Run::labels`] has each of these.
+    pub labels: BTreeMap<String, String>,
+    /// [`Run::started_at`] is this or later.
+    pub started_from: Option<Time>,
+    /// [`Run::started_at`] is earlier than this.
+    pub started_before: Option<Time>,
+}
+
+impl Filter {
+    /// Whether a run is meant.
+    #[must_use]
+    pub fn matches(&self, run: &Run) -> bool {
+        let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
+        self.task_thread_id.as_ref().is_none_or(|wanted| *wanted == run.task_thread_id)
+            && (self.statuses.is_empty() || self.statuses.contains(&run.status))
+            && is(&self.agent_id, &run.agent_id)
+            && is(&self.workflow_id, &run.workflow_id)
+            && is(&self.audit_session_id, &run.audit_session_id)
+            && (self.route.is_none() || self.route == run.route)
+            && self.labels.iter().all(|(key, value)| run.labels.get(key) == Some(value))
+            && self.started_from.is_none_or(|from| run.started_at >= from)
+            && self.started_before.is_none_or(|before| run.started_at < before)
+    }
+
+    /// The same, but only runs that are not terminal; none when it asks for terminal ones only.
+    #[must_use]
+    pub fn active(&self) -> Option<Self> {
+        let statuses: BTreeSet<_> = Status::ALL
+            .into_iter()
+            .filter(|status| !status.is_terminal() && (self.statuses.is_empty() || self.statuses.contains(status)))
+            .collect();
+        (!statuses.is_empty()).then(|| Self { statuses, ..self.clone() })
+    }
+}

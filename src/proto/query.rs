@@ -1,0 +1,182 @@
+//! Questions about many runs, about a history, and about an end. A request is checked whole, as in
+//! [`request`](super::request).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use prost_types::Timestamp;
+
+use super::v1;
+use super::v1::watch_runs_request::Initial;
+use super::validate::Violations;
+use crate::auth::Caller;
+use crate::domain::{Filter, RunKey, Time, Violation};
+
+/// How many events a page of history holds when the request does not say.
+const EVENTS_PAGE_SIZE_DEFAULT: usize = 100;
+/// How many runs a page of a list holds when the request does not say.
+const RUNS_PAGE_SIZE_DEFAULT: usize = 50;
+/// How many of either a page holds at most.
+const PAGE_SIZE_MAX: usize = 1_000;
+/// How long a `WaitRun` waits when the request does not say.
+const WAIT_DEFAULT: Duration = Duration::from_mins(1);
+/// How long it waits at most.
+pub const WAIT_MAX: Duration = Duration::from_hours(24);
+
+/// The run and the page size of a `ListRunEvents`. Its token is for [`page_token`](super::page_token), which has an
+/// answer of its own.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn list_run_events(request: &v1::ListRunEventsRequest, caller: &Caller) -> Result<(RunKey, usize), Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&request.run_id);
+    let page_size = page_size(request.page_size, EVENTS_PAGE_SIZE_DEFAULT, &mut violations);
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.clone() }, page_size))
+}
+
+/// What a `ListRuns` asks. Its token is for [`page_token`](super::page_token).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunList {
+    /// Which runs.
+    pub filter: Filter,
+    /// How many at most.
+    pub page_size: usize,
+    /// With their metadata.
+    pub full: bool,
+}
+
+/// The question of a `ListRuns`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn list_runs(request: v1::ListRunsRequest) -> Result<RunList, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let filter = filter(request.filter, &mut violations);
+    let page_size = page_size(request.page_size, RUNS_PAGE_SIZE_DEFAULT, &mut violations);
+    let full = match v1::RunView::try_from(request.view) {
+        Ok(v1::RunView::Unspecified | v1::RunView::Basic) => false,
+        Ok(v1::RunView::Full) => true,
+        Err(_) => {
+            violations.push("view", format!("{} is not a value of RunView", request.view));
+            false
+        }
+    };
+    violations.settle(RunList { filter, page_size, full })
+}
+
+/// The filter of a `CountRuns`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn count_runs(request: v1::CountRunsRequest) -> Result<Filter, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let filter = filter(request.filter, &mut violations);
+    violations.settle(filter)
+}
+
+/// The filter and the beginning of a `WatchRuns`. Its cursor is for [`cursor`](super::cursor).
+///
+/// # Errors
+///
+/// Every violation.
+pub fn watch_runs(
+    request: v1::WatchRunsRequest,
+) -> Result<(Filter, Initial), Vec<Violation>> {
+    let mut violations = Violations::default();
+    let filter = filter(request.filter, &mut violations);
+    let initial = Initial::try_from(request.initial).unwrap_or_else(|_| {
+        violations.push("initial", format!("{} is not a value of Initial", request.initial));
+        Initial::Unspecified
+    });
+    violations.settle((filter, initial))
+}
+
+/// The run of a `WaitRun`, and how long to wait.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey, Duration), Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&request.run_id);
+    let timeout = request.timeout.map_or(Some(WAIT_DEFAULT), |timeout| {
+        Duration::try_from(timeout).ok().filter(|timeout| *timeout <= WAIT_MAX)
+    });
+    if timeout.is_none() {
+        violations.push("timeout", "must be 0 to 24 hours");
+    }
+    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id };
+    violations.settle((key, timeout.unwrap_or(WAIT_DEFAULT)))
+}
+
+/// `filter`; absent is all runs.
+fn filter(filter: Option<v1::RunFilter>, violations: &mut Violations) -> Filter {
+    let Some(filter) = filter else { return Filter::default() };
+    let labels = violations.labels("filter.labels", filter.labels);
+    let mut time = |field: &str, time: Option<Timestamp>| {
+        let time = time?;
+        let known = domain_time(&time);
+        if known.is_none() {
+            violations.push(field, "is not a time of the years 1 to 9999");
+        }
+        known
+    };
+    let started_from = time("filter.started_from", filter.started_from);
+    let started_before = time("filter.started_before", filter.started_before);
+    if let (Some(from), Some(before)) = (started_from, started_before)
+        && from >= before
+    {
+        violations.push("filter.started_before", "must be later than filter.started_from");
+    }
+    let mut statuses = BTreeSet::new();
+    for (index, number) in filter.statuses.into_iter().enumerate() {
+        if violations.is_full() {
+            break;
+        }
+        let field = format!("filter.statuses[{index}]");
+        match violations.status(&field, number) {
+            Some(status) => {
+                statuses.insert(status);
+            }
+            None if number == i32::from(v1::RunStatus::Unspecified) => {
+                violations.push(field, "must be a status: give none at all for any");
+            }
+            None => {}
+        }
+    }
+    Filter {
+        task_thread_id: violations.link("filter.task_thread_id", filter.task_thread_id),
+        statuses,
+        agent_id: violations.link("filter.agent_id", filter.agent_id),
+        workflow_id: violations.link("filter.workflow_id", filter.workflow_id),
+        audit_session_id: violations.link("filter.audit_session_id", filter.audit_session_id),
+        route: violations.route("filter.route", filter.route),
+        labels,
+        started_from,
+        started_before,
+    }
+}
+
+/// A page's size: 0 is the default.
+fn page_size(asked: i32, default: usize, violations: &mut Violations) -> usize {
+    match usize::try_from(asked) {
+        Ok(0) => default,
+        Ok(size) => size.min(PAGE_SIZE_MAX),
+        Err(_) => {
+            violations.push("page_size", format!("must not be negative: 0 to {PAGE_SIZE_MAX}"));
+            default
+        }
+    }
+}
+
+/// A time of the wire, cut to whole microseconds; none outside the years 1 to 9999.
+fn domain_time(time: &Timestamp) -> Option<Time> {
+    let nanos = u32::try_from(time.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    let years = -62_135_596_800..=253_402_300_799;
+    let micros = i64::from(nanos / 1_000);
+    years.contains(&time.seconds).then(|| Time::from_micros(time.seconds * 1_000_000 + micros))
+}
