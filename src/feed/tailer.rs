@@ -11,7 +11,7 @@ use super::Change;
 use super::hub::Hub;
 use crate::domain::evolve::evolve;
 use crate::domain::{Event, Position, Run, RunKey};
-use crate::store::{Page, Store, StoreError};
+use crate::store::{PAGE_BYTES_MAX, Page, Store, StoreError};
 use crate::telemetry::chain;
 
 /// Events that one read takes from a shard at most.
@@ -87,7 +87,7 @@ async fn step(
         hub.begin();
         return Ok(true);
     };
-    let Page { as_of, events, cut } = store.changes(after, PAGE_EVENTS_MAX).await?;
+    let Page { as_of, events, cut } = store.changes(after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
     hub.read_page();
     for logged in events {
         if hub.is_watched(&logged.event.key) {
