@@ -145,6 +145,11 @@ pub trait Store: Send + Sync + 'static {
         Ok(vec![0; self.ledger().shard_count.into()])
     }
 
+    /// TEMPORARY
+    async fn list(&self, _query: &query::RunQuery) -> Result<query::RunPage, StoreError> {
+        Ok(query::RunPage::default())
+    }
+
     /// Resolves when another process may have committed something; may resolve without cause, and may miss a commit.
     /// Never resolves where no other process can write, or where nothing tells of it.
     async fn foreign_commit(&self);
@@ -219,6 +224,8 @@ pub struct OpenOptions {
     pub shards: Option<u16>,
     /// How many connections to Postgres this process may hold, at least 3.
     pub connections: usize,
+    /// Tell other processes of commits, and hear of theirs, by `NOTIFY`; without, they look for themselves.
+    pub notify: bool,
     /// Migrate a Postgres that has data. SQLite and an empty Postgres are always migrated.
     pub migrate: bool,
     /// Serve on a Postgres that may lose acknowledged calls in a crash.
@@ -227,6 +234,6 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { shards: None, connections: 8, migrate: false, allow_unsafe: false }
+        Self { shards: None, connections: 8, notify: true, migrate: false, allow_unsafe: false }
     }
 }

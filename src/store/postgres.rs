@@ -72,7 +72,7 @@ impl PostgresStore {
             sessions,
             last: statements::last(ledger.shard_count),
             over_shards: OverShards::new(ledger.shard_count),
-            announcer: Announcer::start(config),
+            announcer: if options.notify { Announcer::start(config) } else { Announcer::silent() },
         })
     }
 

@@ -166,7 +166,9 @@ impl Store for SqliteStore {
         let after: Vec<Position> =
             (0..usize::from(self.ledger.shard_count)).map(|shard| after.get(shard).copied().unwrap_or(0)).collect();
         let clock = self.clock.clone();
-        self.connections.read(move |connection| changes::page(connection, &after, limit, bytes_max, clock.as_ref())).await?
+        self.connections
+            .read(move |connection| changes::page(connection, &after, limit, bytes_max, clock.as_ref()))
+            .await?
     }
 
     /// The file is locked for this process: nobody else writes.
