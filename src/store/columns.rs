@@ -1,6 +1,6 @@
 //! What both stores do alike with the values of columns.
 
-use crate::domain::{RunKey, Time};
+use crate::domain::{RunKey, Status, Time};
 
 /// A position or revision as the stores keep it. No ledger gets near 2^63; a caller may ask for anything, and then the
 /// end will do: it is above all that are stored.
@@ -17,4 +17,9 @@ pub(super) fn shown(key: &RunKey) -> String {
 /// when the clock was set back. So a page shows calls in their order across shards.
 pub(super) fn after_all(now: Time, elsewhere: Option<Time>) -> Time {
     elsewhere.map_or(now, |last| now.max(Time::from_micros(last.micros().saturating_add(1))))
+}
+
+/// The status of a `status` column.
+pub(super) fn status(code: i16) -> Option<Status> {
+    Status::ALL.into_iter().find(|status| status.code() == code)
 }
