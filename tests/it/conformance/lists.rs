@@ -20,7 +20,7 @@ use crate::support::commands::{Asking as _, abort, complete, deferred, fail, key
 
 const ORDERS: [Order; 2] = [Order::NewestFirst, Order::OldestFirst];
 
-fn asked(filter: &Filter, order: Order) -> RunQuery {
+pub(super) fn asked(filter: &Filter, order: Order) -> RunQuery {
     RunQuery {
         namespace: DEFAULT_NAMESPACE.to_owned(),
         filter: filter.clone(),
