@@ -175,7 +175,7 @@ pub(crate) async fn only_a_full_view_shows_metadata(place: Place) {
     let basic = Run { metadata: None, ..run.clone() };
     for (view, shown) in [(RunView::Unspecified, &basic), (RunView::Basic, &basic), (RunView::Full, &run)] {
         let request = ListRunsRequest { view: view.into(), ..asked(of_thread(&thread)) };
-        assert_eq!(list(&caller, request).await.unwrap().runs, [shown.clone()], "{view:?}");
+        assert_eq!(list(&caller, request).await.unwrap().runs, std::slice::from_ref(shown), "{view:?}");
     }
 }
 

@@ -38,7 +38,7 @@ async fn pages(store: &dyn Store, mut query: RunQuery) -> Vec<RunPage> {
     loop {
         let page = store.list(&query).await.unwrap();
         assert!(page.runs.len() <= query.limit);
-        query.after = page.next.clone();
+        query.after.clone_from(&page.next);
         pages.push(page);
         if query.after.is_none() {
             return pages;
@@ -81,8 +81,8 @@ fn made() -> impl Strategy<Value = (Vec<Command>, Vec<Command>)> {
     ("[a-z0-9.~]{6}", 0..6_u8, links).prop_map(|(id, end, (thread, agent, workflow, audit, route, labels))| {
         let linked = |command: Command| {
             command.thread(&thread).metadata(&json!({"of": id})).changing(|changes| {
-                changes.agent_id = agent.clone();
-                changes.audit_session_id = audit.clone();
+                changes.agent_id.clone_from(&agent);
+                changes.audit_session_id.clone_from(&audit);
                 changes.route = route;
                 changes.labels = labels.clone();
             })
