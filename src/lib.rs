@@ -26,6 +26,7 @@
 //! - A replica whose release the database has outgrown (`min_release`) commits nothing more: it reads that under the head.
 //! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
 //!   every event carries whose revision is a multiple of 32.
+//! - A list or a count walks one index in its order and looks at a bounded number of runs, whatever its filter says.
 //! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice.
 //!
 //! # The path of a watch

@@ -13,5 +13,6 @@ mod refusals;
 mod server;
 mod snapshots;
 mod startup;
+mod upgrade;
 mod waiting;
 mod watching;
