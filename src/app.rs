@@ -18,7 +18,7 @@ use crate::clock::SystemClock;
 use crate::config::ServeConfig;
 use crate::engine::{ANSWER_WAIT_MAX, Engine};
 use crate::feed::Feed;
-use crate::service::{Backend, BackendSlot, health, server};
+use crate::service::{Backend, BackendSlot, WireFrames, health, server};
 use crate::store::open::{self, Location};
 use crate::store::{Description, OpenError, Store};
 use crate::supervise::Supervisor;
@@ -93,7 +93,7 @@ async fn run(
     };
     match opened {
         None => {}
-        Some(Ok(store)) => install(&slot, store, &supervisor),
+        Some(Ok(store)) => install(&slot, store, &supervisor, config.wait_max),
         Some(Err(error)) => {
             stop.cancel();
             return Err(error);
@@ -180,11 +180,13 @@ async fn open_store(config: &ServeConfig, location: &Location) -> Result<Arc<dyn
     }
 }
 
-fn install(slot: &BackendSlot, store: Arc<dyn Store>, supervisor: &Supervisor) {
+fn install(slot: &BackendSlot, store: Arc<dyn Store>, supervisor: &Supervisor, wait_max: Duration) {
+    let frames = WireFrames { ledger: store.ledger() };
     let committed = Arc::new(Notify::new());
     slot.install(Backend {
         engine: Engine::start(store.clone(), supervisor, &committed),
-        feed: Feed::start(store.clone(), supervisor, committed),
+        feed: Feed::start(store.clone(), supervisor, committed, Arc::new(frames)),
+        wait_max,
         store,
     });
 }

@@ -5,9 +5,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, Resettable};
-use clap::{Args, Command};
+use clap::{ArgAction, Args, Command};
+use jiff::SignedDuration;
 
 use crate::store::OpenOptions;
 use crate::store::open::Location;
@@ -26,6 +28,10 @@ pub struct ServeConfig {
     /// The store to serve, and how to open it.
     #[command(flatten)]
     pub store: StoreConfig,
+
+    /// How long one `WaitRun` waits at most: lower than what proxies in between allow a silent call
+    #[arg(long, env = "RUNLEDGER_WAIT_MAX", value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    pub wait_max: Duration,
 
     /// How log lines look (on stderr)
     #[arg(long, env = "RUNLEDGER_LOG_FORMAT", value_name = "FORMAT", value_enum, default_value_t)]
@@ -65,6 +71,12 @@ pub struct StoreConfig {
     #[arg(long, env = "RUNLEDGER_CONNECTIONS", value_name = "N", default_value_t = 8,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(3..=1000))]
     pub connections: usize,
+
+    /// Whether replicas on Postgres tell each other of commits by NOTIFY. Off, they look 10 times a second: for poolers and
+    /// databases that do not carry it
+    #[arg(long, env = "RUNLEDGER_NOTIFY", value_name = "on|off", default_value = "on", action = ArgAction::Set,
+          value_parser = on_or_off)]
+    pub notify: bool,
 }
 
 impl StoreConfig {
@@ -83,7 +95,8 @@ impl StoreConfig {
     /// How to open it.
     #[must_use]
     pub fn options(&self, migrate: bool, allow_unsafe: bool) -> OpenOptions {
-        OpenOptions { shards: self.shards, connections: self.connections, migrate, allow_unsafe }
+        let Self { shards, connections, notify, .. } = *self;
+        OpenOptions { shards, connections, notify, migrate, allow_unsafe }
     }
 }
 
@@ -181,4 +194,23 @@ fn default_database() -> PathBuf {
         .or_else(|| variable("HOME").map(|home| home.join(".local/share")))
         .unwrap_or_else(|| PathBuf::from("."));
     data.join("runledger/ledger.db")
+}
+
+fn on_or_off(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off"),
+    }
+}
+
+/// A duration such as `90s`, `1m 30s` or `2h`.
+///
+/// # Errors
+///
+/// What a duration looks like.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: Result<SignedDuration, _> = text.parse();
+    let duration = parsed.ok().and_then(|duration| Duration::try_from(duration).ok());
+    duration.ok_or_else(|| "expected a duration such as 500ms, 90s, 1m 30s or 2h".to_owned())
 }

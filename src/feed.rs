@@ -1,35 +1,121 @@
 //! The watch path: history, then live, from one tailer a process.
 //!
 //! The log is the truth; commits, notifications and polls only wake the `tailer`. It reads the new events of all
-//! shards in one statement, folds those of watched runs once, and puts the changes into a ring bounded in bytes. A
-//! [`session`] holds no runs: it remembers the revision it has shown, takes what comes next from the ring, and goes
-//! back to history when the ring no longer has it. So a slow reader costs a number, never a buffer.
+//! shards in one statement, folds them once, encodes them once, and puts the changes into a `ring` bounded in bytes. A
+//! session holds no runs: it remembers how far it has shown, takes what comes next from the ring, and goes back to
+//! history when the ring no longer has it. So a slow reader costs a number, never a buffer.
 
+pub mod cursor;
+mod fold;
 pub mod hub;
-pub mod session;
+mod quiet;
+mod ring;
 mod tailer;
+mod wait_run;
+pub mod watch_run;
+pub mod watch_runs;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use bytes::Bytes;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Event, Run};
-use crate::store::Store;
+use crate::domain::{Event, Filter, Position, Run, RunKey, Shard, Status};
+use crate::store::{Store, StoreError};
 use crate::supervise::Supervisor;
+use cursor::Cursor;
+use fold::{Cache, Folded};
 use hub::Hub;
+pub use wait_run::Waited;
 
 /// Sent when nothing else was for this long.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// One event and the run right after it.
-#[derive(Clone, Debug, PartialEq)]
+/// Reads that all sessions together have in flight at the store: more would only queue in front of its connections, and
+/// take them from other calls.
+const READS_MAX: usize = 2;
+
+/// How runs, events and cursors look on the wire. Each is encoded once for all sessions that show it.
+pub trait Encode: Send + Sync + 'static {
+    /// A run.
+    fn run(&self, run: &Run) -> Bytes;
+
+    /// An event.
+    fn event(&self, event: &Event) -> Bytes;
+
+    /// A place in the log, for watches of one namespace.
+    fn cursor(&self, namespace: &str, cursor: &Cursor) -> Bytes;
+}
+
+/// One event and the run right after it, encoded.
+#[derive(Debug)]
 pub struct Change {
+    /// The run.
+    pub key: RunKey,
+    /// The event's revision.
+    pub revision: u64,
+    /// The run's status after the event.
+    pub status: Status,
     /// What happened.
-    pub event: Event,
+    pub event: Bytes,
     /// The run right after it.
-    pub run: Arc<Run>,
+    pub run: Bytes,
+    /// What filters look at, before and after.
+    filtered: Folded,
+}
+
+impl Change {
+    fn new(event: &Event, folded: &Folded, encode: &dyn Encode) -> Self {
+        Self {
+            key: event.key.clone(),
+            revision: event.revision,
+            status: folded.after.status,
+            event: encode.event(event),
+            run: encode.run(&folded.after),
+            filtered: folded.without_big_metadata(),
+        }
+    }
+
+    /// Whether a watch with this filter shows it, and then whether the run still matches.
+    fn shown_to(&self, namespace: &str, filter: &Filter) -> Option<bool> {
+        if self.key.namespace == namespace { self.filtered.shown_to(filter) } else { None }
+    }
+
+    /// About how many bytes it takes in memory.
+    fn weight(&self) -> usize {
+        size_of::<Self>() + self.event.len() + self.run.len() + self.filtered.weight()
+    }
+}
+
+/// A place in the log: a shard and a position in it.
+type LogPlace = (Shard, Position);
+
+/// Why a watch cannot begin, or was cut.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// There is no such run.
+    #[error("there is no such run")]
+    RunNotFound,
+    /// The watch is to begin after a revision that the run has not reached.
+    #[error("the run is at revision {revision}")]
+    RevisionAhead {
+        /// The run's revision.
+        revision: u64,
+    },
+    /// The cursor is ahead of the ledger.
+    #[error("the cursor is ahead of the ledger")]
+    CursorInvalid,
+    /// The ledger no longer has all events after the cursor.
+    #[error("the cursor is from before what the ledger keeps")]
+    CursorExpired,
+    /// The process stops: resume elsewhere.
+    #[error("the server stops")]
+    Draining,
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// What sessions read from. Cheap to clone.
@@ -37,22 +123,39 @@ pub struct Change {
 pub struct Feed {
     store: Arc<dyn Store>,
     hub: Arc<Hub>,
+    encode: Arc<dyn Encode>,
+    /// The runs that histories were folded to: sessions that read the same history fold on what others have left.
+    folded: Arc<Cache>,
+    reads: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
 impl Feed {
     /// Starts the tailer. `committed` is notified when this process committed something.
     #[must_use]
-    pub fn start(store: Arc<dyn Store>, supervisor: &Supervisor, committed: Arc<Notify>) -> Self {
+    pub fn start(
+        store: Arc<dyn Store>,
+        supervisor: &Supervisor,
+        committed: Arc<Notify>,
+        encode: Arc<dyn Encode>,
+    ) -> Self {
         let hub = Arc::new(Hub::default());
         let stop = supervisor.stop();
-        supervisor.vital("tailer", tailer::run(store.clone(), hub.clone(), committed, stop.clone()));
-        Self { store, hub, stop }
+        let tailer = tailer::run(store.clone(), hub.clone(), encode.clone(), committed, stop.clone());
+        supervisor.vital("tailer", tailer);
+        let reads = Arc::new(Semaphore::new(READS_MAX));
+        Self { store, hub, encode, folded: Arc::new(fold::cache()), reads, stop }
     }
 
     /// What the tailer has done, for tests and metrics.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
+    }
+
+    /// Reads from the store when it is this session's turn.
+    async fn read<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let _turn = self.reads.acquire().await.expect("never closed");
+        read.await
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod codec;
+pub mod cursor;
 mod json;
 pub mod page_token;
 pub mod query;

@@ -1,5 +1,6 @@
 //! The gRPC service: authenticate, convert, validate, submit, answer. Holds no SQL and no rules.
 
+mod frames;
 pub mod health;
 mod layer;
 mod runs;
@@ -7,6 +8,7 @@ pub mod server;
 mod watch;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tonic::Status;
 
@@ -17,6 +19,8 @@ use crate::proto::status;
 use crate::store::{Store, StoreError};
 use crate::telemetry::chain;
 
+pub use frames::WireFrames;
+
 /// What the service works with, once the store is open.
 pub struct Backend {
     /// The store, for reads.
@@ -25,6 +29,8 @@ pub struct Backend {
     pub engine: Engine,
     /// The watch path.
     pub feed: Feed,
+    /// How long a wait for a run's end lasts at most.
+    pub wait_max: Duration,
 }
 
 /// The backend's place: empty until the store is open.

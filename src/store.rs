@@ -81,13 +81,29 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError>;
 
-    /// The run as it was right after its event `revision`; none when it has no such event. At most 31 events are
-    /// folded, from the last keyframe before it.
+    /// Runs as they were right after one of their events each; none for a run that has no such event. At most 31 events
+    /// are folded for each, from the last keyframe before it.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError>;
+    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError>;
+
+    /// One run as it was right after its event `revision`. See [`Store::runs_at`].
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
+        Ok(self.runs_at(&[(key.clone(), revision)]).await?.pop().flatten())
+    }
+
+    /// Which revision each run had when its shard's last position was that of `heads`; 0 when it did not exist.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError>;
 
     /// A run's events above `after`, by revision, at most `limit` and about `bytes_max` as stored, at least one if there
     /// is one.
@@ -111,13 +127,28 @@ pub trait Store: Send + Sync + 'static {
     async fn heads(&self) -> Result<Vec<Position>, StoreError>;
 
     /// The events of all shards above `after` (a position for each shard), in one snapshot, merged by (`at`, shard,
-    /// position), at most about `limit` for each shard. A merged page ends where the first cut shard ends, so that no
-    /// event comes before one that belongs in front of it.
+    /// position), at most about `limit` for each shard and about `bytes_max` in all as stored, at least one if there is
+    /// one. A merged page ends where the first cut shard ends, so that no event comes before one that belongs in front of
+    /// it.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError>;
+    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError>;
+
+    /// Each shard's last position whose event may be gone. Events are kept for ever: 0, until there is retention.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn forgotten(&self) -> Result<Vec<Position>, StoreError> {
+        Ok(vec![0; self.ledger().shard_count.into()])
+    }
+
+    /// TEMPORARY
+    async fn list(&self, _query: &query::RunQuery) -> Result<query::RunPage, StoreError> {
+        Ok(query::RunPage::default())
+    }
 
     /// Resolves when another process may have committed something; may resolve without cause, and may miss a commit.
     /// Never resolves where no other process can write, or where nothing tells of it.
@@ -193,6 +224,8 @@ pub struct OpenOptions {
     pub shards: Option<u16>,
     /// How many connections to Postgres this process may hold, at least 3.
     pub connections: usize,
+    /// Tell other processes of commits, and hear of theirs, by `NOTIFY`; without, they look for themselves.
+    pub notify: bool,
     /// Migrate a Postgres that has data. SQLite and an empty Postgres are always migrated.
     pub migrate: bool,
     /// Serve on a Postgres that may lose acknowledged calls in a crash.
@@ -201,6 +234,6 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { shards: None, connections: 8, migrate: false, allow_unsafe: false }
+        Self { shards: None, connections: 8, notify: true, migrate: false, allow_unsafe: false }
     }
 }

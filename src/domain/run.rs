@@ -170,6 +170,12 @@ impl Run {
         RunKey { namespace: self.namespace.clone(), run_id: self.run_id.clone() }
     }
 
+    /// The run without its metadata.
+    #[must_use]
+    pub fn without_metadata(&self) -> Self {
+        Self { metadata: Metadata::default(), ..self.clone() }
+    }
+
     /// What a refusal shows of the run.
     #[must_use]
     pub fn summary(&self) -> Summary {

@@ -1,26 +1,33 @@
 //! Where the tailer leaves changes and sessions find them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use super::Change;
-use crate::domain::{RunKey, Time};
-
-/// Bytes of recent changes kept for sessions at most.
-const RING_BYTES_MAX: usize = 32 * 1024 * 1024;
+use super::ring::{Entry, Next, Ring, Stand};
+use crate::domain::{Filter, Position, RunKey, Time};
 
 /// The meeting place of one tailer and many sessions.
 #[derive(Default)]
 pub struct Hub {
-    topics: Mutex<HashMap<RunKey, Topic>>,
-    ring: Mutex<Ring>,
+    state: Mutex<State>,
     watched: Notify,
-    next_topic: AtomicU64,
+    ids: AtomicU64,
     reads: AtomicU64,
-    as_of: Mutex<Option<Time>>,
+}
+
+#[derive(Default)]
+struct State {
+    topics: HashMap<RunKey, Topic>,
+    ring: Ring,
+}
+
+impl State {
+    fn is_deserted(&self) -> bool {
+        self.topics.is_empty() && !self.ring.has_watchers()
+    }
 }
 
 /// What the tailer last said of a run.
@@ -32,6 +39,7 @@ pub(super) struct Signal {
     pub(super) begun: u64,
 }
 
+/// A run that is watched.
 struct Topic {
     id: u64,
     sessions: usize,
@@ -46,11 +54,19 @@ pub(super) struct Subscription {
     pub(super) signal: watch::Receiver<Signal>,
 }
 
+/// A session's place at many runs. Dropping it leaves.
+pub(super) struct Admission {
+    hub: Arc<Hub>,
+    id: u64,
+    /// Told when something may have come.
+    pub(super) wake: Arc<Notify>,
+}
+
 impl Hub {
     /// How many runs are watched.
     #[must_use]
     pub fn watched_runs(&self) -> usize {
-        lock(&self.topics).len()
+        self.state().topics.len()
     }
 
     /// How many pages of the log the tailer has read since it started.
@@ -61,111 +77,136 @@ impl Hub {
 
     /// The store's clock when the tailer last read the log to its end.
     pub(super) fn as_of(&self) -> Option<Time> {
-        *lock(&self.as_of)
+        self.state().ring.as_of()
     }
 
+    /// Takes a place at one run.
     pub(super) fn subscribe(self: &Arc<Self>, key: &RunKey) -> Subscription {
-        let mut topics = lock(&self.topics);
-        let topic = topics.entry(key.clone()).or_insert_with(|| Topic {
-            id: self.next_topic.fetch_add(1, Ordering::Relaxed),
+        let mut state = self.state();
+        let was_deserted = state.is_deserted();
+        let topic = state.topics.entry(key.clone()).or_insert_with(|| Topic {
+            id: self.ids.fetch_add(1, Ordering::Relaxed),
             sessions: 0,
             signal: watch::Sender::new(Signal::default()),
         });
         topic.sessions += 1;
-        let subscription =
-            Subscription { hub: self.clone(), key: key.clone(), topic: topic.id, signal: topic.signal.subscribe() };
-        drop(topics);
-        self.watched.notify_one();
+        let signal = topic.signal.subscribe();
+        let subscription = Subscription { hub: self.clone(), key: key.clone(), topic: topic.id, signal };
+        drop(state);
+        if was_deserted {
+            self.watched.notify_one();
+        }
         subscription
     }
 
-    /// Waits until a run is watched.
-    pub(super) async fn until_watched(&self) {
-        while lock(&self.topics).is_empty() {
-            self.watched.notified().await;
-        }
+    /// Takes a place at all runs that match.
+    pub(super) fn admit(self: &Arc<Self>, namespace: String, filter: Arc<Filter>) -> Admission {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let wake = self.state().ring.admit(id, namespace, filter);
+        self.watched.notify_one();
+        Admission { hub: self.clone(), id, wake }
     }
 
-    pub(super) fn is_watched(&self, key: &RunKey) -> bool {
-        lock(&self.topics).contains_key(key)
+    /// Whether nobody watches anything.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.state().is_deserted()
+    }
+
+    /// Resolves when the first somebody, or somebody at many runs, has taken a place, also if that was before the call.
+    pub(super) async fn visited(&self) {
+        self.watched.notified().await;
     }
 
     /// Makes every session look into the history: the tailer has begun anew and may have missed something.
     pub(super) fn begin(&self) {
-        for topic in lock(&self.topics).values() {
+        let mut state = self.state();
+        state.ring.clear();
+        for topic in state.topics.values() {
             topic.signal.send_modify(|signal| signal.begun += 1);
         }
     }
 
-    /// Tells the sessions of a run that it has changed.
-    pub(super) fn publish(&self, change: Arc<Change>) {
-        let topics = lock(&self.topics);
-        let Some(topic) = topics.get(&change.event.key) else { return };
-        let revision = change.event.revision;
-        lock(&self.ring).push((topic.id, revision), change);
-        topic.signal.send_modify(|signal| signal.revision = signal.revision.max(revision));
+    /// Whether every event is wanted, and not only those of watched runs. If so, every event from these positions on must
+    /// come.
+    pub(super) fn wants_all(&self, after: &[Position]) -> bool {
+        let mut state = self.state();
+        let wants_all = state.ring.has_watchers();
+        if wants_all {
+            state.ring.begin(after);
+        }
+        wants_all
     }
 
-    /// Makes the sessions of one run look into its history: the tailer could not read what happened to it.
-    pub(super) fn signal(&self, key: &RunKey, revision: u64) {
-        if let Some(topic) = lock(&self.topics).get(key) {
-            topic.signal.send_modify(|signal| signal.revision = signal.revision.max(revision));
+    pub(super) fn is_watched(&self, key: &RunKey) -> bool {
+        self.state().topics.contains_key(key)
+    }
+
+    /// Takes a page of the log up to `end`, and tells the sessions; `as_of` when that is the log's end.
+    pub(super) fn publish(&self, page: Vec<Entry>, end: &[Position], as_of: Option<Time>) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state();
+        let State { topics, ring } = &mut *state;
+        let signals: Vec<(RunKey, u64)> =
+            page.iter().map(|entry| (entry.change.key.clone(), entry.change.revision)).collect();
+        let page = page.into_iter().map(|entry| {
+            let topic = topics.get(&entry.change.key).map(|topic| topic.id);
+            (Arc::new(entry), topic)
+        });
+        ring.take(page.collect(), end, as_of);
+        for (key, revision) in &signals {
+            signal(topics, key, *revision);
         }
     }
 
-    pub(super) fn read_page(&self) {
-        self.reads.fetch_add(1, Ordering::Relaxed);
+    /// Makes the sessions that show a run look into the history: the tailer could not read what happened to it.
+    pub(super) fn interrupt(&self, key: &RunKey, revision: u64) {
+        let mut state = self.state();
+        state.ring.interrupt();
+        signal(&state.topics, key, revision);
     }
 
-    pub(super) fn read_to_end(&self, as_of: Time) {
-        *lock(&self.as_of) = Some(as_of);
+    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn signal(topics: &HashMap<RunKey, Topic>, key: &RunKey, revision: u64) {
+    if let Some(topic) = topics.get(key) {
+        topic.signal.send_modify(|signal| signal.revision = signal.revision.max(revision));
     }
 }
 
 impl Subscription {
     /// The change that made this revision, while the ring has it.
-    pub(super) fn recent(&self, revision: u64) -> Option<Arc<Change>> {
-        lock(&self.hub.ring).changes.get(&(self.topic, revision)).cloned()
+    pub(super) fn recent(&self, revision: u64) -> Option<Arc<Entry>> {
+        self.hub.state().ring.of_topic(self.topic, revision)
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut topics = lock(&self.hub.topics);
-        if let Some(topic) = topics.get_mut(&self.key) {
+        let mut state = self.hub.state();
+        if let Some(topic) = state.topics.get_mut(&self.key) {
             topic.sessions -= 1;
             if topic.sessions == 0 {
-                topics.remove(&self.key);
+                state.topics.remove(&self.key);
             }
         }
     }
 }
 
-/// Recent changes by topic and revision; the oldest go first.
-#[derive(Default)]
-struct Ring {
-    changes: HashMap<(u64, u64), Arc<Change>>,
-    order: VecDeque<((u64, u64), usize)>,
-    bytes: usize,
-}
-
-impl Ring {
-    fn push(&mut self, place: (u64, u64), change: Arc<Change>) {
-        let weight = size_of::<Change>() + 2 * change.run.weight();
-        self.order.push_back((place, weight));
-        self.bytes += weight;
-        self.changes.insert(place, change);
-        while self.bytes > RING_BYTES_MAX {
-            let Some((oldest, weight)) = self.order.pop_front() else { break };
-            self.changes.remove(&oldest);
-            self.bytes -= weight;
-        }
+impl Admission {
+    /// What comes next for the session, which stands at `stand`.
+    pub(super) fn next(&self, stand: &mut Stand) -> Next {
+        self.hub.state().ring.next(self.id, stand)
     }
 }
 
-/// A poisoned lock guards plain data that is valid after every statement: it is used on.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.hub.state().ring.dismiss(self.id);
+    }
 }
 
 #[cfg(test)]

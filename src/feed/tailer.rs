@@ -1,17 +1,18 @@
 //! The one reader of the log's end. Parks while nobody watches.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::Change;
+use super::cursor::Cursor;
+use super::fold::{self, Cache, Folder};
 use super::hub::Hub;
-use crate::domain::evolve::evolve;
-use crate::domain::{Event, Position, Run, RunKey};
-use crate::store::{Page, Store, StoreError};
+use super::ring::Entry;
+use super::{Change, Encode};
+use crate::domain::Position;
+use crate::store::{PAGE_BYTES_MAX, Page, Store, StoreError};
 use crate::telemetry::chain;
 
 /// Events that one read takes from a shard at most.
@@ -24,14 +25,20 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes of runs kept to fold the next event on; what does not fit is read back from the log.
-const CACHE_BYTES_MAX: usize = 32 * 1024 * 1024;
-
-pub(super) async fn run(store: Arc<dyn Store>, hub: Arc<Hub>, committed: Arc<Notify>, stop: CancellationToken) {
+pub(super) async fn run(
+    store: Arc<dyn Store>,
+    hub: Arc<Hub>,
+    encode: Arc<dyn Encode>,
+    committed: Arc<Notify>,
+    stop: CancellationToken,
+) {
     let tail = async {
         loop {
-            hub.until_watched().await;
-            follow(&*store, &hub, &committed).await;
+            while hub.is_deserted() {
+                hub.visited().await;
+            }
+            let mut tailer = Tailer { store: &*store, hub: &hub, encode: &*encode, cache: fold::cache(), heads: None };
+            tailer.follow(&committed).await;
         }
     };
     tokio::select! {
@@ -41,122 +48,100 @@ pub(super) async fn run(store: Arc<dyn Store>, hub: Arc<Hub>, committed: Arc<Not
 }
 
 /// Follows the log from its end for as long as somebody watches.
-async fn follow(store: &dyn Store, hub: &Hub, committed: &Notify) {
-    let mut pause = PAUSE;
-    let mut cache = Cache::default();
-    let mut heads: Option<Vec<Position>> = None;
-    while hub.watched_runs() > 0 {
-        let begins = heads.is_none();
-        match step(store, hub, &mut cache, &mut heads).await {
-            Ok(true) if begins => {}
-            Ok(true) => pause = PAUSE,
-            Ok(false) => {
-                pause = PAUSE;
-                tokio::select! {
-                    () = committed.notified() => {}
-                    () = store.foreign_commit() => {}
-                    () = tokio::time::sleep(POLL_INTERVAL) => {}
+struct Tailer<'a> {
+    store: &'a dyn Store,
+    hub: &'a Hub,
+    encode: &'a dyn Encode,
+    /// The watched runs as the log's end left them.
+    cache: Cache,
+    heads: Option<Vec<Position>>,
+}
+
+impl Tailer<'_> {
+    async fn follow(&mut self, committed: &Notify) {
+        let mut pause = PAUSE;
+        while !self.hub.is_deserted() {
+            let begins = self.heads.is_none();
+            match self.step().await {
+                Ok(true) if begins => {}
+                Ok(true) => pause = PAUSE,
+                Ok(false) => {
+                    pause = PAUSE;
+                    tokio::select! {
+                        () = committed.notified() => {}
+                        () = self.store.foreign_commit() => {}
+                        // Who comes to watch all runs waits for every event to be kept from now on.
+                        () = self.hub.visited() => {}
+                        () = tokio::time::sleep(POLL_INTERVAL) => {}
+                    }
                 }
-            }
-            Err(error) => {
-                if pause == PAUSE {
-                    tracing::warn!(error = chain(&error), "the log cannot be read: watches wait");
+                Err(error) => {
+                    if pause == PAUSE {
+                        tracing::warn!(error = chain(&error), "the log cannot be read: watches wait");
+                    }
+                    match error {
+                        StoreError::Unavailable(_) => {}
+                        // Some event on the page cannot be read, and never will be: one run's trouble must not stop the
+                        // watches of all others. They go on from the log's end, and look themselves for what is before
+                        // it.
+                        StoreError::Refused(_) | StoreError::Corrupt { .. } => self.heads = None,
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
                 }
-                match error {
-                    StoreError::Unavailable(_) => {}
-                    // Some event on the page cannot be read, and never will be: one run's trouble must not stop the
-                    // watches of all others. They go on from the log's end, and look themselves for what is before it.
-                    StoreError::Refused(_) | StoreError::Corrupt { .. } => heads = None,
-                }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
             }
         }
     }
-}
 
-/// Reads and publishes one page. True when there may be more right away.
-async fn step(
-    store: &dyn Store,
-    hub: &Hub,
-    cache: &mut Cache,
-    heads: &mut Option<Vec<Position>>,
-) -> Result<bool, StoreError> {
-    let Some(after) = heads else {
-        *heads = Some(store.heads().await?);
-        hub.begin();
-        return Ok(true);
-    };
-    let Page { as_of, events, cut } = store.changes(after, PAGE_EVENTS_MAX).await?;
-    hub.read_page();
-    for logged in events {
-        if hub.is_watched(&logged.event.key) {
-            match cache.fold(store, &logged.event).await {
-                Ok(run) => hub.publish(Arc::new(Change { event: logged.event, run })),
+    /// Reads and publishes one page. True when there may be more right away.
+    async fn step(&mut self) -> Result<bool, StoreError> {
+        let Some(heads) = &mut self.heads else {
+            let heads = self.store.heads().await?;
+            self.hub.begin();
+            self.heads = Some(heads);
+            return Ok(true);
+        };
+        let wants_all = self.hub.wants_all(heads);
+        let Page { as_of, events, cut } = self.store.changes(heads, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
+        let runs = Folder { store: self.store, cache: &self.cache, alone: true };
+        let mut page = Vec::new();
+        let mut end = heads.clone();
+        for (number, logged) in events.iter().enumerate() {
+            end[usize::from(logged.shard.0)] = logged.position;
+            let event = &logged.event;
+            if !wants_all && !self.hub.is_watched(&event.key) {
+                self.cache.remove(&(event.key.clone(), event.revision.saturating_sub(1)));
+                continue;
+            }
+            let following = events[number + 1..].iter().map(|logged| &logged.event);
+            let following = following.filter(|event| wants_all || self.hub.is_watched(&event.key));
+            match runs.fold(event, following).await {
+                Ok(folded) => {
+                    let cursor = Cursor { positions: end, view: None };
+                    page.push(Entry {
+                        change: Change::new(event, &folded, self.encode),
+                        place: (logged.shard, logged.position),
+                        positions: cursor.positions.clone().into(),
+                        cursor: self.encode.cursor(&event.key.namespace, &cursor),
+                    });
+                    end = cursor.positions;
+                }
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Refused(_))) => {
                     // One run's trouble must not stop the watches of all others.
                     tracing::error!(error = chain(&error), "a run cannot be folded: its watches look for themselves");
-                    hub.signal(&logged.event.key, logged.event.revision);
+                    let before: Vec<Position> =
+                        page.last().map_or_else(|| heads.clone(), |entry: &Entry| entry.positions.to_vec());
+                    self.hub.publish(std::mem::take(&mut page), &before, None);
+                    self.hub.interrupt(&event.key, event.revision);
+                    if wants_all {
+                        self.hub.wants_all(&end);
+                    }
                 }
                 Err(error @ StoreError::Unavailable(_)) => return Err(error),
             }
-        } else {
-            cache.forget(&logged.event.key);
         }
-        after[usize::from(logged.shard.0)] = logged.position;
-    }
-    if !cut {
-        hub.read_to_end(as_of);
-    }
-    Ok(cut)
-}
-
-/// The watched runs as the log's end left them.
-#[derive(Default)]
-struct Cache {
-    runs: HashMap<RunKey, Arc<Run>>,
-    bytes: usize,
-}
-
-impl Cache {
-    /// The run right after an event.
-    async fn fold(&mut self, store: &dyn Store, event: &Event) -> Result<Arc<Run>, StoreError> {
-        let before = self.forget(&event.key);
-        let run = match before {
-            None if event.revision == 1 => Arc::new(evolve(None, event)),
-            Some(run) if run.revision + 1 == event.revision => Arc::new(evolve(Some(Arc::unwrap_or_clone(run)), event)),
-            None | Some(_) => {
-                let run = store.run_at(&event.key, event.revision).await?;
-                Arc::new(run.ok_or_else(|| missing(event))?)
-            }
-        };
-        if !run.status.is_terminal() {
-            self.keep(run.clone());
-        }
-        Ok(run)
-    }
-
-    fn keep(&mut self, run: Arc<Run>) {
-        if self.bytes > CACHE_BYTES_MAX {
-            self.runs.clear();
-            self.bytes = 0;
-        }
-        self.bytes += run.weight();
-        self.runs.insert(run.key(), run);
-    }
-
-    fn forget(&mut self, key: &RunKey) -> Option<Arc<Run>> {
-        let run = self.runs.remove(key)?;
-        self.bytes = self.bytes.saturating_sub(run.weight());
-        Some(run)
-    }
-}
-
-fn missing(event: &Event) -> StoreError {
-    StoreError::Corrupt {
-        table: "run_events",
-        column: "revision",
-        key: format!("{}/{}", event.key.namespace, event.key.run_id),
-        source: format!("revision {} is in the log's end and not in the run's history", event.revision).into(),
+        self.hub.publish(page, &end, (!cut).then_some(as_of));
+        *heads = end;
+        Ok(cut)
     }
 }

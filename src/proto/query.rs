@@ -11,6 +11,7 @@ use super::v1::watch_runs_request::Initial;
 use super::validate::Violations;
 use crate::auth::Caller;
 use crate::domain::{Filter, RunKey, Time, Violation};
+use crate::feed::cursor::ViewOf;
 
 /// How many events a page of history holds when the request does not say.
 const EVENTS_PAGE_SIZE_DEFAULT: usize = 100;
@@ -78,19 +79,24 @@ pub fn count_runs(request: v1::CountRunsRequest) -> Result<Filter, Vec<Violation
     violations.settle(filter)
 }
 
-/// The filter and the beginning of a `WatchRuns`. Its cursor is for [`cursor`](super::cursor).
+/// The filter and the first view of a `WatchRuns`. Its cursor is for [`cursor`](super::cursor).
 ///
 /// # Errors
 ///
 /// Every violation.
-pub fn watch_runs(request: v1::WatchRunsRequest) -> Result<(Filter, Initial), Vec<Violation>> {
+pub fn watch_runs(request: v1::WatchRunsRequest) -> Result<(Filter, Option<ViewOf>), Vec<Violation>> {
     let mut violations = Violations::default();
     let filter = filter(request.filter, &mut violations);
-    let initial = Initial::try_from(request.initial).unwrap_or_else(|_| {
-        violations.push("initial", format!("{} is not a value of Initial", request.initial));
-        Initial::Unspecified
-    });
-    violations.settle((filter, initial))
+    let view = match Initial::try_from(request.initial) {
+        Ok(Initial::Unspecified | Initial::Active) => Some(ViewOf::Active),
+        Ok(Initial::All) => Some(ViewOf::All),
+        Ok(Initial::None) => None,
+        Err(_) => {
+            violations.push("initial", format!("{} is not a value of Initial", request.initial));
+            None
+        }
+    };
+    violations.settle((filter, view))
 }
 
 /// The run of a `WaitRun`, and how long to wait.

@@ -11,6 +11,7 @@ use tonic::{Code, Status};
 use tonic_types::pb::{ResourceInfo, RetryInfo};
 
 use self::draft::Draft;
+use super::cursor::CursorInvalid;
 use super::page_token::PageTokenInvalid;
 use super::v1;
 use crate::domain::{Refusal, RunKey, Summary, Violation};
@@ -211,6 +212,21 @@ pub fn revision_ahead(key: &RunKey, after_revision: u64, revision: u64) -> Statu
 pub fn page_token_invalid(_: PageTokenInvalid) -> Status {
     let message = "page_token was not given out for this run: begin again without it.";
     Draft::new(Code::InvalidArgument, "PAGE_TOKEN_INVALID", message).seal()
+}
+
+/// A cursor that was not given out here, or is ahead of the ledger.
+#[must_use]
+pub fn cursor_invalid(_: CursorInvalid) -> Status {
+    let message = "cursor was not given out by this ledger for this namespace, or the ledger was restored to an earlier \
+                   state: begin again without it.";
+    Draft::new(Code::InvalidArgument, "CURSOR_INVALID", message).seal()
+}
+
+/// A cursor from before what the ledger still keeps.
+#[must_use]
+pub fn cursor_expired() -> Status {
+    let message = "The ledger no longer keeps all events after this cursor: begin again without it.";
+    Draft::new(Code::OutOfRange, "CURSOR_EXPIRED", message).seal()
 }
 
 const RETRY: &str = "google.rpc.RetryInfo";

@@ -1,6 +1,7 @@
 //! The run service's calls.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
 use prost::Message as _;
@@ -14,13 +15,19 @@ use crate::auth::{self, Caller};
 use crate::domain::check::{check_matrix, check_run};
 use crate::domain::{Command, Refusal, RunKey, Violation};
 use crate::engine::{Disposition, Failure};
+use crate::feed::Waited;
+use crate::feed::watch_runs::Begin;
+use crate::proto::query::WAIT_MAX;
 use crate::proto::request::{self, TransitionQuestion};
 use crate::proto::served::run_service_server::RunService;
-use crate::proto::{page_token, query, served, status, v1};
+use crate::proto::{cursor, page_token, query, served, status, v1};
 use crate::store::PAGE_BYTES_MAX;
 
 /// Bytes of one answer at most: clients refuse 4 MiB, and a page that ends early loses nothing.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// What a wait leaves of the call's time for its answer at most.
+const ANSWER_MARGIN_MAX: Duration = Duration::from_millis(200);
 
 /// The run service.
 pub(super) struct Runs {
@@ -203,23 +210,51 @@ impl RunService for Runs {
         let (backend, call) = self.open(request)?;
         let key = request::run_key(call.message.run_id, &call.caller).map_err(status::invalid)?;
         let after = call.message.after_revision;
-        let frames =
-            backend.feed.watch_run(key.clone(), after).await.map_err(|error| watch::cut(&error, &key, after))?;
-        let frames = frames.map(move |frame| match frame {
-            Ok(frame) => Ok(watch::response(&frame)),
-            Err(error) => Err(watch::cut(&error, &key, after)),
-        });
+        let cut = move |error, key: &_| watch::cut("WatchRun", &error, key, after);
+        let frames = backend.feed.watch_run(key.clone(), after).await.map_err(|error| cut(error, &key))?;
+        let frames = frames.map(move |frame| frame.map(watch::of_one).map_err(|error| cut(error, &key)));
         Ok(Response::new(Box::pin(watch::until(call.deadline, frames))))
     }
 
     type WatchRunsStream = Pin<Box<dyn Stream<Item = Result<served::WatchRunsResponse, Status>> + Send>>;
 
-    async fn watch_runs(&self, _: Request<v1::WatchRunsRequest>) -> Result<Response<Self::WatchRunsStream>, Status> {
-        Err(Status::unimplemented("WatchRuns"))
+    async fn watch_runs(
+        &self,
+        request: Request<v1::WatchRunsRequest>,
+    ) -> Result<Response<Self::WatchRunsStream>, Status> {
+        let (backend, call) = self.open(request)?;
+        let namespace = call.caller.namespace;
+        let cursor = call.message.cursor.clone();
+        let (filter, view) = query::watch_runs(call.message).map_err(status::invalid)?;
+        let begin = match cursor.as_str() {
+            "" => Begin::Now(view),
+            cursor => {
+                let cursor = cursor::decode(cursor, backend.store.ledger(), &namespace);
+                Begin::After(cursor.map_err(status::cursor_invalid)?)
+            }
+        };
+        let frames = backend.feed.watch_runs(namespace.clone(), filter, begin).await;
+        let frames = frames.map_err(|error| watch::cut_many(&namespace, &error))?;
+        let frames =
+            frames.map(move |frame| frame.map(watch::of_many).map_err(|error| watch::cut_many(&namespace, &error)));
+        Ok(Response::new(Box::pin(watch::until(call.deadline, frames))))
     }
 
-    async fn wait_run(&self, _: Request<v1::WaitRunRequest>) -> Result<Response<served::WaitRunResponse>, Status> {
-        Err(Status::unimplemented("WaitRun"))
+    async fn wait_run(
+        &self,
+        request: Request<v1::WaitRunRequest>,
+    ) -> Result<Response<served::WaitRunResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        let (key, timeout) = query::wait_run(call.message, &call.caller).map_err(status::invalid)?;
+        // Answered before the deadline: the run as it is says more than that time is over.
+        let left = call.deadline.map_or(WAIT_MAX, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            left.saturating_sub((left / 10).min(ANSWER_MARGIN_MAX))
+        });
+        let wait_max = timeout.min(backend.wait_max).min(left);
+        let waited = backend.feed.wait_run(&key, wait_max).await;
+        let Waited { run, timed_out } = waited.map_err(|error| watch::cut("WaitRun", &error, &key, None))?;
+        Ok(Response::new(served::WaitRunResponse { run, timed_out }))
     }
 
     async fn list_runs(&self, _: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {

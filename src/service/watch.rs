@@ -3,35 +3,42 @@
 use std::future;
 
 use async_stream::stream;
-use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
-use prost::Message as _;
 use tokio::pin;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
 use super::unreadable;
-use crate::domain::{Refusal, Run, RunKey};
-use crate::feed::session::{Frame, WatchError};
-use crate::proto::served::WatchRunResponse;
-use crate::proto::served::watch_run_response::{CaughtUp, Change, Checkpoint, End, Frame as WireFrame, Snapshot};
-use crate::proto::{answer, status, v1};
+use crate::domain::{Refusal, RunKey};
+use crate::feed::{WatchError, watch_run, watch_runs};
+use crate::proto::cursor::CursorInvalid;
+use crate::proto::{answer, served, status};
 
-pub(super) fn response(frame: &Frame) -> WatchRunResponse {
-    let encoded = |run: &Run| Bytes::from(v1::Run::from(run).encode_to_vec());
+pub(super) fn of_one(frame: watch_run::Frame) -> served::WatchRunResponse {
+    use served::watch_run_response::{CaughtUp, Change, Checkpoint, End, Frame, Snapshot};
+    use watch_run::Frame as Told;
     let frame = match frame {
-        Frame::Snapshot(run) => WireFrame::Snapshot(Snapshot { run: encoded(run) }),
-        Frame::Change(change) => {
-            let event: v1::RunEvent = (&change.event).into();
-            WireFrame::Change(Change { event: event.encode_to_vec().into(), run: encoded(&change.run) })
+        Told::Snapshot(run) => Frame::Snapshot(Snapshot { run }),
+        Told::Change { event, run, .. } => Frame::Change(Change { event, run }),
+        Told::CaughtUp { revision } => Frame::CaughtUp(CaughtUp { revision }),
+        Told::Checkpoint { revision, at } => {
+            Frame::Checkpoint(Checkpoint { revision, at: Some(answer::timestamp(at)) })
         }
-        Frame::CaughtUp { revision } => WireFrame::CaughtUp(CaughtUp { revision: *revision }),
-        Frame::Checkpoint { revision, at } => {
-            WireFrame::Checkpoint(Checkpoint { revision: *revision, at: Some(answer::timestamp(*at)) })
-        }
-        Frame::End(run) => WireFrame::End(End { run: encoded(run) }),
+        Told::End(run) => Frame::End(End { run }),
     };
-    WatchRunResponse { frame: Some(frame) }
+    served::WatchRunResponse { frame: Some(frame) }
+}
+
+pub(super) fn of_many(frame: watch_runs::Frame) -> served::WatchRunsResponse {
+    use served::watch_runs_response::{CaughtUp, Change, Checkpoint, Frame, Snapshot};
+    use watch_runs::Frame as Told;
+    let frame = match frame {
+        Told::Snapshot { run, cursor } => Frame::Snapshot(Snapshot { run, cursor }),
+        Told::Change { event, run, matches, cursor } => Frame::Change(Change { event, run, matches, cursor }),
+        Told::CaughtUp { cursor } => Frame::CaughtUp(CaughtUp { cursor }),
+        Told::Checkpoint { cursor, at } => Frame::Checkpoint(Checkpoint { cursor, at: Some(answer::timestamp(at)) }),
+    };
+    served::WatchRunsResponse { frame: Some(frame) }
 }
 
 /// The frames up to the caller's deadline. Nobody else ends them then: the transport's timer is for the first answer.
@@ -63,13 +70,22 @@ pub(super) fn until<F>(
     }
 }
 
-pub(super) fn cut(error: &WatchError, key: &RunKey, after_revision: Option<u64>) -> Status {
+/// Why a watch of many runs ended.
+pub(super) fn cut_many(namespace: &str, error: &WatchError) -> Status {
+    let key = RunKey { namespace: namespace.to_owned(), run_id: String::new() };
+    cut("WatchRuns", error, &key, None)
+}
+
+/// Why a watch or a wait ended.
+pub(super) fn cut(rpc: &'static str, error: &WatchError, key: &RunKey, after_revision: Option<u64>) -> Status {
     match error {
         WatchError::RunNotFound => status::refusal(&Refusal::RunNotFound { key: key.clone() }),
         WatchError::RevisionAhead { revision } => {
             status::revision_ahead(key, after_revision.unwrap_or_default(), *revision)
         }
+        WatchError::CursorInvalid => status::cursor_invalid(CursorInvalid),
+        WatchError::CursorExpired => status::cursor_expired(),
         WatchError::Draining => status::draining(),
-        WatchError::Store(error) => unreadable("WatchRun", key, error),
+        WatchError::Store(error) => unreadable(rpc, key, error),
     }
 }

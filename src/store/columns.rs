@@ -1,5 +1,6 @@
 //! What both stores do alike with the values of columns.
 
+use crate::domain::limits::KEYFRAME_EVENTS;
 use crate::domain::{RunKey, Time};
 
 /// A position or revision as the stores keep it. No ledger gets near 2^63; a caller may ask for anything, and then the
@@ -17,4 +18,9 @@ pub(super) fn shown(key: &RunKey) -> String {
 /// when the clock was set back. So a page shows calls in their order across shards.
 pub(super) fn after_all(now: Time, elsewhere: Option<Time>) -> Time {
     elsewhere.map_or(now, |last| now.max(Time::from_micros(last.micros().saturating_add(1))))
+}
+
+/// The first event to read for the state after `revision`: the last one with a keyframe, else the run's first.
+pub(super) fn first_of(revision: u64) -> u64 {
+    (revision - revision % KEYFRAME_EVENTS).max(1)
 }

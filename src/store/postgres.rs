@@ -72,7 +72,7 @@ impl PostgresStore {
             sessions,
             last: statements::last(ledger.shard_count),
             over_shards: OverShards::new(ledger.shard_count),
-            announcer: Announcer::start(config),
+            announcer: if options.notify { Announcer::start(config) } else { Announcer::silent() },
         })
     }
 
@@ -126,8 +126,12 @@ impl Store for PostgresStore {
         read::run(&self.sessions, self.shard_of(key), key).await
     }
 
-    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
-        read::run_at(&self.sessions, self.shard_of(key), key, revision).await
+    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
+        read::runs_at(&self.sessions, wanted, |key| self.shard_of(key)).await
+    }
+
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+        read::revisions_as_of(&self.sessions, keys, heads, |key| self.shard_of(key)).await
     }
 
     async fn run_events(
@@ -144,8 +148,8 @@ impl Store for PostgresStore {
         self.over_shards.heads(&self.sessions).await
     }
 
-    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
-        self.over_shards.page(&self.sessions, after, limit).await
+    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
+        self.over_shards.page(&self.sessions, after, limit, bytes_max).await
     }
 
     async fn foreign_commit(&self) {

@@ -127,9 +127,21 @@ impl Store for SqliteStore {
         self.connections.read(move |connection| rows::run(connection, shard, &key)).await?
     }
 
-    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
-        let (shard, key) = (self.shard_of(key), key.clone());
-        self.connections.read(move |connection| read::run_at(connection, shard, &key, revision)).await?
+    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
+        let wanted: Vec<_> =
+            wanted.iter().map(|(key, revision)| (self.shard_of(key), key.clone(), *revision)).collect();
+        self.connections.read(move |connection| read::runs_at(connection, &wanted)).await?
+    }
+
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+        let wanted: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                let shard = self.shard_of(key);
+                (shard, key.clone(), heads.get(usize::from(shard.0)).copied().unwrap_or(0))
+            })
+            .collect();
+        self.connections.read(move |connection| read::revisions_as_of(connection, &wanted)).await?
     }
 
     async fn run_events(
@@ -150,11 +162,13 @@ impl Store for SqliteStore {
         self.connections.read(move |connection| read::heads(connection, shard_count)).await?
     }
 
-    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
+    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         let after: Vec<Position> =
             (0..usize::from(self.ledger.shard_count)).map(|shard| after.get(shard).copied().unwrap_or(0)).collect();
         let clock = self.clock.clone();
-        self.connections.read(move |connection| changes::page(connection, &after, limit, clock.as_ref())).await?
+        self.connections
+            .read(move |connection| changes::page(connection, &after, limit, bytes_max, clock.as_ref()))
+            .await?
     }
 
     /// The file is locked for this process: nobody else writes.

@@ -54,6 +54,11 @@ impl Announcer {
         Self { signals, tasks: Mutex::new(tasks) }
     }
 
+    /// Neither listens nor tells.
+    pub(super) fn silent() -> Self {
+        Self { signals: Arc::default(), tasks: Mutex::default() }
+    }
+
     /// Tells the others, soon. Several in a row become one.
     pub(super) fn announce(&self) {
         self.signals.ours.notify_one();

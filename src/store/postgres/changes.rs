@@ -12,7 +12,7 @@ use super::rows::{At, Reader, bigint};
 use super::sessions::{Session, Sessions};
 use crate::domain::{Event, Position, Shard};
 use crate::store::merge::{Part, merged};
-use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, StoreError};
+use crate::store::{LoggedEvent, Page, StoreError};
 
 /// The name is not qualified, as in a commit.
 const NOW: &str = "-- changes.now
@@ -80,9 +80,15 @@ order by position)"
     }
 
     /// One merged page of the events after `after`.
-    pub(super) async fn page(&self, sessions: &Sessions, after: &[Position], limit: usize) -> Result<Page, StoreError> {
+    pub(super) async fn page(
+        &self,
+        sessions: &Sessions,
+        after: &[Position],
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Page, StoreError> {
         let limit = limit.max(1);
-        let bytes_max = PAGE_BYTES_MAX / usize::from(self.shard_count.max(1));
+        let bytes_max = (bytes_max / usize::from(self.shard_count.max(1))).max(1);
         let after: Vec<i64> =
             (0..usize::from(self.shard_count)).map(|shard| bigint(after.get(shard).copied().unwrap_or(0))).collect();
         let (now, rows) = reading(sessions, |session| async move {
@@ -112,7 +118,7 @@ order by position)"
         let now = session.prepare_cached(NOW).await?;
         let changes = session.prepare_cached(&self.changes).await?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let bytes = i64::try_from(bytes_max).expect("a page is far smaller");
+        let bytes = i64::try_from(bytes_max).unwrap_or(i64::MAX);
         let arguments: [&(dyn ToSql + Sync); 3] = [after, &limit, &bytes];
         let rows = async {
             let mut stream = pin!(session.query_raw(&changes, arguments).await?);

@@ -1,5 +1,6 @@
 //! Reads of one run. Each is one statement, and so one snapshot.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
@@ -13,8 +14,9 @@ use super::errors::{self, TimedOut};
 use super::fence;
 use super::rows::{At, Reader, bigint, shown, smallint};
 use super::sessions::{Session, Sessions};
-use crate::domain::{Event, Run, RunKey, Shard};
+use crate::domain::{Event, Position, Run, RunKey, Shard};
 use crate::store::StoreError;
+use crate::store::columns::first_of;
 use crate::store::json::{self, EventColumns};
 
 const READ_MAX: Duration = Duration::from_secs(12);
@@ -24,18 +26,24 @@ select record::text as record, metadata::text as metadata
 from runs
 where shard = $1 and namespace = $2 and run_id = $3";
 
-/// From the last keyframe at or before the revision, or from the first event.
-const RUN_AT: &str = "-- read.run_at
-select revision, at, event::text as event, request_id, keyframe::text as keyframe
-from run_events
-where shard = $1 and namespace = $2 and run_id = $3 and revision <= $4
-  and revision >= coalesce((
-    select k.revision
-    from run_events k
-    where k.shard = $1 and k.namespace = $2 and k.run_id = $3 and k.revision <= $4 and k.keyframe is not null
-    order by k.revision desc
-    limit 1), 1)
-order by revision";
+/// From the keyframe at or before the revision, or from the first event: `number` says whose event it is.
+const RUNS_AT: &str = "-- read.runs_at
+select v.number, e.revision, e.at, e.event::text as event, e.request_id,
+       case when e.revision <= v.first then e.keyframe::text end as keyframe
+from (select * from unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::bigint[]) limit cardinality($2))
+     as v (number, namespace, run_id, first, revision)
+join run_events e on e.shard = $1 and e.namespace = v.namespace and e.run_id = v.run_id
+  and e.revision >= v.first and e.revision <= v.revision
+order by v.number, e.revision";
+
+const REVISIONS_AS_OF: &str = "-- read.revisions_as_of
+select v.number, coalesce((
+    select e.revision
+    from run_events e
+    where e.shard = $1 and e.namespace = v.namespace and e.run_id = v.run_id and e.position <= $2
+    order by e.revision desc
+    limit 1), 0) as revision
+from unnest($3::bigint[], $4::text[], $5::text[]) as v (number, namespace, run_id)";
 
 /// Bounded by stored bytes as well, without reading out what it then leaves.
 const RUN_EVENTS: &str = "-- read.run_events
@@ -83,20 +91,74 @@ pub(super) async fn run(sessions: &Sessions, shard: Shard, key: &RunKey) -> Resu
     json::read_run(key, record, metadata).map(Some)
 }
 
-pub(super) async fn run_at(
+/// One statement for each shard that has some of them.
+pub(super) async fn runs_at(
     sessions: &Sessions,
-    shard: Shard,
-    key: &RunKey,
-    revision: u64,
-) -> Result<Option<Run>, StoreError> {
-    let arguments: [&(dyn ToSql + Sync); 4] = [&smallint(shard), &key.namespace, &key.run_id, &bigint(revision)];
-    let rows = rows(sessions, RUN_AT, &arguments, usize::MAX).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let keyframe: Option<&str> = Reader { table: "run_events", row }.get("keyframe", || shown(key))?;
-    let keyframe = keyframe.map(|keyframe| json::read_keyframe(key, keyframe)).transpose()?;
-    let events = rows.iter().map(|row| event(key, row)).collect::<Result<Vec<_>, _>>()?;
-    let run = json::fold(keyframe, &events)?;
-    Ok(run.filter(|run| run.revision == revision))
+    wanted: &[(RunKey, u64)],
+    shard_of: impl Fn(&RunKey) -> Shard,
+) -> Result<Vec<Option<Run>>, StoreError> {
+    let mut runs = vec![None; wanted.len()];
+    for (shard, numbers) in by_shard(wanted.iter().map(|(key, _)| shard_of(key))) {
+        let of = |number: &i64| &wanted[index(*number)];
+        let (namespaces, run_ids) = columns(numbers.iter().map(|number| &of(number).0));
+        let firsts: Vec<i64> = numbers.iter().map(|number| bigint(first_of(of(number).1))).collect();
+        let revisions: Vec<i64> = numbers.iter().map(|number| bigint(of(number).1)).collect();
+        let arguments: [&(dyn ToSql + Sync); 6] =
+            [&smallint(shard), &numbers, &namespaces, &run_ids, &firsts, &revisions];
+        let rows = rows(sessions, RUNS_AT, &arguments, usize::MAX).await?;
+        for rows in rows.chunk_by(|one, next| number_of(one) == number_of(next)) {
+            let Some(number) = rows.first().and_then(number_of) else { continue };
+            let (key, revision) = of(&number);
+            let keyframe: Option<&str> =
+                Reader { table: "run_events", row: &rows[0] }.get("keyframe", || shown(key))?;
+            let keyframe = keyframe.map(|keyframe| json::read_keyframe(key, keyframe)).transpose()?;
+            let events = rows.iter().map(|row| event(key, row)).collect::<Result<Vec<_>, _>>()?;
+            runs[index(number)] = json::fold(keyframe, &events)?.filter(|run| run.revision == *revision);
+        }
+    }
+    Ok(runs)
+}
+
+/// One statement for each shard that has some of them.
+pub(super) async fn revisions_as_of(
+    sessions: &Sessions,
+    keys: &[RunKey],
+    heads: &[Position],
+    shard_of: impl Fn(&RunKey) -> Shard,
+) -> Result<Vec<u64>, StoreError> {
+    let mut revisions = vec![0; keys.len()];
+    for (shard, numbers) in by_shard(keys.iter().map(shard_of)) {
+        let head = bigint(heads.get(usize::from(shard.0)).copied().unwrap_or(0));
+        let (namespaces, run_ids) = columns(numbers.iter().map(|number| &keys[index(*number)]));
+        let arguments: [&(dyn ToSql + Sync); 5] = [&smallint(shard), &head, &numbers, &namespaces, &run_ids];
+        for row in &rows(sessions, REVISIONS_AS_OF, &arguments, usize::MAX).await? {
+            let Some(number) = number_of(row) else { continue };
+            let key = || shown(&keys[index(number)]);
+            revisions[index(number)] = Reader { table: "run_events", row }.unsigned("revision", key)?;
+        }
+    }
+    Ok(revisions)
+}
+
+/// The numbers of the keys, which stand in the order of their shards here, by shard.
+fn by_shard(shards: impl Iterator<Item = Shard>) -> BTreeMap<Shard, Vec<i64>> {
+    let mut numbers: BTreeMap<Shard, Vec<i64>> = BTreeMap::new();
+    for (number, shard) in (0..).zip(shards) {
+        numbers.entry(shard).or_default().push(number);
+    }
+    numbers
+}
+
+fn columns<'a>(keys: impl Iterator<Item = &'a RunKey>) -> (Vec<&'a str>, Vec<&'a str>) {
+    keys.map(|key| (key.namespace.as_str(), key.run_id.as_str())).unzip()
+}
+
+fn index(number: i64) -> usize {
+    usize::try_from(number).expect("a number that was sent")
+}
+
+fn number_of(row: &Row) -> Option<i64> {
+    row.try_get("number").ok()
 }
 
 pub(super) async fn run_events(

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::domain::{Position, Shard};
 use crate::store::json::{self, EventColumns};
 use crate::store::merge::{Part, merged};
-use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, StoreError};
+use crate::store::{LoggedEvent, Page, StoreError};
 
 /// The events above `after`, which has one position for each shard. The snapshot is let go before a row is decoded:
 /// while it is held, the write-ahead log cannot start over.
@@ -16,11 +16,12 @@ pub(super) fn page(
     connection: &mut Connection,
     after: &[Position],
     limit: usize,
+    bytes_max: usize,
     clock: &dyn Clock,
 ) -> Result<Page, StoreError> {
     // Read before the snapshot is taken, so that the page is at least as young as it says.
     let as_of = clock.now();
-    let bytes_max = PAGE_BYTES_MAX / after.len().max(1);
+    let bytes_max = bytes_max / after.len().max(1);
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let parts = (0..)
         .zip(after)

@@ -5,28 +5,32 @@ use rusqlite::Connection;
 use super::errors;
 use super::rows::{self, Cell, bigint, event_columns};
 use crate::domain::{Event, Position, Run, RunKey, Shard};
+use crate::store::columns::first_of;
 use crate::store::{StoreError, json};
 
-/// The run right after one of its events: the last keyframe up to it, and the events between.
-pub(super) fn run_at(
+/// Runs right after one of their events each, in one snapshot.
+pub(super) fn runs_at(
     connection: &mut Connection,
-    shard: Shard,
-    key: &RunKey,
-    revision: u64,
-) -> Result<Option<Run>, StoreError> {
+    wanted: &[(Shard, RunKey, u64)],
+) -> Result<Vec<Option<Run>>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let keyframe = keyframe(&snapshot, shard, key, revision)?;
-    let after = keyframe.as_ref().map_or(0, |run| run.revision);
+    wanted.iter().map(|(shard, key, revision)| run_at(&snapshot, *shard, key, *revision)).collect()
+}
+
+/// The run right after one of its events: the keyframe at or before it, and the events between.
+fn run_at(snapshot: &Connection, shard: Shard, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
+    let first = first_of(revision);
+    let keyframe = keyframe(snapshot, shard, key, first)?;
     let mut statement = snapshot
         .prepare_cached(concat!(
             "-- read.run_at\nselect ",
             event_columns!(),
-            " from run_events where shard = ?1 and namespace = ?2 and run_id = ?3 and revision > ?4 and revision <= ?5
+            " from run_events where shard = ?1 and namespace = ?2 and run_id = ?3 and revision >= ?4 and revision <= ?5
               order by revision",
         ))
         .map_err(errors::statement)?;
     let mut rows = statement
-        .query((shard.0, &key.namespace, &key.run_id, bigint(after), bigint(revision)))
+        .query((shard.0, &key.namespace, &key.run_id, bigint(first), bigint(revision)))
         .map_err(errors::statement)?;
     let mut events = Vec::new();
     while let Some(row) = rows.next().map_err(errors::statement)? {
@@ -36,13 +40,35 @@ pub(super) fn run_at(
     Ok(json::fold(keyframe, &events)?.filter(|run| run.revision == revision))
 }
 
+/// The revision of each run when its shard ended at a position.
+pub(super) fn revisions_as_of(
+    connection: &mut Connection,
+    wanted: &[(Shard, RunKey, Position)],
+) -> Result<Vec<u64>, StoreError> {
+    let snapshot = connection.transaction().map_err(errors::statement)?;
+    let mut statement = snapshot
+        .prepare_cached(
+            "-- read.revision_as_of
+             select revision from run_events
+              where shard = ?1 and namespace = ?2 and run_id = ?3 and position <= ?4
+              order by revision desc limit 1",
+        )
+        .map_err(errors::statement)?;
+    let revisions = wanted.iter().map(|(shard, key, head)| {
+        let mut rows =
+            statement.query((shard.0, &key.namespace, &key.run_id, bigint(*head))).map_err(errors::statement)?;
+        let cell = Cell { table: "run_events", key: &|| rows::shown(key) };
+        rows.next().map_err(errors::statement)?.map_or(Ok(0), |row| cell.count(row, 0, "revision"))
+    });
+    revisions.collect()
+}
+
 fn keyframe(connection: &Connection, shard: Shard, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
     let mut statement = connection
         .prepare_cached(
             "-- read.keyframe
              select keyframe from run_events
-              where shard = ?1 and namespace = ?2 and run_id = ?3 and revision <= ?4 and keyframe is not null
-              order by revision desc limit 1",
+              where shard = ?1 and namespace = ?2 and run_id = ?3 and revision = ?4 and keyframe is not null",
         )
         .map_err(errors::statement)?;
     let mut rows =

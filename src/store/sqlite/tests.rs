@@ -96,10 +96,10 @@ async fn a_run_is_committed_read_back_and_replayed_across_a_restart() {
     assert_eq!(store.run_at(&key("run"), u64::MAX).await.unwrap(), None);
     assert_eq!(store.run_events(&key("run"), 1, 1, PAGE_BYTES_MAX).await.unwrap()[0].revision, 2);
     assert_eq!(store.heads().await.unwrap(), [6]);
-    let page = store.changes(&[2], 3).await.unwrap();
+    let page = store.changes(&[2], 3, PAGE_BYTES_MAX).await.unwrap();
     assert_eq!(page.events.iter().map(|event| event.position).collect::<Vec<_>>(), [3, 4, 5]);
     assert!(page.cut);
-    assert!(!store.changes(&[2], 4).await.unwrap().cut);
+    assert!(!store.changes(&[2], 4, PAGE_BYTES_MAX).await.unwrap().cut);
     store.close().await;
 
     let file = Connection::open(&path).unwrap();
@@ -137,7 +137,7 @@ async fn pages_of_several_shards_never_go_back_in_time() {
     let mut after = vec![0; 4];
     let mut seen = Vec::new();
     loop {
-        let page = store.changes(&after, 3).await.unwrap();
+        let page = store.changes(&after, 3, PAGE_BYTES_MAX).await.unwrap();
         for logged in &page.events {
             let position = &mut after[usize::from(logged.shard.0)];
             assert_eq!(logged.position, *position + 1);
@@ -346,7 +346,7 @@ async fn a_row_that_disagrees_with_itself_is_corrupt() {
     };
     assert_eq!((table, row.as_str()), ("runs", "default/run"));
     damage("update run_events set event = '{'").await.unwrap();
-    let error = store.changes(&[0], 1).await.unwrap_err();
+    let error = store.changes(&[0], 1, PAGE_BYTES_MAX).await.unwrap_err();
     assert_eq!(error.to_string(), "run_events.event of default/run cannot be read");
     assert_eq!(store.heads().await.unwrap(), [1]);
 }

@@ -10,9 +10,11 @@ use futures_util::{Stream, StreamExt as _};
 use runledger::clock::SystemClock;
 use runledger::domain::Command;
 use runledger::engine::Engine;
-use runledger::feed::session::{Frame, WatchError};
-use runledger::feed::{CHECKPOINT_INTERVAL, Feed};
+use runledger::feed::watch_run::Frame;
+use runledger::feed::{CHECKPOINT_INTERVAL, Feed, WatchError};
+use runledger::service::WireFrames;
 use runledger::store::OpenOptions;
+use runledger::store::Store as _;
 use runledger::store::open::{self, Location};
 use runledger::supervise::Supervisor;
 use serde_json::json;
@@ -39,7 +41,8 @@ impl Process {
         let store = Arc::new(Wrapped::around(store));
         let (supervisor, committed) = (Supervisor::new(), Arc::new(Notify::new()));
         let engine = Engine::start(store.clone(), &supervisor, &committed);
-        let feed = Feed::start(store.clone(), &supervisor, committed);
+        let frames = Arc::new(WireFrames { ledger: store.ledger() });
+        let feed = Feed::start(store.clone(), &supervisor, committed, frames);
         Self { store, engine, feed, supervisor }
     }
 
@@ -87,10 +90,10 @@ async fn a_checkpoint_comes_after_every_15_seconds_of_quiet() {
     }
     sleep(Duration::from_secs(10)).await;
     process.apply(update("quiet").metadata(&json!({"n": 1}))).await;
-    assert!(matches!(frames.next().await, Some(Ok(Frame::Change(_)))));
+    assert!(matches!(frames.next().await, Some(Ok(Frame::Change { .. }))));
     assert!(lateness(&mut frames, 2).await < LATE_MAX, "a change begins the interval anew");
     process.apply(complete("quiet")).await;
-    assert!(matches!(frames.next().await, Some(Ok(Frame::Change(_)))));
+    assert!(matches!(frames.next().await, Some(Ok(Frame::Change { .. }))));
     assert!(matches!(frames.next().await, Some(Ok(Frame::End(_)))));
     assert!(frames.next().await.is_none());
 }
@@ -106,7 +109,7 @@ async fn an_event_that_cannot_be_read_does_not_stop_the_watches_of_other_runs() 
     process.apply(complete("watched")).await;
     for revision in [2, 3] {
         match timeout(Duration::from_secs(10), frames.next()).await {
-            Ok(Some(Ok(Frame::Change(change)))) => assert_eq!(change.run.revision, revision),
+            Ok(Some(Ok(Frame::Change { revision: shown, .. }))) => assert_eq!(shown, revision),
             other => panic!("not the change to {revision}: {other:?}"),
         }
     }
@@ -143,7 +146,7 @@ async fn no_checkpoint_comes_while_the_log_cannot_be_read() {
     process.apply(update("blind").metadata(&json!({"n": 1}))).await;
     process.store.blind.store(false, Ordering::Relaxed);
     match timeout(Duration::from_secs(5), frames.next()).await.expect("once the log can be read again") {
-        Some(Ok(Frame::Change(change))) => assert_eq!(change.event.revision, 2),
+        Some(Ok(Frame::Change { revision, .. })) => assert_eq!(revision, 2),
         other => panic!("a checkpoint that hides a change, or nothing: {other:?}"),
     }
     assert!(lateness(&mut frames, 2).await < LATE_MAX);
@@ -157,7 +160,7 @@ async fn a_thousand_watchers_cost_one_tailer() {
     let mut sessions = JoinSet::new();
     for nth in 0..1_000 {
         let frames = process.live("watched").await;
-        sessions.spawn(frames.map(Result::unwrap).filter(|frame| ready(matches!(frame, Frame::Change(_)))).count());
+        sessions.spawn(frames.map(Result::unwrap).filter(|frame| ready(matches!(frame, Frame::Change { .. }))).count());
         if nth == 0 {
             // What happened before the tailer began is in the history only: let it begin.
             sleep(Duration::from_secs(1)).await;

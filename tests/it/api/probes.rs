@@ -27,7 +27,7 @@ async fn said<H: Health>(health: &HealthServer<H>, service: &str) -> ServingStat
 fn backend(process: &Process) -> Backend {
     let store = process.store.clone();
     let engine = Engine::start(store.clone(), &process.supervisor, &Arc::new(Notify::new()));
-    Backend { store, engine, feed: process.feed.clone() }
+    Backend { store, engine, feed: process.feed.clone(), wait_max: Duration::MAX }
 }
 
 /// A store that was opened and has not answered since.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use runledger::clock::draw_id;
 use runledger::domain::{Command, Decided, RunKey, Shard, Status, Verdict};
-use runledger::store::Unsettled;
+use runledger::store::{PAGE_BYTES_MAX, Unsettled};
 use serde_json::json;
 
 use super::asking::{apply, ask, ask_all, beginning, home, neighbours, stored, words};
@@ -154,7 +154,7 @@ pub(crate) async fn times_never_fall_when_the_clock_is_set_back_a_minute<F: Fixt
     let ids = neighbours(fixture.store(), 2);
     let first = apply(fixture.store(), start(&ids[0])).await;
     fixture.set_the_clock_back().await;
-    let as_of = fixture.store().changes(&beginning(fixture.store()), 10).await.unwrap().as_of;
+    let as_of = fixture.store().changes(&beginning(fixture.store()), 10, PAGE_BYTES_MAX).await.unwrap().as_of;
     assert!(as_of < first.updated_at, "the clock was set back: {as_of} is before {}", first.updated_at);
     let updated = apply(fixture.store(), update(&ids[0]).workflow("w")).await;
     let neighbour = apply(fixture.store(), start(&ids[1])).await;

@@ -43,6 +43,45 @@ pub(crate) async fn a_revision_that_no_event_made_has_no_state<F: Fixture>(fixtu
     assert_eq!(fixture.store().run_at(&key("run-2"), 1).await.unwrap(), None);
 }
 
+pub(crate) async fn many_runs_are_read_as_of_their_revisions_and_as_of_the_heads<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let (mut wanted, mut expected, mut heads) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, events) in [1, 31, 32, 33, 70].into_iter().enumerate() {
+        heads.push(store.heads().await.unwrap());
+        let run_id = format!("run-{number}");
+        for state in long(store, &run_id, events).await {
+            wanted.push((key(&run_id), state.revision));
+            expected.push(Some(state));
+        }
+        wanted.push((key(&run_id), events + 1));
+        expected.push(None);
+    }
+    wanted.reverse();
+    expected.reverse();
+    assert_eq!(store.runs_at(&wanted).await.unwrap(), expected);
+    assert_eq!(store.runs_at(&[]).await.unwrap(), []);
+
+    let keys: Vec<_> = ["run-4", "run-0", "nobody", "run-3", "run-0"].map(key).into();
+    let as_of = async |heads: &[u64]| store.revisions_as_of(&keys, heads).await.unwrap();
+    assert_eq!(as_of(&store.heads().await.unwrap()).await, [70, 1, 0, 33, 1]);
+    assert_eq!(as_of(&heads[4]).await, [0, 1, 0, 33, 1]);
+    assert_eq!(as_of(&heads[3]).await, [0, 1, 0, 0, 1]);
+    assert_eq!(as_of(&heads[0]).await, [0; 5]);
+    for (number, (key, revision)) in wanted.iter().enumerate().filter(|(_, (_, revision))| *revision % 7 == 1) {
+        let Some(run) = &expected[number] else { continue };
+        // Where the log stood when this run was this far: at its own event.
+        let mut after = heads[0].clone();
+        let page = store.changes(&after, 1000, usize::MAX).await.unwrap();
+        for logged in page.events {
+            after[usize::from(logged.shard.0)] = logged.position;
+            if (&logged.event.key, logged.event.revision) == (key, run.revision) {
+                break;
+            }
+        }
+        assert_eq!(store.revisions_as_of(std::slice::from_ref(key), &after).await.unwrap(), [*revision]);
+    }
+}
+
 pub(crate) async fn events_are_paged_by_revision<F: Fixture>(fixture: F) {
     let states = long(fixture.store(), "run-1", 40).await;
     long(fixture.store(), "run-2", 5).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use runledger::domain::{Position, Run, RunKey};
-use runledger::store::{LoggedEvent, Store};
+use runledger::store::{LoggedEvent, PAGE_BYTES_MAX, Store};
 
 use super::asking::{beginning, home};
 use crate::support::model::folded;
@@ -53,7 +53,7 @@ pub(crate) async fn pages(store: &dyn Store, limit: usize) -> Vec<LoggedEvent> {
     let mut log = Vec::new();
     let mut after = beginning(store);
     loop {
-        let page = store.changes(&after, limit).await.unwrap();
+        let page = store.changes(&after, limit, PAGE_BYTES_MAX).await.unwrap();
         assert!(!page.events.is_empty() || !page.cut, "a page that is cut has something");
         advance(&mut after, &page.events);
         log.extend(page.events);

@@ -107,9 +107,13 @@ impl Store for Wrapped {
         self.store.run(key).await
     }
 
-    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
+    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
         self.heard()?;
-        self.store.run_at(key, revision).await
+        self.store.runs_at(wanted).await
+    }
+
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+        self.store.revisions_as_of(keys, heads).await
     }
 
     async fn run_events(
@@ -127,12 +131,12 @@ impl Store for Wrapped {
         self.store.heads().await
     }
 
-    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
+    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         if self.blind.load(Ordering::Relaxed) {
             return Err(unavailable());
         }
         if self.spoilt.load(Ordering::Relaxed) {
-            let page = self.store.changes(after, limit).await?;
+            let page = self.store.changes(after, limit, bytes_max).await?;
             if !page.events.is_empty() {
                 self.spoilt.store(false, Ordering::Relaxed);
                 let source = "made so by the test".into();
@@ -140,7 +144,7 @@ impl Store for Wrapped {
             }
             return Ok(page);
         }
-        self.store.changes(after, limit).await
+        self.store.changes(after, limit, bytes_max).await
     }
 
     async fn foreign_commit(&self) {

@@ -1,0 +1,148 @@
+//! Runs as events leave them. What is not at hand is read back from the log, for several runs at once.
+
+use std::sync::Arc;
+
+use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::domain::evolve::evolve;
+use crate::domain::{Event, Filter, Run, RunKey};
+use crate::store::{Store, StoreError};
+
+/// Bytes of runs kept to fold the next event on.
+const CACHE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// How many runs the cache's tables are made for.
+const RUNS: usize = 16 * 1024;
+/// Runs that one read brings at most.
+const FETCH_RUNS_MAX: usize = 32;
+/// Metadata up to this size is kept beside what filters look at: leaving it out would cost a copy.
+const METADATA_KEPT_MAX: usize = 1024;
+
+/// Runs as they were at a revision.
+pub(super) type Cache = QuickCache<(RunKey, u64), Arc<Run>, ByWeight>;
+
+/// Counts a run's bytes.
+#[derive(Clone)]
+pub(super) struct ByWeight;
+
+impl Weighter<(RunKey, u64), Arc<Run>> for ByWeight {
+    fn weight(&self, (key, _): &(RunKey, u64), run: &Arc<Run>) -> u64 {
+        (key.run_id.len() + run.weight()) as u64
+    }
+}
+
+pub(super) fn cache() -> Cache {
+    let options = OptionsBuilder::new()
+        .estimated_items_capacity(RUNS)
+        .weight_capacity(CACHE_BYTES_MAX)
+        // What was read ahead, or just folded, is needed soonest: it gets half of the room.
+        .hot_allocation(0.5)
+        .shards(1)
+        .build()
+        .expect("every option is given");
+    Cache::with_options(options, ByWeight, DefaultHashBuilder::default(), DefaultLifecycle::default())
+}
+
+/// A run before and after an event.
+#[derive(Clone, Debug)]
+pub(super) struct Folded {
+    pub(super) before: Option<Arc<Run>>,
+    pub(super) after: Arc<Run>,
+}
+
+impl Folded {
+    /// Whether a watch with this filter shows the event, and then whether the run still matches.
+    pub(super) fn shown_to(&self, filter: &Filter) -> Option<bool> {
+        let matches = filter.matches(&self.after);
+        let shown = matches || self.before.as_ref().is_some_and(|before| filter.matches(before));
+        shown.then_some(matches)
+    }
+
+    /// The same for filters, which do not look at metadata.
+    pub(super) fn without_big_metadata(&self) -> Self {
+        let without = |run: &Arc<Run>| {
+            if run.metadata.weight() <= METADATA_KEPT_MAX { run.clone() } else { Arc::new(run.without_metadata()) }
+        };
+        Self { before: self.before.as_ref().map(without), after: without(&self.after) }
+    }
+
+    pub(super) fn weight(&self) -> usize {
+        self.after.weight() + self.before.as_ref().map_or(0, |before| before.weight())
+    }
+}
+
+/// Folds events one after the other.
+pub(super) struct Folder<'a> {
+    pub(super) store: &'a dyn Store,
+    pub(super) cache: &'a Cache,
+    /// Nobody else folds on what this leaves: a run's past is let go.
+    pub(super) alone: bool,
+}
+
+impl Folder<'_> {
+    /// The run before and after an event. `following` are events that come next: if this one's run must be read, theirs
+    /// are read as well.
+    pub(super) async fn fold(
+        &self,
+        event: &Event,
+        following: impl Iterator<Item = &Event>,
+    ) -> Result<Folded, StoreError> {
+        let before = match event.revision.checked_sub(1) {
+            None | Some(0) => None,
+            Some(revision) => {
+                let place = (event.key.clone(), revision);
+                let known =
+                    if self.alone { self.cache.remove(&place).map(|(_, run)| run) } else { self.cache.get(&place) };
+                let run = match known {
+                    Some(run) => run,
+                    None => self.fetch(place, following).await?,
+                };
+                Some(run)
+            }
+        };
+        let after = Arc::new(evolve(before.as_deref().cloned(), event));
+        if !after.status.is_terminal() {
+            self.cache.insert((event.key.clone(), event.revision), after.clone());
+        }
+        Ok(Folded { before, after })
+    }
+
+    async fn fetch(
+        &self,
+        place: (RunKey, u64),
+        following: impl Iterator<Item = &Event>,
+    ) -> Result<Arc<Run>, StoreError> {
+        let mut places = vec![place];
+        for event in following {
+            if places.len() == FETCH_RUNS_MAX {
+                break;
+            }
+            // A run that is here already, or comes to be, is not read.
+            let place = (event.key.clone(), event.revision.saturating_sub(1));
+            let known = place.1 == 0 || places.iter().any(|(key, _)| *key == event.key);
+            if !known && self.cache.peek(&place).is_none() {
+                places.push(place);
+            }
+        }
+        let runs = self.store.runs_at(&places).await?;
+        let mut found = places.into_iter().zip(runs);
+        let (place, run) = found.next().expect("one was asked for");
+        let run = run.ok_or_else(|| missing(&place.0, place.1))?;
+        for (place, run) in found {
+            if let Some(run) = run {
+                self.cache.insert(place, Arc::new(run));
+            }
+        }
+        Ok(Arc::new(run))
+    }
+}
+
+/// A revision that must be there.
+pub(super) fn missing(key: &RunKey, revision: u64) -> StoreError {
+    StoreError::Corrupt {
+        table: "run_events",
+        column: "revision",
+        key: format!("{}/{}", key.namespace, key.run_id),
+        source: format!("revision {revision} is missing, and the run is further").into(),
+    }
+}

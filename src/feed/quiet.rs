@@ -1,0 +1,36 @@
+//! When a checkpoint is due, and whether it would be true.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::CHECKPOINT_INTERVAL;
+use crate::domain::Time;
+
+/// When the next checkpoint is due, and since when the log must have been read for it to be true.
+pub(super) struct Quiet {
+    pub(super) until: Instant,
+    since: Option<Time>,
+}
+
+impl Quiet {
+    /// A frame was sent just now, when the log had last been read at `as_of`.
+    pub(super) fn since(as_of: Option<Time>) -> Self {
+        Self { until: Instant::now() + CHECKPOINT_INTERVAL, since: as_of }
+    }
+
+    /// The checkpoint's time, if it is due and the log was read since the last frame; begins the next interval then.
+    /// While it was not, a checkpoint would claim what nobody has looked at: its absence tells the client so.
+    pub(super) fn over(&mut self, as_of: Option<Time>) -> Option<Time> {
+        if Instant::now() < self.until {
+            return None;
+        }
+        if as_of.is_some() && as_of != self.since {
+            *self = Self::since(as_of);
+            as_of
+        } else {
+            self.until = Instant::now() + Duration::from_secs(1);
+            None
+        }
+    }
+}

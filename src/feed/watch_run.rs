@@ -1,0 +1,191 @@
+//! One watch of one run: subscribe, read the history, then follow; back to history whenever the ring has moved on.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use async_stream::try_stream;
+use bytes::Bytes;
+use futures_util::Stream;
+use tokio::time::timeout_at;
+
+use super::fold::{Folded, missing};
+use super::hub::Signal;
+use super::quiet::Quiet;
+use super::{Change, Feed, WatchError};
+use crate::domain::evolve::evolve;
+use crate::domain::{Event, Run, RunKey, Time};
+use crate::store::StoreError;
+
+/// What one read of the history takes at most. A session keeps its page, decoded, for as long as its reader sleeps.
+const PAGE_EVENTS_MAX: usize = 100;
+const PAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// One frame of a watch of one run.
+#[derive(Clone, Debug)]
+pub enum Frame {
+    /// The run as it was when the watch began.
+    Snapshot(Bytes),
+    /// One event and the run right after it.
+    Change {
+        /// The event's revision.
+        revision: u64,
+        /// The event.
+        event: Bytes,
+        /// The run.
+        run: Bytes,
+    },
+    /// Everything up to this revision, the run's when the watch began, was delivered.
+    CaughtUp {
+        /// The revision.
+        revision: u64,
+    },
+    /// Nothing else happened for a while; everything up to this revision was delivered.
+    Checkpoint {
+        /// The revision.
+        revision: u64,
+        /// The store's clock when the log was last read to its end.
+        at: Time,
+    },
+    /// The run is terminal and everything was delivered.
+    End(Bytes),
+}
+
+impl Feed {
+    /// Watches one run: from its state as it is, or from every event after a revision.
+    ///
+    /// # Errors
+    ///
+    /// See [`WatchError`]; the stream ends with one when it is cut, and without one only after [`Frame::End`].
+    pub async fn watch_run(
+        &self,
+        key: RunKey,
+        after_revision: Option<u64>,
+    ) -> Result<impl Stream<Item = Result<Frame, WatchError>> + Send + use<>, WatchError> {
+        if self.stop.is_cancelled() {
+            return Err(WatchError::Draining);
+        }
+        // Subscribed before the run is read: what happens in between is signalled, and skipped as shown.
+        let mut subscription = self.hub.subscribe(&key);
+        // A beginning of the tailer's before this one is no cause to look: what it missed, the run read below has.
+        let begun = subscription.signal.borrow().begun;
+        let run = self.read(self.store.run(&key)).await?.ok_or(WatchError::RunNotFound)?;
+        let revision = run.revision;
+        let after = after_revision.unwrap_or(revision);
+        if after > revision {
+            return Err(WatchError::RevisionAhead { revision });
+        }
+        let feed = self.clone();
+        Ok(try_stream! {
+            let Self { hub, stop, .. } = &feed;
+            let mut shown = Shown { revision: after, ended: None };
+            let encoded = feed.encode.run(&run);
+            if run.status.is_terminal() {
+                shown.ended = Some(encoded.clone());
+            }
+            drop(run);
+            if after_revision.is_none() {
+                yield Frame::Snapshot(encoded);
+            } else {
+                drop(encoded);
+            }
+            let mut history = History::after(key.clone(), shown.revision);
+            while shown.revision < revision {
+                let change = history.next(&feed).await?.ok_or_else(|| missing(&key, shown.revision + 1))?;
+                yield shown.frame(&change);
+                if stop.is_cancelled() && shown.ended.is_none() {
+                    Err(WatchError::Draining)?;
+                }
+            }
+            drop(history);
+            if shown.ended.is_none() {
+                yield Frame::CaughtUp { revision: shown.revision };
+            }
+            let mut looked_at = Signal { begun, ..Signal::default() };
+            let mut quiet = Quiet::since(hub.as_of());
+            while shown.ended.is_none() {
+                if stop.is_cancelled() {
+                    Err(WatchError::Draining)?;
+                }
+                let signal = *subscription.signal.borrow_and_update();
+                if let Some(entry) = subscription.recent(shown.revision + 1) {
+                    yield shown.frame(&entry.change);
+                    quiet = Quiet::since(hub.as_of());
+                } else if signal != looked_at && (signal.revision > shown.revision || signal.begun > looked_at.begun) {
+                    looked_at = signal;
+                    let mut history = History::after(key.clone(), shown.revision);
+                    while shown.ended.is_none() && !stop.is_cancelled() {
+                        let Some(change) = history.next(&feed).await? else { break };
+                        yield shown.frame(&change);
+                        quiet = Quiet::since(hub.as_of());
+                    }
+                } else {
+                    tokio::select! {
+                        biased;
+                        () = stop.cancelled() => {}
+                        changed = timeout_at(quiet.until, subscription.signal.changed()) => {
+                            // The time is taken before the signal is looked at: what happened up to it is shown first.
+                            let as_of = hub.as_of();
+                            let nothing_new = changed.is_err() && *subscription.signal.borrow() == signal;
+                            let checkpoint = nothing_new.then(|| quiet.over(as_of)).flatten();
+                            if let Some(at) = checkpoint {
+                                yield Frame::Checkpoint { revision: shown.revision, at };
+                            }
+                        }
+                    }
+                }
+            }
+            if let Some(run) = shown.ended {
+                yield Frame::End(run);
+            }
+        })
+    }
+}
+
+/// How far a watch has come.
+struct Shown {
+    revision: u64,
+    /// The run, once it is terminal.
+    ended: Option<Bytes>,
+}
+
+impl Shown {
+    fn frame(&mut self, change: &Change) -> Frame {
+        self.revision = change.revision;
+        self.ended = change.status.is_terminal().then(|| change.run.clone());
+        Frame::Change { revision: change.revision, event: change.event.clone(), run: change.run.clone() }
+    }
+}
+
+/// Reads a run's changes from the log, one after the other. Holds one page of events and one run.
+struct History {
+    key: RunKey,
+    after: u64,
+    run: Option<Run>,
+    events: VecDeque<Event>,
+}
+
+impl History {
+    fn after(key: RunKey, revision: u64) -> Self {
+        Self { key, after: revision, run: None, events: VecDeque::new() }
+    }
+
+    async fn next(&mut self, feed: &Feed) -> Result<Option<Change>, StoreError> {
+        if self.events.is_empty() {
+            let page = feed.store.run_events(&self.key, self.after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX);
+            self.events = feed.read(page).await?.into();
+        }
+        let Some(event) = self.events.pop_front() else { return Ok(None) };
+        if event.revision != self.after + 1 {
+            return Err(missing(&self.key, self.after + 1));
+        }
+        if self.run.is_none() && self.after > 0 {
+            let run = feed.read(feed.store.run_at(&self.key, self.after)).await?;
+            self.run = Some(run.ok_or_else(|| missing(&self.key, self.after))?);
+        }
+        let run = Arc::new(evolve(self.run.take(), &event));
+        let change = Change::new(&event, &Folded { before: None, after: run.clone() }, &*feed.encode);
+        self.after = event.revision;
+        self.run = Some(Arc::unwrap_or_clone(run));
+        Ok(Some(change))
+    }
+}

@@ -1,0 +1,282 @@
+//! One watch of many runs: a first view of them, then history, then live; back to history whenever the ring has moved on.
+//!
+//! The first view shows runs as they were at the positions where the watch begins, whatever has happened since: then every
+//! later event is due, and a cursor need only say how far the view has come. Runs are found as they are now, so one that
+//! has stopped matching is not shown; the event that made it stop is later than the view, and is.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use async_stream::try_stream;
+use bytes::Bytes;
+use futures_util::Stream;
+use tokio::time::timeout_at;
+
+use super::cursor::{Cursor, View, ViewOf, reaches};
+use super::fold::Folder;
+use super::quiet::Quiet;
+use super::ring::{Next, Stand};
+use super::{Change, Feed, WatchError};
+use crate::domain::{Filter, Position, Run, RunKey, Time};
+use crate::store::query::{Order, Place, RunQuery};
+use crate::store::{LoggedEvent, StoreError};
+
+/// What one read of the history or of the first view takes at most. A session keeps its page, decoded, for as long as its
+/// reader sleeps.
+const PAGE_EVENTS_MAX: usize = 256;
+const PAGE_RUNS_MAX: usize = 100;
+const PAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// One frame of a watch of many runs, with the cursor that resumes after it.
+#[derive(Clone, Debug)]
+pub enum Frame {
+    /// A run as it was when the watch began.
+    Snapshot {
+        /// The run.
+        run: Bytes,
+        /// Resumes after this frame.
+        cursor: Bytes,
+    },
+    /// One event and the run right after it.
+    Change {
+        /// The event.
+        event: Bytes,
+        /// The run.
+        run: Bytes,
+        /// Whether the run still matches.
+        matches: bool,
+        /// Resumes after this frame.
+        cursor: Bytes,
+    },
+    /// Everything up to the moment when the watch began was delivered.
+    CaughtUp {
+        /// Resumes after this frame.
+        cursor: Bytes,
+    },
+    /// Nothing else happened for a while; everything up to the cursor was delivered.
+    Checkpoint {
+        /// Resumes after this frame.
+        cursor: Bytes,
+        /// The store's clock when the log was last read to its end.
+        at: Time,
+    },
+}
+
+/// Where a watch of many runs begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// Now: with a view of runs, or with none.
+    Now(Option<ViewOf>),
+    /// After the last frame of another watch.
+    After(Cursor),
+}
+
+impl Feed {
+    /// Watches all runs of a namespace that match a filter.
+    ///
+    /// # Errors
+    ///
+    /// See [`WatchError`]; the stream ends with one when it is cut, and never without one.
+    pub async fn watch_runs(
+        &self,
+        namespace: String,
+        filter: Filter,
+        begin: Begin,
+    ) -> Result<impl Stream<Item = Result<Frame, WatchError>> + Send + use<>, WatchError> {
+        if self.stop.is_cancelled() {
+            return Err(WatchError::Draining);
+        }
+        let filter = Arc::new(filter);
+        // Admitted before anything is read: the ring keeps what happens from here on.
+        let admission = self.hub.admit(namespace.clone(), filter.clone());
+        let heads = self.read(self.store.heads()).await?;
+        let Cursor { positions, view } = match begin {
+            Begin::Now(of) => Cursor { positions: heads.clone(), view: of.map(|of| View { of, shown: None }) },
+            Begin::After(cursor) => {
+                self.keeps(&cursor, &heads).await?;
+                cursor
+            }
+        };
+        let feed = self.clone();
+        Ok(try_stream! {
+            let watch = Watch { feed: &feed, namespace, filter };
+            let Self { hub, stop, .. } = &feed;
+            if let Some(View { of, mut shown }) = view {
+                loop {
+                    let (runs, next) = watch.view(of, shown, &positions).await?;
+                    for (place, run) in runs {
+                        let cursor = watch.cursor(&positions, Some(View { of, shown: Some(place) }));
+                        yield Frame::Snapshot { run, cursor };
+                        if stop.is_cancelled() {
+                            Err(WatchError::Draining)?;
+                        }
+                    }
+                    shown = next;
+                    if shown.is_none() {
+                        break;
+                    }
+                }
+            }
+            let mut stand = Stand::at(positions);
+            let mut history = History::default();
+            let mut caught_up = false;
+            let mut quiet = Quiet::since(None);
+            loop {
+                if stop.is_cancelled() {
+                    Err(WatchError::Draining)?;
+                }
+                if !caught_up && history.is_empty() && reaches(&stand.positions, &heads) {
+                    caught_up = true;
+                    yield Frame::CaughtUp { cursor: watch.cursor(&stand.positions, None) };
+                    quiet = Quiet::since(hub.as_of());
+                }
+                let next = if caught_up && history.is_empty() { admission.next(&mut stand) } else { Next::Behind };
+                match next {
+                    Next::Change(entry, matches) => {
+                        let shared = *stand.positions == *entry.positions;
+                        let cursor = if shared { entry.cursor.clone() } else { watch.cursor(&stand.positions, None) };
+                        let (event, run) = (entry.change.event.clone(), entry.change.run.clone());
+                        drop(entry);
+                        yield Frame::Change { event, run, matches, cursor };
+                        quiet = Quiet::since(hub.as_of());
+                    }
+                    Next::More => tokio::task::yield_now().await,
+                    Next::Nothing(as_of) => {
+                        let checkpoint = quiet.over(as_of);
+                        if let Some(at) = checkpoint {
+                            yield Frame::Checkpoint { cursor: watch.cursor(&stand.positions, None), at };
+                        }
+                        tokio::select! {
+                            biased;
+                            () = stop.cancelled() => {}
+                            _woken = timeout_at(quiet.until, admission.wake.notified()) => {}
+                        }
+                    }
+                    Next::Behind => {
+                        let change = history.next(&watch, &mut stand).await?;
+                        if let Some((change, matches)) = change {
+                            let cursor = watch.cursor(&stand.positions, None);
+                            yield Frame::Change { event: change.event, run: change.run, matches, cursor };
+                            quiet = Quiet::since(hub.as_of());
+                        } else if history.at_end {
+                            // The ring comes to where this is; until then there is nothing to see.
+                            tokio::select! {
+                                biased;
+                                () = stop.cancelled() => {}
+                                () = admission.wake.notified() => {}
+                            }
+                        } else if caught_up {
+                            let checkpoint = quiet.over(history.as_of);
+                            if let Some(at) = checkpoint {
+                                yield Frame::Checkpoint { cursor: watch.cursor(&stand.positions, None), at };
+                            }
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    /// Whether every event after a cursor is there.
+    async fn keeps(&self, cursor: &Cursor, heads: &[Position]) -> Result<(), WatchError> {
+        if cursor.positions.len() != heads.len() || !reaches(heads, &cursor.positions) {
+            return Err(WatchError::CursorInvalid);
+        }
+        let forgotten = self.read(self.store.forgotten()).await?;
+        if reaches(&cursor.positions, &forgotten) { Ok(()) } else { Err(WatchError::CursorExpired) }
+    }
+}
+
+/// What a session watches.
+struct Watch<'a> {
+    feed: &'a Feed,
+    namespace: String,
+    filter: Arc<Filter>,
+}
+
+impl Watch<'_> {
+    fn cursor(&self, positions: &[Position], view: Option<View>) -> Bytes {
+        self.feed.encode.cursor(&self.namespace, &Cursor { positions: positions.to_vec(), view })
+    }
+
+    /// A page of the first view, and where to go on.
+    async fn view(
+        &self,
+        of: ViewOf,
+        shown: Option<Place>,
+        positions: &[Position],
+    ) -> Result<(Vec<(Place, Bytes)>, Option<Place>), StoreError> {
+        let store = &self.feed.store;
+        let filter = match of {
+            ViewOf::All => Some(Filter::clone(&self.filter)),
+            ViewOf::Active => self.filter.active(),
+        };
+        let Some(filter) = filter else { return Ok((Vec::new(), None)) };
+        let query = RunQuery {
+            namespace: self.namespace.clone(),
+            filter,
+            order: Order::OldestFirst,
+            after: shown,
+            limit: PAGE_RUNS_MAX,
+            bytes_max: PAGE_BYTES_MAX,
+            metadata: true,
+        };
+        let page = self.feed.read(store.list(&query)).await?;
+        let keys: Vec<RunKey> = page.runs.iter().map(Run::key).collect();
+        let revisions = self.feed.read(store.revisions_as_of(&keys, positions)).await?;
+        let changed = page.runs.iter().zip(&revisions).filter(|(run, revision)| run.revision != **revision);
+        let changed: Vec<(RunKey, u64)> = changed.map(|(run, revision)| (run.key(), *revision)).collect();
+        // Revision 0 is none.
+        let mut as_they_were = self.feed.read(store.runs_at(&changed)).await?.into_iter();
+        let runs = page.runs.into_iter().zip(revisions).filter_map(|(run, revision)| {
+            let place = Place { started_at: run.started_at, run_id: run.run_id.clone() };
+            let run = if run.revision == revision { Some(run) } else { as_they_were.next().flatten() };
+            let run = run.filter(|run| query.filter.matches(run))?;
+            Some((place, self.feed.encode.run(&run)))
+        });
+        Ok((runs.collect(), page.next))
+    }
+}
+
+/// Reads the log after where a session stands. Holds one page of events.
+#[derive(Default)]
+struct History {
+    events: VecDeque<LoggedEvent>,
+    /// The last page was the log's end, and nothing is left of it.
+    at_end: bool,
+    as_of: Option<Time>,
+}
+
+impl History {
+    fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The next change that the watch shows; none after a page's last one.
+    async fn next(&mut self, watch: &Watch<'_>, stand: &mut Stand) -> Result<Option<(Change, bool)>, StoreError> {
+        let feed = watch.feed;
+        if self.events.is_empty() {
+            let page = feed.store.changes(&stand.positions, PAGE_EVENTS_MAX, PAGE_BYTES_MAX);
+            let page = feed.read(page).await?;
+            self.at_end = page.events.is_empty();
+            self.as_of = (!page.cut).then_some(page.as_of);
+            self.events = page.events.into();
+        }
+        let runs = Folder { store: &*feed.store, cache: &feed.folded, alone: false };
+        while let Some(LoggedEvent { shard, position, event }) = self.events.pop_front() {
+            let following = self.events.iter().map(|logged| &logged.event);
+            let folded = if event.key.namespace == watch.namespace {
+                Some(runs.fold(&event, following.filter(|event| event.key.namespace == watch.namespace)).await?)
+            } else {
+                None
+            };
+            stand.pass((shard, position));
+            if let Some(folded) = folded
+                && let Some(matches) = folded.shown_to(&watch.filter)
+            {
+                return Ok(Some((Change::new(&event, &folded, &*feed.encode), matches)));
+            }
+        }
+        Ok(None)
+    }
+}

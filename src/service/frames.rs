@@ -1,0 +1,32 @@
+//! How the feed's runs, events and cursors look on the wire.
+
+use bytes::Bytes;
+use prost::Message as _;
+
+use crate::domain::{Event, Run};
+use crate::feed::Encode;
+use crate::feed::cursor::Cursor;
+use crate::proto::{cursor, v1};
+use crate::store::Ledger;
+
+/// Encodes for the watches of one ledger.
+#[derive(Clone, Copy, Debug)]
+pub struct WireFrames {
+    /// What cursors are bound to.
+    pub ledger: Ledger,
+}
+
+impl Encode for WireFrames {
+    fn run(&self, run: &Run) -> Bytes {
+        v1::Run::from(run).encode_to_vec().into()
+    }
+
+    fn event(&self, event: &Event) -> Bytes {
+        let event: v1::RunEvent = event.into();
+        event.encode_to_vec().into()
+    }
+
+    fn cursor(&self, namespace: &str, cursor: &Cursor) -> Bytes {
+        cursor::encode(cursor, self.ledger, namespace).into()
+    }
+}
