@@ -62,7 +62,11 @@ impl Failure {
 
     /// No connection could be made.
     pub(super) fn unreachable(server: &str, error: &dyn std::error::Error) -> Self {
-        Self::own(Kind::Unreachable, format!("{server} does not answer: {}", chain(error)))
+        // The transport's errors repeat what their causes say.
+        let chain = chain(error);
+        let mut causes: Vec<_> = chain.split(": ").filter(|cause| *cause != "transport error").collect();
+        causes.dedup();
+        Self::own(Kind::Unreachable, format!("{server} does not answer: {}", causes.join(": ")))
     }
 
     /// The caller's own time is over.
