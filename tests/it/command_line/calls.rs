@@ -11,8 +11,9 @@ async fn a_runs_life_is_told_as_the_authority_knows_it(store: &str) {
     let server = Server::start(store).await;
     let server = server.address();
     let start = ["run", "start", "--task-thread-id", "t", "--run-id", "r", "--deferred", "--route", "mcp"];
-    let answers = json(server, &[&start[..], &["--agent-id", "agent 7", "--label", "a=b=c", "--label", "z="]].concat());
-    let answer = &answers.await[0];
+    let start = [&start[..], &["--agent-id", "agent 7", "--label", "a=b=c", "--label", "z="]].concat();
+    let answers = json(server, &start).await;
+    let answer = &answers[0];
     assert_eq!((&answer["disposition"], &answer["currentRevision"]), (&json!("DISPOSITION_APPLIED"), &json!("1")));
     let run = &answer["run"];
     assert_eq!(run["status"], "RUN_STATUS_PENDING");
