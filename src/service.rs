@@ -3,6 +3,7 @@
 mod frames;
 pub mod health;
 mod layer;
+mod lists;
 mod runs;
 pub mod server;
 mod watch;
@@ -54,10 +55,18 @@ impl BackendSlot {
     }
 }
 
-/// A failed read: the causes are for the log. While the store is away every call fails, and the health monitor has said
-/// so once.
+/// A failed read of one run.
 fn unreadable(rpc: &'static str, key: &RunKey, error: &StoreError) -> Status {
-    let RunKey { namespace, run_id } = key;
+    failed(rpc, &key.namespace, Some(&key.run_id), error)
+}
+
+/// A failed read of many runs.
+fn unlisted(rpc: &'static str, namespace: &str, error: &StoreError) -> Status {
+    failed(rpc, namespace, None, error)
+}
+
+/// The causes are for the log. While the store is away every call fails, and the health monitor has said so once.
+fn failed(rpc: &'static str, namespace: &str, run_id: Option<&str>, error: &StoreError) -> Status {
     match error {
         StoreError::Unavailable(_) => {
             tracing::debug!(rpc, namespace, run_id, error = chain(error), "a read failed");

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::domain::{Command, Decided, Event, Position, Run, RunKey, Shard, Time};
+use crate::domain::{Command, Decided, Event, Filter, Position, Run, RunKey, Shard, Time};
 pub use error::{CommitError, OpenError, StoreError};
+use query::{RunCounts, RunPage, RunQuery};
 
 /// The database's own identity, fixed when it was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +120,25 @@ pub trait Store: Send + Sync + 'static {
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
+    /// A page of the runs that match a filter, in one snapshot that shows every commit that was acknowledged before the
+    /// call. At most [`LIST_RUNS_MAX`](query::LIST_RUNS_MAX) runs are looked at: where few of them match, the page ends
+    /// early, and may be empty although more follow. A run's place never changes, so pages that follow one another by
+    /// [`next`](query::RunPage::next) neither skip nor repeat a run that was there all the time, whatever is committed
+    /// between them; each run is shown, and tested, as it is when its page is read.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError>;
+
+    /// How many runs match a filter, in one snapshot as of [`list`](Store::list), of the newest
+    /// [`COUNT_RUNS_MAX`](query::COUNT_RUNS_MAX) that [the filter's index](query::By) leads to.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn count(&self, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError>;
+
     /// Each shard's last position (0 when empty), in one snapshot.
     ///
     /// # Errors
@@ -143,11 +163,6 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn forgotten(&self) -> Result<Vec<Position>, StoreError> {
         Ok(vec![0; self.ledger().shard_count.into()])
-    }
-
-    /// TEMPORARY
-    async fn list(&self, _query: &query::RunQuery) -> Result<query::RunPage, StoreError> {
-        Ok(query::RunPage::default())
     }
 
     /// Resolves when another process may have committed something; may resolve without cause, and may miss a commit.

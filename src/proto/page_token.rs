@@ -1,7 +1,8 @@
-//! The token that leads from one page of a run's history to the next. Opaque to clients; bound to its ledger and run.
+//! The tokens that lead from one page to the next. Opaque to clients; bound to their ledger, their namespace and what
+//! they page over: a run's history, or a list of runs with its filter.
 //!
-//! The tag keeps a token from being used where it was not given out. It is no secret: who forges one only skips events
-//! of a run that they may read anyway.
+//! The tag keeps a token from being used where it was not given out. It is no secret: who forges one only skips what
+//! they may read anyway.
 
 use std::hash::Hasher as _;
 
@@ -10,23 +11,35 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use siphasher::sip::SipHasher13;
 use uuid::Uuid;
 
-use crate::domain::RunKey;
+use crate::domain::limits::RUN_ID_BYTES_MAX;
+use crate::domain::{Filter, Route, RunKey, Time};
+use crate::store::query::Place;
 
 const VERSION: u8 = 1;
-const BYTES: usize = 1 + 8 + 8;
+/// A version, a tag, and where the page ended.
+const TAG: usize = 8;
+const BYTES_MAX: usize = 1 + TAG + size_of::<i64>() + RUN_ID_BYTES_MAX;
+/// As base64, which makes four characters of three bytes.
+pub const PAGE_TOKEN_BYTES_MAX: usize = BYTES_MAX.div_ceil(3) * 4;
 
-/// Why a token is not taken: one answer for noise, another ledger's, another run's.
+/// Why a token is not taken: one answer for noise, another ledger's, another run's, another filter's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the page token is not one that was given out for this run")]
+#[error("the page token is not one that was given out for this question")]
 pub struct PageTokenInvalid;
+
+/// What a token pages over.
+#[derive(Clone, Copy, Debug)]
+pub enum Pages<'a> {
+    /// A run's history.
+    Events(&'a RunKey),
+    /// The runs of a namespace that match a filter.
+    Runs(&'a str, &'a Filter),
+}
 
 /// The token for the events of a run after a revision.
 #[must_use]
-pub fn encode(after_revision: u64, ledger: Uuid, key: &RunKey) -> String {
-    let mut token = [VERSION; BYTES];
-    token[1..9].copy_from_slice(&after_revision.to_be_bytes());
-    token[9..].copy_from_slice(&tag(after_revision, ledger, key));
-    URL_SAFE_NO_PAD.encode(token)
+pub fn after_revision(revision: u64, ledger: Uuid, key: &RunKey) -> String {
+    encode(&revision.to_be_bytes(), ledger, Pages::Events(key))
 }
 
 /// The revision that a token stands at.
@@ -34,78 +47,107 @@ pub fn encode(after_revision: u64, ledger: Uuid, key: &RunKey) -> String {
 /// # Errors
 ///
 /// The token was not given out by this ledger for this run.
-pub fn decode(token: &str, ledger: Uuid, key: &RunKey) -> Result<u64, PageTokenInvalid> {
-    let mut bytes = [0; BYTES];
-    // A longer token does not fit and a shorter one leaves bytes over; the engine refuses a second spelling of one.
-    let length = URL_SAFE_NO_PAD.decode_slice(token, &mut bytes).map_err(|_| PageTokenInvalid)?;
-    let [version, rest @ ..] = bytes;
-    let (revision, found) = rest.split_first_chunk().ok_or(PageTokenInvalid)?;
-    let after_revision = u64::from_be_bytes(*revision);
-    let sound = length == BYTES && version == VERSION && found == tag(after_revision, ledger, key);
-    sound.then_some(after_revision).ok_or(PageTokenInvalid)
+pub fn revision(token: &str, ledger: Uuid, key: &RunKey) -> Result<u64, PageTokenInvalid> {
+    let end = decode(token, ledger, Pages::Events(key))?;
+    end.try_into().map(u64::from_be_bytes).map_err(|_| PageTokenInvalid)
 }
 
-fn tag(after_revision: u64, ledger: Uuid, key: &RunKey) -> [u8; 8] {
-    let mut hasher = SipHasher13::new_with_key(ledger.as_bytes());
-    for part in ["events", &key.namespace, &key.run_id] {
-        hasher.write(part.as_bytes());
-        hasher.write(&[0]);
+/// The token for the runs of a list behind a place.
+#[must_use]
+pub fn after_place(place: &Place, ledger: Uuid, namespace: &str, filter: &Filter) -> String {
+    let end = [&place.started_at.micros().to_be_bytes(), place.run_id.as_bytes()].concat();
+    encode(&end, ledger, Pages::Runs(namespace, filter))
+}
+
+/// The place that a token stands at.
+///
+/// # Errors
+///
+/// The token was not given out by this ledger for this filter in this namespace.
+pub fn place(token: &str, ledger: Uuid, namespace: &str, filter: &Filter) -> Result<Place, PageTokenInvalid> {
+    let end = decode(token, ledger, Pages::Runs(namespace, filter))?;
+    let (micros, run_id) = end.split_first_chunk().ok_or(PageTokenInvalid)?;
+    let run_id = String::from_utf8(run_id.to_vec()).map_err(|_| PageTokenInvalid)?;
+    Ok(Place { started_at: Time::from_micros(i64::from_be_bytes(*micros)), run_id })
+}
+
+fn encode(end: &[u8], ledger: Uuid, pages: Pages<'_>) -> String {
+    URL_SAFE_NO_PAD.encode([&[VERSION], &tag(end, ledger, pages)[..], end].concat())
+}
+
+/// Where a page ended. The engine refuses a second spelling of a token.
+fn decode(token: &str, ledger: Uuid, pages: Pages<'_>) -> Result<Vec<u8>, PageTokenInvalid> {
+    if token.len() > PAGE_TOKEN_BYTES_MAX {
+        return Err(PageTokenInvalid);
     }
-    hasher.write(&after_revision.to_be_bytes());
-    hasher.finish().to_be_bytes()
+    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| PageTokenInvalid)?;
+    let (version, rest) = bytes.split_first().ok_or(PageTokenInvalid)?;
+    let (found, end) = rest.split_first_chunk().ok_or(PageTokenInvalid)?;
+    let sound = *version == VERSION && *found == tag(end, ledger, pages);
+    sound.then(|| end.to_vec()).ok_or(PageTokenInvalid)
+}
+
+/// Two filters that mean the same have one tag: the domain keeps statuses and labels in order.
+fn tag(end: &[u8], ledger: Uuid, pages: Pages<'_>) -> [u8; TAG] {
+    let mut tagged = Tagged(SipHasher13::new_with_key(ledger.as_bytes()));
+    match pages {
+        Pages::Events(RunKey { namespace, run_id }) => {
+            tagged.part(b"events");
+            tagged.part(namespace.as_bytes());
+            tagged.part(run_id.as_bytes());
+        }
+        Pages::Runs(namespace, filter) => {
+            tagged.part(b"runs");
+            tagged.part(namespace.as_bytes());
+            tagged.filter(filter);
+        }
+    }
+    tagged.part(end);
+    tagged.0.finish().to_be_bytes()
+}
+
+/// What a tag is made of: each part with its length in front, so that no two lists of parts are the same bytes.
+struct Tagged(SipHasher13);
+
+impl Tagged {
+    fn part(&mut self, part: &[u8]) {
+        self.0.write(&(part.len() as u64).to_be_bytes());
+        self.0.write(part);
+    }
+
+    /// A part that may be absent: an empty one is not the same.
+    fn optional(&mut self, part: Option<&[u8]>) {
+        self.0.write(&[u8::from(part.is_some())]);
+        self.part(part.unwrap_or_default());
+    }
+
+    fn filter(&mut self, filter: &Filter) {
+        let Filter {
+            task_thread_id,
+            statuses,
+            agent_id,
+            workflow_id,
+            audit_session_id,
+            route,
+            labels,
+            started_from,
+            started_before,
+        } = filter;
+        for link in [task_thread_id, agent_id, workflow_id, audit_session_id] {
+            self.optional(link.as_ref().map(String::as_bytes));
+        }
+        let statuses: Vec<&str> = statuses.iter().map(|status| status.name()).collect();
+        self.part(statuses.join(",").as_bytes());
+        self.optional(route.map(Route::name).map(str::as_bytes));
+        for time in [started_from, started_before] {
+            self.optional(time.map(|time| time.micros().to_be_bytes()).as_ref().map(<[u8; 8]>::as_slice));
+        }
+        for (key, value) in labels {
+            self.part(key.as_bytes());
+            self.part(value.as_bytes());
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const LEDGER: Uuid = Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
-
-    fn key(namespace: &str, run_id: &str) -> RunKey {
-        RunKey { namespace: namespace.into(), run_id: run_id.into() }
-    }
-
-    #[test]
-    fn a_token_leads_back_to_its_revision() {
-        for revision in [0, 1, 100, u64::MAX] {
-            let token = encode(revision, LEDGER, &key("default", "run"));
-            assert_eq!(decode(&token, LEDGER, &key("default", "run")), Ok(revision));
-        }
-        assert_eq!(encode(100, LEDGER, &key("default", "run")), VECTOR);
-    }
-
-    #[test]
-    fn a_token_of_another_ledger_namespace_or_run_is_noise() {
-        let token = encode(7, LEDGER, &key("default", "run"));
-        assert_eq!(decode(&token, Uuid::nil(), &key("default", "run")), Err(PageTokenInvalid));
-        assert_eq!(decode(&token, LEDGER, &key("other", "run")), Err(PageTokenInvalid));
-        assert_eq!(decode(&token, LEDGER, &key("default", "run2")), Err(PageTokenInvalid));
-    }
-
-    #[test]
-    fn a_token_changed_anywhere_is_noise() {
-        let key = key("default", "run");
-        let token = encode(7, LEDGER, &key);
-        for at in 0..token.len() {
-            for replacement in ["A", "B", "_", "=", "é", "\0", ""] {
-                let mut changed = token.clone();
-                changed.replace_range(at..=at, replacement);
-                assert!(changed == token || decode(&changed, LEDGER, &key).is_err(), "{changed}");
-            }
-        }
-        for noise in ["", "A", "==", " ", &token[1..], &format!("{token}="), &format!("{token}AA"), &"A".repeat(9999)] {
-            assert_eq!(decode(noise, LEDGER, &key), Err(PageTokenInvalid), "{noise}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn noise_is_never_a_token(noise in "\\PC{0,64}", bytes: [u8; BYTES]) {
-            prop_assert!(decode(&noise, LEDGER, &key("default", "run")).is_err());
-            prop_assert!(decode(&URL_SAFE_NO_PAD.encode(bytes), LEDGER, &key("default", "run")).is_err());
-        }
-    }
-
-    const VECTOR: &str = "AQAAAAAAAABkuMn7VB3FV00";
-}
+mod tests;

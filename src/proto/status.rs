@@ -207,10 +207,10 @@ pub fn revision_ahead(key: &RunKey, after_revision: u64, revision: u64) -> Statu
         .seal()
 }
 
-/// A page token that was not given out for this run.
+/// A page token that was not given out for this run's history, or for this filter.
 #[must_use]
 pub fn page_token_invalid(_: PageTokenInvalid) -> Status {
-    let message = "page_token was not given out for this run: begin again without it.";
+    let message = "page_token was not given out for this run or filter: begin again without it.";
     Draft::new(Code::InvalidArgument, "PAGE_TOKEN_INVALID", message).seal()
 }
 

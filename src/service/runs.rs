@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::layer::Deadline;
-use super::{Backend, BackendSlot, unreadable, watch};
+use super::{Backend, BackendSlot, lists, unreadable, watch};
 use crate::auth::{self, Caller};
 use crate::domain::check::{check_matrix, check_run};
 use crate::domain::{Command, Refusal, RunKey, Violation};
@@ -181,7 +181,7 @@ impl RunService for Runs {
         let ledger = backend.store.ledger().id;
         let after = match call.message.page_token.as_str() {
             "" => 0,
-            token => page_token::decode(token, ledger, &key).map_err(status::page_token_invalid)?,
+            token => page_token::revision(token, ledger, &key).map_err(status::page_token_invalid)?,
         };
         let unreadable = |error| unreadable("ListRunEvents", &key, &error);
         // The run first: one that is there has its first event, whatever is committed in between.
@@ -198,7 +198,7 @@ impl RunService for Runs {
             events.push(event);
         }
         let next_page_token = match events.last() {
-            Some(last) if last.revision < run.revision => page_token::encode(last.revision, ledger, &key),
+            Some(last) if last.revision < run.revision => page_token::after_revision(last.revision, ledger, &key),
             Some(_) | None => String::new(),
         };
         Ok(Response::new(v1::ListRunEventsResponse { events, next_page_token }))
@@ -257,11 +257,16 @@ impl RunService for Runs {
         Ok(Response::new(served::WaitRunResponse { run, timed_out }))
     }
 
-    async fn list_runs(&self, _: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
-        Err(Status::unimplemented("ListRuns"))
+    async fn list_runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        lists::list(backend, &call.caller, call.message, ANSWER_BYTES_MAX).await.map(Response::new)
     }
 
-    async fn count_runs(&self, _: Request<v1::CountRunsRequest>) -> Result<Response<v1::CountRunsResponse>, Status> {
-        Err(Status::unimplemented("CountRuns"))
+    async fn count_runs(
+        &self,
+        request: Request<v1::CountRunsRequest>,
+    ) -> Result<Response<v1::CountRunsResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        lists::count(backend, &call.caller, call.message).await.map(Response::new)
     }
 }

@@ -30,12 +30,24 @@ pub struct Migrated {
 }
 
 /// Postgres' migrations in order.
-pub const POSTGRES: &[Migration] =
-    &[Migration { number: 1, name: "ledger", sql: include_str!("../../migrations/postgres/0001_ledger.sql") }];
+pub const POSTGRES: &[Migration] = &[
+    Migration { number: 1, name: "ledger", sql: include_str!("../../migrations/postgres/0001_ledger.sql") },
+    Migration {
+        number: 2,
+        name: "active_by_start",
+        sql: include_str!("../../migrations/postgres/0002_active_by_start.sql"),
+    },
+];
 
 /// SQLite's migrations in order.
-pub const SQLITE: &[Migration] =
-    &[Migration { number: 1, name: "ledger", sql: include_str!("../../migrations/sqlite/0001_ledger.sql") }];
+pub const SQLITE: &[Migration] = &[
+    Migration { number: 1, name: "ledger", sql: include_str!("../../migrations/sqlite/0001_ledger.sql") },
+    Migration {
+        number: 2,
+        name: "active_by_start",
+        sql: include_str!("../../migrations/sqlite/0002_active_by_start.sql"),
+    },
+];
 
 /// Refuses a database that states a `min_release` above this release.
 ///

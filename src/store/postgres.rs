@@ -11,6 +11,7 @@ pub mod dsn;
 mod errors;
 mod fence;
 mod migrate;
+mod query;
 mod read;
 mod rows;
 mod safety;
@@ -30,14 +31,16 @@ use uuid::Uuid;
 use self::announce::Announcer;
 use self::changes::OverShards;
 use self::errors::TimedOut;
-pub use self::sessions::COMMIT_SETTINGS;
+pub use self::query::{count as of_a_count, list as of_a_list};
+pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
 use self::sessions::{CREATE_MAX, Sessions};
 pub use self::statements::of_a_commit;
 use super::OpenOptions;
 use super::migrations::Migrated;
+use super::query::{RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::domain::ids::shard_of;
-use crate::domain::{Command, Decided, Event, Position, Run, RunKey, Shard};
+use crate::domain::{Command, Decided, Event, Filter, Position, Run, RunKey, Shard};
 
 /// Runs and their log in a Postgres database.
 pub struct PostgresStore {
@@ -142,6 +145,14 @@ impl Store for PostgresStore {
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
         read::run_events(&self.sessions, self.shard_of(key), key, after, limit, bytes_max).await
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
+        query::list_runs(&self.sessions, query).await
+    }
+
+    async fn count(&self, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError> {
+        query::count_runs(&self.sessions, namespace, filter).await
     }
 
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {

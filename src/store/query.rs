@@ -1,9 +1,15 @@
-//! Lists and counts of runs: what is asked of a store, and what it answers.
+//! Lists and counts of runs: what is asked of a store, what it answers, and which index leads to the runs.
+//!
+//! Every index that leads to runs has their place in the list as its last columns, so that a page begins where the last
+//! one ended. How much one call looks at is bounded whatever its filter says: what the index does not know of the filter
+//! is held against the entries that were looked at, and a page that has looked at its limit ends there.
 
 use std::collections::BTreeMap;
 
 use crate::domain::{Filter, Run, Status, Time};
 
+/// Runs that one page of a list looks at.
+pub const LIST_RUNS_MAX: usize = 10_000;
 /// Runs that one count looks at.
 pub const COUNT_RUNS_MAX: usize = 100_000;
 
@@ -18,7 +24,7 @@ pub struct RunQuery {
     pub order: Order,
     /// Where to go on: only runs that come after it, whether it still matches or not.
     pub after: Option<Place>,
-    /// How many at most.
+    /// How many at most, at least one.
     pub limit: usize,
     /// About how many bytes at most as stored, but at least one run if there is one.
     pub bytes_max: usize,
@@ -49,15 +55,208 @@ pub struct Place {
 pub struct RunPage {
     /// The runs, in the order that was asked for; none where the store has looked at its limit of runs and none matched.
     pub runs: Vec<Run>,
-    /// Where to go on; none at the end.
+    /// Where to go on; none at the end. A page that ended early names a place even where nothing follows.
     pub next: Option<Place>,
 }
 
 /// How many runs match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunCounts {
-    /// For each status that occurs.
+    /// For each status that occurs among the runs that match.
     pub counts: BTreeMap<Status, u64>,
     /// There are more runs than [`COUNT_RUNS_MAX`] to look at: those counted are the newest.
     pub truncated: bool,
+}
+
+impl Place {
+    /// A run's.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        Self { started_at: run.started_at, run_id: run.run_id.clone() }
+    }
+
+    /// Before every run of that time, for no run id is empty.
+    fn at(started_at: Time) -> Self {
+        Self { started_at, run_id: String::new() }
+    }
+
+    /// After every run.
+    fn end() -> Self {
+        Self { started_at: Time::from_micros(i64::MAX), run_id: char::MAX.to_string() }
+    }
+}
+
+/// The places between which a list or a count looks, neither included. One pair of bounds for all that narrows the
+/// range: of two on one side, a database may walk from the looser one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    /// Only later ones than this.
+    pub(super) after: Place,
+    /// Only earlier ones than this.
+    pub(super) before: Place,
+}
+
+impl Range {
+    /// What a filter says of the start.
+    pub(super) fn of(filter: &Filter) -> Self {
+        Self {
+            after: Place::at(filter.started_from.unwrap_or(Time::from_micros(i64::MIN))),
+            before: filter.started_before.map_or_else(Place::end, Place::at),
+        }
+    }
+
+    /// What is left of it for a page.
+    pub(super) fn of_page(query: &RunQuery) -> Self {
+        let Self { after, before } = Self::of(&query.filter);
+        match (query.order, query.after.clone()) {
+            (_, None) => Self { after, before },
+            (Order::NewestFirst, Some(shown)) => Self { after, before: before.min(shown) },
+            (Order::OldestFirst, Some(shown)) => Self { after: after.max(shown), before },
+        }
+    }
+}
+
+/// What leads to the runs of a filter: of the indexes that fit, the one that surely leads to the fewest others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The runs of one task.
+    TaskThread,
+    /// The runs that are linked to one audit session.
+    AuditSession,
+    /// The runs that are not terminal, in the table `active`.
+    Active,
+    /// The runs of one owner.
+    Agent,
+    /// The runs of one workflow.
+    Workflow,
+    /// All runs.
+    Start,
+}
+
+impl By {
+    /// Each.
+    pub const ALL: [Self; 6] =
+        [Self::TaskThread, Self::AuditSession, Self::Active, Self::Agent, Self::Workflow, Self::Start];
+
+    /// What leads to the runs of this filter.
+    #[must_use]
+    pub fn of(filter: &Filter) -> Self {
+        let active = !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_terminal());
+        if filter.task_thread_id.is_some() {
+            Self::TaskThread
+        } else if filter.audit_session_id.is_some() {
+            Self::AuditSession
+        } else if active {
+            Self::Active
+        } else if filter.agent_id.is_some() {
+            Self::Agent
+        } else if filter.workflow_id.is_some() {
+            Self::Workflow
+        } else {
+            Self::Start
+        }
+    }
+
+    /// The index, by the name that it has in both stores.
+    #[must_use]
+    pub fn index(self) -> &'static str {
+        match self {
+            Self::TaskThread => "runs_by_task_thread",
+            Self::AuditSession => "runs_by_audit_session",
+            Self::Active => "active_by_start",
+            Self::Agent => "runs_by_agent",
+            Self::Workflow => "runs_by_workflow",
+            Self::Start => "runs_by_start",
+        }
+    }
+
+    /// The column that the index has between the namespace and the place.
+    pub(super) fn column(self) -> Option<&'static str> {
+        match self {
+            Self::TaskThread => Some("task_thread_id"),
+            Self::AuditSession => Some("audit_session_id"),
+            Self::Agent => Some("agent_id"),
+            Self::Workflow => Some("workflow_id"),
+            Self::Active | Self::Start => None,
+        }
+    }
+
+    /// What that column is to be.
+    pub(super) fn value(self, filter: &Filter) -> Option<&str> {
+        let value = match self {
+            Self::TaskThread => &filter.task_thread_id,
+            Self::AuditSession => &filter.audit_session_id,
+            Self::Agent => &filter.agent_id,
+            Self::Workflow => &filter.workflow_id,
+            Self::Active | Self::Start => &None,
+        };
+        value.as_deref()
+    }
+}
+
+impl Order {
+    /// As SQL says it.
+    pub(super) fn sql(self) -> &'static str {
+        match self {
+            Self::NewestFirst => "desc",
+            Self::OldestFirst => "asc",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(micros: i64, run_id: &str) -> Place {
+        Place { started_at: Time::from_micros(micros), run_id: run_id.to_owned() }
+    }
+
+    fn query(order: Order, after: Option<Place>, filter: Filter) -> RunQuery {
+        let namespace = "default".to_owned();
+        RunQuery { namespace, filter, order, after, limit: 1, bytes_max: 1, metadata: false }
+    }
+
+    #[test]
+    fn the_index_that_leads_to_the_fewest_others_serves_a_filter() {
+        let text = || Some("x".to_owned());
+        let mut filter = Filter { labels: [("k".to_owned(), "v".to_owned())].into(), ..Filter::default() };
+        assert_eq!(By::of(&filter), By::Start);
+        filter.statuses = [Status::Pending, Status::Failed].into();
+        assert_eq!(By::of(&filter), By::Start, "terminal runs are not in `active`");
+        filter.workflow_id = text();
+        assert_eq!(By::of(&filter), By::Workflow);
+        filter.agent_id = text();
+        assert_eq!(By::of(&filter), By::Agent);
+        filter.statuses = [Status::Pending].into();
+        assert_eq!(By::of(&filter), By::Active);
+        filter.audit_session_id = text();
+        assert_eq!(By::of(&filter), By::AuditSession);
+        filter.task_thread_id = text();
+        assert_eq!(By::of(&filter), By::TaskThread);
+        for by in By::ALL {
+            assert_eq!(by.column().is_some(), by.value(&filter).is_some(), "{by:?}");
+        }
+    }
+
+    #[test]
+    fn one_pair_of_bounds_says_all_that_narrows_the_range() {
+        let time = |micros| Some(Time::from_micros(micros));
+        let filter = Filter { started_from: time(10), started_before: time(20), ..Filter::default() };
+        for (order, shown, after, before) in [
+            (Order::NewestFirst, None, place(10, ""), place(20, "")),
+            (Order::NewestFirst, Some(place(15, "b")), place(10, ""), place(15, "b")),
+            (Order::NewestFirst, Some(place(25, "b")), place(10, ""), place(20, "")),
+            (Order::OldestFirst, Some(place(15, "b")), place(15, "b"), place(20, "")),
+            (Order::OldestFirst, Some(place(10, "b")), place(10, "b"), place(20, "")),
+            (Order::OldestFirst, Some(place(5, "b")), place(10, ""), place(20, "")),
+        ] {
+            let range = Range::of_page(&query(order, shown, filter.clone()));
+            assert_eq!(range, Range { after, before }, "{order:?}");
+        }
+        let Range { after, before } = Range::of(&Filter::default());
+        for run in [place(i64::MIN, "0"), place(0, "~"), place(i64::MAX, "~~")] {
+            assert!(after < run && run < before, "{run:?}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ mod errors;
 mod lock;
 mod migrate;
 mod open;
+mod query;
 mod read;
 mod rows;
 #[cfg(test)]
@@ -24,10 +25,11 @@ use uuid::Uuid;
 
 use super::OpenOptions;
 use super::migrations::Migrated;
+use super::query::{RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
-use crate::domain::{Command, Decided, Event, Position, Run, RunKey, Shard};
+use crate::domain::{Command, Decided, Event, Filter, Position, Run, RunKey, Shard};
 use connections::Connections;
 
 /// Runs in an SQLite file, or in memory.
@@ -155,6 +157,16 @@ impl Store for SqliteStore {
         self.connections
             .read(move |connection| read::run_events(connection, shard, &key, after, limit, bytes_max))
             .await?
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
+        let query = query.clone();
+        self.connections.read(move |connection| query::list(connection, &query)).await?
+    }
+
+    async fn count(&self, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError> {
+        let (namespace, filter) = (namespace.to_owned(), filter.clone());
+        self.connections.read(move |connection| query::count(connection, &namespace, &filter)).await?
     }
 
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {

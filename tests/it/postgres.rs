@@ -2,6 +2,7 @@
 
 mod fence;
 mod hangs;
+mod lists;
 mod plans;
 
 use std::sync::Arc;

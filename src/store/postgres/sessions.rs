@@ -58,7 +58,16 @@ set enable_hashjoin = off;
 set enable_mergejoin = off"
 );
 
-const READ_SETTINGS: &str = settings!("session.read", read_only: "on");
+/// Reads go by index in its order, row by row: what sorts or hashes reads a whole range before it shows its first row.
+pub const READ_SETTINGS: &str = settings!(
+    "session.read",
+    read_only: "on",
+    ";
+set enable_bitmapscan = off;
+set enable_hashjoin = off;
+set enable_mergejoin = off;
+set enable_sort = off"
+);
 
 /// The sessions that commit and those that read.
 pub(super) struct Sessions {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use runledger::domain::{Command, Decided, Event, Position, Run, RunKey, Shard};
+use runledger::domain::{Command, Decided, Event, Filter, Position, Run, RunKey, Shard};
+use runledger::store::query::{RunCounts, RunPage, RunQuery};
 use runledger::store::{CommitError, Description, Ledger, Page, Store, StoreError, Unsettled};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -125,6 +126,14 @@ impl Store for Wrapped {
     ) -> Result<Vec<Event>, StoreError> {
         self.histories.fetch_add(1, Ordering::Relaxed);
         self.store.run_events(key, after, limit, bytes_max).await
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
+        self.store.list(query).await
+    }
+
+    async fn count(&self, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError> {
+        self.store.count(namespace, filter).await
     }
 
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {

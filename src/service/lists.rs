@@ -1,0 +1,128 @@
+//! Lists and counts of runs.
+
+use prost::Message as _;
+use tonic::Status;
+
+use super::{Backend, unlisted};
+use crate::auth::Caller;
+use crate::domain::Status as RunStatus;
+use crate::proto::page_token::PAGE_TOKEN_BYTES_MAX;
+use crate::proto::{page_token, query, status, v1};
+use crate::store::PAGE_BYTES_MAX;
+use crate::store::query::{Order, Place, RunPage, RunQuery};
+
+/// `ListRuns`: one page, of at most `bytes_max` encoded.
+pub(super) async fn list(
+    backend: &Backend,
+    caller: &Caller,
+    request: v1::ListRunsRequest,
+    bytes_max: usize,
+) -> Result<v1::ListRunsResponse, Status> {
+    let (ledger, namespace) = (backend.store.ledger().id, &caller.namespace);
+    let token = request.page_token.clone();
+    let query::RunList { filter, page_size, full } = query::list_runs(request).map_err(status::invalid)?;
+    let after = match token.as_str() {
+        "" => None,
+        token => Some(page_token::place(token, ledger, namespace, &filter).map_err(status::page_token_invalid)?),
+    };
+    let asked = RunQuery {
+        namespace: namespace.clone(),
+        filter,
+        order: Order::NewestFirst,
+        after,
+        limit: page_size,
+        bytes_max: PAGE_BYTES_MAX,
+        metadata: full,
+    };
+    let page = backend.store.list(&asked).await.map_err(|error| unlisted("ListRuns", namespace, &error))?;
+    let (runs, next) = fitting(page, bytes_max.saturating_sub(PAGE_TOKEN_BYTES_MAX + 8));
+    let next_page_token =
+        next.map(|place| page_token::after_place(&place, ledger, namespace, &asked.filter)).unwrap_or_default();
+    Ok(v1::ListRunsResponse { runs, next_page_token })
+}
+
+/// What of a page fits, at least one run of it, and where to go on.
+fn fitting(page: RunPage, bytes_max: usize) -> (Vec<v1::Run>, Option<Place>) {
+    let mut bytes = 0;
+    let mut runs: Vec<v1::Run> = Vec::with_capacity(page.runs.len());
+    for (index, run) in page.runs.iter().enumerate() {
+        let shown: v1::Run = run.into();
+        let encoded = shown.encoded_len();
+        // In front of each run stand its field's number and its length.
+        bytes += 1 + prost::length_delimiter_len(encoded) + encoded;
+        if bytes > bytes_max && index > 0 {
+            return (runs, Some(Place::of(&page.runs[index - 1])));
+        }
+        runs.push(shown);
+    }
+    (runs, page.next)
+}
+
+/// `CountRuns`: a count for each status that the filter lets through, also where no run has it.
+pub(super) async fn count(
+    backend: &Backend,
+    caller: &Caller,
+    request: v1::CountRunsRequest,
+) -> Result<v1::CountRunsResponse, Status> {
+    let filter = query::count_runs(request).map_err(status::invalid)?;
+    let namespace = &caller.namespace;
+    let counted =
+        backend.store.count(namespace, &filter).await.map_err(|error| unlisted("CountRuns", namespace, &error))?;
+    let let_through = |status: &RunStatus| filter.statuses.is_empty() || filter.statuses.contains(status);
+    let counts = RunStatus::ALL.into_iter().filter(let_through).map(|status| v1::StatusCount {
+        status: v1::RunStatus::from(status).into(),
+        count: counted.counts.get(&status).copied().unwrap_or(0),
+    });
+    Ok(v1::CountRunsResponse { counts: counts.collect(), truncated: counted.truncated })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Metadata, Run, Time};
+
+    fn run(micros: i64) -> Run {
+        let at = Time::from_micros(micros);
+        Run {
+            task_thread_id: "task".into(),
+            run_id: format!("run-{micros}"),
+            namespace: "default".into(),
+            status: RunStatus::Running,
+            revision: 1,
+            started_at: at,
+            updated_at: at,
+            running_at: Some(at),
+            completed_at: None,
+            route: None,
+            fallback_used: false,
+            agent_id: None,
+            tab_group_id: None,
+            audit_session_id: None,
+            workflow_id: None,
+            failure_reason: None,
+            reason_code: None,
+            labels: [("k".into(), "v".repeat(200))].into(),
+            metadata: Metadata::default(),
+        }
+    }
+
+    #[test]
+    fn a_page_that_does_not_fit_ends_early_and_goes_on_behind_its_last_run() {
+        let end = Place::of(&run(100));
+        let page = || RunPage { runs: (0..9).map(run).collect(), next: Some(end.clone()) };
+        let whole = v1::ListRunsResponse {
+            runs: page().runs.iter().map(v1::Run::from).collect(),
+            next_page_token: String::new(),
+        };
+        for bytes_max in 0..=whole.encoded_len() {
+            let (runs, next) = fitting(page(), bytes_max);
+            let shown = v1::ListRunsResponse { runs, next_page_token: String::new() };
+            assert!(shown.runs.len() == 1 || shown.encoded_len() <= bytes_max);
+            let last = shown.runs.len() - 1;
+            let expected = if last == 8 { end.clone() } else { Place::of(&page().runs[last]) };
+            assert_eq!(next, Some(expected), "{bytes_max}");
+        }
+        assert_eq!(fitting(page(), whole.encoded_len()).0.len(), 9);
+        assert_eq!(fitting(RunPage::default(), 0), (Vec::new(), None));
+    }
+}

@@ -1,0 +1,99 @@
+use rusqlite::Connection;
+
+use super::*;
+use crate::store::PAGE_BYTES_MAX;
+use crate::store::migrations::SQLITE;
+
+/// As many runs, a second apart, the second of each two active, in tables that nobody has analysed.
+fn filled(runs: u32) -> Connection {
+    let connection = Connection::open_in_memory().unwrap();
+    for migration in SQLITE {
+        connection.execute_batch(migration.sql).unwrap();
+    }
+    connection
+        .execute(
+            "with recursive n (i) as (select 1 union all select i + 1 from n where i < ?1)
+             insert into runs
+             select 0, 'default', printf('run-%06d', i), 1, 2 + i % 2, i * 1000000, 'thread-' || (i % 1000),
+                    'agent-' || (i % 50), 'workflow-' || (i % 200), 'audit-' || (i % 5000), 'mcp',
+                    json_object('team', 'team-' || (i % 7)),
+                    json_object('taskThreadId', 'thread-' || (i % 1000), 'runId', printf('run-%06d', i), 'namespace',
+                                'default', 'status', 'running', 'revision', 1, 'startedAt', '2026-01-01T00:00:00Z',
+                                'updatedAt', '2026-01-01T00:00:00Z', 'failureReason', printf('%.200c', 'x')), null
+             from n",
+            [runs],
+        )
+        .unwrap();
+    connection
+        .execute(
+            "insert into active select shard, namespace, run_id, started_at, status from runs where status = 2",
+            [],
+        )
+        .unwrap();
+    connection
+}
+
+fn asked(filter: Filter) -> RunQuery {
+    RunQuery {
+        namespace: "default".to_owned(),
+        filter,
+        order: Order::NewestFirst,
+        after: None,
+        limit: 50,
+        bytes_max: PAGE_BYTES_MAX,
+        metadata: false,
+    }
+}
+
+#[test]
+fn every_walk_is_a_range_of_its_index_and_sorts_nothing() {
+    let connection = filled(10);
+    for by in By::ALL {
+        for order in [Order::NewestFirst, Order::OldestFirst] {
+            for columns in [TESTED, &listed(false), &listed(true)] {
+                let statement = format!("explain query plan {}", walk(by, order, columns));
+                let mut statement = connection.prepare(&statement).unwrap();
+                let values: Vec<&dyn ToSql> = vec![&""; statement.parameter_count()];
+                let mut rows = statement.query(values.as_slice()).unwrap();
+                let mut plan = Vec::new();
+                while let Some(row) = rows.next().unwrap() {
+                    plan.push(row.get::<_, String>("detail").unwrap());
+                }
+                let known = by.column().map_or_else(String::new, |column| format!(" AND {column}=?"));
+                let range = format!("(namespace=?{known} AND (started_at,run_id)>(?,?) AND (started_at,run_id)<(?,?))");
+                assert!(plan[0].starts_with("SEARCH ") && plan[0].contains(by.index()), "{plan:?}");
+                assert!(plan[0].ends_with(&range), "{plan:?}");
+                let joined = if by == By::Active { 1 } else { 0 };
+                assert_eq!(plan.len(), 1 + joined, "{plan:?}");
+                if joined == 1 {
+                    assert!(plan[1].ends_with("(shard=? AND namespace=? AND run_id=?)"), "{plan:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_and_a_count_end_where_they_have_looked_at_their_limit() {
+    let connection = filled(110_000);
+    let none = Filter { labels: [("team".to_owned(), "none".to_owned())].into(), ..Filter::default() };
+    let mut query = asked(none.clone());
+    let mut pages = 0;
+    loop {
+        let page = list(&connection, &query).unwrap();
+        assert!(page.runs.is_empty());
+        pages += 1;
+        query.after = page.next;
+        let Some(next) = &query.after else { break };
+        assert_eq!(next.started_at.micros(), (110_001 - pages * 10_000) * 1_000_000);
+    }
+    assert_eq!(pages, 12, "eleven that look at 10,000 each, and one that finds the end");
+
+    let counted = count(&connection, "default", &Filter::default()).unwrap();
+    assert!(counted.truncated);
+    assert_eq!(counted.counts, [(Status::Running, 50_000), (Status::Completed, 50_000)].into());
+    assert_eq!(count(&connection, "default", &none).unwrap(), RunCounts { truncated: true, ..RunCounts::default() });
+    let running = Filter { statuses: [Status::Running].into(), ..Filter::default() };
+    let counted = count(&connection, "default", &running).unwrap();
+    assert_eq!((counted.counts, counted.truncated), ([(Status::Running, 55_000)].into(), false));
+}
