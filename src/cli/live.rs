@@ -151,3 +151,66 @@ impl Board {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::v1::watch_runs_response::{CaughtUp, Change, Snapshot};
+    use crate::proto::v1::{RunEvent, WatchRunsResponse};
+
+    fn run(run_id: &str, status: RunStatus) -> Run {
+        Run { run_id: run_id.to_owned(), status: status.into(), ..Run::default() }
+    }
+
+    fn board(frames: impl IntoIterator<Item = Frame>) -> Board {
+        let mut board = Board::new("here:1".to_owned());
+        for frame in frames {
+            board.take(News::Frame(WatchRunsResponse { frame: Some(frame) }), Time::from_micros(0));
+        }
+        board
+    }
+
+    fn snapshot(run_id: &str, status: RunStatus) -> Frame {
+        Frame::Snapshot(Snapshot { run: Some(run(run_id, status)), cursor: String::new() })
+    }
+
+    fn change(run_id: &str, from: RunStatus, to: RunStatus, matches: bool) -> Frame {
+        let event = RunEvent { from: from.into(), to: to.into(), ..RunEvent::default() };
+        let run = Some(run(run_id, to));
+        Frame::Change(Change { event: Some(event), run, matches, cursor: String::new() })
+    }
+
+    #[test]
+    fn the_tally_follows_each_run_through_its_life_and_out_of_the_filter() {
+        use RunStatus::{Aborted, Completed, Failed, Pending, Running, Unspecified};
+        let board = board([
+            snapshot("a", Pending),
+            snapshot("b", Running),
+            snapshot("over", Failed),
+            change("a", Pending, Running, true),
+            change("c", Unspecified, Pending, true),
+            change("b", Running, Completed, true),
+            change("d", Unspecified, Running, true),
+            change("d", Running, Running, false),
+            change("e", Running, Aborted, false),
+            Frame::CaughtUp(CaughtUp { cursor: String::new() }),
+        ]);
+        let picture = board.picture((200, 24), Time::from_micros(0));
+        assert_eq!(picture[1], "pending 1  running 1  completed 1  aborted 1  failed 1");
+        let ids: Vec<_> = picture[4..].iter().map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(ids, ["e", "d", "b", "c", "a", "over"], "the last change first, each run once");
+    }
+
+    #[test]
+    fn a_picture_fits_every_terminal() {
+        let board = board((0..1_000).map(|index| snapshot(&format!("日本-{index}"), RunStatus::Running)));
+        assert_eq!(board.rows.len(), ROWS_MAX);
+        for (width, height) in [(1, 1), (3, 2), (20, 5), (80, 24), (300, 100)] {
+            let picture = board.picture((width, height), Time::from_micros(0));
+            assert_eq!(picture.len(), height);
+            for line in picture {
+                assert!(unicode_width::UnicodeWidthStr::width(line.as_str()) <= width, "{line}");
+            }
+        }
+    }
+}

@@ -143,7 +143,7 @@ pub(super) async fn printed<F: Named>(
             // An outage is said once, however often it is tried to end it.
             Some(Ok(News::Lost(failure))) if !lost => {
                 lost = true;
-                say(&format!("{failure}; going on as soon as the server is back"));
+                say(&format!("{failure} (trying again)"));
             }
             Some(Ok(News::Lost(_))) => {}
             Some(Ok(News::Found)) => {

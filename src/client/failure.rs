@@ -62,11 +62,7 @@ impl Failure {
 
     /// No connection could be made.
     pub(super) fn unreachable(server: &str, error: &dyn std::error::Error) -> Self {
-        // The transport's errors repeat what their causes say.
-        let chain = chain(error);
-        let mut causes: Vec<_> = chain.split(": ").filter(|cause| *cause != "transport error").collect();
-        causes.dedup();
-        Self::own(Kind::Unreachable, format!("{server} does not answer: {}", causes.join(": ")))
+        Self::own(Kind::Unreachable, format!("{server} does not answer: {}", causes(error)))
     }
 
     /// The caller's own time is over.
@@ -105,12 +101,17 @@ fn on_the_way(code: Code) -> bool {
     [Code::DeadlineExceeded, Code::Unavailable, Code::Cancelled, Code::Unknown, Code::Internal].contains(&code)
 }
 
-/// A status's message, and its causes where it says nothing by itself.
+/// A status's message, with its causes where it says nothing by itself.
 fn said(status: &Status) -> String {
-    match std::error::Error::source(status) {
-        Some(source) => format!("{}: {}", status.message(), chain(source)),
-        None => status.message().to_owned(),
-    }
+    std::error::Error::source(status).map_or_else(|| status.message().to_owned(), causes)
+}
+
+/// An error's causes: the transport's say nothing at first, and then repeat one another.
+fn causes(error: &dyn std::error::Error) -> String {
+    let chain = chain(error);
+    let mut causes: Vec<_> = chain.split(": ").filter(|cause| *cause != "transport error").collect();
+    causes.dedup();
+    causes.join(": ")
 }
 
 /// What comes with a status.
@@ -192,4 +193,43 @@ fn summary(run: &v1::RunSummary) -> String {
         line.extend([": ", &run.failure_reason]);
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Violation;
+    use crate::proto::status;
+
+    #[test]
+    fn each_refusal_of_the_service_is_what_it_says() {
+        for (status, kind, open) in [
+            (status::store_unavailable(), Kind::Unreachable, false),
+            (status::draining(), Kind::Unreachable, false),
+            (status::overloaded(), Kind::Unreachable, false),
+            (status::outcome_unknown(true), Kind::Cut, true),
+            (status::outcome_unknown(false), Kind::Cut, false),
+            (status::deadline(), Kind::Cut, false),
+            (status::store_refused(), Kind::Refused, false),
+            (status::store_corrupt(), Kind::Refused, false),
+            (status::invalid(vec![Violation::new("run_id", "is required")]), Kind::Refused, false),
+            (Status::from_error("broken pipe".into()), Kind::Cut, true),
+        ] {
+            let failure = Failure::of(&status);
+            assert_eq!((failure.kind, failure.is_open()), (kind, open), "{status:?}");
+        }
+        assert!(Failure::of(&status::overloaded()).retry_after.is_some_and(|wait| !wait.is_zero()));
+    }
+
+    #[test]
+    fn a_code_that_only_a_service_gives_is_a_refusal_also_without_a_reason() {
+        for code in (0..17).map(Code::from) {
+            let status = Status::from_header_map(&http::HeaderMap::from_iter([(
+                http::HeaderName::from_static("grpc-status"),
+                http::HeaderValue::from(i32::from(code)),
+            )]));
+            let kind = Failure::of(&status.unwrap()).kind;
+            assert_eq!(kind == Kind::Cut, [1, 2, 4, 13, 14].contains(&i32::from(code)), "{code}");
+        }
+    }
 }

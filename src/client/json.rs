@@ -164,3 +164,44 @@ fn write_text(json: &mut String, text: &str) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost_types::Timestamp;
+
+    #[test]
+    fn a_message_is_as_grpcurl_shows_it() {
+        let metadata = serde_json::json!({"z": [1, -2.5, 1e300, null], "a": {"b": {}, "c": []}, "": true});
+        let run = v1::Run {
+            task_thread_id: "ü\u{1}\u{7f}\u{9b}".to_owned(),
+            status: v1::RunStatus::Failed.into(),
+            route: 77,
+            started_at: Some(Timestamp { seconds: 1_764_000_000, nanos: 0 }),
+            running_at: Some(Timestamp { seconds: 1_764_000_000, nanos: 120_000_000 }),
+            updated_at: Some(Timestamp { seconds: 1_764_000_000, nanos: 123_400_000 }),
+            metadata: metadata.as_object().map(crate::proto::structure),
+            revision: u64::MAX,
+            labels: ["b", "a", "c"].map(|key| (key.to_owned(), String::new())).into(),
+            ..v1::Run::default()
+        };
+        let shown = concat!(
+            r#"{"taskThreadId":"ü\u0001\u007f\u009b","status":"RUN_STATUS_FAILED","#,
+            r#""startedAt":"2025-11-24T16:00:00Z","route":77,"#,
+            r#""metadata":{"":true,"a":{"b":{},"c":[]},"z":[1,-2.5,1e+300,null]},"revision":"18446744073709551615","#,
+            r#""runningAt":"2025-11-24T16:00:00.120Z","updatedAt":"2025-11-24T16:00:00.123400Z","#,
+            r#""labels":{"a":"","b":"","c":""}}"#
+        );
+        assert_eq!(line(&run), shown);
+    }
+
+    #[test]
+    fn what_is_not_set_is_not_shown_and_what_is_explicit_is() {
+        assert_eq!(line(&v1::Run::default()), "{}");
+        let changes = v1::RunChanges { tab_group_id: Some(String::new()), ..v1::RunChanges::default() };
+        assert_eq!(line(&changes), r#"{"tabGroupId":""}"#);
+        let number = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(f64::NAN)) };
+        let odd = prost_types::Struct { fields: [("n".to_owned(), number)].into() };
+        assert_eq!(line(&odd), r#"{"n":"NaN"}"#);
+    }
+}
