@@ -39,6 +39,8 @@ pub(super) async fn run(
             }
             let mut tailer = Tailer { store: &*store, hub: &hub, encode: &*encode, cache: fold::cache(), heads: None };
             tailer.follow(&committed).await;
+            // Nobody is left who could take what is in the ring.
+            hub.begin();
         }
     };
     tokio::select! {

@@ -8,14 +8,17 @@ import {
   AbortRunRequest,
   CheckTransitionRequest,
   CompleteRunRequest,
+  CountRunsRequest,
   FailRunRequest,
   GetRunRequest,
   ListRunEventsRequest,
+  ListRunsRequest,
   RunServiceClient,
   StartRunRequest,
   UpdateRunRequest,
+  WaitRunRequest,
 } from "./gen/runledger/v1/run_service.js";
-import { WatchRunRequest, type WatchRunResponse } from "./gen/runledger/v1/watch.js";
+import { WatchRunRequest, type WatchRunResponse, WatchRunsRequest, type WatchRunsRequest_Initial } from "./gen/runledger/v1/watch.js";
 import { type Details, details } from "./readme_error.js";
 
 const TIMEOUT_MS = 20_000;
@@ -47,6 +50,9 @@ export const service = {
   getRun: unary(GetRunRequest, client.getRun),
   checkTransition: unary(CheckTransitionRequest, client.checkTransition),
   listRunEvents: unary(ListRunEventsRequest, client.listRunEvents),
+  waitRun: unary(WaitRunRequest, client.waitRun),
+  listRuns: unary(ListRunsRequest, client.listRuns),
+  countRuns: unary(CountRunsRequest, client.countRuns),
 };
 
 export const newRunId = () => `ts-${randomUUID()}`;
@@ -62,8 +68,14 @@ export async function watch(fields: Partial<WatchRunRequest>, seen: (frame: Watc
   return frames;
 }
 
+/** The frames of a watch of many runs, for as long as they are asked for. */
+export function watchRuns(fields: { filter: object; cursor?: string; initial?: WatchRunsRequest_Initial }) {
+  const options = { deadline: Date.now() + TIMEOUT_MS };
+  return client.watchRuns(WatchRunsRequest.fromPartial(fields), new Metadata(), options);
+}
+
 /** Which of the frame's kinds is set. */
-export const kindOf = (frame: WatchRunResponse) => Object.entries(frame).find(([, value]) => value !== undefined)?.[0];
+export const kindOf = (frame: object) => Object.entries(frame).find(([, value]) => value !== undefined)?.[0];
 
 /** Checks that the call is refused with this code and reason, and hands back what came with it. */
 export async function refused(code: Code, reason: string, call: Promise<unknown>): Promise<Details & { text: string }> {

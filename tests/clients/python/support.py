@@ -64,11 +64,19 @@ class Service:
         return call
 
     def watch(self, run_id, **fields):
-        request = watch_pb2.WatchRunRequest(run_id=run_id, **fields)
+        return self.frames(self.stub.WatchRun, watch_pb2.WatchRunRequest(run_id=run_id, **fields))
+
+    def watch_runs(self, **fields):
+        return self.frames(self.stub.WatchRuns, watch_pb2.WatchRunsRequest(**fields))
+
+    def frames(self, rpc, request):
+        stream = rpc(request, metadata=self.metadata, timeout=TIMEOUT_S)
         try:
-            yield from self.stub.WatchRun(request, metadata=self.metadata, timeout=TIMEOUT_S)
+            yield from stream
         except grpc.RpcError as error:
             raise Refused(error) from error
+        finally:
+            stream.cancel()
 
 
 class Case(unittest.TestCase):
