@@ -131,9 +131,9 @@ mod tests {
     fn columns_stand_under_one_another_whatever_is_in_them() {
         let rows = rows(&[["a", "x"], ["run-1", "y"], ["日本", "z"], ["é\u{1b}[2J", "w"]]);
         let mut table = Table::new(NAMES, None);
-        assert_eq!(table.header(&rows), "ID           WHAT");
+        assert_eq!(table.header(&rows), "ID          WHAT");
         let lines = table.lines(&rows);
-        assert_eq!(lines[..3], ["a            x", "run-1        y", "日本         z"]);
+        assert_eq!(lines[..3], ["a           x", "run-1       y", "日本        z"]);
         assert_eq!(lines[3], "é\\u{1b}[2J  w");
     }
 

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Format;
 use crate::cli::connect::{CALL_WAIT_MAX, Server};
-use crate::cli::ending::Stop;
+use crate::cli::ending::{Stop, say};
 use crate::cli::fields::duration;
 use crate::cli::output::{Out, Output};
 use crate::cli::view;
@@ -35,7 +35,7 @@ pub(super) struct WaitArgs {
 pub(super) async fn run(args: WaitArgs) -> Result<(), Stop> {
     let mut client = args.server.client()?;
     let end = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let mut answered = false;
+    let (mut answered, mut lost) = (false, false);
     loop {
         let left = end.map_or(CALL_MAX, |end| end.saturating_duration_since(Instant::now()));
         let request = v1::WaitRunRequest {
@@ -46,13 +46,17 @@ pub(super) async fn run(args: WaitArgs) -> Result<(), Stop> {
         match client.ask(&request, asked + left.min(CALL_MAX) + CALL_WAIT_MAX).await {
             Ok(answer) if !answer.timed_out => return show(&args, &answer),
             // The server may wait for less than it was asked to.
-            Ok(_) => answered = true,
-            // The first call waits as well, so one that was cut after a while had reached the server too.
-            Err(failure) if failure.kind == Kind::Refused || (!answered && failure.kind == Kind::Unreachable) => {
+            Ok(_) => (answered, lost) = (true, false),
+            Err(failure) if failure.kind == Kind::Refused => return Err(failure.into()),
+            // Nobody was ever there. A call that was cut, or that a server answered for itself, had reached one.
+            Err(failure) if failure.kind == Kind::Unreachable && failure.reason.is_none() && !answered => {
                 return Err(failure.into());
             }
-            Err(_cut) => {
-                answered = true;
+            Err(failure) => {
+                if !lost {
+                    say(&format!("{failure} (trying again)"));
+                }
+                (answered, lost) = (true, true);
                 sleep(left.min(AGAIN_AFTER)).await;
             }
         }
