@@ -12,7 +12,7 @@ use crate::client::json::{self, Named};
 pub(super) enum Output {
     /// Columns for people
     Table,
-    /// `ProtoJSON`, one object a line, as grpcurl shows it
+    /// One JSON object a line, as grpcurl shows it
     Json,
 }
 

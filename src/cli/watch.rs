@@ -31,8 +31,8 @@ pub(super) const HELP: &str = concat!(
     On a terminal it is a live table of the runs that changed last, with counts of what this watch has shown; elsewhere one line of JSON \
     for each frame (--output says otherwise). Goes on by itself where it was cut, so nothing is missing and nothing \
     comes twice: for ever, unless --for or --no-reconnect ends it. A run that leaves the filter is shown once more. \
-    After a while keep the cursor of the last line and begin again with --cursor; one that the server does not take \
-    any more ends the watch with 1.\n\
+    To go on later, pass the cursor of the last line to --cursor; one that the server does not take any more ends the \
+    watch with 1.\n\
     Ctrl-C ends it with 130, --for with 0.\n",
     exit_codes!()
 );
