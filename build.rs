@@ -9,11 +9,12 @@ use tonic_prost_build::Builder;
 const PACKAGE: &str = "runledger.v1";
 /// The messages that many callers get alike.
 const SHARED: [&str; 3] = ["WatchRunResponse", "WatchRunsResponse", "WaitRunResponse"];
-const PROTOS: [&str; 4] = [
+const PROTOS: [&str; 5] = [
     "runledger/v1/run.proto",
     "runledger/v1/watch.proto",
     "runledger/v1/error.proto",
     "runledger/v1/run_service.proto",
+    "runledger/v1/replica_service.proto",
 ];
 
 #[expect(clippy::disallowed_methods, reason = "cargo says where to in the environment; config is the server's")]

@@ -20,8 +20,9 @@ use crate::domain::{Command, Refusal, Run, RunKey, Verdict, ids};
 use crate::store::{Ledger, Store, StoreError};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
+use batch::Queue;
 use committer::Committer;
-use inlet::{Inlet, Pending, Rejected};
+use inlet::{InHand, Inlet, Pending, Rejected};
 
 /// How long a command waits for its answer when its caller sets no deadline.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
@@ -69,6 +70,15 @@ pub enum Disposition {
     Replayed,
 }
 
+/// The commands of one shard that have no answer yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// How many: queued, or in the commit that is under way.
+    pub commands: usize,
+    /// How long the oldest of them has been here.
+    pub oldest: Option<Duration>,
+}
+
 /// The way in. Dropping a submitted call's future withdraws it only while it is queued.
 pub struct Engine {
     store: Arc<dyn Store>,
@@ -87,9 +97,9 @@ impl Engine {
         let bytes = inlet::byte_budget();
         let inlets = (0..ledger.shard_count)
             .map(|shard| {
-                let (inlet, queue) = inlet::inlet(bytes.clone());
+                let (inlet, queue, in_hand) = inlet::inlet(bytes.clone());
                 let task = Committer::new(store.clone(), ids::Shard(shard), slots.clone(), committed.clone());
-                supervisor.vital("committer", task.run(queue, closing.clone()));
+                supervisor.vital("committer", task.run(Queue::new(queue, in_hand), closing.clone()));
                 inlet
             })
             .collect();
@@ -147,6 +157,16 @@ impl Engine {
         let RunKey { namespace, run_id } = key;
         tracing::error!(namespace, run_id, revision, error = reason, "a replayed call's run cannot be read");
         Err(Failure::OutcomeUnknown)
+    }
+
+    /// Each shard's commands that have no answer yet.
+    #[must_use]
+    pub fn unanswered(&self) -> Vec<Unanswered> {
+        let of = |inlet: &Inlet| {
+            let InHand { commands, since } = inlet.unanswered();
+            Unanswered { commands, oldest: since.map(|since| since.elapsed()) }
+        };
+        self.inlets.iter().map(of).collect()
     }
 
     /// Takes no more commands; what is queued is still committed and answered. The committers end after that.

@@ -4,6 +4,7 @@ mod frames;
 pub mod health;
 mod layer;
 mod lists;
+mod replica;
 mod runs;
 pub mod server;
 mod watch;

@@ -1,13 +1,13 @@
 //! The commands of one commit: how they are gathered, answered and halved.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::Failure;
-use super::inlet::Pending;
+use super::inlet::{InHand, Pending};
 use crate::domain::{Command, Decided};
 
 /// Commands in one commit at most.
@@ -81,13 +81,15 @@ impl Batch {
 /// A shard's queue, with what was received and not yet batched.
 pub(super) struct Queue {
     inlet: mpsc::Receiver<Pending>,
+    /// Told of what was received and has no answer.
+    in_hand: Arc<Mutex<InHand>>,
     waiting: VecDeque<Pending>,
     commands_max: usize,
 }
 
 impl Queue {
-    pub(super) fn new(inlet: mpsc::Receiver<Pending>) -> Self {
-        Self { inlet, waiting: VecDeque::new(), commands_max: COMMANDS_MAX }
+    pub(super) fn new(inlet: mpsc::Receiver<Pending>, in_hand: Arc<Mutex<InHand>>) -> Self {
+        Self { inlet, in_hand, waiting: VecDeque::new(), commands_max: COMMANDS_MAX }
     }
 
     /// Waits for a command. False once the queue is closed and empty. `closing` closes it.
@@ -95,6 +97,7 @@ impl Queue {
         if closing.is_cancelled() {
             self.inlet.close();
         }
+        self.tell(&[]);
         if !self.waiting.is_empty() {
             return true;
         }
@@ -107,7 +110,15 @@ impl Queue {
             pending = self.inlet.recv() => pending,
         };
         self.waiting.extend(pending);
+        self.tell(&[]);
         !self.waiting.is_empty()
+    }
+
+    /// Tells what is in hand: a batch, and what waits for the next one.
+    fn tell(&self, batch: &[Pending]) {
+        let commands = batch.len() + self.waiting.len();
+        let since = batch.first().or(self.waiting.front()).map(|pending| pending.since);
+        *self.in_hand.lock().unwrap_or_else(PoisonError::into_inner) = InHand { commands, since };
     }
 
     /// Learns from a commit how many commands the next one should take: how large the runs are is only known then. Says
@@ -142,6 +153,7 @@ impl Queue {
                 batch.push(pending);
             }
         }
+        self.tell(&batch);
         Batch(batch)
     }
 }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::batch::{Batch, Queue};
-use super::inlet::Pending;
 use super::recovery::{Settled, settle};
 use super::{Failure, failure};
 use crate::clock::draw_id;
@@ -33,8 +32,7 @@ impl Committer {
     }
 
     /// Commits what queues until the queue is closed and empty.
-    pub(super) async fn run(mut self, inlet: mpsc::Receiver<Pending>, closing: CancellationToken) {
-        let mut queue = Queue::new(inlet);
+    pub(super) async fn run(mut self, mut queue: Queue, closing: CancellationToken) {
         let slots = self.slots.clone();
         while queue.ready(&closing).await {
             let slot = slots.acquire().await.expect("the semaphore is never closed");

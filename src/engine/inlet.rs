@@ -1,10 +1,11 @@
 //! The bounded queue in front of a shard's committer, and a queued command's right to be withdrawn.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::Failure;
 use crate::domain::{Command, Verdict};
@@ -23,6 +24,8 @@ const BYTES_PER_PERMIT: usize = 1024;
 pub(super) struct Pending {
     pub(super) command: Arc<Command>,
     pub(super) weight: usize,
+    /// When it came.
+    pub(super) since: Instant,
     reply: oneshot::Sender<Result<Verdict, Failure>>,
     taken: Arc<AtomicBool>,
     budget: Option<OwnedSemaphorePermit>,
@@ -44,7 +47,8 @@ impl Pending {
         let taken = Arc::new(AtomicBool::new(false));
         let ticket = Ticket(taken.clone());
         let weight = command.weight();
-        (Self { command: Arc::new(command), weight, reply, taken, budget: None }, receiver, ticket)
+        let (command, since) = (Arc::new(command), Instant::now());
+        (Self { command, weight, since, reply, taken, budget: None }, receiver, ticket)
     }
 
     /// Takes the command for a commit. False when its caller withdrew it or has gone: then it must not be committed.
@@ -73,6 +77,15 @@ pub(super) enum Rejected {
 pub(super) struct Inlet {
     queue: mpsc::Sender<Pending>,
     bytes: Arc<Semaphore>,
+    in_hand: Arc<Mutex<InHand>>,
+}
+
+/// What the committer has taken from the queue and not answered yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InHand {
+    pub(super) commands: usize,
+    /// Since when its oldest command is here.
+    pub(super) since: Option<Instant>,
 }
 
 impl Inlet {
@@ -86,6 +99,12 @@ impl Inlet {
             TrySendError::Closed(_) => Rejected::Closed,
         })
     }
+
+    /// How many commands have no answer, and since when the oldest of them is here.
+    pub(super) fn unanswered(&self) -> InHand {
+        let InHand { commands, since } = *self.in_hand.lock().unwrap_or_else(PoisonError::into_inner);
+        InHand { commands: commands + self.queue.max_capacity() - self.queue.capacity(), since }
+    }
 }
 
 /// The budget of bytes that all shards share.
@@ -94,7 +113,8 @@ pub(super) fn byte_budget() -> Arc<Semaphore> {
 }
 
 /// A shard's queue.
-pub(super) fn inlet(bytes: Arc<Semaphore>) -> (Inlet, mpsc::Receiver<Pending>) {
+pub(super) fn inlet(bytes: Arc<Semaphore>) -> (Inlet, mpsc::Receiver<Pending>, Arc<Mutex<InHand>>) {
     let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS_MAX);
-    (Inlet { queue: sender, bytes }, receiver)
+    let in_hand = Arc::new(Mutex::default());
+    (Inlet { queue: sender, bytes, in_hand: in_hand.clone() }, receiver, in_hand)
 }

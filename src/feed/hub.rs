@@ -69,6 +69,18 @@ impl Hub {
         self.state().topics.len()
     }
 
+    /// How many sessions watch many runs.
+    #[must_use]
+    pub fn watches_of_many_runs(&self) -> usize {
+        self.state().ring.watchers()
+    }
+
+    /// About how many bytes of recent changes are kept.
+    #[must_use]
+    pub fn recent_changes_bytes(&self) -> usize {
+        self.state().ring.bytes()
+    }
+
     /// How many pages of the log the tailer has read since it started.
     #[must_use]
     pub fn log_reads(&self) -> u64 {
@@ -76,7 +88,8 @@ impl Hub {
     }
 
     /// The store's clock when the tailer last read the log to its end.
-    pub(super) fn as_of(&self) -> Option<Time> {
+    #[must_use]
+    pub fn as_of(&self) -> Option<Time> {
         self.state().ring.as_of()
     }
 

@@ -120,6 +120,14 @@ impl Ring {
         self.as_of
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn watchers(&self) -> usize {
+        self.watchers.len()
+    }
+
     pub(super) fn has_watchers(&self) -> bool {
         !self.watchers.is_empty()
     }

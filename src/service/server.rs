@@ -10,8 +10,10 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 
 use super::BackendSlot;
 use super::layer::CallLayer;
+use super::replica::Replica;
 use super::runs::Runs;
 use crate::proto::FILE_DESCRIPTOR_SET;
+use crate::proto::served::replica_service_server::ReplicaServiceServer;
 use crate::proto::served::run_service_server::RunServiceServer;
 
 /// A connection that says nothing is asked this often whether it is still there.
@@ -45,6 +47,7 @@ pub async fn serve(
         .http2_keepalive_timeout(Some(KEEPALIVE_WAIT_MAX))
         .max_concurrent_streams(Some(STREAMS_MAX))
         .layer(CallLayer)
+        .add_service(ReplicaServiceServer::new(Replica::new(slot.clone())))
         .add_service(RunServiceServer::new(Runs::new(slot)))
         .add_service(health)
         .add_service(reflection().build_v1()?)

@@ -10,6 +10,7 @@ mod kills;
 mod load;
 mod outages;
 mod refusals;
+mod replica;
 mod server;
 mod snapshots;
 mod startup;
