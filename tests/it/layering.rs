@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("engine", &["clock", "domain", "store", "supervise", "telemetry"]),
     ("feed", &["clock", "domain", "store", "supervise", "telemetry"]),
     ("auth", &["domain"]),
-    ("proto", &["auth", "clock", "domain", "store"]),
+    ("proto", &["auth", "clock", "domain", "feed", "store"]),
     ("config", &["domain", "store", "telemetry"]),
     ("service", &["auth", "clock", "config", "domain", "engine", "feed", "proto", "store", "supervise", "telemetry"]),
     ("app", &["auth", "clock", "config", "domain", "engine", "feed", "service", "store", "supervise", "telemetry"]),
