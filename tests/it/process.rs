@@ -1,6 +1,7 @@
 //! The real binary, killed, cut off, frozen, out of disk, and told to stop: what it promised still holds.
 
 mod calls;
+mod crowds;
 mod cuts;
 mod data;
 mod disks;
@@ -13,8 +14,10 @@ mod load;
 mod oracle;
 mod outages;
 mod refusals;
+mod restored;
 mod server;
 mod snapshots;
 mod startup;
 mod waiting;
+mod waits;
 mod watching;
