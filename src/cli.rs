@@ -1,20 +1,32 @@
-//! The command line.
+//! The command line: what it understands, and what it starts.
+
+mod completions;
+mod connect;
+mod ending;
+mod fields;
+mod filter;
+mod health;
+mod live;
+mod migrate;
+mod output;
+mod run;
+mod screen;
+mod serve;
+mod table;
+mod view;
+mod watch;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::Context as _;
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use tokio::net::lookup_host;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::clock::SystemClock;
-use crate::config::{self, HostPort, ServeConfig, StoreConfig};
-use crate::service::health::{self, Health};
+use self::completions::CompletionsArgs;
+use self::health::HealthArgs;
+use self::run::RunArgs;
+use self::watch::WatchArgs;
+use crate::config::{self, ServeConfig, StoreConfig};
 use crate::store::open::Location;
-use crate::{app, store, telemetry};
 
 /// The lifecycle authority for runs.
 #[derive(Debug, Parser)]
@@ -25,7 +37,9 @@ use crate::{app, store, telemetry};
         runledger serve --store memory --listen 127.0.0.1:0       forgets, on a free port\n  \
         runledger serve --store postgres://app:secret@db/runs     one of many replicas\n  \
         runledger migrate --store postgres://app:secret@db/runs   to this release's schema\n  \
-        runledger health --server localhost:50051                 is it ready?"
+        runledger health --server localhost:50051                 is it ready?\n  \
+        runledger run list --status running                       what is under way?\n  \
+        runledger watch --for 1h                                  every change, as it happens"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -35,40 +49,23 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve the gRPC API until SIGTERM or Ctrl-C
-    #[command(after_help = "Examples:\n  \
-        runledger serve\n  \
-        runledger serve --store sqlite:/var/lib/runledger/ledger.db\n  \
-        RUNLEDGER_STORE=postgres://app:secret@db/runs runledger serve --listen 0.0.0.0:50051 --insecure\n\n\
-        SIGTERM or Ctrl-C stops it: commands that were accepted are answered, watchers are told to come back. That \
-        takes less than a second, and 22 s at most when callers or the store hang. A second signal ends it at once.\n\n\
-        Exit codes: 0 after a stop that was asked for; 1 when it could not serve or a part of it failed; 2 usage; \
-        130 after a second signal.")]
+    #[command(after_help = serve::HELP)]
     Serve(Box<ServeConfig>),
     /// Bring a database to this release's schema
-    #[command(after_help = "Example:\n  \
-        runledger migrate --store postgres://app:secret@db/runs\n\n\
-        Exit codes: 0 when the schema is this release's; 1 when it could not be migrated; 2 usage.")]
+    #[command(after_help = migrate::HELP)]
     Migrate(StoreConfig),
     /// Ask a server how it is
-    #[command(after_help = "Examples:\n  \
-        runledger health\n  \
-        runledger health --server 10.0.0.7:50051 --service liveness\n\n\
-        Services: liveness, readiness, durability, runledger.v1.RunService (follows the store).\n\
-        Exit codes: 0 serving; 1 not serving; 2 usage; 3 unreachable.")]
+    #[command(after_help = health::HELP)]
     Health(HealthArgs),
-}
-
-#[derive(Args, Debug)]
-struct HealthArgs {
-    /// The server's address
-    #[arg(long, env = "RUNLEDGER_SERVER", value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
-    server: HostPort,
-    /// The health service to ask for
-    #[arg(long, value_name = "NAME", default_value = "readiness")]
-    service: String,
-    /// How long to wait for an answer, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
-    timeout: u64,
+    /// Start, change, read, list and await runs
+    #[command(after_help = run::HELP)]
+    Run(RunArgs),
+    /// Watch all runs that match: a live table on a terminal, else a line for each change
+    #[command(after_help = watch::HELP)]
+    Watch(Box<WatchArgs>),
+    /// Print what completes this command line in a shell
+    #[command(after_help = completions::HELP)]
+    Completions(CompletionsArgs),
 }
 
 /// The command line that was given; else what was said of it, and how the process ends.
@@ -110,77 +107,11 @@ fn redacted(text: &str, given: impl Iterator<Item = String>) -> String {
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> ExitCode {
     match cli.command {
-        Command::Serve(config) => match config.store.location() {
-            Ok(location) => serve(*config, location).await,
-            Err(sentence) => usage(&sentence),
-        },
-        Command::Migrate(config) => match config.location() {
-            Ok(location) => ended(migrate(&config, &location).await),
-            Err(sentence) => usage(&sentence),
-        },
-        Command::Health(args) => health(args).await,
-    }
-}
-
-fn ended(done: anyhow::Result<()>) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("runledger: {}", telemetry::chain(error.as_ref()));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn usage(sentence: &str) -> ExitCode {
-    eprintln!("runledger: {sentence}");
-    ExitCode::from(2)
-}
-
-async fn serve(config: ServeConfig, location: Location) -> ExitCode {
-    let addresses: Vec<SocketAddr> = match lookup_host(config.listen.as_str()).await {
-        Ok(addresses) => addresses.collect(),
-        Err(error) => return ended(Err(error).with_context(|| format!("cannot resolve {}", config.listen))),
-    };
-    if let Err(sentence) = config.admit(&addresses) {
-        return usage(&sentence);
-    }
-    if let Err(error) = telemetry::log(config.log_format, &config.log) {
-        return ended(Err(anyhow::anyhow!("cannot log: {error}")));
-    }
-    ended(app::serve(config, location, &addresses).await)
-}
-
-async fn migrate(config: &StoreConfig, location: &Location) -> anyhow::Result<()> {
-    let options = config.options(true, true);
-    let migrated = store::open::migrate(location, &options, Arc::new(SystemClock))
-        .await
-        .with_context(|| format!("{location} was not migrated"))?;
-    for name in &migrated.applied {
-        println!("applied {name}");
-    }
-    println!("{location} is at migration {}", migrated.at);
-    Ok(())
-}
-
-async fn health(args: HealthArgs) -> ExitCode {
-    let wait_max = Duration::from_secs(args.timeout.max(1));
-    match health::ask(args.server.as_str(), &args.service, wait_max).await {
-        Ok(Health::Serving) => {
-            println!("{}: serving", args.service);
-            ExitCode::SUCCESS
-        }
-        Ok(Health::NotServing) => {
-            println!("{}: not serving", args.service);
-            ExitCode::FAILURE
-        }
-        Ok(Health::Unknown) => {
-            eprintln!("runledger: {} has no health service named {:?}", args.server, args.service);
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("runledger: {} does not answer: {}", args.server, telemetry::chain(&*error));
-            ExitCode::from(3)
-        }
+        Command::Serve(config) => serve::run(*config).await,
+        Command::Migrate(config) => migrate::run(&config).await,
+        Command::Health(args) => health::run(args).await,
+        Command::Run(args) => ending::code(run::run(args).await),
+        Command::Watch(args) => ending::code(watch::run(*args).await),
+        Command::Completions(args) => ending::code(completions::run(&args)),
     }
 }

@@ -176,7 +176,7 @@ pub fn without_empty_variables(command: Command) -> Command {
         let empty = arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
         if empty { arg.env(Resettable::Reset) } else { arg }
     };
-    command.mut_subcommands(|subcommand| subcommand.mut_args(unset))
+    command.mut_args(unset).mut_subcommands(without_empty_variables)
 }
 
 /// The values of the process's own variables: what an error of the command line may show.

@@ -26,7 +26,26 @@
 //! - A replica whose release the database has outgrown (`min_release`) commits nothing more: it reads that under the head.
 //! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
 //!   every event carries whose revision is a multiple of 32.
+//! - A list or a count walks one index in its order and looks at a bounded number of runs, whatever its filter says.
 //! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice.
+//!
+//! # The path of a watch
+//!
+//! ```text
+//! store.changes: all shards in one statement -> tailer (folds once, encodes once) -> ring (bounded in bytes) -> sessions
+//! store.changes, run_events: history, a page at a time ---------------------------------------------------------^
+//! ```
+//!
+//! - One tailer a process reads the log's end. It is woken by this process's commits, by `NOTIFY`, and by a poll: wake-ups
+//!   may be lost, events may not. While nobody watches, it reads nothing.
+//! - A session takes its place first, then reads history up to heads that it took itself, then the ring; what it has seen it
+//!   tells by shard and position, which are dense. When the ring has moved on, it goes back to history. So a slow reader
+//!   costs a page and a number, never a queue.
+//! - A cursor is a position for each shard, and in the first view the last run that was shown. The first view shows runs as
+//!   they were at these positions, whatever has happened since: so every event after them is due, and nothing else need be
+//!   remembered.
+//! - A watcher of many runs is woken only when an event is for it; the tailer tests the filters. Who waits for a run's end
+//!   waits for the same signal, and asks the database nothing.
 //!
 //! # The modules
 //!
@@ -35,6 +54,7 @@
 pub mod app;
 pub mod auth;
 pub mod cli;
+pub mod client;
 pub mod clock;
 pub mod config;
 pub mod domain;

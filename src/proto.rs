@@ -13,6 +13,11 @@ pub mod request;
 pub mod status;
 mod validate;
 
+pub use self::json::structure;
+
+/// `Run.metadata` as the wire has it.
+pub type Metadata = prost_types::Struct;
+
 /// The messages and the client of `runledger.v1`, generated from `proto/`.
 #[expect(clippy::all, clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
 #[allow(unreachable_pub, clippy::wildcard_enum_match_arm, reason = "generated code, and not every release warns")]

@@ -26,7 +26,8 @@ pub(super) fn metadata(metadata: Option<Struct>, bytes_max: usize, violations: &
 }
 
 /// A JSON object as a `Struct`.
-pub(super) fn structure(map: &Map<String, Json>) -> Struct {
+#[must_use]
+pub fn structure(map: &Map<String, Json>) -> Struct {
     Struct { fields: map.iter().map(|(key, json)| (key.clone(), dynamic(json))).collect() }
 }
 

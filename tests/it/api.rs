@@ -9,6 +9,7 @@ mod firehose;
 mod history;
 mod largest;
 mod limits;
+mod lists;
 mod malformed;
 mod matrix;
 mod order;
@@ -132,6 +133,15 @@ behaviours! { on_one_server:
         a_token_that_was_not_given_out_for_this_run_is_refused
         a_page_of_large_events_ends_early
     ]
+    lists: [
+        every_field_of_a_filter_narrows_a_list_and_a_count
+        a_page_of_runs_is_as_long_as_it_was_asked_for
+        only_a_full_view_shows_metadata
+        a_page_token_is_for_its_filter_and_its_ledger
+        everything_that_is_wrong_with_a_filter_is_named
+        a_count_names_every_status_that_the_filter_lets_through
+        no_page_of_runs_is_above_3_mib
+    ]
     watch: [
         a_watch_begins_after_any_revision
         a_watch_ahead_of_the_run_is_refused
@@ -189,6 +199,10 @@ behaviours! { on_one_or_two_servers:
     history: [
         the_history_tells_what_each_call_set
         pages_follow_one_another_over_servers_and_while_the_run_goes_on
+    ]
+    lists: [
+        pages_follow_one_another_over_servers_while_runs_start_and_end
+        a_change_that_was_answered_is_listed_everywhere
     ]
     largest: [
         the_largest_run_goes_through_everything

@@ -1,17 +1,30 @@
-//! The command line is what its own help and the README say it is.
+//! The command line is what its own help and the README say it is, and does what they say.
+
+mod calls;
+mod cli;
+mod cuts;
+mod endings;
+mod examples;
+mod hostile;
+mod lists;
+mod screen;
 
 use clap::{Command, CommandFactory as _, Parser as _};
 use runledger::app::STOP_WAIT_MAX;
 use runledger::cli::Cli;
 
 #[test]
-fn every_example_of_the_help_is_accepted() {
+fn every_example_of_the_servers_own_commands_is_accepted() {
     let mut examples = 0;
     let root = Cli::command();
     for command in std::iter::once(&root).chain(root.get_subcommands()) {
-        for words in examples_of(command) {
-            examples += 1;
-            Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        for line in examples_of(command) {
+            let words = line.split_whitespace().skip_while(|word| word.contains("RUNLEDGER_"));
+            let words: Vec<_> = words.collect();
+            if ["serve", "migrate", "health"].contains(&words[1]) {
+                examples += 1;
+                Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+            }
         }
     }
     assert!(examples >= 8, "only {examples} examples were found");
@@ -19,8 +32,20 @@ fn every_example_of_the_help_is_accepted() {
 
 #[test]
 fn every_command_has_an_example() {
-    for command in Cli::command().get_subcommands() {
-        assert!(!examples_of(command).is_empty(), "{} has no example", command.get_name());
+    for command in every_command() {
+        assert!(!examples_of(&command).is_empty(), "{} has no example", command.get_name());
+    }
+}
+
+#[test]
+fn every_command_that_calls_a_server_names_every_exit_code() {
+    let local = ["runledger", "serve", "migrate", "health", "completions"];
+    for command in every_command().iter().filter(|command| !local.contains(&command.get_name())) {
+        let help = command.get_after_help().unwrap().to_string();
+        let codes = help.split_once("Exit codes: ").unwrap_or_else(|| panic!("{}: {help}", command.get_name())).1;
+        for code in ["0 done", "; 1 refused", "; 2 usage", "; 3 unreachable", "; 4 cut off or timed out"] {
+            assert!(codes.contains(code), "{}: {codes}", command.get_name());
+        }
     }
 }
 
@@ -45,9 +70,7 @@ fn the_table_of_flags_in_the_readme_is_the_command_line() {
 
 #[test]
 fn the_help_fits_a_terminal() {
-    let mut root = Cli::command();
-    root.build();
-    for command in std::iter::once(&root).chain(root.get_subcommands()) {
+    for command in every_command() {
         let help = command.clone().render_long_help().to_string();
         // What is wrapped is still there, in pieces: a column that is too wide shows in the examples.
         for example in command
@@ -69,13 +92,23 @@ fn the_help_names_the_bound_of_a_stop() {
     assert!(help.contains(&format!(" {} s at most", STOP_WAIT_MAX.as_secs())), "{help}");
 }
 
-/// The command lines of a help's examples, without the variables in front and the words on what they do.
-fn examples_of(command: &Command) -> Vec<Vec<String>> {
+/// Every command, with those inside others.
+fn every_command() -> Vec<Command> {
+    let mut root = Cli::command();
+    root.build();
+    let mut commands = vec![root];
+    let mut next = 0;
+    while let Some(command) = commands.get(next) {
+        let inner: Vec<_> = command.get_subcommands().filter(|inner| inner.get_name() != "help").cloned().collect();
+        commands.extend(inner);
+        next += 1;
+    }
+    commands
+}
+
+/// The command lines of a help's examples, without the words on what they do.
+fn examples_of(command: &Command) -> Vec<String> {
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    help.lines()
-        .filter_map(|line| line.strip_prefix("  "))
-        .filter_map(|line| line.split("   ").next())
-        .map(|line| line.split_whitespace().skip_while(|word| word.contains("RUNLEDGER_")).map(str::to_owned).collect())
-        .filter(|words: &Vec<String>| words.first().is_some_and(|word| word == "runledger"))
-        .collect()
+    let lines = help.lines().filter_map(|line| line.strip_prefix("  ")).filter_map(|line| line.split("   ").next());
+    lines.filter(|line| line.contains("runledger ")).map(str::to_owned).collect()
 }

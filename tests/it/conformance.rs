@@ -5,6 +5,7 @@ mod batches;
 mod changes;
 mod fixture;
 mod history;
+mod lists;
 mod model;
 mod races;
 mod replays;
@@ -77,6 +78,16 @@ conformance! { conforms:
         a_page_of_events_is_bounded_in_bytes
         events_read_back_as_they_were_decided
         an_unknown_run_has_no_record_and_no_history
+    ]
+    lists: [
+        a_list_and_a_count_are_of_the_runs_that_match
+        a_page_goes_on_after_any_place
+        pages_neither_skip_nor_repeat_while_runs_start_and_end
+        a_run_that_leaves_the_filter_between_pages_moves_no_other
+        what_was_acknowledged_is_listed_on_every_replica
+        a_hostile_string_finds_its_own_runs_only
+        a_page_of_runs_is_bounded_in_bytes
+        a_page_that_looks_at_ten_thousand_runs_in_vain_ends_there
     ]
     changes: [
         an_empty_log_has_heads_at_zero_and_no_changes

@@ -18,6 +18,7 @@ mod restored;
 mod server;
 mod snapshots;
 mod startup;
+mod upgrade;
 mod waiting;
 mod waits;
 mod watching;

@@ -4,6 +4,7 @@
 //! not know of the filter is tested outside of it, where a condition keeps no index from being used, so that an absent
 //! field may be a null. Nothing sorts: each select keeps the order of the one inside it.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 
 use futures_util::TryStreamExt as _;
@@ -244,10 +245,9 @@ fn run(key: &RunKey, reader: Reader<'_>) -> Result<Run, StoreError> {
 
 pub(super) async fn count_runs(sessions: &Sessions, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError> {
     let by = By::of(filter);
-    let beside_active = Filter { statuses: filter.statuses.clone(), ..Filter::default() };
-    let of_active = by == By::Active
-        && *filter
-            == Filter { started_from: filter.started_from, started_before: filter.started_before, ..beside_active };
+    let beside_active =
+        Filter { statuses: BTreeSet::new(), started_from: None, started_before: None, ..filter.clone() };
+    let of_active = by == By::Active && beside_active == Filter::default();
     let statement = count(by, of_active);
     let range = Range::of(filter);
     let arguments = Arguments::of(namespace, filter, &range);

@@ -11,6 +11,7 @@ use crate::clock::{Clock, draw_id};
 use crate::domain::ids::shard_of;
 use crate::domain::{Changes, Command, Decided, Operation, Principal, Request, RunKey, Status, Time, Verdict};
 use crate::store::OpenOptions;
+use crate::store::migrations::SQLITE;
 use crate::store::open::Location;
 use crate::store::{CommitError, OpenError, PAGE_BYTES_MAX, Store, StoreError, Unsettled};
 
@@ -240,7 +241,7 @@ async fn a_database_that_is_further_migrated_but_admits_us_is_opened() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
     let migrated = SqliteStore::migrate(path.clone(), &OpenOptions::default(), ticks()).await.unwrap();
-    assert_eq!(migrated.applied, ["ledger"]);
+    assert!(migrated.applied.iter().eq(SQLITE.iter().map(|step| step.name)), "{migrated:?}");
     Connection::open(&path).unwrap().execute("insert into ledger_migrations values (99, 'later', 0)", []).unwrap();
     let migrated = SqliteStore::migrate(path.clone(), &OpenOptions::default(), ticks()).await.unwrap();
     assert_eq!((migrated.applied.len(), migrated.at), (0, 99));

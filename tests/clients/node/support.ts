@@ -18,7 +18,7 @@ import {
   UpdateRunRequest,
   WaitRunRequest,
 } from "./gen/runledger/v1/run_service.js";
-import { WatchRunRequest, type WatchRunResponse, WatchRunsRequest } from "./gen/runledger/v1/watch.js";
+import { WatchRunRequest, type WatchRunResponse, WatchRunsRequest, type WatchRunsRequest_Initial } from "./gen/runledger/v1/watch.js";
 import { type Details, details } from "./readme_error.js";
 
 const TIMEOUT_MS = 20_000;
@@ -69,7 +69,7 @@ export async function watch(fields: Partial<WatchRunRequest>, seen: (frame: Watc
 }
 
 /** The frames of a watch of many runs, for as long as they are asked for. */
-export function watchRuns(fields: Parameters<typeof WatchRunsRequest.fromPartial>[0]) {
+export function watchRuns(fields: { filter: object; cursor?: string; initial?: WatchRunsRequest_Initial }) {
   const options = { deadline: Date.now() + TIMEOUT_MS };
   return client.watchRuns(WatchRunsRequest.fromPartial(fields), new Metadata(), options);
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use runledger::clock::draw_id;
 use runledger::domain::ids::request_key;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::{Route, Run, RunKey};
+use runledger::domain::{Filter, Route, Run, RunKey};
+use runledger::store::query::Order;
 use runledger::store::{CommitError, PAGE_BYTES_MAX, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::asking::{apply, ask_all, home, neighbours, stored, words};
 use super::fixture::OnDisk;
+use super::lists::asked;
 use super::sound::sound;
 use crate::support::commands::{Asking as _, abort, complete, deferred, fail, key, start, update};
 
@@ -195,6 +197,12 @@ pub(crate) async fn a_run_that_cannot_be_read_is_corrupt_by_name<F: OnDisk>(fixt
     apply(store, start("run-2")).await;
     fixture.sql("update runs set record = '{\"not\": \"a run\"}' where run_id = 'run-1'").await;
     match store.run(&key("run-1")).await {
+        Err(StoreError::Corrupt { table: "runs", column: "record", key, .. }) => {
+            assert!(key.contains("run-1"), "{key}");
+        }
+        other => panic!("{other:?}"),
+    }
+    match store.list(&asked(&Filter::default(), Order::NewestFirst)).await {
         Err(StoreError::Corrupt { table: "runs", column: "record", key, .. }) => {
             assert!(key.contains("run-1"), "{key}");
         }

@@ -13,7 +13,7 @@ use super::fixture::Fixture;
 use super::sound::sound;
 use crate::support::commands::{Asking as _, complete, fail, key, metadata, start, update};
 
-const HOSTILE: [&str; 24] = [
+pub(crate) const HOSTILE: [&str; 24] = [
     "'; drop table runs; --",
     "\" or \"\"=\"",
     "\\",

@@ -64,7 +64,7 @@ fn arguments(by: By, beside: Beside) -> Vec<String> {
     match by {
         By::TaskThread => all[6] = text("thread-7"),
         By::AuditSession => all[9] = text("audit-8"),
-        By::Active => all[5] = "'{1,2}'".to_owned(),
+        By::Active => all[5] = text("{1,2}"),
         By::Agent => all[7] = text("agent-7"),
         By::Workflow => all[8] = text("workflow-9"),
         By::Start => {}
@@ -76,7 +76,7 @@ fn arguments(by: By, beside: Beside) -> Vec<String> {
             all[11] = text(r#"{"team": "team-3"}"#);
         }
         Beside::None => {
-            all[5] = if by == By::Active { "'{1}'".to_owned() } else { "'{3,4}'".to_owned() };
+            all[5] = text(if by == By::Active { "{1}" } else { "{3,4}" });
             all[10] = text("http");
         }
     }

@@ -41,8 +41,13 @@ impl Server {
 
     /// Starts and returns as soon as it listens, ready or not.
     pub(crate) fn spawn(args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::spawn_at("127.0.0.1:0", args, env)
+    }
+
+    /// The same, where a server was before.
+    pub(crate) fn spawn_at(listen: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_runledger"));
-        command.args(["serve", "--listen", "127.0.0.1:0"]).args(args);
+        command.args(["serve", "--listen", listen]).args(args);
         command.env("RUNLEDGER_LOG", "warn,runledger=info").envs(env.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (log, banner) = (Arc::default(), Arc::default());

@@ -63,7 +63,7 @@ fn every_walk_is_a_range_of_its_index_and_sorts_nothing() {
                 let range = format!("(namespace=?{known} AND (started_at,run_id)>(?,?) AND (started_at,run_id)<(?,?))");
                 assert!(plan[0].starts_with("SEARCH ") && plan[0].contains(by.index()), "{plan:?}");
                 assert!(plan[0].ends_with(&range), "{plan:?}");
-                let joined = if by == By::Active { 1 } else { 0 };
+                let joined = usize::from(by == By::Active);
                 assert_eq!(plan.len(), 1 + joined, "{plan:?}");
                 if joined == 1 {
                     assert!(plan[1].ends_with("(shard=? AND namespace=? AND run_id=?)"), "{plan:?}");

@@ -1,0 +1,62 @@
+//! Whom a command calls, as whom, and for how long it waits.
+
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use tokio::time::Instant;
+
+use super::ending::Stop;
+use super::fields::duration;
+use crate::client::{Call, Client};
+use crate::config::HostPort;
+
+/// How long a call may take that was given no limit of its own.
+pub(super) const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Which server.
+#[derive(Args, Debug)]
+pub(super) struct Server {
+    /// The server's address
+    #[arg(
+        long,
+        env = "RUNLEDGER_SERVER",
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:50051",
+        help_heading = "Connection"
+    )]
+    server: HostPort,
+
+    /// The agent that acts: it owns what it starts, and others' runs are closed to it
+    #[arg(long, env = "RUNLEDGER_AGENT_ID", value_name = "ID", value_parser = NonEmptyStringValueParser::new(),
+          help_heading = "Connection")]
+    agent_id: Option<String>,
+}
+
+impl Server {
+    pub(super) fn client(&self) -> Result<Client, Stop> {
+        Ok(Client::new(self.server.as_str(), self.agent_id.as_deref())?)
+    }
+}
+
+/// Which server, for a command whose calls are answered at once.
+#[derive(Args, Debug)]
+pub(super) struct Caller {
+    #[command(flatten)]
+    server: Server,
+
+    /// How long to wait for an answer: seconds, or such as 500ms or 2m
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, help_heading = "Connection")]
+    timeout: Duration,
+}
+
+impl Caller {
+    pub(super) fn client(&self) -> Result<Client, Stop> {
+        self.server.client()
+    }
+
+    /// Makes a call.
+    pub(super) async fn ask<C: Call>(&self, client: &mut Client, call: &C) -> Result<C::Answer, Stop> {
+        Ok(client.ask(call, Instant::now() + self.timeout).await?)
+    }
+}

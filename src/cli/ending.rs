@@ -1,0 +1,104 @@
+//! How a command ends: what it says on stderr, and its exit code.
+
+use std::io;
+use std::process::ExitCode;
+
+use super::table::shown;
+use crate::client::{Failure, Kind};
+use crate::telemetry;
+
+/// The exit codes of every command that calls a server, as its help says them.
+macro_rules! exit_codes {
+    () => {
+        "Exit codes: 0 done; 1 refused by the authority; 2 usage; 3 unreachable, or not serving now: nothing was done; \
+         4 cut off or timed out: what became of the call is open, unless the error says that nothing was written."
+    };
+}
+pub(super) use exit_codes;
+
+/// Why a command ends before it has done what was asked.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// A call has no answer.
+    Failed(Failure),
+    /// What was asked makes no sense.
+    Usage(String),
+    /// The time that was given is over.
+    TimedOut(String),
+    /// Whoever read the output has enough.
+    Closed,
+    /// The output cannot be written.
+    Unwritable(io::Error),
+    /// A signal, by its number.
+    Signal(u8),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::Closed } else { Self::Unwritable(error) }
+    }
+}
+
+/// Says what is to be said, and gives the exit code.
+pub(super) fn code(done: Result<(), Stop>) -> ExitCode {
+    let code = match done {
+        Ok(()) | Err(Stop::Closed) => 0,
+        Err(Stop::Failed(failure)) => {
+            say(&failure.to_string());
+            for line in &failure.details {
+                warn(&format!("  {}", shown(line)));
+            }
+            match failure.kind {
+                Kind::Refused => 1,
+                Kind::Unreachable => 3,
+                Kind::Cut => 4,
+            }
+        }
+        Err(Stop::Usage(sentence)) => {
+            say(&sentence);
+            2
+        }
+        Err(Stop::TimedOut(sentence)) => {
+            say(&sentence);
+            4
+        }
+        Err(Stop::Unwritable(error)) => {
+            say(&format!("the output cannot be written: {error}"));
+            1
+        }
+        Err(Stop::Signal(number)) => 128 + number,
+    };
+    ExitCode::from(code)
+}
+
+/// A line on stderr. What came from elsewhere is in it: the terminal is not to obey it.
+pub(super) fn say(sentence: &str) {
+    warn(&format!("runledger: {}", shown(sentence)));
+}
+
+/// Nobody may be listening.
+fn warn(line: &str) {
+    let _closed = io::Write::write_all(&mut io::stderr(), format!("{line}\n").as_bytes());
+}
+
+/// The end of a command that works on a store.
+pub(super) fn ended(done: anyhow::Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("runledger: {}", telemetry::chain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The end of a command that makes no sense.
+pub(super) fn usage(sentence: &str) -> ExitCode {
+    code(Err(Stop::Usage(sentence.to_owned())))
+}

@@ -1,0 +1,130 @@
+//! Values of flags: labels, metadata, times, durations, and the words for what the proto has as enums.
+
+use std::fs::File;
+use std::io::Read;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::ending::Stop;
+use crate::domain::Time;
+use crate::proto::{Metadata, structure, v1};
+
+/// How much of a file is read as metadata: far more than the authority takes.
+const METADATA_READ_BYTES_MAX: u64 = 4 << 20;
+
+/// How a run is executed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Route {
+    Mcp,
+    Cli,
+    Http,
+}
+
+impl From<Route> for v1::Route {
+    fn from(route: Route) -> Self {
+        match route {
+            Route::Mcp => Self::Mcp,
+            Route::Cli => Self::Cli,
+            Route::Http => Self::Http,
+        }
+    }
+}
+
+/// The number of a route that may not be given.
+pub(super) fn route(route: Option<Route>) -> i32 {
+    route.map_or(v1::Route::Unspecified, v1::Route::from).into()
+}
+
+/// Where a run is in its life.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Status {
+    Pending,
+    Running,
+    Completed,
+    Aborted,
+    Failed,
+}
+
+impl From<Status> for v1::RunStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Pending => Self::Pending,
+            Status::Running => Self::Running,
+            Status::Completed => Self::Completed,
+            Status::Aborted => Self::Aborted,
+            Status::Failed => Self::Failed,
+        }
+    }
+}
+
+/// A label. Its value may hold more `=`, and may be empty.
+#[derive(Clone, Debug)]
+pub(super) struct Label(pub(super) String, pub(super) String);
+
+impl FromStr for Label {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Ok(Self(key.to_owned(), value.to_owned())),
+            Some(_) | None => Err("expected KEY=VALUE"),
+        }
+    }
+}
+
+/// A JSON object, or where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct MetadataSource(String);
+
+impl FromStr for MetadataSource {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl MetadataSource {
+    /// Reads it.
+    pub(super) fn read(&self) -> Result<Metadata, Stop> {
+        let usage = |what: String| Stop::Usage(format!("--metadata: {what}"));
+        let text = match (self.0.as_str(), self.0.strip_prefix('@')) {
+            ("-", _) => text_of(std::io::stdin().lock()).map_err(|what| usage(format!("standard input {what}")))?,
+            (_, Some(path)) => {
+                let file = File::open(path).map_err(|error| usage(format!("{path} cannot be read: {error}")))?;
+                text_of(file).map_err(|what| usage(format!("{path} {what}")))?
+            }
+            (text, None) => text.to_owned(),
+        };
+        match serde_json::from_str::<serde_json::Map<_, _>>(&text) {
+            Ok(map) => Ok(structure(&map)),
+            Err(error) => Err(usage(format!("expected a JSON object, @FILE or -: {error}"))),
+        }
+    }
+}
+
+fn text_of(source: impl Read) -> Result<String, String> {
+    let mut text = String::new();
+    let read = source.take(METADATA_READ_BYTES_MAX + 1).read_to_string(&mut text);
+    let read = read.map_err(|error| format!("cannot be read: {error}"))?;
+    if read as u64 > METADATA_READ_BYTES_MAX { Err("is too large".to_owned()) } else { Ok(text) }
+}
+
+/// A time in RFC 3339.
+pub(super) fn time(text: &str) -> Result<Time, String> {
+    let time: jiff::Timestamp =
+        text.parse().map_err(|error| format!("expected a time such as 2026-11-22T10:00:00Z: {error}"))?;
+    Ok(Time::from_micros(time.as_microsecond()))
+}
+
+/// Seconds, or a number with a unit.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let expected = |error: &dyn std::fmt::Display| format!("expected seconds, or such as 500ms, 2m or 1h30m: {error}");
+    let duration: jiff::SignedDuration = text.parse().map_err(|error| expected(&error))?;
+    Duration::try_from(duration).map_err(|_negative| expected(&"it is negative"))
+}

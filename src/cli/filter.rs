@@ -1,0 +1,55 @@
+//! Which runs: the flags of every command that is about many.
+
+use clap::Args;
+
+use super::fields::{self, Label, Route, Status};
+use crate::domain::Time;
+use crate::proto::{answer, v1};
+
+/// Runs must match every flag that is given.
+#[derive(Args, Debug)]
+pub(super) struct Filter {
+    /// Runs in this status; repeat it for more
+    #[arg(long = "status", value_name = "STATUS", value_enum, value_delimiter = ',', help_heading = "Filters")]
+    statuses: Vec<Status>,
+    /// Runs of this task thread
+    #[arg(long, value_name = "ID", help_heading = "Filters")]
+    task_thread_id: Option<String>,
+    /// Runs that this agent owns
+    #[arg(long, value_name = "ID", help_heading = "Filters")]
+    agent: Option<String>,
+    /// Runs of this workflow
+    #[arg(long, value_name = "ID", help_heading = "Filters")]
+    workflow_id: Option<String>,
+    /// Runs of this audit session
+    #[arg(long, value_name = "ID", help_heading = "Filters")]
+    audit_session_id: Option<String>,
+    /// Runs on this route
+    #[arg(long, value_name = "ROUTE", value_enum, help_heading = "Filters")]
+    route: Option<Route>,
+    /// Runs with this label; repeat it for more, all of which they must have
+    #[arg(long = "label", value_name = "KEY=VALUE", help_heading = "Filters")]
+    labels: Vec<Label>,
+    /// Runs created at this time or later
+    #[arg(long, value_name = "TIME", value_parser = fields::time, help_heading = "Filters")]
+    started_from: Option<Time>,
+    /// Runs created before this time
+    #[arg(long, value_name = "TIME", value_parser = fields::time, help_heading = "Filters")]
+    started_before: Option<Time>,
+}
+
+impl Filter {
+    pub(super) fn message(&self) -> v1::RunFilter {
+        v1::RunFilter {
+            task_thread_id: self.task_thread_id.clone().unwrap_or_default(),
+            statuses: self.statuses.iter().map(|status| v1::RunStatus::from(*status).into()).collect(),
+            agent_id: self.agent.clone().unwrap_or_default(),
+            workflow_id: self.workflow_id.clone().unwrap_or_default(),
+            audit_session_id: self.audit_session_id.clone().unwrap_or_default(),
+            route: fields::route(self.route),
+            labels: self.labels.iter().map(|Label(key, value)| (key.clone(), value.clone())).collect(),
+            started_from: self.started_from.map(answer::timestamp),
+            started_before: self.started_before.map(answer::timestamp),
+        }
+    }
+}

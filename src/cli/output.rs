@@ -1,0 +1,77 @@
+//! What a command prints: a table for people, or JSON for programs.
+
+use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
+
+use clap::ValueEnum;
+
+use super::table::Table;
+use crate::client::json::{self, Named};
+
+/// What standard output is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// Columns for people
+    Table,
+    /// One JSON object a line, as grpcurl shows it
+    Json,
+}
+
+/// How many columns a terminal has that does not say.
+const WIDTH_DEFAULT: usize = 80;
+const HEIGHT_DEFAULT: usize = 24;
+
+/// The size of the terminal on standard output, in columns and lines; none when it is not one.
+pub(super) fn terminal() -> Option<(usize, usize)> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let size = terminal_size::terminal_size_of(io::stdout());
+    let known = |size: u16, default| if size == 0 { default } else { usize::from(size) };
+    Some(size.map_or((WIDTH_DEFAULT, HEIGHT_DEFAULT), |(width, height)| {
+        (known(width.0, WIDTH_DEFAULT), known(height.0, HEIGHT_DEFAULT))
+    }))
+}
+
+/// Standard output. Written in large pieces, so it must be flushed.
+#[derive(Debug)]
+pub(super) struct Out {
+    stdout: BufWriter<Stdout>,
+    /// Of the terminal, when it is one.
+    pub(super) width: Option<usize>,
+}
+
+impl Out {
+    pub(super) fn new() -> Self {
+        Self { stdout: BufWriter::with_capacity(64 << 10, io::stdout()), width: terminal().map(|(width, _)| width) }
+    }
+
+    pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
+        self.stdout.write_all(line.as_bytes())?;
+        self.stdout.write_all(b"\n")
+    }
+
+    pub(super) fn json<M: Named>(&mut self, message: &M) -> io::Result<()> {
+        self.line(&json::line(message))
+    }
+
+    /// Rows of a table, at first under its header.
+    pub(super) fn rows(&mut self, table: &mut Table, rows: &[Vec<String>], first: bool) -> io::Result<()> {
+        if first {
+            self.line(&table.header(rows))?;
+        }
+        table.lines(rows).iter().try_for_each(|line| self.line(line))
+    }
+
+    /// Names and values, one pair a line.
+    pub(super) fn pairs(&mut self, pairs: &[Vec<String>]) -> io::Result<()> {
+        let mut table = Table::new(&["", ""], None);
+        for line in table.lines(pairs) {
+            self.line(&line)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.stdout.flush()
+    }
+}

@@ -1,0 +1,106 @@
+//! `runledger run`: one run's life, and lists of runs.
+
+mod events;
+mod help;
+mod list;
+mod mutations;
+mod wait;
+mod watch;
+
+use clap::{Args, Subcommand};
+
+use super::connect::Caller;
+use super::ending::Stop;
+use super::output::{Out, Output};
+use super::view;
+use crate::proto::v1;
+
+pub(super) use help::HELP;
+
+#[derive(Args, Debug)]
+pub(super) struct RunArgs {
+    #[command(subcommand)]
+    command: RunCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RunCommand {
+    /// Create a run, or start one that is pending
+    #[command(after_help = help::START)]
+    Start(Box<mutations::StartArgs>),
+    /// Change a running run's links, labels and metadata
+    #[command(after_help = help::UPDATE)]
+    Update(Box<mutations::UpdateArgs>),
+    /// End a running run as completed
+    #[command(after_help = help::COMPLETE)]
+    Complete(mutations::CompleteArgs),
+    /// End a pending or running run as aborted
+    #[command(after_help = help::ABORT)]
+    Abort(mutations::AbortArgs),
+    /// End a pending or running run as failed
+    #[command(after_help = help::FAIL)]
+    Fail(mutations::FailArgs),
+    /// Show a run as it is
+    #[command(after_help = help::GET)]
+    Get(GetArgs),
+    /// Show a run's history, oldest first
+    #[command(after_help = help::EVENTS)]
+    Events(events::EventsArgs),
+    /// List runs, newest first
+    #[command(after_help = help::LIST)]
+    List(Box<list::ListArgs>),
+    /// Count runs by status
+    #[command(after_help = help::COUNT)]
+    Count(Box<list::CountArgs>),
+    /// Show each change of a run until it ends
+    #[command(after_help = help::WATCH)]
+    Watch(watch::WatchArgs),
+    /// Wait until a run has ended
+    #[command(after_help = help::WAIT)]
+    Wait(wait::WaitArgs),
+}
+
+#[derive(Args, Debug)]
+struct GetArgs {
+    /// The run
+    run_id: String,
+    #[command(flatten)]
+    caller: Caller,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// How a command prints its one answer.
+#[derive(Args, Debug)]
+struct Format {
+    /// What to print
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value = "table")]
+    output: Output,
+}
+
+pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
+    match args.command {
+        RunCommand::Start(args) => mutations::start(*args).await,
+        RunCommand::Update(args) => mutations::update(*args).await,
+        RunCommand::Complete(args) => mutations::complete(args).await,
+        RunCommand::Abort(args) => mutations::abort(args).await,
+        RunCommand::Fail(args) => mutations::fail(args).await,
+        RunCommand::Get(args) => get(args).await,
+        RunCommand::Events(args) => events::run(args).await,
+        RunCommand::List(args) => list::run(*args).await,
+        RunCommand::Count(args) => list::count(*args).await,
+        RunCommand::Watch(args) => watch::run(args).await,
+        RunCommand::Wait(args) => wait::run(args).await,
+    }
+}
+
+async fn get(args: GetArgs) -> Result<(), Stop> {
+    let mut client = args.caller.client()?;
+    let answer = args.caller.ask(&mut client, &v1::GetRunRequest { run_id: args.run_id }).await?;
+    let mut out = Out::new();
+    match args.format.output {
+        Output::Json => out.json(&answer)?,
+        Output::Table => out.pairs(&view::run_pairs(&answer.run.unwrap_or_default()))?,
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,110 @@
+//! What the help of each command says after its flags. A test runs every example.
+
+use super::super::ending::exit_codes;
+
+/// Of `runledger run` itself.
+pub(in super::super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger run start --task-thread-id thread-1 --run-id run-1\n  \
+    runledger run complete run-1\n\n",
+    exit_codes!()
+);
+
+/// How a mutation is made safe.
+macro_rules! once {
+    () => {
+        "A call that is cut off is sent again with the same request id until --timeout, so it is made once or not at \
+         all. Without --request-id each invocation draws its own.\n\n"
+    };
+}
+
+pub(super) const START: &str = concat!(
+    "Examples:\n  \
+    runledger run start --task-thread-id thread-1\n  \
+    runledger run start --task-thread-id thread-1 --run-id run-1 --route mcp --label team=search\n  \
+    runledger run start --task-thread-id thread-1 --deferred --metadata '{\"page\": \"a\"}'\n\n\
+    A run that is already running stays as it is, and the command succeeds: see the disposition.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(super) const UPDATE: &str = concat!(
+    "Examples:\n  \
+    runledger run update run-1 --label team=search --metadata '{\"step\": 2, \"page\": null}'\n  \
+    runledger run update run-1 --metadata @metadata.json --expected-revision 1\n  \
+    echo '{\"step\": 3}' | runledger run update run-1 --metadata - --tab-group-id ''\n\n\
+    Flags that are not given leave their field alone, an empty ID clears it.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(super) const COMPLETE: &str = concat!(
+    "Example:\n  \
+    runledger run complete run-1 --metadata '{\"result\": \"found\"}'\n\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(super) const ABORT: &str = concat!(
+    "Example:\n  \
+    runledger run abort run-1 --reason-code USER_CANCELLED\n\n\
+    A run that has ended stays as it is, and the command succeeds: see the disposition.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(super) const FAIL: &str = concat!(
+    "Example:\n  \
+    runledger run fail run-1 --failure-reason 'the tab crashed' --reason-code CDP_DISCONNECT\n\n\
+    A run that has ended stays as it is, and the command succeeds: see the disposition.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(super) const GET: &str = concat!(
+    "Examples:\n  \
+    runledger run get run-1\n  \
+    runledger run get run-1 --output json\n\n",
+    exit_codes!()
+);
+
+pub(super) const EVENTS: &str = concat!(
+    "Examples:\n  \
+    runledger run events run-1\n  \
+    runledger run events run-1 --all --output json\n\n",
+    exit_codes!()
+);
+
+pub(super) const LIST: &str = concat!(
+    "Examples:\n  \
+    runledger run list --status running,pending --agent agent-7\n  \
+    runledger run list --label team=search --started-from 2026-11-22T00:00:00Z --all --output json\n\n\
+    On a terminal times are ages and what is too wide is cut; elsewhere everything is shown.\n",
+    exit_codes!()
+);
+
+pub(super) const COUNT: &str = concat!(
+    "Examples:\n  \
+    runledger run count\n  \
+    runledger run count --status failed --workflow-id checkout\n\n\
+    Counts are of the newest runs only where there are very many: a line on stderr says so.\n",
+    exit_codes!()
+);
+
+pub(super) const WATCH: &str = concat!(
+    "Examples:\n  \
+    runledger run watch run-1\n  \
+    runledger run watch run-1 --after-revision 0 --output json\n\n\
+    Begins with the run as it is, or with the event after --after-revision. Goes on by itself where it was cut, so \
+    nothing is missing and nothing comes twice. Ctrl-C ends it with 130.\n",
+    exit_codes!()
+);
+
+pub(super) const WAIT: &str = concat!(
+    "Examples:\n  \
+    runledger run wait run-1\n  \
+    runledger run wait run-1 --timeout 30m --output json\n\n\
+    Shows the run when it has ended, however it has. Goes on by itself where it was cut. Still not ended after \
+    --timeout: 4, and the run is not shown. Ctrl-C ends it with 130.\n",
+    exit_codes!()
+);

@@ -1,0 +1,101 @@
+//! `runledger run list` and `runledger run count`.
+
+use clap::Args;
+
+use super::Format;
+use super::events::page_size;
+use crate::cli::connect::Caller;
+use crate::cli::ending::{Stop, say};
+use crate::cli::filter::Filter;
+use crate::cli::output::{Out, Output};
+use crate::cli::table::Table;
+use crate::cli::view;
+use crate::clock::{Clock as _, SystemClock};
+use crate::proto::v1;
+
+#[derive(Args, Debug)]
+pub(super) struct ListArgs {
+    #[command(flatten)]
+    filter: Filter,
+    /// How many runs at most
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    /// All runs
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    /// With their metadata, in JSON
+    #[arg(long)]
+    full: bool,
+    #[command(flatten)]
+    caller: Caller,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CountArgs {
+    #[command(flatten)]
+    filter: Filter,
+    #[command(flatten)]
+    caller: Caller,
+    #[command(flatten)]
+    format: Format,
+}
+
+pub(super) async fn run(args: ListArgs) -> Result<(), Stop> {
+    let mut client = args.caller.client()?;
+    let mut out = Out::new();
+    let mut table = Table::new(view::RUNS, out.width);
+    let now = out.width.map(|_terminal| SystemClock.now());
+    let view = if args.full { v1::RunView::Full } else { v1::RunView::Basic };
+    let mut left = if args.all { u64::MAX } else { args.limit };
+    let mut request = v1::ListRunsRequest {
+        filter: Some(args.filter.message()),
+        view: view.into(),
+        ..v1::ListRunsRequest::default()
+    };
+    let mut first = true;
+    loop {
+        request.page_size = page_size(left);
+        let page = args.caller.ask(&mut client, &request).await?;
+        left = left.saturating_sub(page.runs.len() as u64);
+        match args.format.output {
+            Output::Json => page.runs.iter().try_for_each(|run| out.json(run))?,
+            Output::Table => {
+                let rows: Vec<_> = page.runs.iter().map(|run| view::run_row(run, now)).collect();
+                out.rows(&mut table, &rows, first)?;
+            }
+        }
+        out.flush()?;
+        first = false;
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            return Ok(());
+        }
+        if left == 0 {
+            say("there are more runs: --all shows them");
+            return Ok(());
+        }
+    }
+}
+
+pub(super) async fn count(args: CountArgs) -> Result<(), Stop> {
+    let mut client = args.caller.client()?;
+    let request = v1::CountRunsRequest { filter: Some(args.filter.message()) };
+    let answer = args.caller.ask(&mut client, &request).await?;
+    let mut out = Out::new();
+    match args.format.output {
+        Output::Json => out.json(&answer)?,
+        Output::Table => {
+            let counts = answer.counts.iter().map(|counted| (view::status(counted.status), counted.count));
+            let total = answer.counts.iter().map(|counted| counted.count).sum();
+            let rows = counts.chain([("total".to_owned(), total)]);
+            out.pairs(&rows.map(|(name, count)| vec![name, count.to_string()]).collect::<Vec<_>>())?;
+        }
+    }
+    out.flush()?;
+    if answer.truncated {
+        say("there are more runs: the counts are of the newest ones");
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! The calls that change a run. Each has a `request_id`, so that one that was cut off can be sent again.
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+
+use super::Format;
+use crate::cli::connect::Caller;
+use crate::cli::ending::Stop;
+use crate::cli::fields::{self, Label, MetadataSource, Route};
+use crate::cli::output::{Out, Output};
+use crate::cli::view;
+use crate::client::json::Named;
+use crate::clock;
+use crate::proto::{Metadata, v1};
+
+/// What every mutation takes.
+#[derive(Args, Debug)]
+struct Mutation {
+    /// What makes this call the same as an earlier one: it is then applied once
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    request_id: Option<String>,
+    /// Refuse unless the run is at this revision (start: 0 when it must not exist)
+    #[arg(long, value_name = "N")]
+    expected_revision: Option<u64>,
+    #[command(flatten)]
+    caller: Caller,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct StartArgs {
+    /// The orchestration task that the run belongs to
+    #[arg(long, value_name = "ID")]
+    task_thread_id: String,
+    /// The run's id [default: the authority makes one]
+    #[arg(long, value_name = "ID")]
+    run_id: Option<String>,
+    /// Create it pending, to be started later
+    #[arg(long)]
+    deferred: bool,
+    /// How the run is executed
+    #[arg(long, value_name = "ROUTE", value_enum)]
+    route: Option<Route>,
+    /// The run degraded from MCP to CLI
+    #[arg(long)]
+    fallback_used: bool,
+    /// The run's owner [default: the acting agent]
+    #[arg(long, value_name = "ID")]
+    agent: Option<String>,
+    /// The run's tab group
+    #[arg(long, value_name = "ID")]
+    tab_group_id: Option<String>,
+    /// The run's audit session
+    #[arg(long, value_name = "ID")]
+    audit_session_id: Option<String>,
+    /// The run's workflow
+    #[arg(long, value_name = "ID")]
+    workflow_id: Option<String>,
+    /// A label; repeat it for more
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    labels: Vec<Label>,
+    /// The run's own data
+    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
+    metadata: Option<MetadataSource>,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct UpdateArgs {
+    /// The run
+    run_id: String,
+    /// How the run is executed
+    #[arg(long, value_name = "ROUTE", value_enum)]
+    route: Option<Route>,
+    /// The run degraded from MCP to CLI
+    #[arg(long)]
+    fallback_used: bool,
+    /// The run's tab group; empty for none
+    #[arg(long, value_name = "ID")]
+    tab_group_id: Option<String>,
+    /// The run's audit session; empty for none
+    #[arg(long, value_name = "ID")]
+    audit_session_id: Option<String>,
+    /// The run's workflow; empty for none
+    #[arg(long, value_name = "ID")]
+    workflow_id: Option<String>,
+    /// A label to set; repeat it for more
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    labels: Vec<Label>,
+    /// A label to drop; repeat it for more
+    #[arg(long = "remove-label", value_name = "KEY")]
+    remove_labels: Vec<String>,
+    /// A merge patch on the run's own data: objects merge, null deletes
+    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
+    metadata: Option<MetadataSource>,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CompleteArgs {
+    /// The run
+    run_id: String,
+    /// A last merge patch on the run's own data
+    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
+    metadata: Option<MetadataSource>,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct AbortArgs {
+    /// The run
+    run_id: String,
+    /// Why, for people
+    #[arg(long, value_name = "TEXT")]
+    failure_reason: Option<String>,
+    /// Why, for programs, such as TIMEOUT
+    #[arg(long, value_name = "CODE")]
+    reason_code: Option<String>,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct FailArgs {
+    /// The run
+    run_id: String,
+    /// Why, for people
+    #[arg(long, value_name = "TEXT")]
+    failure_reason: String,
+    /// Why, for programs, such as TIMEOUT
+    #[arg(long, value_name = "CODE")]
+    reason_code: Option<String>,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
+impl Mutation {
+    /// The caller's, or one of this invocation's own.
+    fn request_id(&self) -> String {
+        self.request_id.clone().unwrap_or_else(|| format!("cli-{}", clock::draw_id()))
+    }
+
+    fn show<A: Named>(&self, answer: &A, run: Option<&v1::Run>, disposition: i32) -> Result<(), Stop> {
+        let mut out = Out::new();
+        match self.format.output {
+            Output::Json => out.json(answer)?,
+            Output::Table => {
+                let mut pairs = vec![vec!["disposition".to_owned(), view::disposition(disposition)]];
+                pairs.extend(run.map(view::run_pairs).unwrap_or_default());
+                out.pairs(&pairs)?;
+            }
+        }
+        Ok(out.flush()?)
+    }
+}
+
+pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
+    let request = v1::StartRunRequest {
+        task_thread_id: args.task_thread_id,
+        run_id: args.run_id.unwrap_or_default(),
+        deferred: args.deferred,
+        route: fields::route(args.route),
+        fallback_used: args.fallback_used,
+        agent_id: args.agent.unwrap_or_default(),
+        tab_group_id: args.tab_group_id.unwrap_or_default(),
+        audit_session_id: args.audit_session_id.unwrap_or_default(),
+        workflow_id: args.workflow_id.unwrap_or_default(),
+        metadata: read(args.metadata.as_ref())?,
+        labels: args.labels.into_iter().map(|Label(key, value)| (key, value)).collect(),
+        request_id: args.mutation.request_id(),
+        expected_revision: args.mutation.expected_revision,
+    };
+    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+pub(super) async fn update(args: UpdateArgs) -> Result<(), Stop> {
+    let request = v1::UpdateRunRequest {
+        run_id: args.run_id,
+        audit_session_id: args.audit_session_id,
+        tab_group_id: args.tab_group_id,
+        workflow_id: args.workflow_id,
+        route: fields::route(args.route),
+        fallback_used: args.fallback_used,
+        metadata: read(args.metadata.as_ref())?,
+        labels: args.labels.into_iter().map(|Label(key, value)| (key, value)).collect(),
+        remove_labels: args.remove_labels,
+        request_id: args.mutation.request_id(),
+        expected_revision: args.mutation.expected_revision,
+    };
+    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+pub(super) async fn complete(args: CompleteArgs) -> Result<(), Stop> {
+    let request = v1::CompleteRunRequest {
+        run_id: args.run_id,
+        metadata: read(args.metadata.as_ref())?,
+        request_id: args.mutation.request_id(),
+        expected_revision: args.mutation.expected_revision,
+    };
+    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+pub(super) async fn abort(args: AbortArgs) -> Result<(), Stop> {
+    let request = v1::AbortRunRequest {
+        run_id: args.run_id,
+        failure_reason: args.failure_reason.unwrap_or_default(),
+        reason_code: args.reason_code.unwrap_or_default(),
+        request_id: args.mutation.request_id(),
+        expected_revision: args.mutation.expected_revision,
+    };
+    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+pub(super) async fn fail(args: FailArgs) -> Result<(), Stop> {
+    let request = v1::FailRunRequest {
+        run_id: args.run_id,
+        failure_reason: args.failure_reason,
+        reason_code: args.reason_code.unwrap_or_default(),
+        request_id: args.mutation.request_id(),
+        expected_revision: args.mutation.expected_revision,
+    };
+    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+fn read(source: Option<&MetadataSource>) -> Result<Option<Metadata>, Stop> {
+    source.map(MetadataSource::read).transpose()
+}

@@ -1,0 +1,77 @@
+//! `runledger run wait`.
+
+use std::time::Duration;
+
+use clap::Args;
+use tokio::time::{Instant, sleep};
+
+use super::Format;
+use crate::cli::connect::{CALL_WAIT_MAX, Server};
+use crate::cli::ending::{Stop, say};
+use crate::cli::fields::duration;
+use crate::cli::output::{Out, Output};
+use crate::cli::view;
+use crate::client::Kind;
+use crate::proto::v1;
+
+/// How long one call waits: a connection that is dead in silence is noticed then, at the latest.
+const CALL_MAX: Duration = Duration::from_mins(5);
+/// When a wait that was cut is taken up again.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+#[derive(Args, Debug)]
+pub(super) struct WaitArgs {
+    /// The run
+    run_id: String,
+    /// How long to wait: seconds, or such as 30m [default: as long as it takes]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    format: Format,
+}
+
+pub(super) async fn run(args: WaitArgs) -> Result<(), Stop> {
+    let mut client = args.server.client()?;
+    let end = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let (mut answered, mut lost) = (false, false);
+    loop {
+        let left = end.map_or(CALL_MAX, |end| end.saturating_duration_since(Instant::now()));
+        let request = v1::WaitRunRequest {
+            run_id: args.run_id.clone(),
+            timeout: Some(left.min(CALL_MAX).try_into().map_err(|_| Stop::Usage("--timeout is too long".to_owned()))?),
+        };
+        let asked = Instant::now();
+        match client.ask(&request, asked + left.min(CALL_MAX) + CALL_WAIT_MAX).await {
+            Ok(answer) if !answer.timed_out => return show(&args, &answer),
+            // The server may wait for less than it was asked to.
+            Ok(_) => (answered, lost) = (true, false),
+            Err(failure) if failure.kind == Kind::Refused => return Err(failure.into()),
+            // Nobody was ever there. A call that was cut, or that a server answered for itself, had reached one.
+            Err(failure) if failure.kind == Kind::Unreachable && failure.reason.is_none() && !answered => {
+                return Err(failure.into());
+            }
+            Err(failure) => {
+                if !lost {
+                    say(&format!("{failure} (trying again)"));
+                }
+                (answered, lost) = (true, true);
+                sleep(left.min(AGAIN_AFTER)).await;
+            }
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            let waited = args.timeout.unwrap_or_default();
+            return Err(Stop::TimedOut(format!("run {} has not ended after {waited:?}", args.run_id)));
+        }
+    }
+}
+
+fn show(args: &WaitArgs, answer: &v1::WaitRunResponse) -> Result<(), Stop> {
+    let mut out = Out::new();
+    match args.format.output {
+        Output::Json => out.json(answer)?,
+        Output::Table => out.pairs(&view::run_pairs(answer.run.as_ref().unwrap_or(&v1::Run::default())))?,
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,44 @@
+//! `runledger run watch`.
+
+use clap::Args;
+
+use crate::cli::connect::Server;
+use crate::cli::ending::Stop;
+use crate::cli::output::Output;
+use crate::cli::view::Happening;
+use crate::cli::watch::printed;
+use crate::client::follow::{RunWatch, follow};
+use crate::proto::v1::watch_run_response::Frame;
+use crate::proto::v1::{WatchRunRequest, WatchRunResponse};
+
+#[derive(Args, Debug)]
+pub(super) struct WatchArgs {
+    /// The run
+    run_id: String,
+    /// Begin with the event after this revision; 0 is the whole history
+    #[arg(long, value_name = "N")]
+    after_revision: Option<u64>,
+    /// End with 4 when the stream is cut
+    #[arg(long)]
+    no_reconnect: bool,
+    /// What to print [default: table on a terminal, else json]
+    #[arg(long, short, value_name = "FORMAT", value_enum)]
+    output: Option<Output>,
+    #[command(flatten)]
+    server: Server,
+}
+
+pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
+    let client = args.server.client()?;
+    let request = WatchRunRequest { run_id: args.run_id, after_revision: args.after_revision };
+    let news = follow(client, RunWatch::new(request), !args.no_reconnect);
+    printed(news, args.output, happening).await
+}
+
+fn happening(frame: &WatchRunResponse) -> Option<Happening<'_>> {
+    match frame.frame.as_ref()? {
+        Frame::Snapshot(snapshot) => snapshot.run.as_ref().map(Happening::Snapshot),
+        Frame::Change(change) => Some(Happening::Change(change.event.as_ref()?, change.run.as_ref()?)),
+        Frame::CaughtUp(_) | Frame::Checkpoint(_) | Frame::End(_) => None,
+    }
+}

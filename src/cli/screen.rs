@@ -1,0 +1,98 @@
+//! The terminal of a live table: taken over whole, drawn again in place, and given back however the command ends.
+
+use std::io::{self, Write as _};
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt as _};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::ending::Stop;
+use super::live::Board;
+use super::output::terminal;
+use crate::client::Failure;
+use crate::client::follow::News;
+use crate::clock::{Clock as _, SystemClock};
+use crate::proto::v1::WatchRunsResponse;
+
+/// How often the picture is drawn at most, and how often when nothing happens: ages go on.
+const DRAW_INTERVAL: Duration = Duration::from_millis(100);
+const TICKS_IDLE: u32 = 10;
+
+/// The other screen, no cursor, and lines that are cut instead of wrapped; and all of it back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+/// What stands between these is drawn at once, by terminals that know them.
+const BEGIN: &str = "\x1b[?2026h\x1b[H";
+const END: &str = "\x1b[J\x1b[?2026l";
+
+/// Shows a watch until it ends, or a signal ends it.
+pub(super) async fn show(
+    news: impl Stream<Item = Result<News<WatchRunsResponse>, Failure>>,
+    mut board: Board,
+) -> Result<(), Stop> {
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut hung_up = signal(SignalKind::hangup())?;
+    let mut ticks = interval(DRAW_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut screen = Screen::enter()?;
+    let mut news = pin!(news);
+    let mut idle = TICKS_IDLE;
+    loop {
+        tokio::select! {
+            _ = interrupted.recv() => return Err(Stop::Signal(2)),
+            _ = terminated.recv() => return Err(Stop::Signal(15)),
+            _ = hung_up.recv() => return Err(Stop::Signal(1)),
+            _ = ticks.tick() => {
+                idle += 1;
+                if idle > TICKS_IDLE {
+                    screen.draw(&board)?;
+                    idle = 0;
+                }
+            }
+            next = news.next() => match next {
+                Some(Ok(next)) => {
+                    board.take(next, SystemClock.now());
+                    idle = TICKS_IDLE;
+                }
+                Some(Err(failure)) => {
+                    screen.draw(&board)?;
+                    return Err(failure.into());
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// The terminal while it is taken. The last picture stays behind on the screen that comes back.
+struct Screen {
+    picture: Vec<String>,
+}
+
+impl Screen {
+    fn enter() -> io::Result<Self> {
+        write(ENTER)?;
+        Ok(Self { picture: Vec::new() })
+    }
+
+    fn draw(&mut self, board: &Board) -> io::Result<()> {
+        let Some(size) = terminal() else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        self.picture = board.picture(size, SystemClock.now());
+        write(&format!("{BEGIN}{}\x1b[K{END}", self.picture.join("\x1b[K\r\n")))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _gone = write(&format!("{LEAVE}{}\r\n", self.picture.join("\r\n")));
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}

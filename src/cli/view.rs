@@ -1,0 +1,189 @@
+//! Runs, events and frames in words for people. Times are RFC 3339, or ages where a terminal shows how things are.
+
+use crate::client::{json, time};
+use crate::domain::Time;
+use crate::proto::v1;
+
+/// The columns of a list of runs.
+pub(super) const RUNS: &[&str] =
+    &["RUN ID", "STATUS", "REVISION", "TASK THREAD", "AGENT", "STARTED", "UPDATED", "REASON"];
+/// The columns of a history.
+pub(super) const EVENTS: &[&str] = &["REVISION", "AT", "EVENT", "STATUS", "BY", "CHANGES"];
+/// The columns of frames of a watch.
+pub(super) const FRAMES: &[&str] = &["AT", "RUN ID", "REVISION", "EVENT", "STATUS", "BY", "TASK THREAD"];
+
+/// What happened, as a watch shows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Happening<'a> {
+    /// The run was so when the watch began.
+    Snapshot(&'a v1::Run),
+    /// An event, and the run after it.
+    Change(&'a v1::RunEvent, &'a v1::Run),
+}
+
+/// A row of [`RUNS`]. With a `now`, times are ages.
+pub(super) fn run_row(run: &v1::Run, now: Option<Time>) -> Vec<String> {
+    vec![
+        run.run_id.clone(),
+        status(run.status),
+        run.revision.to_string(),
+        run.task_thread_id.clone(),
+        run.agent_id.clone(),
+        moment(time(run.started_at.as_ref()), now),
+        moment(time(run.updated_at.as_ref()), now),
+        reason(run),
+    ]
+}
+
+/// A row of [`EVENTS`].
+pub(super) fn event_row(event: &v1::RunEvent) -> Vec<String> {
+    vec![
+        event.revision.to_string(),
+        moment(time(event.at.as_ref()), None),
+        event_type(event),
+        transition(event),
+        principal(event),
+        event.changes.as_ref().map(json::line).unwrap_or_default(),
+    ]
+}
+
+/// A row of [`FRAMES`].
+pub(super) fn frame_row(happening: Happening<'_>) -> Vec<String> {
+    let (run, at, what, status, by) = match happening {
+        Happening::Snapshot(run) => {
+            (run, run.updated_at.as_ref(), "snapshot".to_owned(), status(run.status), String::new())
+        }
+        Happening::Change(event, run) => {
+            (run, event.at.as_ref(), event_type(event), transition(event), principal(event))
+        }
+    };
+    let revision = run.revision.to_string();
+    vec![moment(time(at), None), run.run_id.clone(), revision, what, status, by, run.task_thread_id.clone()]
+}
+
+/// All of a run that is set.
+pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
+    let at = |timestamp| moment(time(timestamp), None);
+    let labels: std::collections::BTreeMap<_, _> = run.labels.iter().collect();
+    let labels = labels.into_iter().map(|(key, value)| format!("{key}={value}"));
+    let pairs = [
+        ("run id", run.run_id.clone()),
+        ("status", status(run.status)),
+        ("revision", run.revision.to_string()),
+        ("task thread", run.task_thread_id.clone()),
+        ("agent", run.agent_id.clone()),
+        ("route", route(run.route)),
+        ("fallback used", if run.fallback_used { "yes".to_owned() } else { String::new() }),
+        ("tab group", run.tab_group_id.clone()),
+        ("audit session", run.audit_session_id.clone()),
+        ("workflow", run.workflow_id.clone()),
+        ("started at", at(run.started_at.as_ref())),
+        ("running at", at(run.running_at.as_ref())),
+        ("updated at", at(run.updated_at.as_ref())),
+        ("completed at", at(run.completed_at.as_ref())),
+        ("reason code", run.reason_code.clone()),
+        ("failure reason", run.failure_reason.clone()),
+        ("labels", labels.collect::<Vec<_>>().join(" ")),
+        ("metadata", run.metadata.as_ref().map(json::line).unwrap_or_default()),
+        ("namespace", run.namespace.clone()),
+    ];
+    let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+    set.map(|(name, value)| vec![name.to_owned(), value]).collect()
+}
+
+/// Such as `running`.
+pub(super) fn status(number: i32) -> String {
+    word(v1::RunStatus::try_from(number).map(|status| status.as_str_name()), "RUN_STATUS_", number)
+}
+
+/// Such as `applied`.
+pub(super) fn disposition(number: i32) -> String {
+    word(v1::Disposition::try_from(number).map(|disposition| disposition.as_str_name()), "DISPOSITION_", number)
+}
+
+fn route(number: i32) -> String {
+    if number == 0 {
+        return String::new();
+    }
+    word(v1::Route::try_from(number).map(|route| route.as_str_name()), "ROUTE_", number)
+}
+
+/// Such as `created`.
+pub(super) fn event_type(event: &v1::RunEvent) -> String {
+    let name = v1::RunEventType::try_from(event.r#type).map(|name| name.as_str_name());
+    word(name, "RUN_EVENT_TYPE_", event.r#type)
+}
+
+/// Such as `pending → running`, or only the status where the event did not change it.
+fn transition(event: &v1::RunEvent) -> String {
+    if event.from == 0 || event.from == event.to {
+        return status(event.to);
+    }
+    format!("{} → {}", status(event.from), status(event.to))
+}
+
+fn principal(event: &v1::RunEvent) -> String {
+    event.principal.as_ref().map(|principal| principal.agent_id.clone()).unwrap_or_default()
+}
+
+/// Why the run ended, as short as it is known.
+fn reason(run: &v1::Run) -> String {
+    match (run.reason_code.as_str(), run.failure_reason.as_str()) {
+        ("", text) => text.to_owned(),
+        (code, "") => code.to_owned(),
+        (code, text) => format!("{code}: {text}"),
+    }
+}
+
+/// A value's word; its number where a newer authority has one that is not known here.
+fn word<E>(name: Result<&'static str, E>, prefix: &str, number: i32) -> String {
+    name.map_or_else(|_unknown| number.to_string(), |name| name.trim_start_matches(prefix).to_lowercase())
+}
+
+/// A time, or how long it is ago.
+pub(super) fn moment(at: Option<Time>, now: Option<Time>) -> String {
+    match (at, now) {
+        (None, _) => String::new(),
+        (Some(at), None) => at.to_string(),
+        (Some(at), Some(now)) => age(at, now),
+    }
+}
+
+/// How long ago a time was, in its two largest units. The authority's clock and this one may differ a little.
+fn age(at: Time, now: Time) -> String {
+    let seconds = now.micros().saturating_sub(at.micros()).max(0) / 1_000_000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m{:02}s", seconds % 60),
+        (0, _, _) => format!("{hours}h{:02}m", minutes % 60),
+        (_, _, _) => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_has_two_units_and_is_never_negative() {
+        let now = Time::from_micros(1_000_000_000_000);
+        for (seconds, shown) in [
+            (-5, "0s"),
+            (0, "0s"),
+            (59, "59s"),
+            (61, "1m01s"),
+            (3_600, "1h00m"),
+            (90_061, "1d01h"),
+            (864_000, "10d00h"),
+        ] {
+            assert_eq!(age(Time::from_micros(now.micros() - seconds * 1_000_000), now), shown);
+        }
+    }
+
+    #[test]
+    fn what_a_newer_authority_says_is_shown_by_its_number() {
+        assert_eq!((status(2), status(77)), ("running".to_owned(), "77".to_owned()));
+        assert_eq!((route(0), route(1), route(9)), (String::new(), "mcp".to_owned(), "9".to_owned()));
+    }
+}

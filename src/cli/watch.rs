@@ -1,0 +1,160 @@
+//! `runledger watch`, and how a watch is printed line by line.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use tokio::task::consume_budget;
+use tokio::time::timeout;
+
+use super::connect::Server;
+use super::ending::{Stop, exit_codes, say};
+use super::fields::duration;
+use super::filter::Filter;
+use super::output::{Out, Output, terminal};
+use super::table::Table;
+use super::view::{self, Happening};
+use super::{live, screen};
+use crate::client::Failure;
+use crate::client::follow::{News, RunsWatch, follow};
+use crate::client::json::Named;
+use crate::proto::v1::watch_runs_request::Initial as WireInitial;
+use crate::proto::v1::watch_runs_response::Frame;
+use crate::proto::v1::{WatchRunsRequest, WatchRunsResponse};
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger watch --for 1h\n  \
+    runledger watch --status failed --initial all --for 10m\n  \
+    runledger watch --label team=search --output json --for 10m > changes.jsonl\n\n\
+    On a terminal it is a live table of the runs that changed last, with counts of what this watch has shown; elsewhere one line of JSON \
+    for each frame (--output says otherwise). Goes on by itself where it was cut, so nothing is missing and nothing \
+    comes twice: for ever, unless --for or --no-reconnect ends it. A run that leaves the filter is shown once more. \
+    To go on later, pass the cursor of the last line to --cursor; one that the server does not take any more ends the \
+    watch with 1.\n\
+    Ctrl-C ends it with 130, --for with 0.\n",
+    exit_codes!()
+);
+
+/// What a watch shows before it shows changes.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Initial {
+    /// The matching runs that have not ended
+    Active,
+    /// All matching runs
+    All,
+    /// Changes from now on
+    None,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct WatchArgs {
+    #[command(flatten)]
+    filter: Filter,
+    /// What to show first
+    #[arg(long, value_name = "RUNS", value_enum, default_value = "active")]
+    initial: Initial,
+    /// Go on behind this cursor of an earlier watch
+    #[arg(long, value_name = "CURSOR", conflicts_with = "initial")]
+    cursor: Option<String>,
+    /// End with 0 after this time: seconds, or such as 90s or 8h
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    time: Option<Duration>,
+    /// End with 4 when the stream is cut
+    #[arg(long)]
+    no_reconnect: bool,
+    /// What to print [default: table on a terminal, else json]
+    #[arg(long, short, value_name = "FORMAT", value_enum)]
+    output: Option<Output>,
+    #[command(flatten)]
+    server: Server,
+}
+
+pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
+    let client = args.server.client()?;
+    let server = client.server().to_owned();
+    let initial = match args.initial {
+        Initial::Active => WireInitial::Active,
+        Initial::All => WireInitial::All,
+        Initial::None => WireInitial::None,
+    };
+    let request = WatchRunsRequest {
+        filter: Some(args.filter.message()),
+        initial: initial.into(),
+        cursor: args.cursor.unwrap_or_default(),
+    };
+    let news = follow(client, RunsWatch::new(request), !args.no_reconnect);
+    let watched = Box::pin(async {
+        if terminal().is_some() && args.output != Some(Output::Json) {
+            screen::show(news, live::Board::new(server)).await
+        } else {
+            printed(news, args.output, happening).await
+        }
+    });
+    match args.time {
+        None => watched.await,
+        Some(time) => timeout(time, watched).await.unwrap_or(Ok(())),
+    }
+}
+
+/// What a frame of all runs' watch shows.
+pub(super) fn happening(frame: &WatchRunsResponse) -> Option<Happening<'_>> {
+    match frame.frame.as_ref()? {
+        Frame::Snapshot(snapshot) => snapshot.run.as_ref().map(Happening::Snapshot),
+        Frame::Change(change) => Some(Happening::Change(change.event.as_ref()?, change.run.as_ref()?)),
+        Frame::CaughtUp(_) | Frame::Checkpoint(_) => None,
+    }
+}
+
+/// Prints a watch to its end: every frame as JSON, or a row for everything that happened. Without an `output` that
+/// depends on whether somebody is looking.
+pub(super) async fn printed<F: Named>(
+    news: impl Stream<Item = Result<News<F>, Failure>>,
+    output: Option<Output>,
+    happening: impl for<'a> Fn(&'a F) -> Option<Happening<'a>>,
+) -> Result<(), Stop> {
+    let mut out = Out::new();
+    let by_default = if out.width.is_some() { Output::Table } else { Output::Json };
+    let mut table = Table::new(view::FRAMES, out.width);
+    let mut first = true;
+    let mut lost = false;
+    let mut news = pin!(news);
+    loop {
+        // Written out whenever there is nothing more to write for now.
+        let next = if let Some(next) = news.next().now_or_never() {
+            next
+        } else {
+            out.flush()?;
+            news.next().await
+        };
+        // A stream that always has more does not keep `--for` from its turn.
+        consume_budget().await;
+        match next {
+            Some(Ok(News::Frame(frame))) => match output.unwrap_or(by_default) {
+                Output::Json => out.json(&frame)?,
+                Output::Table => {
+                    if let Some(happening) = happening(&frame) {
+                        out.rows(&mut table, &[view::frame_row(happening)], first)?;
+                        first = false;
+                    }
+                }
+            },
+            // An outage is said once, however often it is tried to end it.
+            Some(Ok(News::Lost(failure))) if !lost => {
+                lost = true;
+                say(&format!("{failure} (trying again)"));
+            }
+            Some(Ok(News::Lost(_))) => {}
+            Some(Ok(News::Found)) => {
+                lost = false;
+                say("the server is back");
+            }
+            Some(Err(failure)) => {
+                out.flush()?;
+                return Err(failure.into());
+            }
+            None => return Ok(out.flush()?),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A watch that goes on where it was cut, for as long as its caller wants: nothing twice, nothing missing.
+
+use std::future::Future;
+use std::time::Duration;
+
+use async_stream::stream;
+use futures_util::Stream;
+use tokio::time::{sleep, timeout};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::calls::Wire;
+use super::{Backoff, Client, Failure, Kind};
+use crate::proto::v1::{self, watch_run_response as of_run, watch_runs_response as of_runs};
+
+/// How long a stream may say nothing. A server that has nothing else to say sends a checkpoint every 15 seconds.
+const SILENCE_MAX: Duration = Duration::from_mins(1);
+
+/// What a followed watch tells.
+#[derive(Clone, Debug)]
+pub enum News<F> {
+    /// A frame that was not told before.
+    Frame(F),
+    /// The stream was cut, or could not be opened again. It is tried again.
+    Lost(Failure),
+    /// The stream is open again after it was lost.
+    Found,
+}
+
+/// What a frame means for the whole of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// It is news.
+    Shown,
+    /// The caller has it already, or does not know what it is.
+    Skipped,
+    /// It is news, and the last.
+    Last,
+}
+
+/// A watch and how far it has come.
+pub trait Watch: Send {
+    /// The request that opens it.
+    type Request: Send;
+    /// A frame of its stream.
+    type Frame: Send;
+
+    /// The request that goes on where it stands.
+    fn resume(&self) -> Self::Request;
+
+    /// Opens the stream.
+    fn open(
+        wire: &mut Wire,
+        request: Request<Self::Request>,
+    ) -> impl Future<Output = Result<Response<Streaming<Self::Frame>>, Status>> + Send;
+
+    /// Goes on behind a frame.
+    fn pass(&mut self, frame: &Self::Frame) -> Pass;
+}
+
+/// One run's watch.
+#[derive(Clone, Debug)]
+pub struct RunWatch {
+    /// Where it stands.
+    pub request: v1::WatchRunRequest,
+    caught_up: bool,
+}
+
+/// The watch of all runs that match a filter.
+#[derive(Clone, Debug)]
+pub struct RunsWatch {
+    /// Where it stands.
+    pub request: v1::WatchRunsRequest,
+    caught_up: bool,
+}
+
+impl RunWatch {
+    /// A watch from its beginning.
+    #[must_use]
+    pub fn new(request: v1::WatchRunRequest) -> Self {
+        Self { request, caught_up: false }
+    }
+}
+
+impl RunsWatch {
+    /// A watch from its beginning.
+    #[must_use]
+    pub fn new(request: v1::WatchRunsRequest) -> Self {
+        Self { request, caught_up: false }
+    }
+}
+
+impl Watch for RunWatch {
+    type Request = v1::WatchRunRequest;
+    type Frame = v1::WatchRunResponse;
+
+    fn resume(&self) -> Self::Request {
+        self.request.clone()
+    }
+
+    async fn open(
+        wire: &mut Wire,
+        request: Request<Self::Request>,
+    ) -> Result<Response<Streaming<Self::Frame>>, Status> {
+        wire.watch_run(request).await
+    }
+
+    fn pass(&mut self, frame: &Self::Frame) -> Pass {
+        let run_at = |run: &Option<v1::Run>| run.as_ref().map(|run| run.revision);
+        let (revision, pass) = match &frame.frame {
+            Some(of_run::Frame::Snapshot(snapshot)) => (run_at(&snapshot.run), Pass::Shown),
+            Some(of_run::Frame::Change(change)) => (run_at(&change.run), Pass::Shown),
+            Some(of_run::Frame::CaughtUp(caught_up)) => (Some(caught_up.revision), once(&mut self.caught_up)),
+            Some(of_run::Frame::Checkpoint(checkpoint)) => (Some(checkpoint.revision), Pass::Shown),
+            Some(of_run::Frame::End(end)) => (run_at(&end.run), Pass::Last),
+            None => (None, Pass::Skipped),
+        };
+        self.request.after_revision = revision.or(self.request.after_revision);
+        pass
+    }
+}
+
+impl Watch for RunsWatch {
+    type Request = v1::WatchRunsRequest;
+    type Frame = v1::WatchRunsResponse;
+
+    fn resume(&self) -> Self::Request {
+        self.request.clone()
+    }
+
+    async fn open(
+        wire: &mut Wire,
+        request: Request<Self::Request>,
+    ) -> Result<Response<Streaming<Self::Frame>>, Status> {
+        wire.watch_runs(request).await
+    }
+
+    fn pass(&mut self, frame: &Self::Frame) -> Pass {
+        let (cursor, pass) = match &frame.frame {
+            Some(of_runs::Frame::Snapshot(snapshot)) => (&snapshot.cursor, Pass::Shown),
+            Some(of_runs::Frame::Change(change)) => (&change.cursor, Pass::Shown),
+            Some(of_runs::Frame::CaughtUp(caught_up)) => (&caught_up.cursor, once(&mut self.caught_up)),
+            Some(of_runs::Frame::Checkpoint(checkpoint)) => (&checkpoint.cursor, Pass::Shown),
+            None => return Pass::Skipped,
+        };
+        self.request.cursor.clone_from(cursor);
+        pass
+    }
+}
+
+/// Each stream catches up once, and so does the whole of them.
+fn once(caught_up: &mut bool) -> Pass {
+    if std::mem::replace(caught_up, true) { Pass::Skipped } else { Pass::Shown }
+}
+
+/// The news of a watch. It ends behind the last frame, or with an error: what was refused; and what was cut, unless it
+/// is to `reconnect`. The first stream must open: a server that was never there is not waited for.
+pub fn follow<W: Watch>(
+    mut client: Client,
+    mut watch: W,
+    reconnect: bool,
+) -> impl Stream<Item = Result<News<W::Frame>, Failure>> {
+    stream! {
+        let mut opened = false;
+        let mut backoff = Backoff::default();
+        loop {
+            let lost = match client.open(&watch).await {
+                Err(failure) => failure,
+                Ok(mut frames) => {
+                    if opened {
+                        yield Ok(News::Found);
+                    }
+                    opened = true;
+                    loop {
+                        let frame = match timeout(SILENCE_MAX, frames.message()).await {
+                            Ok(Ok(Some(frame))) => frame,
+                            Ok(Ok(None)) => break Failure::cut("the stream closed without an end"),
+                            Ok(Err(status)) => break Failure::of(&status),
+                            Err(_elapsed) => break Failure::cut("the stream went silent"),
+                        };
+                        backoff = Backoff::default();
+                        match watch.pass(&frame) {
+                            Pass::Shown => yield Ok(News::Frame(frame)),
+                            Pass::Skipped => {}
+                            Pass::Last => {
+                                yield Ok(News::Frame(frame));
+                                return;
+                            }
+                        }
+                    }
+                }
+            };
+            client.wire = None;
+            if !reconnect || !opened || lost.kind == Kind::Refused {
+                yield Err(lost);
+                return;
+            }
+            let wait = backoff.next_wait().max(lost.retry_after.unwrap_or_default());
+            yield Ok(News::Lost(lost));
+            sleep(wait).await;
+        }
+    }
+}

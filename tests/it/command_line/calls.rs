@@ -1,0 +1,107 @@
+//! Every command that calls a server once, in words and in JSON.
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::cli::{cli, command, done, json, ran};
+use crate::support::postgres::Database;
+use crate::support::server::Server;
+
+async fn a_runs_life_is_told_as_the_authority_knows_it(store: &str) {
+    let server = Server::start(store).await;
+    let server = server.address();
+    let start = ["run", "start", "--task-thread-id", "t", "--run-id", "r", "--deferred", "--route", "mcp"];
+    let start = [&start[..], &["--agent-id", "agent 7", "--label", "a=b=c", "--label", "z="]].concat();
+    let answers = json(server, &start).await;
+    let answer = &answers[0];
+    assert_eq!((&answer["disposition"], &answer["currentRevision"]), (&json!("DISPOSITION_APPLIED"), &json!("1")));
+    let run = &answer["run"];
+    assert_eq!(run["status"], "RUN_STATUS_PENDING");
+    assert_eq!((&run["agentId"], &run["labels"]), (&json!("agent 7"), &json!({"a": "b=c", "z": ""})));
+    assert_eq!(run["route"], "ROUTE_MCP");
+
+    let out = done(server, &["run", "start", "--task-thread-id", "t", "--run-id", "r", "--fallback-used"]).await;
+    assert!(out.starts_with("disposition    applied\nrun id         r\nstatus         running\n"), "{out}");
+    let update = ["run", "update", "r", "--agent-id", "agent 7", "--tab-group-id", "tabs", "--remove-label", "z"];
+    let patch = ["--metadata", r#"{"n": 1e3, "gone": null, "text": "ü"}"#, "--expected-revision", "2"];
+    let answers = json(server, &[&update[..], &patch].concat()).await;
+    let run = &answers[0]["run"];
+    assert_eq!((&run["metadata"], &run["tabGroupId"]), (&json!({"n": 1000, "text": "ü"}), &json!("tabs")));
+    assert_eq!(run["labels"], json!({"a": "b=c"}));
+    let again = ["run", "update", "r", "--agent-id", "agent 7", "--tab-group-id", "", "--request-id", "once"];
+    let dispositions = [json(server, &again).await, json(server, &again).await].map(|answers| answers[0].clone());
+    assert_eq!(dispositions[0]["disposition"], "DISPOSITION_APPLIED");
+    assert_eq!(dispositions[1]["disposition"], "DISPOSITION_REPLAYED");
+    assert_eq!(dispositions[1]["run"]["tabGroupId"], json!(null));
+
+    let got = &json(server, &["run", "get", "r"]).await[0];
+    assert_eq!(got["run"], dispositions[0]["run"]);
+    let out = done(server, &["run", "complete", "r", "--agent-id", "agent 7", "--metadata", "{}"]).await;
+    assert!(out.contains("\nstatus         completed\n"), "{out}");
+    let out = done(server, &["run", "abort", "r", "--reason-code", "TIMEOUT"]).await;
+    assert!(out.starts_with("disposition    unchanged\n"), "{out}");
+
+    let events = json(server, &["run", "events", "r"]).await;
+    let told: Vec<_> = events.iter().map(|event| (event["revision"].as_str().unwrap(), &event["to"])).collect();
+    let (pending, running, completed) =
+        (json!("RUN_STATUS_PENDING"), json!("RUN_STATUS_RUNNING"), json!("RUN_STATUS_COMPLETED"));
+    assert_eq!(told, [("1", &pending), ("2", &running), ("3", &running), ("4", &running), ("5", &completed)]);
+    assert!(events[0]["requestId"].as_str().unwrap().starts_with("cli-"), "each invocation is safe to send again");
+    let out = done(server, &["run", "events", "r"]).await;
+    assert!(out.starts_with("REVISION  AT "), "{out}");
+    assert!(out.contains("  started    pending → running    "), "{out}");
+    let page = cli(server, &["run", "events", "r", "--limit", "2"]).await;
+    assert_eq!((page.code, page.out.lines().count()), (0, 3));
+    assert_eq!(page.err, "runledger: there are more events: --all shows them\n");
+    let watched = json(server, &["run", "watch", "r", "--after-revision", "3"]).await;
+    let kinds: Vec<_> = watched.iter().flat_map(|frame| frame.as_object().unwrap().keys()).collect();
+    assert_eq!(kinds, ["change", "change", "end"], "{watched:?}");
+    let out = done(server, &["run", "watch", "r", "--after-revision", "0", "--output", "table"]).await;
+    assert_eq!(out.lines().count(), 6, "{out}");
+
+    let fail = ["run", "fail", "other", "--failure-reason", "it broke", "--reason-code", "CDP_DISCONNECT"];
+    done(server, &["run", "start", "--task-thread-id", "t", "--run-id", "other"]).await;
+    let failed = &json(server, &fail).await[0]["run"];
+    assert_eq!((&failed["failureReason"], &failed["reasonCode"]), (&json!("it broke"), &json!("CDP_DISCONNECT")));
+    let waited = &json(server, &["run", "wait", "other"]).await[0];
+    assert_eq!(&waited["run"], failed, "a run that has ended is not waited for");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runs_life_is_told_as_the_authority_knows_it_on_sqlite() {
+    let directory = TempDir::new().unwrap();
+    a_runs_life_is_told_as_the_authority_knows_it(&format!("sqlite:{}/ledger.db", directory.path().display())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runs_life_is_told_as_the_authority_knows_it_on_postgres() {
+    a_runs_life_is_told_as_the_authority_knows_it(&Database::fresh().await.dsn()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metadata_comes_from_a_file_or_from_standard_input() {
+    let server = Server::start("memory").await;
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("metadata.json");
+    std::fs::write(&path, "{\"from\": \"a file\"}\n").unwrap();
+    let at = format!("@{}", path.display());
+    let start = ["run", "start", "--task-thread-id", "t", "--output", "json", "--metadata"];
+    assert!(done(server.address(), &[&start[..], &[&at]].concat()).await.contains(r#""metadata":{"from":"a file"}"#));
+    let mut piped = command(server.address(), &[&start[..], &["-"]].concat());
+    piped.stdin(std::fs::File::open(&path).unwrap());
+    let ran = ran(piped).await;
+    assert!(ran.out.contains(r#""metadata":{"from":"a file"}"#), "{ran:?}");
+}
+
+#[tokio::test]
+async fn completions_are_what_the_shells_take() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = done("", &["completions", shell]).await;
+        assert!(script.contains("runledger") && script.contains("expected-revision"), "{shell}");
+    }
+    let script = done("", &["completions", "bash"]).await;
+    let mut bash = tokio::process::Command::new("bash");
+    bash.args(["-nc", &script]);
+    let ran = ran(bash).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}

@@ -1,0 +1,179 @@
+//! Calls and watches that are cut: nothing is lost, nothing comes twice, and the exit code says what is known.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener as StdListener;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use runledger::proto::v1::GetRunRequest;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tonic_health::pb::health_check_response::ServingStatus;
+
+use super::cli::{Going, cli, completed, done, started};
+use crate::support::postgres::Database;
+use crate::support::server::{PATIENCE, Server};
+
+/// An address that nobody is given by the system between two servers of one test.
+fn address() -> String {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let offset = u16::try_from(std::process::id() % 8_000).unwrap() + NEXT.fetch_add(1, Ordering::Relaxed);
+        let address = format!("127.0.0.1:{}", 11_000 + offset);
+        if StdListener::bind(&address).is_ok() {
+            return address;
+        }
+    }
+}
+
+async fn serving(address: &str, store: &str) -> Server {
+    let server = Server::spawn_at(address, &["--store", store], &[]);
+    server.until("readiness", ServingStatus::Serving).await;
+    server
+}
+
+async fn a_restart_costs_a_watch_nothing(store: &str) {
+    let address = address();
+    let mut server = serving(&address, store).await;
+    let mut watch = Going::start(&address, &["watch", "--initial", "none", "--output", "json"]);
+    let mut frames = vec![watch.frame().await];
+    assert!(frames[0]["caughtUp"]["cursor"].is_string(), "{frames:?}");
+    for round in 0..3 {
+        let run_ids: Vec<_> = (0..10).map(|index| format!("run-{round}-{index}")).collect();
+        for run_id in &run_ids {
+            started(&server, run_id).await;
+        }
+        server.kill();
+        server = serving(&address, store).await;
+        for run_id in &run_ids {
+            completed(&server, run_id).await;
+        }
+        while frames.iter().filter(|frame| !frame["change"].is_null()).count() < (round + 1) * 20 {
+            frames.push(watch.frame().await);
+        }
+    }
+    let mut revisions: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for event in frames.iter().map(|frame| &frame["change"]["event"]).filter(|event| !event.is_null()) {
+        let run_id = event["runId"].as_str().unwrap().to_owned();
+        revisions.entry(run_id).or_default().push(event["revision"].clone());
+    }
+    assert_eq!(revisions.len(), 30);
+    assert!(revisions.values().all(|revisions| *revisions == ["1", "2"]), "{revisions:?}");
+    assert_eq!(frames.iter().filter(|frame| !frame["caughtUp"].is_null()).count(), 1, "it catches up once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_costs_a_watch_nothing_on_sqlite() {
+    let directory = TempDir::new().unwrap();
+    a_restart_costs_a_watch_nothing(&format!("sqlite:{}/ledger.db", directory.path().display())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_costs_a_watch_nothing_on_postgres() {
+    a_restart_costs_a_watch_nothing(&Database::fresh().await.dsn()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_costs_the_watch_of_a_run_and_a_wait_nothing() {
+    let directory = TempDir::new().unwrap();
+    let store = format!("sqlite:{}/ledger.db", directory.path().display());
+    let address = address();
+    let server = serving(&address, &store).await;
+    started(&server, "r").await;
+    let mut watch = Going::start(&address, &["run", "watch", "r", "--output", "json"]);
+    assert_eq!(watch.frame().await["snapshot"]["run"]["revision"], "1");
+    assert_eq!(watch.frame().await["caughtUp"]["revision"], "1");
+    let wait = Going::start(&address, &["run", "wait", "r", "--output", "json"]);
+    done(&address, &["run", "update", "r", "--label", "a=b"]).await;
+    assert_eq!(watch.frame().await["change"]["event"]["revision"], "2");
+    // A server that stops says so, and one that is killed does not.
+    assert!(server.stop().await.success());
+    let server = serving(&address, &store).await;
+    done(&address, &["run", "update", "r", "--label", "a=c"]).await;
+    assert_eq!(watch.frame().await["change"]["event"]["revision"], "3");
+    server.kill();
+    let server = serving(&address, &store).await;
+    completed(&server, "r").await;
+    assert_eq!(watch.frame().await["change"]["event"]["revision"], "4");
+    assert_eq!(watch.frame().await["end"]["run"]["revision"], "4");
+    let (code, lines, err) = watch.ended().await;
+    assert_eq!((code, lines.len()), (0, 0), "{err}");
+    assert_eq!(err.matches("the server is back").count(), 2, "{err}");
+    let (code, lines, err) = wait.ended().await;
+    assert_eq!((code, lines.len()), (0, 1), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_may_not_reconnect_ends_with_4_when_it_is_cut() {
+    for args in [&["watch"][..], &["run", "watch", "r"]] {
+        let server = Server::start("memory").await;
+        started(&server, "r").await;
+        let mut watch = Going::start(server.address(), &[args, &["--no-reconnect", "--output", "json"]].concat());
+        while watch.frame().await["caughtUp"].is_null() {}
+        server.kill();
+        let (code, lines, err) = watch.ended().await;
+        assert_eq!((code, lines.len()), (4, 0), "{args:?}: {err}");
+        assert!(err.starts_with("runledger: the call was cut off: "), "{err}");
+    }
+}
+
+/// Forwards connections. The first one's answer is swallowed, and the connection cut once the run is there.
+async fn lossy(server: &Server, run_id: &'static str) -> (String, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (target, mut client) = (server.address().to_owned(), server.client().await);
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        let (mut caller, _) = listener.accept().await.unwrap();
+        let (mut answers, mut calls) = TcpStream::connect(&target).await.unwrap().into_split();
+        let forward = async {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = caller.read(&mut bytes).await {
+                calls.write_all(&bytes[..read]).await.unwrap();
+            }
+        };
+        let swallow = async { while answers.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {} };
+        let applied = async {
+            while client.get_run(GetRunRequest { run_id: run_id.to_owned() }).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! { () = forward => {}, () = swallow => {}, () = applied => {} }
+        drop((caller, answers, calls));
+        while let Ok((mut caller, _)) = listener.accept().await {
+            let mut server = TcpStream::connect(&target).await.unwrap();
+            let _gone = copy_bidirectional(&mut caller, &mut server).await;
+        }
+    });
+    (address, task)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_whose_answer_is_lost_is_sent_again_and_applied_once() {
+    let server = Server::start("memory").await;
+    let (address, _task) = lossy(&server, "r").await;
+    let out = done(&address, &["run", "start", "--task-thread-id", "t", "--run-id", "r"]);
+    let out = timeout(PATIENCE, out).await.expect("it does not end");
+    assert!(out.starts_with("disposition  replayed\n"), "{out}");
+    let events = done(server.address(), &["run", "events", "r", "--output", "json"]).await;
+    assert_eq!(events.lines().count(), 1, "{events}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_that_may_have_been_applied_ends_with_4_even_when_the_server_is_gone_by_then() {
+    let server = Server::start("memory").await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let start = ["run", "start", "--task-thread-id", "t", "--timeout", "1s"];
+    let cut = async {
+        let (mut caller, _) = listener.accept().await.unwrap();
+        drop(listener);
+        caller.read_exact(&mut [0; 64]).await.unwrap();
+    };
+    let (ran, ()) = tokio::join!(cli(&address, &start), cut);
+    assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{}", ran.err);
+    drop(server);
+}

@@ -1,0 +1,168 @@
+//! Exit codes: each says what it says, and nothing else.
+
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::cli::{Going, cli, completed, done, started};
+use crate::support::server::Server;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_authority_refuses_ends_with_1_and_says_who_won() {
+    let server = Server::start("memory").await;
+    let server = server.address();
+    done(server, &["run", "start", "--task-thread-id", "t", "--run-id", "r", "--agent-id", "a"]).await;
+    for (args, lines) in [
+        (&["run", "get", "nobody"][..], &["runledger: RUN_NOT_FOUND: Run nobody does not exist: "][..]),
+        (&["run", "watch", "nobody"], &["runledger: RUN_NOT_FOUND: "]),
+        (&["run", "wait", "nobody"], &["runledger: RUN_NOT_FOUND: "]),
+        (&["run", "watch", "r", "--after-revision", "9"], &["runledger: REVISION_AHEAD: "]),
+        (&["watch", "--cursor", "noise"], &["runledger: CURSOR_INVALID: "]),
+        (
+            &["run", "start", "--task-thread-id", "", "--run-id", "a b"],
+            &["runledger: INVALID_FIELD: ", "  task_thread_id: ", "  run_id: "],
+        ),
+        (
+            &["run", "complete", "r", "--agent-id", "b"],
+            &["runledger: NOT_OWNER: ", "  owner: \"a\", acting agent: \"b\""],
+        ),
+        (
+            &["run", "start", "--task-thread-id", "other", "--run-id", "r"],
+            &["runledger: RUN_ID_CONFLICT: ", "  task_thread_id: ", "  run r is running at revision 1 since "],
+        ),
+        (
+            &["run", "abort", "r", "--expected-revision", "3"],
+            &["runledger: REVISION_MISMATCH: ", "  run r is running at revision 1 since "],
+        ),
+    ] {
+        let ran = cli(server, args).await;
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{args:?}: {}", ran.err);
+        let said: Vec<_> = ran.err.lines().collect();
+        assert_eq!(said.len(), lines.len(), "{args:?}: {said:?}");
+        for (said, line) in said.iter().zip(lines) {
+            assert!(said.starts_with(line), "{args:?}: {said}");
+        }
+    }
+    done(server, &["run", "fail", "r", "--agent-id", "a", "--failure-reason", "it broke", "--reason-code", "B"]).await;
+    let ran = cli(server, &["run", "start", "--task-thread-id", "t", "--run-id", "r"]).await;
+    assert_eq!(ran.code, 1);
+    let said: Vec<_> = ran.err.lines().collect();
+    assert_eq!(said[0], "runledger: INVALID_TRANSITION: Invalid lifecycle transition for run r: failed → running");
+    assert!(said[1].starts_with("  run r is failed at revision 2 since 2"), "{said:?}");
+    assert!(said[1].ends_with("Z of agent a with reason code B: it broke"), "{said:?}");
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_ends_with_2_and_calls_nobody() {
+    let start = ["run", "start", "--task-thread-id", "t"];
+    for args in [
+        &["run"][..],
+        &["run", "start"],
+        &["run", "get"],
+        &["run", "get", "r", "--timeout", "soon"],
+        &["run", "get", "r", "--server", "nowhere"],
+        &["run", "list", "--status", "over"],
+        &["run", "list", "--started-from", "yesterday"],
+        &["run", "events", "r", "--all", "--limit", "3"],
+        &[&start[..], &["--label", "a"]].concat(),
+        &[&start[..], &["--metadata", "[1]"]].concat(),
+        &[&start[..], &["--metadata", "{\"a\": 1} x"]].concat(),
+        &[&start[..], &["--metadata", "@/nowhere/at/all"]].concat(),
+        &[&start[..], &["--request-id", ""]].concat(),
+        &["watch", "--cursor", "c", "--initial", "all"],
+        &["completions", "csh"],
+    ] {
+        let ran = cli("127.0.0.1:1", args).await;
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}: {}", ran.err);
+        assert!(!ran.err.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_ends_every_command_with_3() {
+    for args in [
+        &["run", "start", "--task-thread-id", "t"][..],
+        &["run", "get", "r"],
+        &["run", "list"],
+        &["run", "count"],
+        &["run", "events", "r"],
+        &["run", "wait", "r"],
+        &["run", "watch", "r"],
+        &["watch"],
+    ] {
+        let ran = cli("127.0.0.1:1", args).await;
+        assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{args:?}: {}", ran.err);
+        assert!(ran.err.starts_with("runledger: 127.0.0.1:1 does not answer: "), "{}", ran.err);
+        assert!(ran.err.contains("refused"), "{}", ran.err);
+    }
+    let ran = cli("nobody.invalid:1", &["run", "get", "r"]).await;
+    assert_eq!(ran.code, 3, "{}", ran.err);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_does_not_open_is_unreachable_and_not_refused() {
+    let database = "postgres://nobody@127.0.0.1:1/none";
+    let server = Server::spawn(&["--store", database], &[]);
+    let ran = cli(server.address(), &["run", "start", "--task-thread-id", "t"]).await;
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.starts_with("runledger: STORE_UNAVAILABLE: "), "{}", ran.err);
+}
+
+/// Listens and never says a word.
+async fn silent() -> (String, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        let mut connections: JoinSet<()> = JoinSet::new();
+        loop {
+            let (connection, _) = listener.accept().await.unwrap();
+            connections.spawn(swallow(connection));
+        }
+    });
+    (address, task)
+}
+
+async fn swallow(mut connection: TcpStream) {
+    while connection.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_does_not_come_in_time_ends_with_4() {
+    let (silent, _task) = silent().await;
+    for args in [&["run", "get", "r"][..], &["run", "start", "--task-thread-id", "t"]] {
+        let ran = cli(&silent, &[args, &["--timeout", "300ms"]].concat()).await;
+        assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{args:?}: {}", ran.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_ends_with_4_when_its_time_is_over_and_with_0_when_the_run_has_ended() {
+    let server = Server::start("memory").await;
+    started(&server, "r").await;
+    let ran = cli(server.address(), &["run", "wait", "r", "--timeout", "300ms"]).await;
+    assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{}", ran.err);
+    assert_eq!(ran.err, "runledger: run r has not ended after 300ms\n");
+    let waiting = Going::start(server.address(), &["run", "wait", "r", "--output", "json"]);
+    completed(&server, "r").await;
+    let (code, lines, err) = waiting.ended().await;
+    assert_eq!((code, lines.len(), err.as_str()), (0, 1, ""));
+    assert!(lines[0].contains("RUN_STATUS_COMPLETED"), "{lines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_stops_reading_ends_the_command_quietly() {
+    let server = Server::start("memory").await;
+    started(&server, "r").await;
+    let mut watching = Going::start(server.address(), &["run", "watch", "r", "--output", "json"]);
+    watching.frame().await;
+    let Going { mut child, out, .. } = watching;
+    drop(out);
+    for step in 0..10_u32 {
+        let step = format!("{{\"step\": {step}}}");
+        done(server.address(), &["run", "update", "r", "--metadata", &step]).await;
+    }
+    let output = crate::support::server::PATIENCE;
+    let status = tokio::time::timeout(output, child.wait()).await.expect("it does not end").unwrap();
+    assert_eq!(status.code(), Some(0));
+}
