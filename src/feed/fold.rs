@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use tokio::sync::Semaphore;
 
 use crate::domain::evolve::evolve;
 use crate::domain::{Event, Filter, Run, RunKey};
@@ -75,8 +76,9 @@ impl Folded {
 pub(super) struct Folder<'a> {
     pub(super) store: &'a dyn Store,
     pub(super) cache: &'a Cache,
-    /// Nobody else folds on what this leaves: a run's past is let go.
-    pub(super) alone: bool,
+    /// Whose turn it is to read from the store; none: nobody else folds on what this leaves, so that it waits for nobody,
+    /// and a run's past is let go.
+    pub(super) turns: Option<&'a Semaphore>,
 }
 
 impl Folder<'_> {
@@ -91,8 +93,11 @@ impl Folder<'_> {
             None | Some(0) => None,
             Some(revision) => {
                 let place = (event.key.clone(), revision);
-                let known =
-                    if self.alone { self.cache.remove(&place).map(|(_, run)| run) } else { self.cache.get(&place) };
+                let known = if self.turns.is_none() {
+                    self.cache.remove(&place).map(|(_, run)| run)
+                } else {
+                    self.cache.get(&place)
+                };
                 let run = match known {
                     Some(run) => run,
                     None => self.fetch(place, following).await?,
@@ -112,6 +117,16 @@ impl Folder<'_> {
         place: (RunKey, u64),
         following: impl Iterator<Item = &Event>,
     ) -> Result<Arc<Run>, StoreError> {
+        let _turn = match self.turns {
+            Some(turns) => Some(turns.acquire().await.expect("never closed")),
+            None => None,
+        };
+        // Read meanwhile by whoever had the turn before.
+        if self.turns.is_some()
+            && let Some(run) = self.cache.get(&place)
+        {
+            return Ok(run);
+        }
         let mut places = vec![place];
         for event in following {
             if places.len() == FETCH_RUNS_MAX {

@@ -275,3 +275,6 @@ impl Ring {
         self.first + self.entries.len() as u64
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,7 +105,7 @@ impl Tailer<'_> {
         };
         let wants_all = self.hub.wants_all(heads);
         let Page { as_of, events, cut } = self.store.changes(heads, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
-        let runs = Folder { store: self.store, cache: &self.cache, alone: true };
+        let runs = Folder { store: self.store, cache: &self.cache, turns: None };
         let mut page = Vec::new();
         let mut end = heads.clone();
         for (number, logged) in events.iter().enumerate() {

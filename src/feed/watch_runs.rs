@@ -262,7 +262,7 @@ impl History {
             self.as_of = (!page.cut).then_some(page.as_of);
             self.events = page.events.into();
         }
-        let runs = Folder { store: &*feed.store, cache: &feed.folded, alone: false };
+        let runs = Folder { store: &*feed.store, cache: &feed.folded, turns: Some(&feed.reads) };
         while let Some(LoggedEvent { shard, position, event }) = self.events.pop_front() {
             let following = self.events.iter().map(|logged| &logged.event);
             let folded = if event.key.namespace == watch.namespace {

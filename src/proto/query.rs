@@ -107,9 +107,8 @@ pub fn watch_runs(request: v1::WatchRunsRequest) -> Result<(Filter, Option<ViewO
 pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey, Duration), Vec<Violation>> {
     let mut violations = Violations::default();
     violations.run_id(&request.run_id);
-    let timeout = request
-        .timeout
-        .map_or(Some(WAIT_DEFAULT), |timeout| Duration::try_from(timeout).ok().filter(|timeout| *timeout <= WAIT_MAX));
+    let timeout = request.timeout.map_or(Some(WAIT_DEFAULT), domain_duration);
+    let timeout = timeout.filter(|timeout| *timeout <= WAIT_MAX);
     if timeout.is_none() {
         violations.push("timeout", "must be 0 to 24 hours");
     }
@@ -183,4 +182,10 @@ fn domain_time(time: &Timestamp) -> Option<Time> {
     let years = -62_135_596_800..=253_402_300_799;
     let micros = i64::from(nanos / 1_000);
     years.contains(&time.seconds).then(|| Time::from_micros(time.seconds * 1_000_000 + micros))
+}
+
+/// A duration of the wire that is not negative. Not `prost`'s own conversion: it overflows on the least of all.
+fn domain_duration(duration: prost_types::Duration) -> Option<Duration> {
+    let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(duration.seconds).ok()?, nanos))
 }

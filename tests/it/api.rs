@@ -5,6 +5,7 @@ mod caller;
 mod check;
 mod checkpoints;
 mod deadlines;
+mod firehose;
 mod history;
 mod largest;
 mod limits;
@@ -23,7 +24,9 @@ mod surface;
 mod texts;
 mod updates;
 mod values;
+mod wait_run;
 mod watch;
+mod watch_runs;
 mod watchers;
 mod watching;
 
@@ -143,6 +146,16 @@ behaviours! { on_one_server:
         a_watch_begins_after_any_revision
         a_watch_ahead_of_the_run_is_refused
     ]
+    wait_run: [
+        a_wait_that_is_over_answers_with_the_run_as_it_is
+        a_wait_answers_before_the_calls_deadline
+        nobody_waits_for_an_unknown_run
+        a_wait_is_validated_whole
+    ]
+    watch_runs: [
+        a_watch_of_all_runs_is_validated_whole
+        a_cursor_that_was_not_given_out_here_is_invalid
+    ]
     deadlines: [
         a_watch_ends_at_its_deadline
     ]
@@ -199,6 +212,16 @@ behaviours! { on_one_or_two_servers:
         a_change_at_another_server_arrives
         a_history_of_several_pages_and_keyframes_arrives_whole
         a_cut_watch_resumed_equals_an_uncut_one
+    ]
+    wait_run: [
+        a_wait_for_a_terminal_run_answers_at_once
+        a_wait_lasts_until_the_end_and_not_until_some_other_change
+    ]
+    watch_runs: [
+        a_first_view_shows_what_was_asked_for
+        a_run_that_leaves_a_filter_is_shown_once_more
+        a_cursor_goes_on_with_another_filter_and_at_another_server
+        a_first_view_that_is_cut_goes_on_as_it_was
     ]
 }
 

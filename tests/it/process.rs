@@ -1,19 +1,25 @@
 //! The real binary, killed, cut off, frozen, out of disk, and told to stop: what it promised still holds.
 
 mod calls;
+mod crowds;
 mod cuts;
 mod data;
 mod disks;
 mod drain;
+mod firehose;
 mod freezes;
+mod guarantees;
 mod kills;
 mod load;
+mod oracle;
 mod outages;
 mod refusals;
 mod replica;
+mod restored;
 mod server;
 mod snapshots;
 mod startup;
 mod upgrade;
 mod waiting;
+mod waits;
 mod watching;

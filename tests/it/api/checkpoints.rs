@@ -26,7 +26,7 @@ use crate::support::commands::{Asking as _, complete, key, start, update};
 use crate::support::wrapped::Wrapped;
 
 /// Longer than a checkpoint may be late: the tailer looks every 100 ms, a session that waits for it every second.
-const LATE_MAX: Duration = Duration::from_millis(1_500);
+pub(super) const LATE_MAX: Duration = Duration::from_millis(1_500);
 
 pub(super) struct Process {
     pub(super) store: Arc<Wrapped>,
@@ -46,12 +46,12 @@ impl Process {
         Self { store, engine, feed, supervisor }
     }
 
-    async fn apply(&self, command: Command) -> u64 {
+    pub(super) async fn apply(&self, command: Command) -> u64 {
         self.engine.submit(command, None).await.unwrap().run.revision
     }
 
     /// A watch of the run, past its caught-up.
-    async fn live(&self, run_id: &str) -> impl Stream<Item = Result<Frame, WatchError>> + Send + use<> {
+    pub(super) async fn live(&self, run_id: &str) -> impl Stream<Item = Result<Frame, WatchError>> + Send + use<> {
         let mut frames = Box::pin(self.feed.watch_run(key(run_id), None).await.unwrap());
         assert!(matches!(frames.next().await, Some(Ok(Frame::Snapshot(_)))));
         assert!(matches!(frames.next().await, Some(Ok(Frame::CaughtUp { .. }))));

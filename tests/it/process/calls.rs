@@ -1,5 +1,7 @@
 //! A call over real gRPC, and what its answer says of the ledger.
 
+use prost_types::Struct;
+use prost_types::value::Kind;
 use runledger::proto::v1;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -11,8 +13,10 @@ use super::server::Client;
 pub(crate) enum Step {
     Defer,
     Start,
-    /// Writes this number into the metadata.
+    /// Writes this number into the metadata, and moves the run to one of two workflows.
     Update(usize),
+    /// Makes the metadata nearly as large as it may be.
+    Bulk,
     Complete,
     Abort,
     Fail,
@@ -97,6 +101,13 @@ pub(crate) async fn ask(
         })),
         Step::Update(number) => outcome!(client.update_run(v1::UpdateRunRequest {
             metadata: Some(numbered(number)),
+            workflow_id: Some(format!("workflow-{}", number % 2)),
+            run_id,
+            request_id,
+            ..v1::UpdateRunRequest::default()
+        })),
+        Step::Bulk => outcome!(client.update_run(v1::UpdateRunRequest {
+            metadata: Some(bulk()),
             run_id,
             request_id,
             ..v1::UpdateRunRequest::default()
@@ -118,8 +129,15 @@ pub(crate) async fn ask(
     }
 }
 
-fn numbered(number: usize) -> prost_types::Struct {
-    let number = f64::from(u32::try_from(number).unwrap());
-    let value = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(number)) };
-    prost_types::Struct { fields: [("number".to_owned(), value)].into() }
+fn numbered(number: usize) -> Struct {
+    one("number", Kind::NumberValue(f64::from(u32::try_from(number).unwrap())))
+}
+
+/// Metadata of nearly 64 KiB.
+pub(crate) fn bulk() -> Struct {
+    one("bulk", Kind::StringValue("x".repeat(65_000)))
+}
+
+fn one(field: &str, kind: Kind) -> Struct {
+    Struct { fields: [(field.to_owned(), prost_types::Value { kind: Some(kind) })].into() }
 }

@@ -31,9 +31,18 @@ pub(crate) struct Call {
     pub(crate) answers: Vec<Answer>,
     /// The longest that one of them took.
     pub(crate) slowest: Duration,
+    /// When it was first sent.
+    pub(crate) sent: Option<Instant>,
+    /// When it was first known to be applied.
+    pub(crate) answered: Option<Instant>,
 }
 
 impl Call {
+    pub(crate) fn new(run_id: &str, step: Step, request_id: String) -> Self {
+        let run_id = run_id.to_owned();
+        Self { run_id, step, request_id, answers: Vec::new(), slowest: Duration::ZERO, sent: None, answered: None }
+    }
+
     fn may_be_applied(&self) -> bool {
         self.answers.iter().any(|answer| matches!(answer, Answer::Unknown(_) | Answer::Cut(_)))
     }
@@ -49,6 +58,7 @@ impl Call {
     /// Sends it once, and holds the answer against what it was told before.
     pub(crate) async fn send(&mut self, client: &mut Client) -> Option<u64> {
         let begun = Instant::now();
+        self.sent.get_or_insert(begun);
         let answer = timeout(SOON, send(client, &self.run_id, self.step, &self.request_id));
         let answer = answer.await.unwrap_or_else(|_| panic!("no answer within {SOON:?}: {self:?}"));
         match &answer {
@@ -65,6 +75,9 @@ impl Call {
         }
         self.slowest = self.slowest.max(begun.elapsed());
         self.answers.push(answer);
+        if self.acknowledged().is_some() {
+            self.answered.get_or_insert_with(Instant::now);
+        }
         self.acknowledged()
     }
 }
@@ -95,6 +108,26 @@ impl Load {
                         break;
                     }
                     caller.run(&format!("{name}-{number}-{round}"), life(number + round)).await;
+                }
+                caller.calls
+            });
+        }
+        load
+    }
+
+    /// The same with runs that are as large as they may be, and with many updates each.
+    pub(crate) fn heavy(callers: usize, targets: &Targets) -> Self {
+        let mut load = Self::none();
+        for number in 0..callers {
+            let mut caller = load.caller(targets, number, true);
+            let stop = load.stop.clone();
+            load.callers.spawn(async move {
+                for round in 0.. {
+                    if stop.is_cancelled() {
+                        break;
+                    }
+                    let steps = [Step::Start, Step::Bulk].into_iter().chain((0..30).map(Step::Update));
+                    caller.run(&format!("heavy-{number}-{round}"), steps.chain([Step::Complete])).await;
                 }
                 caller.calls
             });
@@ -198,8 +231,7 @@ impl Caller {
     async fn run(&mut self, run_id: &str, steps: impl IntoIterator<Item = Step>) {
         for (revision, step) in (1..).zip(steps) {
             let request_id = format!("{run_id}/{revision}");
-            let mut call =
-                Call { run_id: run_id.to_owned(), step, request_id, answers: Vec::new(), slowest: Duration::ZERO };
+            let mut call = Call::new(run_id, step, request_id);
             self.perform(&mut call).await;
             let made = call.acknowledged();
             assert!(made.is_none_or(|made| made == revision), "revision {revision} was to be made: {call:?}");
@@ -238,7 +270,7 @@ impl Caller {
 /// A run's life; one in seven never ends.
 fn life(number: usize) -> Vec<Step> {
     let mut steps = if number.is_multiple_of(5) { vec![Step::Defer, Step::Start] } else { vec![Step::Start] };
-    steps.extend((0..number % 3).map(Step::Update));
+    steps.extend((0..number % 4).map(Step::Update));
     steps.extend(match number % 7 {
         0 => None,
         1 => Some(Step::Abort),

@@ -30,6 +30,16 @@ pub(crate) struct Wrapped {
     pub(crate) spoilt: AtomicBool,
     /// Outcomes cannot be settled, and no run's past can be read.
     pub(crate) deaf: AtomicBool,
+    /// An event, by its position in the first shard, on whose page nothing can be read.
+    pub(crate) damaged: AtomicU64,
+    /// What the log has forgotten; none: nothing.
+    pub(crate) forgotten: Mutex<Option<Vec<Position>>>,
+    /// How often a run was read.
+    pub(crate) runs: AtomicU64,
+    /// Reads of runs' pasts that are in flight, and how many were at most; one takes a permit.
+    pub(crate) pasts: AtomicU64,
+    pub(crate) pasts_most: AtomicU64,
+    pub(crate) pasts_gate: Semaphore,
     /// How often a run's history was read.
     pub(crate) histories: AtomicU64,
     /// How many commands each commit had, in order.
@@ -47,6 +57,12 @@ impl Wrapped {
             blind: AtomicBool::new(false),
             spoilt: AtomicBool::new(false),
             deaf: AtomicBool::new(false),
+            damaged: AtomicU64::new(0),
+            forgotten: Mutex::default(),
+            runs: AtomicU64::new(0),
+            pasts: AtomicU64::new(0),
+            pasts_most: AtomicU64::new(0),
+            pasts_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             histories: AtomicU64::new(0),
             batches: Mutex::default(),
             fates: Mutex::default(),
@@ -61,6 +77,11 @@ impl Wrapped {
 
 fn unavailable() -> StoreError {
     StoreError::Unavailable("made so by the test".into())
+}
+
+fn corrupt() -> StoreError {
+    let source = "made so by the test".into();
+    StoreError::Corrupt { table: "run_events", column: "event", key: String::new(), source }
 }
 
 #[async_trait]
@@ -105,12 +126,17 @@ impl Store for Wrapped {
     }
 
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
         self.store.run(key).await
     }
 
     async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
         self.heard()?;
-        self.store.runs_at(wanted).await
+        self.pasts_most.fetch_max(self.pasts.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.pasts_gate.acquire().await.expect("never closed").forget();
+        let runs = self.store.runs_at(wanted).await;
+        self.pasts.fetch_sub(1, Ordering::Relaxed);
+        runs
     }
 
     async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
@@ -144,16 +170,23 @@ impl Store for Wrapped {
         if self.blind.load(Ordering::Relaxed) {
             return Err(unavailable());
         }
-        if self.spoilt.load(Ordering::Relaxed) {
-            let page = self.store.changes(after, limit, bytes_max).await?;
-            if !page.events.is_empty() {
-                self.spoilt.store(false, Ordering::Relaxed);
-                let source = "made so by the test".into();
-                return Err(StoreError::Corrupt { table: "run_events", column: "event", key: String::new(), source });
-            }
-            return Ok(page);
+        let page = self.store.changes(after, limit, bytes_max).await?;
+        if !page.events.is_empty() && self.spoilt.swap(false, Ordering::Relaxed) {
+            return Err(corrupt());
         }
-        self.store.changes(after, limit, bytes_max).await
+        let damaged = self.damaged.load(Ordering::Relaxed);
+        if page.events.iter().any(|logged| logged.shard == Shard(0) && logged.position == damaged) {
+            return Err(corrupt());
+        }
+        Ok(page)
+    }
+
+    async fn forgotten(&self) -> Result<Vec<Position>, StoreError> {
+        let forgotten = self.forgotten.lock().unwrap().clone();
+        match forgotten {
+            Some(forgotten) => Ok(forgotten),
+            None => self.store.forgotten().await,
+        }
     }
 
     async fn foreign_commit(&self) {

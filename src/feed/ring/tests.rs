@@ -1,0 +1,303 @@
+//! The ring under any order of commits, pages, beginnings, evictions and readers, against a log that forgets nothing.
+
+use std::collections::BTreeSet;
+
+use futures_util::FutureExt as _;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::super::fold::Folded;
+use super::*;
+use crate::domain::evolve::evolve;
+use crate::domain::{Changes, Event, EventType, Principal, RunKey, Shard, Status};
+
+const SHARDS: usize = 3;
+const NAMESPACE: &str = "default";
+
+/// One step of one of those who take part.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A commit of events of one kind to a shard, so much later.
+    Commit { shard: usize, later: i64, kind: usize, events: usize },
+    /// The tailer reads a page of so many events.
+    Tail { limit: usize },
+    /// It publishes the page, of which one may be unreadable.
+    Publish { unreadable: Option<usize> },
+    /// It loses its place, and begins anew.
+    Lose,
+    /// Somebody comes who watches one kind, or all.
+    Come { kind: Option<usize> },
+    /// Somebody leaves.
+    Leave { session: usize },
+    /// Somebody takes so many looks.
+    Read { session: usize, looks: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let commit = (0..SHARDS, 0..4_i64, 0..3_usize, 1..4_usize);
+    let step = prop_oneof![
+        6 => commit.prop_map(|(shard, later, kind, events)| Step::Commit { shard, later, kind, events }),
+        6 => (1..6_usize).prop_map(|limit| Step::Tail { limit }),
+        6 => proptest::option::weighted(0.1, 0..3_usize).prop_map(|unreadable| Step::Publish { unreadable }),
+        1 => Just(Step::Lose),
+        2 => proptest::option::of(0..3_usize).prop_map(|kind| Step::Come { kind }),
+        1 => (0..4_usize).prop_map(|session| Step::Leave { session }),
+        9 => (0..4_usize, 1..5_usize).prop_map(|(session, looks)| Step::Read { session, looks }),
+    ];
+    vec(step, 1..150)
+}
+
+/// An event of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Logged {
+    at: i64,
+    shard: usize,
+    position: Position,
+    kind: usize,
+}
+
+/// The log, as stores give it.
+#[derive(Default)]
+struct Log(Vec<Logged>);
+
+impl Log {
+    fn heads(&self) -> Vec<Position> {
+        (0..SHARDS).map(|shard| self.0.iter().filter(|logged| logged.shard == shard).count() as u64).collect()
+    }
+
+    /// What is after some positions, merged as pages are.
+    fn after(&self, positions: &[Position], limit: usize) -> Vec<Logged> {
+        let mut page: Vec<Logged> =
+            self.0.iter().filter(|logged| logged.position > positions[logged.shard]).copied().collect();
+        page.sort_unstable();
+        page.truncate(limit);
+        page
+    }
+}
+
+struct Session {
+    id: u64,
+    kind: Option<usize>,
+    wake: Arc<Notify>,
+    begun: Vec<Position>,
+    stand: Stand,
+    shown: BTreeSet<(usize, Position)>,
+    state: State,
+}
+
+/// What a session does when it is its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Looks,
+    ReadsHistory,
+    Sleeps,
+}
+
+impl Session {
+    fn wants(&self, kind: usize) -> bool {
+        self.kind.is_none_or(|wanted| wanted == kind)
+    }
+
+    fn show(&mut self, (shard, position): (usize, Position)) {
+        assert!(position > self.begun[shard], "before the watch began");
+        let last = self.shown.range((shard, 0)..(shard + 1, 0)).next_back();
+        assert!(last.is_none_or(|(_, last)| *last < position), "{position} of {shard} after {last:?}");
+        self.shown.insert((shard, position));
+    }
+}
+
+#[derive(Default)]
+struct World {
+    ring: Ring,
+    log: Log,
+    sessions: Vec<Session>,
+    ids: u64,
+    /// Where the tailer stands, once it has begun.
+    heads: Option<Vec<Position>>,
+    /// The page that it has read, and whether it keeps all of it.
+    page: Option<(Vec<Logged>, bool)>,
+}
+
+impl World {
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Commit { shard, later, kind, events } => {
+                for _ in 0..events {
+                    let position = self.log.heads()[shard] + 1;
+                    let last = self.log.0.iter().filter(|logged| logged.shard == shard).map(|logged| logged.at).max();
+                    // Another shard's last may be later: then a page shows it later, and the next one shows this first.
+                    let at = last.unwrap_or_default() + later;
+                    self.log.0.push(Logged { at, shard, position, kind });
+                }
+            }
+            Step::Tail { limit } => self.tail(limit),
+            Step::Publish { unreadable } => self.publish(unreadable),
+            Step::Lose => (self.heads, self.page) = (None, None),
+            Step::Come { kind } => {
+                let thread = kind.map(|kind| format!("kind-{kind}"));
+                let filter = Filter { task_thread_id: thread, ..Filter::default() };
+                self.ids += 1;
+                let wake = self.ring.admit(self.ids, NAMESPACE.to_owned(), Arc::new(filter));
+                let begun = self.log.heads();
+                let stand = Stand::at(begun.clone());
+                let (id, shown, state) = (self.ids, BTreeSet::new(), State::Looks);
+                self.sessions.push(Session { id, kind, wake, begun, stand, shown, state });
+            }
+            Step::Leave { session } => {
+                if session < self.sessions.len() {
+                    let session = self.sessions.remove(session);
+                    self.ring.dismiss(session.id);
+                }
+            }
+            Step::Read { session, looks } => (0..looks).for_each(|_| self.look(session)),
+        }
+    }
+
+    fn tail(&mut self, limit: usize) {
+        if self.page.is_some() {
+            return;
+        }
+        match &self.heads {
+            None => {
+                self.heads = Some(self.log.heads());
+                self.ring.clear();
+            }
+            Some(heads) => {
+                let wants_all = self.ring.has_watchers();
+                if wants_all {
+                    self.ring.begin(heads);
+                }
+                self.page = Some((self.log.after(heads, limit), wants_all));
+            }
+        }
+    }
+
+    fn publish(&mut self, unreadable: Option<usize>) {
+        let Some((page, wants_all)) = self.page.take() else { return };
+        let mut end = self.heads.clone().expect("it has begun");
+        let mut entries = Vec::new();
+        for (number, logged) in page.iter().enumerate() {
+            let before = end.clone();
+            end[logged.shard] = logged.position;
+            if !wants_all {
+                continue;
+            }
+            if unreadable == Some(number) {
+                self.ring.take(std::mem::take(&mut entries), &before, None);
+                self.ring.interrupt();
+                if self.ring.has_watchers() {
+                    self.ring.begin(&end);
+                }
+            } else {
+                entries.push((Arc::new(entry(*logged, &end)), None));
+            }
+        }
+        let at_end = end == self.log.heads();
+        self.ring.take(entries, &end, at_end.then_some(Time::from_micros(1)));
+        self.heads = Some(end);
+    }
+
+    /// One look of a session.
+    fn look(&mut self, session: usize) {
+        let Some(session) = self.sessions.get_mut(session) else { return };
+        match session.state {
+            State::Sleeps if session.wake.notified().now_or_never().is_none() => {}
+            State::Sleeps | State::Looks => {
+                session.state = State::Looks;
+                match self.ring.next(session.id, &mut session.stand) {
+                    Next::Change(entry, matches) => {
+                        assert!(matches);
+                        session.show((usize::from(entry.place.0.0), entry.place.1));
+                    }
+                    Next::Nothing(_) => session.state = State::Sleeps,
+                    Next::More => {}
+                    Next::Behind => {
+                        session.state = State::ReadsHistory;
+                        let missing = |begun: &Begun| !reaches(&session.stand.positions, &begun.positions);
+                        assert!(self.ring.begun.as_ref().is_none_or(missing), "all that it lacks is in the ring");
+                    }
+                }
+            }
+            State::ReadsHistory => {
+                let page = self.log.after(&session.stand.positions, 3);
+                session.state = if page.is_empty() { State::Sleeps } else { State::Looks };
+                for Logged { shard, position, kind, .. } in page {
+                    session.stand.pass((Shard(u16::try_from(shard).unwrap()), position));
+                    if session.wants(kind) {
+                        session.show((shard, position));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Exactly what a session wants, up to where it stands, was shown.
+    fn whole(&self, session: &Session) {
+        let due = self.log.0.iter().filter(|logged| {
+            let after = logged.position > session.begun[logged.shard];
+            after && logged.position <= session.stand.positions[logged.shard] && session.wants(logged.kind)
+        });
+        let due: BTreeSet<_> = due.map(|logged| (logged.shard, logged.position)).collect();
+        assert_eq!(session.shown, due, "of {:?} up to {:?}", session.kind, session.stand.positions);
+    }
+
+    /// The tailer comes to the end of the log, and everybody who is awake, or woken, to where it stands.
+    fn settle(&mut self) {
+        self.publish(None);
+        self.tail(1);
+        while self.heads.as_ref() != Some(&self.log.heads()) || self.ring.begun.is_none() {
+            self.publish(None);
+            self.tail(100);
+            if self.sessions.is_empty() {
+                return;
+            }
+        }
+        for session in 0..self.sessions.len() {
+            (0..1_000).for_each(|_| self.look(session));
+        }
+        let heads = self.log.heads();
+        for session in &mut self.sessions {
+            assert_eq!(session.state, State::Sleeps, "it comes to rest");
+            // Who was not woken has nothing to see.
+            session.stand.positions.clone_from(&heads);
+        }
+        self.sessions.iter().for_each(|session| self.whole(session));
+    }
+}
+
+/// As large as a ring holds eight of.
+fn entry(Logged { shard, position, kind, .. }: Logged, positions: &[Position]) -> Entry {
+    static LARGE: [u8; BYTES_MAX / 8] = [0; BYTES_MAX / 8];
+    let key = RunKey { namespace: NAMESPACE.to_owned(), run_id: format!("{shard}-{position}") };
+    let event = Event {
+        key: key.clone(),
+        revision: 1,
+        at: Time::from_micros(0),
+        request_id: None,
+        event_type: EventType::Created,
+        from: None,
+        to: Status::Running,
+        principal: Principal::anonymous(),
+        changes: Changes { task_thread_id: Some(format!("kind-{kind}")), ..Changes::default() },
+    };
+    let filtered = Folded { before: None, after: Arc::new(evolve(None, &event)) };
+    let (event, run) = (Bytes::from_static(&LARGE), Bytes::new());
+    let change = Change { key, revision: 1, status: Status::Running, event, run, filtered };
+    let place = (Shard(u16::try_from(shard).unwrap()), position);
+    Entry { change, place, positions: positions.into(), cursor: Bytes::new() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_change_is_skipped_or_shown_twice_and_nobody_goes_back_without_need(steps in steps()) {
+        let mut world = World::default();
+        for step in &steps {
+            world.step(step);
+            world.sessions.iter().for_each(|session| world.whole(session));
+            prop_assert!(world.ring.bytes <= BYTES_MAX);
+        }
+        world.settle();
+    }
+}

@@ -1,0 +1,117 @@
+//! A database that was put back from a copy: what was given out after the copy leads nowhere.
+
+use std::fs;
+use std::path::Path;
+
+use runledger::proto::v1::watch_runs_request::Initial;
+use runledger::proto::v1::watch_runs_response::Frame;
+use runledger::proto::v1::{WatchRunsRequest, WatchRunsResponse};
+use tempfile::TempDir;
+use tokio::time::timeout;
+use tonic::{Code, Status, Streaming};
+
+use super::calls::{Step, ask, reason};
+use super::data::Data;
+use super::oracle::cursor_of;
+use super::server::{Client, SOON, Server};
+use crate::support::postgres::{Database, direct};
+
+async fn watch(client: &mut Client, cursor: &str) -> Result<Streaming<WatchRunsResponse>, Status> {
+    let asked =
+        WatchRunsRequest { initial: Initial::None.into(), cursor: cursor.to_owned(), ..WatchRunsRequest::default() };
+    Ok(client.watch_runs(asked).await?.into_inner())
+}
+
+async fn next(frames: &mut Streaming<WatchRunsResponse>) -> Frame {
+    timeout(SOON, frames.message()).await.expect("a frame in time").unwrap().unwrap().frame.unwrap()
+}
+
+/// A cursor from now.
+async fn cursor(client: &mut Client) -> String {
+    cursor_of(&next(&mut watch(client, "").await.unwrap()).await).to_owned()
+}
+
+/// What was copied, and cursors from before and after the copy.
+struct Copied {
+    kept: String,
+    lost: String,
+}
+
+async fn write(client: &mut Client, run_id: &str) {
+    for step in [Step::Start, Step::Update(1), Step::Complete] {
+        ask(client, run_id, step, "").await.unwrap();
+    }
+}
+
+/// On what was put back, the old cursor goes on, and the later one is refused.
+async fn leads_nowhere(store: &str, Copied { kept, lost }: Copied) {
+    let server = Server::start(store).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    let refused = watch(&mut client, &lost).await.unwrap_err();
+    assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "CURSOR_INVALID"));
+    let mut frames = watch(&mut client, &kept).await.unwrap();
+    assert!(matches!(next(&mut frames).await, Frame::CaughtUp(_)));
+    write(&mut client, "other").await;
+    for revision in 1..=3 {
+        match next(&mut frames).await {
+            Frame::Change(change) => assert_eq!(change.event.unwrap().revision, revision),
+            other => panic!("not a change: {other:?}"),
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for name in ["ledger.db", "ledger.db-wal"] {
+        if from.join(name).exists() {
+            fs::copy(from.join(name), to.join(name)).unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_from_after_the_copy_is_invalid_on_sqlite() {
+    let (directory, aside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let store = Data::Sqlite(directory.path().join("ledger.db")).store();
+    let mut server = Server::start(&store).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    write(&mut client, "first").await;
+    let kept = cursor(&mut client).await;
+    server.process.kill();
+    copy(directory.path(), aside.path());
+    let mut server = Server::start(&store).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    write(&mut client, "second").await;
+    let lost = cursor(&mut client).await;
+    server.process.kill();
+    for file in fs::read_dir(directory.path()).unwrap() {
+        fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    copy(aside.path(), directory.path());
+    leads_nowhere(&store, Copied { kept, lost }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_from_after_the_copy_is_invalid_on_postgres() {
+    let database = Database::fresh().await;
+    let mut server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    write(&mut client, "first").await;
+    let kept = cursor(&mut client).await;
+    // Nobody may be connected to what is copied.
+    server.process.kill();
+    let admin = direct(&database.dsn().replace(database.name(), "postgres")).await;
+    let copied = format!("create database {0}_copy template {0}", database.name());
+    admin.batch_execute(&copied).await.unwrap();
+    let mut server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    write(&mut client, "second").await;
+    let lost = cursor(&mut client).await;
+    server.process.kill();
+    let store = database.dsn().replace(database.name(), &format!("{}_copy", database.name()));
+    leads_nowhere(&store, Copied { kept, lost }).await;
+}

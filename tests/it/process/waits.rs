@@ -1,0 +1,149 @@
+//! Waits that race the end of their run from either side, on the same and on another replica.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use runledger::proto::v1::{RunStatus, WaitRunRequest, WaitRunResponse};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tonic::Code;
+
+use super::calls::{Step, ask, reason};
+use super::data::Data;
+use super::server::{Client, SOON, Server, client};
+use crate::support::postgres::Database;
+
+const RUNS: usize = 240;
+
+async fn wait(mut client: Client, run_id: String) -> (WaitRunResponse, Instant) {
+    let asked = WaitRunRequest { run_id, timeout: None };
+    let waited = timeout(SOON, client.wait_run(asked)).await.expect("it hangs").unwrap().into_inner();
+    (waited, Instant::now())
+}
+
+/// Sends waits long before, just before, with, and after the call that ends their run; gives how much later than its
+/// answer they were answered, sorted, but for those that were sent after it.
+async fn race(writer: SocketAddr, waiter: SocketAddr) -> Vec<Duration> {
+    let mut races = JoinSet::new();
+    let (writer, waiter) = (client(writer), client(waiter));
+    for lane in 0..4_usize {
+        let (mut writer, waiter) = (writer.clone(), waiter.clone());
+        races.spawn(async move {
+            let mut delays = Vec::new();
+            for round in 0..RUNS / 4 {
+                let run_id = format!("race-{lane}-{round}");
+                ask(&mut writer, &run_id, Step::Start, "").await.unwrap();
+                let end = async |mut writer: Client| {
+                    let step = [Step::Complete, Step::Abort, Step::Fail][round % 3];
+                    ask(&mut writer, &run_id, step, "").await.unwrap();
+                    Instant::now()
+                };
+                let waiting = wait(waiter.clone(), run_id.clone());
+                let ((waited, at), ended) = match lane {
+                    // Long before: the wait is in place.
+                    0 => {
+                        let mut waits = JoinSet::new();
+                        waits.spawn(waiting);
+                        ask(&mut writer, &run_id, Step::Update(round), "").await.unwrap();
+                        let ended = end(writer.clone()).await;
+                        (waits.join_next().await.unwrap().unwrap(), ended)
+                    }
+                    1 => tokio::join!(waiting, end(writer.clone())),
+                    2 => {
+                        let (ended, waited) = tokio::join!(end(writer.clone()), waiting);
+                        (waited, ended)
+                    }
+                    _ => {
+                        let ended = end(writer.clone()).await;
+                        (waiting.await, ended)
+                    }
+                };
+                let run = waited.run.unwrap();
+                assert!(!waited.timed_out && run.completed_at.is_some(), "{run:?}");
+                if lane != 3 {
+                    delays.push(at.saturating_duration_since(ended));
+                }
+            }
+            delays
+        });
+    }
+    let mut delays = races.join_all().await.concat();
+    delays.sort_unstable();
+    delays
+}
+
+/// Half of them within what is promised, and none as late as it would be if a wake-up were lost.
+fn are_in_time(delays: &[Duration], promised: Duration) {
+    let (middle, last) = (delays[delays.len() / 2], delays[delays.len() - 1]);
+    assert!(middle < promised, "half of the waits took {middle:?} or longer");
+    assert!(last < Duration::from_secs(5), "one took {last:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_races_the_end_of_its_run_never_hangs_on_sqlite() {
+    let directory = TempDir::new().unwrap();
+    let server = Server::start(&Data::Sqlite(directory.path().join("ledger.db")).store()).await;
+    server.is_ready().await;
+    are_in_time(&race(server.address, server.address).await, Duration::from_millis(50));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_races_the_end_of_its_run_never_hangs_on_the_same_replica() {
+    let database = Database::fresh().await;
+    let server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    are_in_time(&race(server.address, server.address).await, Duration::from_millis(50));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_races_the_end_of_its_run_never_hangs_on_another_replica() {
+    let database = Database::fresh().await;
+    let servers = [Server::start(&database.dsn()).await, Server::start(&database.dsn()).await];
+    for server in &servers {
+        server.is_ready().await;
+    }
+    are_in_time(&race(servers[0].address, servers[1].address).await, Duration::from_millis(200));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_lasts_no_longer_than_the_server_lets_it() {
+    let server = Server::start_with(&["--store", "memory", "--wait-max", "300ms"]).await;
+    server.is_ready().await;
+    ask(&mut server.client(), "run-1", Step::Start, "").await.unwrap();
+    let begun = Instant::now();
+    let (waited, _) = wait(server.client(), "run-1".to_owned()).await;
+    assert!(waited.timed_out);
+    assert_eq!(waited.run.unwrap().status(), RunStatus::Running);
+    assert!(begun.elapsed() >= Duration::from_millis(300), "it took {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_and_watches_of_all_runs_are_told_to_come_back_by_a_stopping_server() {
+    let mut server = Server::start("memory").await;
+    server.is_ready().await;
+    let mut client = server.client();
+    ask(&mut client, "run-1", Step::Start, "").await.unwrap();
+    let mut frames = client.watch_runs(runledger::proto::v1::WatchRunsRequest::default()).await.unwrap().into_inner();
+    for _ in 0..2 {
+        frames.message().await.unwrap().expect("the run, and caught up");
+    }
+    let mut waits = JoinSet::new();
+    for _ in 0..10 {
+        let mut client = client.clone();
+        waits.spawn(async move {
+            client.wait_run(WaitRunRequest { run_id: "run-1".to_owned(), timeout: None }).await.unwrap_err()
+        });
+    }
+    // On the same connection, and after them.
+    ask(&mut client, "run-1", Step::Update(1), "").await.unwrap();
+    frames.message().await.unwrap().expect("the change");
+    server.process.signal("TERM");
+    let mut ends = waits.join_all().await;
+    ends.push(frames.message().await.unwrap_err());
+    for end in ends {
+        assert_eq!((end.code(), reason(&end).as_str()), (Code::Unavailable, "DRAINING"));
+    }
+    let (code, said) = server.process.exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+}
