@@ -83,9 +83,7 @@ pub fn count_runs(request: v1::CountRunsRequest) -> Result<Filter, Vec<Violation
 /// # Errors
 ///
 /// Every violation.
-pub fn watch_runs(
-    request: v1::WatchRunsRequest,
-) -> Result<(Filter, Initial), Vec<Violation>> {
+pub fn watch_runs(request: v1::WatchRunsRequest) -> Result<(Filter, Initial), Vec<Violation>> {
     let mut violations = Violations::default();
     let filter = filter(request.filter, &mut violations);
     let initial = Initial::try_from(request.initial).unwrap_or_else(|_| {
@@ -103,9 +101,9 @@ pub fn watch_runs(
 pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey, Duration), Vec<Violation>> {
     let mut violations = Violations::default();
     violations.run_id(&request.run_id);
-    let timeout = request.timeout.map_or(Some(WAIT_DEFAULT), |timeout| {
-        Duration::try_from(timeout).ok().filter(|timeout| *timeout <= WAIT_MAX)
-    });
+    let timeout = request
+        .timeout
+        .map_or(Some(WAIT_DEFAULT), |timeout| Duration::try_from(timeout).ok().filter(|timeout| *timeout <= WAIT_MAX));
     if timeout.is_none() {
         violations.push("timeout", "must be 0 to 24 hours");
     }

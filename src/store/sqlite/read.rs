@@ -89,7 +89,12 @@ pub(super) fn run_events(
 /// Each shard's last position, in one snapshot.
 pub(super) fn heads(connection: &mut Connection, shard_count: u16) -> Result<Vec<Position>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    (0..shard_count).map(|shard| head(&snapshot, Shard(shard))).collect()
+    heads_in(&snapshot, shard_count)
+}
+
+/// The same, in a snapshot that is there.
+pub(super) fn heads_in(snapshot: &Connection, shard_count: u16) -> Result<Vec<Position>, StoreError> {
+    (0..shard_count).map(|shard| head(snapshot, Shard(shard))).collect()
 }
 
 fn head(connection: &Connection, shard: Shard) -> Result<Position, StoreError> {
