@@ -1,5 +1,10 @@
 //! The command line.
 
+mod doctor;
+mod export;
+mod look;
+mod verify;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -56,6 +61,35 @@ enum Command {
         Services: liveness, readiness, durability, runledger.v1.RunService (follows the store).\n\
         Exit codes: 0 serving; 1 not serving; 2 usage; 3 unreachable.")]
     Health(HealthArgs),
+    /// Tell how a ledger is, and what to do about it
+    #[command(after_help = "Examples:\n  \
+        runledger doctor\n  \
+        runledger doctor --store postgres://app:secret@db/runs --output json\n\n\
+        Heads and who holds and awaits them, unsafe settings, sessions, the oldest active runs, sizes. Reads only, beside \
+        the servers, and waits for nobody's lock. On Postgres a role with pg_monitor sees the most.\n\n\
+        Exit codes: 0 healthy; 1 at least one problem; 2 usage; 3 the store cannot be read.")]
+    Doctor(doctor::DoctorArgs),
+    /// Write the log as JSON lines
+    #[command(after_help = "Examples:\n  \
+        runledger export --output lifecycle.jsonl\n  \
+        runledger export --audit-session audit-7 --since 7d\n  \
+        runledger export --store postgres://app:secret@db/runs --since 2026-01-31 --until 2026-02-01\n  \
+        runledger export --follow --since 0s\n\n\
+        One object a line and event, by time: at, runId, auditSessionId, taskThreadId, revision, from, to, principal \
+        {kind, agentId}, reason {code, text} or null. The links are the run's right after the event. Goes on while servers \
+        write, and writes nothing to the store. With --follow, Ctrl-C ends it after the last whole line.\n\n\
+        Exit codes: 0 written, or stopped while following, or nobody reads on; 1 the output cannot be written; 2 usage; 3 \
+        the store cannot be read.")]
+    Export(export::ExportArgs),
+    /// Hold every run against its events
+    #[command(after_help = "Examples:\n  \
+        runledger verify\n  \
+        runledger verify --store postgres://app:secret@db/runs --shard 0\n\n\
+        Goes on while servers write, in short statements, and writes nothing. It replays every run's events against its \
+        row, and checks that revisions and positions are dense, that times do not fall, and that the active runs are those \
+        that are not terminal. Each difference is named, the first 100 are printed.\n\n\
+        Exit codes: 0 sound; 1 something differs; 2 usage; 3 the store cannot be read.")]
+    Verify(verify::VerifyArgs),
 }
 
 #[derive(Args, Debug)]
@@ -119,6 +153,9 @@ pub async fn run(cli: Cli) -> ExitCode {
             Err(sentence) => usage(&sentence),
         },
         Command::Health(args) => health(args).await,
+        Command::Doctor(args) => doctor::doctor(args).await,
+        Command::Export(args) => export::export(args).await,
+        Command::Verify(args) => verify::verify(args).await,
     }
 }
 

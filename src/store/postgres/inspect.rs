@@ -15,8 +15,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
 use tokio::time::timeout;
-use tokio_postgres::types::ToSql;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::changes::OverShards;
 use super::errors::TimedOut;

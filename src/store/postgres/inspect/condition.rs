@@ -60,7 +60,7 @@ pub(super) async fn condition(
         let shown = || shown(&key);
         let At(started_at) = active.get("started_at", shown)?;
         let (status, agent_id) = (active.get("status", shown)?, active.get("agent_id", shown)?);
-        Ok(OldRun { status, started_at, agent_id, key })
+        Ok(OldRun { key, status, started_at, agent_id })
     });
     let sizes = rows(sessions, TABLES, &[], |_| 0).await?;
     let tables = sizes.iter().map(|row| {
