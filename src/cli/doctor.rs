@@ -5,12 +5,16 @@ mod report;
 mod table;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use self::report::Report;
-use super::look;
+use super::look::{self, patiently};
 use crate::config::StoreConfig;
+
+/// How long a store is asked that did answer before: who asks is in a hurry.
+const ASKED_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Args, Debug)]
 pub(super) struct DoctorArgs {
@@ -36,7 +40,7 @@ pub(super) async fn doctor(args: DoctorArgs) -> ExitCode {
         Ok(inspect) => inspect,
         Err(code) => return code,
     };
-    let condition = match inspect.condition().await {
+    let condition = match patiently(ASKED_MAX, || inspect.condition()).await {
         Ok(condition) => condition,
         Err(error) => return look::unreadable(&error),
     };

@@ -9,11 +9,11 @@ mod pages;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::Connection;
 
 use super::connections::Connections;
 use super::{changes, errors, migrate, open, read, rows};
@@ -28,11 +28,16 @@ const READERS: usize = 2;
 
 /// A file that is only read.
 pub struct SqliteInspect {
-    connections: Arc<Connections>,
+    opened: Mutex<Opened>,
     clock: Arc<dyn Clock>,
     ledger: Ledger,
     path: PathBuf,
-    /// As the file was when it was opened without any lock, where no log can be made beside it.
+}
+
+#[derive(Clone)]
+struct Opened {
+    connections: Arc<Connections>,
+    /// As the file was when it was opened as one that nobody writes.
     frozen: Option<Stamp>,
 }
 
@@ -52,39 +57,55 @@ impl SqliteInspect {
     pub async fn open(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = open::absolute(&path)?;
         let location = path.display().to_string();
-        errors::opening(&location, move || Self::open_file(path, clock)).await
+        errors::opening(&location, move || {
+            // With links resolved: the log is beside the file itself.
+            let path = fs::canonicalize(&path).map_err(|error| missing(&path, error))?;
+            let (opened, ledger) = Opened::at(&path)?;
+            Ok(Self { opened: Mutex::new(opened), clock, ledger, path })
+        })
+        .await
     }
 
-    fn open_file(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let (first, frozen) = connect(&path)?;
-        migrate::reads(&first, &path)?;
-        let ledger = open::ledger(&first, &path)?;
-        let mut readers = vec![first];
-        while readers.len() < READERS {
-            readers.push(open::reading(&path, frozen.is_some()).map_err(|error| errors::open(&path, error))?);
-        }
-        Ok(Self { connections: Connections::reading(readers), clock, ledger, path, frozen })
-    }
-
-    /// Runs a job on a connection. What it read counts only if nobody wrote where nobody was seen writing.
+    /// Runs a job on a connection. What it read counts only if nobody wrote where nobody was seen writing; else the file is
+    /// opened anew, for whoever asks again.
     async fn read<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (path, frozen) = (self.path.clone(), self.frozen.clone());
-        self.connections
-            .read(move |connection| {
-                let found = job(connection);
-                if frozen.is_some_and(|stamp| wal_bytes(&path) > 0 || Stamp::of(&path).ok() != Some(stamp)) {
-                    return Err(StoreError::Unavailable("a server has begun to write: begin again".into()));
-                }
-                found
-            })
-            .await?
+        let Opened { connections, frozen } = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let found = connections.read(job).await?;
+        let Some(stamp) = frozen else { return found };
+        let path = self.path.clone();
+        let location = path.display().to_string();
+        let look = move || {
+            let untouched = wal_bytes(&path).unwrap_or(0) == 0 && Stamp::of(&path).is_ok_and(|now| now == stamp);
+            if untouched { Ok(None) } else { Opened::at(&path).map(Some) }
+        };
+        match errors::opening(&location, look).await {
+            Ok(None) => found,
+            Ok(Some((anew, _))) => {
+                *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = anew;
+                Err(StoreError::Unavailable("a server has begun to write meanwhile".into()))
+            }
+            Err(error) => Err(StoreError::Unavailable(error.into())),
+        }
     }
 
     fn shard_of(&self, key: &RunKey) -> Shard {
         shard_of(self.ledger.id, self.ledger.shard_count, key)
+    }
+}
+
+impl Opened {
+    fn at(path: &Path) -> Result<(Self, Ledger), OpenError> {
+        let (first, frozen) = connect(path)?;
+        migrate::reads(&first, path)?;
+        let ledger = open::ledger(&first, path)?;
+        let mut readers = vec![first];
+        while readers.len() < READERS {
+            readers.push(open::reading(path, frozen.is_some()).map_err(|error| errors::open(path, error))?);
+        }
+        Ok((Self { connections: Connections::reading(readers), frozen }, ledger))
     }
 }
 
@@ -95,38 +116,40 @@ impl Stamp {
     }
 }
 
-/// The first connection. Where the directory cannot be written and no server has made a log, SQLite has no place for its
-/// locks: then the file is read as one that nobody changes.
+/// The first connection. Where there is no write-ahead log, no server has the file, and SQLite would make the log: a file
+/// of this process's user, which a server of another user cannot write. So the file is then read as one that nobody
+/// changes, and so it is where SQLite has no place for its locks.
 fn connect(path: &Path) -> Result<(Connection, Option<Stamp>), OpenError> {
-    let stamp = Stamp::of(path).map_err(|error| OpenError::Failed {
-        location: path.display().to_string(),
-        source: if error.kind() == std::io::ErrorKind::NotFound {
-            "there is no such file: `runledger serve` makes one".into()
-        } else {
-            error.into()
-        },
-    })?;
+    let stamp = Stamp::of(path).map_err(|error| missing(path, error))?;
     let tried = |connection: Connection| {
         connection.query_row("-- inspect.try\nselect count(*) from sqlite_schema", [], |_| Ok(()))?;
         Ok(connection)
     };
-    match open::reading(path, false).and_then(tried) {
-        Ok(connection) => Ok((connection, None)),
-        Err(error)
-            if matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
-                && wal_bytes(path) == 0 =>
-        {
-            let frozen = open::reading(path, true).and_then(tried).map_err(|error| errors::open(path, error))?;
-            Ok((frozen, Some(stamp)))
+    let wal = wal_bytes(path);
+    if wal.is_some() {
+        match open::reading(path, false).and_then(tried) {
+            Ok(connection) => return Ok((connection, None)),
+            Err(error) if wal != Some(0) => return Err(errors::open(path, error)),
+            Err(_) => {}
         }
-        Err(error) => Err(errors::open(path, error)),
     }
+    let frozen = open::reading(path, true).and_then(tried).map_err(|error| errors::open(path, error))?;
+    Ok((frozen, Some(stamp)))
 }
 
-fn wal_bytes(path: &Path) -> u64 {
+fn missing(path: &Path, error: std::io::Error) -> OpenError {
+    if error.kind() != std::io::ErrorKind::NotFound {
+        return errors::open_system(path, error);
+    }
+    let source = "there is no such file: `runledger serve` makes one".into();
+    OpenError::Failed { location: path.display().to_string(), source }
+}
+
+/// The size of the write-ahead log; none when there is none.
+fn wal_bytes(path: &Path) -> Option<u64> {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
-    fs::metadata(wal).map_or(0, |file| file.len())
+    fs::metadata(wal).ok().map(|file| file.len())
 }
 
 #[async_trait]
@@ -216,7 +239,7 @@ impl Inspect for SqliteInspect {
     }
 
     async fn condition(&self) -> Result<Condition, StoreError> {
-        let (shard_count, now, wal) = (self.ledger.shard_count, self.clock.now(), wal_bytes(&self.path));
+        let (shard_count, now, wal) = (self.ledger.shard_count, self.clock.now(), wal_bytes(&self.path).unwrap_or(0));
         self.read(move |connection| condition::condition(connection, shard_count, now, wal)).await
     }
 }
