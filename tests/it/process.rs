@@ -2,15 +2,15 @@
 
 mod calls;
 mod cuts;
-mod data;
+pub(crate) mod data;
 mod disks;
 mod drain;
 mod freezes;
 mod kills;
-mod load;
+pub(crate) mod load;
 mod outages;
 mod refusals;
-mod server;
+pub(crate) mod server;
 mod snapshots;
 mod startup;
 mod waiting;
