@@ -30,13 +30,14 @@ cross join lateral (
     limit 32) as e
 order by v.n, e.revision";
 
+/// The sum keeps the planner from walking all events of the shard up to the position instead of the run's.
 const REVISIONS: &str = "-- inspect.revisions
 select v.n, e.revision
 from unnest($2::text[], $3::text[]) with ordinality as v (namespace, run_id, n)
 cross join lateral (
     select revision
     from run_events
-    where shard = $1 and namespace = v.namespace and run_id = v.run_id and position <= $4::bigint
+    where shard = $1 and namespace = v.namespace and run_id = v.run_id and position + 0 <= $4::bigint
     order by revision desc
     limit 1) as e";
 

@@ -18,9 +18,10 @@ select case when keyframe is null then json_extract(event, '$.changes.taskThread
   from run_events
  where shard = ?1 and namespace = ?2 and run_id = ?3 and revision between ?4 and ?5 order by revision";
 
+/// The plus sign keeps SQLite from walking all events of the shard up to the position instead of the run's.
 const REVISION: &str = "-- inspect.revision
 select revision from run_events
- where shard = ?1 and namespace = ?2 and run_id = ?3 and position <= ?4 order by revision desc limit 1";
+ where shard = ?1 and namespace = ?2 and run_id = ?3 and +position <= ?4 order by revision desc limit 1";
 
 pub(super) fn time_of(connection: &Connection, shard: Shard, position: Position) -> Result<Option<Time>, StoreError> {
     let mut statement = connection
@@ -75,3 +76,6 @@ pub(super) fn revision(connection: &Connection, asked: &(Shard, RunKey, Position
         .map_err(errors::statement)?;
     Ok(found.map_or(0, |revision| u64::try_from(revision).unwrap_or(0)))
 }
+
+#[cfg(test)]
+pub(super) const STATEMENTS: [&str; 2] = [LINKS, REVISION];

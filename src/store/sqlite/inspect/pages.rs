@@ -123,3 +123,27 @@ pub(super) fn shards(connection: &mut Connection, shard_count: u16) -> Result<Sh
     }
     Ok(ShardRows { shards, strays })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::migrations::SQLITE;
+    use crate::store::sqlite::inspect::links;
+
+    #[test]
+    fn no_page_and_no_look_walks_a_table_or_sorts() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(SQLITE[0].sql).unwrap();
+        for statement in [RUNS, EVENTS, PLACES, ACTIVE].into_iter().chain(links::STATEMENTS) {
+            let mut explained = connection.prepare(&format!("explain query plan {statement}")).unwrap();
+            let nothing = vec![None::<i64>; explained.parameter_count()];
+            let steps =
+                explained.query_map(rusqlite::params_from_iter(nothing), |row| row.get::<_, String>(3)).unwrap();
+            let steps: Vec<String> = steps.collect::<Result<_, _>>().unwrap();
+            let slow = steps.iter().any(|step| step.contains("SCAN") || step.contains("TEMP B-TREE"));
+            assert!(!slow, "{statement}\n{steps:?}");
+            let by_run = statement.contains("run_id = ?3") && steps.iter().any(|step| step.contains("position<"));
+            assert!(!by_run, "{statement}\n{steps:?}");
+        }
+    }
+}
