@@ -191,8 +191,12 @@ fn install(slot: &BackendSlot, store: Arc<dyn Store>, supervisor: &Supervisor, w
     });
 }
 
-/// The first signal drains; the second ends the process at once.
-fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = Infallible>> {
+/// Cancels `stop` at the first signal, SIGTERM or Ctrl-C; the second ends the process at once.
+///
+/// # Errors
+///
+/// The system does not tell of signals.
+pub fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = Infallible>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

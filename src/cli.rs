@@ -2,17 +2,21 @@
 
 mod completions;
 mod connect;
+mod doctor;
 mod ending;
+mod export;
 mod fields;
 mod filter;
 mod health;
 mod live;
+mod look;
 mod migrate;
 mod output;
 mod run;
 mod screen;
 mod serve;
 mod table;
+mod verify;
 mod view;
 mod watch;
 
@@ -66,6 +70,15 @@ enum Command {
     /// Print what completes this command line in a shell
     #[command(after_help = completions::HELP)]
     Completions(CompletionsArgs),
+    /// Tell how a ledger is, and what to do about it
+    #[command(after_help = doctor::HELP)]
+    Doctor(doctor::DoctorArgs),
+    /// Write the log as JSON lines
+    #[command(after_help = export::HELP)]
+    Export(export::ExportArgs),
+    /// Hold every run against its events
+    #[command(after_help = verify::HELP)]
+    Verify(verify::VerifyArgs),
 }
 
 /// The command line that was given; else what was said of it, and how the process ends.
@@ -113,5 +126,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Run(args) => ending::code(run::run(args).await),
         Command::Watch(args) => ending::code(watch::run(*args).await),
         Command::Completions(args) => ending::code(completions::run(&args)),
+        Command::Doctor(args) => doctor::doctor(args).await,
+        Command::Export(args) => export::export(args).await,
+        Command::Verify(args) => verify::verify(args).await,
     }
 }

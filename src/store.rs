@@ -6,6 +6,7 @@
 
 mod columns;
 pub mod error;
+pub mod inspect;
 pub mod json;
 mod merge;
 pub mod migrations;

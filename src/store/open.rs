@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::inspect::Inspect;
 use super::migrations::Migrated;
-use super::postgres::{PostgresStore, dsn};
-use super::sqlite::SqliteStore;
+use super::postgres::{PostgresInspect, PostgresStore, dsn};
+use super::sqlite::{SqliteInspect, SqliteStore};
 use super::{OpenError, OpenOptions, Store};
 use crate::clock::Clock;
 
@@ -68,6 +69,26 @@ pub async fn open(
         Location::Sqlite(path) => Ok(Arc::new(SqliteStore::open(path.clone(), options, clock).await?)),
         Location::Memory => Ok(Arc::new(SqliteStore::in_memory(options, clock).await?)),
         Location::Postgres(dsn) => Ok(Arc::new(PostgresStore::open(dsn, options).await?)),
+    }
+}
+
+/// Opens the ledger at a location for a look from outside, once: nothing is written, made, migrated or locked.
+///
+/// # Errors
+///
+/// See [`OpenError`]. Memory is its server's alone.
+pub async fn for_reading(
+    location: &Location,
+    options: &OpenOptions,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn Inspect>, OpenError> {
+    match location {
+        Location::Sqlite(path) => Ok(Arc::new(SqliteInspect::open(path.clone(), clock).await?)),
+        Location::Memory => {
+            let source = "a store in memory can be seen by its own server only".into();
+            Err(OpenError::Failed { location: location.to_string(), source })
+        }
+        Location::Postgres(dsn) => Ok(Arc::new(PostgresInspect::open(dsn, options).await?)),
     }
 }
 

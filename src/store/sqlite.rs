@@ -8,6 +8,7 @@ mod changes;
 mod commit;
 mod connections;
 mod errors;
+mod inspect;
 mod lock;
 mod migrate;
 mod open;
@@ -31,6 +32,7 @@ use crate::clock::Clock;
 use crate::domain::ids::shard_of;
 use crate::domain::{Command, Decided, Event, Filter, Position, Run, RunKey, Shard};
 use connections::Connections;
+pub use inspect::SqliteInspect;
 
 /// Runs in an SQLite file, or in memory.
 pub struct SqliteStore {

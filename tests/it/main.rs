@@ -7,6 +7,7 @@ mod command_line;
 mod conformance;
 mod domain;
 mod engine;
+mod inspect;
 mod layering;
 mod postgres;
 mod process;

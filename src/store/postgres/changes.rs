@@ -70,8 +70,18 @@ order by position)"
             (session, rows)
         })
         .await?;
+        self.heads_of(&rows)
+    }
+
+    /// The statement of [`heads`](Self::heads), to be part of another.
+    pub(super) fn heads_statement(&self) -> &str {
+        &self.heads
+    }
+
+    /// Its rows' positions, shard by shard.
+    pub(super) fn heads_of(&self, rows: &[Row]) -> Result<Vec<Position>, StoreError> {
         let mut heads = vec![0; usize::from(self.shard_count)];
-        for row in &rows {
+        for row in rows {
             let reader = Reader { table: "run_events", row };
             let shard = self.shard(reader)?;
             heads[usize::from(shard.0)] = reader.unsigned("position", || format!("the last of shard {}", shard.0))?;

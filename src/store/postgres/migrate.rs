@@ -79,6 +79,15 @@ pub(super) async fn prepare(
     }
 }
 
+/// The ledger and its last migration, for who only reads. An empty database is one that no migration was applied to.
+pub(super) async fn reads(client: &Client, location: &str) -> Result<(Ledger, u32), OpenError> {
+    let needed = newest();
+    match find(client, location).await? {
+        Some(found) if found.at >= needed => Ok((found.ledger, found.at)),
+        found => Err(OpenError::NeedsMigration { found: found.map_or(0, |found| found.at), needed }),
+    }
+}
+
 /// What is there when nothing is to be done; none when steps may and must be taken.
 async fn usable(client: &Client, location: &str, options: &OpenOptions) -> Result<Option<Found>, OpenError> {
     let needed = newest();

@@ -43,6 +43,11 @@ impl Connections {
         })
     }
 
+    /// For reading only: nothing is ever written, and nothing to be closed in any order.
+    pub(super) fn reading(readers: Vec<Connection>) -> Arc<Self> {
+        Arc::new(Self { writer: Pool::new(Vec::new()), readers: Some(Pool::new(readers)), lock: Mutex::new(None) })
+    }
+
     /// Runs a job on the connection that writes. The error is from before or instead of the job; a job that panics has
     /// rolled back.
     pub(super) async fn write<T: Send + 'static>(

@@ -32,6 +32,14 @@ pub(super) fn admit(connection: &Connection, path: &Path) -> Result<(), OpenErro
     }
 }
 
+/// Refuses a database that this release cannot read: of a newer release, of another program, or not migrated.
+pub(super) fn reads(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    admit(connection, path)?;
+    let found = applied(connection).map_err(|error| errors::open(path, error))?;
+    let needed = SQLITE.last().map_or(0, |step| step.number);
+    if found < needed { Err(OpenError::NeedsMigration { found, needed }) } else { Ok(()) }
+}
+
 /// Applies what is missing. A database that is further than this release knows is left as it is.
 pub(super) fn migrate(
     connection: &mut Connection,

@@ -1,5 +1,6 @@
 //! Opens a file or a memory database: lock, connection, settings, migrations, in this order.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,25 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// A connection that cannot write. `frozen` says that nobody writes, so that neither a lock nor a log is looked for: that
+/// is asked for in a URI, in which every byte of the path that has a meaning is escaped.
+pub(super) fn reading(path: &Path, frozen: bool) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if !frozen {
+        return configured(Connection::open_with_flags(path, flags)?);
+    }
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            write!(uri, "%{byte:02X}").expect("a string takes all");
+        }
+    }
+    uri.push_str("?immutable=1");
+    configured(Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)?)
+}
+
 /// Settings that leave the file alone.
 fn configured(connection: Connection) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_WAIT)?;
@@ -108,7 +128,7 @@ fn make_durable(writer: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn ledger(connection: &Connection, path: &Path) -> Result<Ledger, OpenError> {
+pub(super) fn ledger(connection: &Connection, path: &Path) -> Result<Ledger, OpenError> {
     rows::ledger(connection)
         .map_err(|error| OpenError::Failed { location: path.display().to_string(), source: error.into() })
 }

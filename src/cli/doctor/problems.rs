@@ -1,0 +1,157 @@
+//! What of a ledger's condition is a problem, and what to do about it.
+
+use serde::Serialize;
+
+use crate::store::Description;
+use crate::store::inspect::{Condition, File, Head, Session, Sessions, Table};
+
+/// A head is held for the time of a commit; a frozen server's session is ended after 2 s.
+const HELD_MS_MAX: i64 = 2_000;
+/// A command waits for a few commits at most.
+const WAITED_MS_MAX: i64 = 1_000;
+/// Our own sessions are ended after so long.
+const SILENT_MS_MAX: i64 = 2_000;
+/// A transaction as old keeps dead rows of the whole database from being cleaned up.
+const OPEN_MS_MAX: i64 = 10 * 60_000;
+/// Of the connections that the server has.
+const USED_PERCENT_MAX: u64 = 90;
+/// Dead rows beside live ones that autovacuum should have cleaned up by now.
+const DEAD_ROWS_MAX: u64 = 100_000;
+/// The log is emptied at 4 MiB where nothing keeps it from that.
+const WAL_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Problem {
+    pub(super) what: String,
+    /// What to do about it.
+    pub(super) todo: String,
+}
+
+pub(super) fn problems(description: &Description, condition: &Condition) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if let Some(why) = &description.not_durable {
+        problems.push(Problem {
+            what: format!("A crash of the database server may lose acknowledged calls: {why}"),
+            todo: "Mend the setting, then restart the servers: they run on it with --allow-unsafe-store only"
+                .to_owned(),
+        });
+    }
+    problems.extend(condition.heads.iter().flat_map(head));
+    problems.extend(condition.sessions.iter().flat_map(sessions));
+    problems.extend(condition.tables.iter().filter_map(table));
+    problems.extend(condition.file.iter().filter_map(file));
+    problems
+}
+
+fn head(head: &Head) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let shard = head.shard;
+    if let Some((holder, held)) = head.holder.as_ref().and_then(|holder| Some((holder, holder.transaction_ms?)))
+        && held > HELD_MS_MAX
+    {
+        problems.push(Problem {
+            what: format!(
+                "The head of shard {shard} has been held for {} by {}: nothing commits there",
+                seconds(held),
+                who(holder)
+            ),
+            todo: format!("If it stays, end that session: select pg_terminate_backend({})", holder.pid),
+        });
+    }
+    if let Some((waiter, waited)) = head.waiters.first().and_then(|waiter| Some((waiter, waiter.state_ms?)))
+        && waited > WAITED_MS_MAX
+    {
+        problems.push(Problem {
+            what: format!(
+                "{} sessions wait for the head of shard {shard}; for longest, {}, {}",
+                head.waiters.len(),
+                seconds(waited),
+                who(waiter)
+            ),
+            todo: "Look at who holds it; if nobody does for long, the database is slow to commit: look at its disks \
+                   and at its standbys"
+                .to_owned(),
+        });
+    }
+    problems
+}
+
+fn sessions(sessions: &Sessions) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for silent in &sessions.idle_in_transaction {
+        let for_ms = silent.state_ms.unwrap_or(0);
+        if for_ms > SILENT_MS_MAX {
+            problems.push(Problem {
+                what: format!("{} has been silent in a transaction for {}", who(silent), seconds(for_ms)),
+                todo: format!(
+                    "Find out what it waits for, or end it: select pg_terminate_backend({}); a shell needs a commit",
+                    silent.pid
+                ),
+            });
+        }
+    }
+    if let Some((oldest, open)) =
+        sessions.oldest_transaction.as_ref().and_then(|oldest| Some((oldest, oldest.transaction_ms?)))
+        && open > OPEN_MS_MAX
+    {
+        problems.push(Problem {
+            what: format!(
+                "{} has had a transaction open for {}: dead rows pile up meanwhile",
+                who(oldest),
+                seconds(open)
+            ),
+            todo: format!("Let it come to its end, or end it: select pg_terminate_backend({})", oldest.pid),
+        });
+    }
+    let Sessions { used, max, .. } = *sessions;
+    if used * 100 > max * USED_PERCENT_MAX {
+        problems.push(Problem {
+            what: format!("{used} of {max} connections are used"),
+            todo: "Raise max_connections, lower --connections, or end who does not need them: servers that cannot \
+                   connect answer STORE_UNAVAILABLE"
+                .to_owned(),
+        });
+    }
+    problems
+}
+
+fn table(table: &Table) -> Option<Problem> {
+    let Table { name, rows, dead_rows, .. } = table;
+    (*dead_rows > DEAD_ROWS_MAX && dead_rows * 2 > *rows).then(|| Problem {
+        what: format!("{name} has {dead_rows} dead rows beside {rows} live ones: autovacuum does not keep up"),
+        todo: format!("Look for old transactions, then: vacuum (analyze) {name}"),
+    })
+}
+
+fn file(file: &File) -> Option<Problem> {
+    (file.wal_bytes > WAL_BYTES_MAX).then(|| Problem {
+        what: format!(
+            "The write-ahead log has grown to {} MiB: something reads for long",
+            file.wal_bytes / 1024 / 1024
+        ),
+        todo: "End whoever has the file open beside the server, such as a shell or a backup that hangs".to_owned(),
+    })
+}
+
+/// A session as an operator finds it.
+pub(super) fn who(session: &Session) -> String {
+    let texts = [&session.application, &session.client, &session.state, &session.statement];
+    let known: Vec<&str> = texts.into_iter().filter_map(|text| text.as_deref()).collect();
+    if known.is_empty() {
+        format!("pid {}", session.pid)
+    } else {
+        format!("pid {} ({})", session.pid, known.join(", "))
+    }
+}
+
+/// For how long, for people.
+pub(super) fn seconds(ms: i64) -> String {
+    let ms = ms.max(0);
+    match ms / 1000 {
+        0..=99 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        seconds @ 100..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}

@@ -1,0 +1,77 @@
+//! What the doctor says, in the form that programs read.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::problems::{Problem, problems};
+use crate::domain::{Status, Time};
+use crate::store::inspect::{Condition, OldRun};
+use crate::store::migrations::RELEASE;
+use crate::store::{Description, Ledger};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    pub(super) healthy: bool,
+    pub(super) problems: Vec<Problem>,
+    pub(super) release: &'static str,
+    pub(super) store: &'static str,
+    /// Without any password.
+    pub(super) location: String,
+    pub(super) ledger_id: String,
+    pub(super) epoch: u64,
+    pub(super) shards: u16,
+    /// Why an acknowledged call may be lost by a crash.
+    pub(super) not_durable: Option<String>,
+    /// Runs that are not terminal, by status.
+    pub(super) active: BTreeMap<String, u64>,
+    pub(super) oldest_active: Vec<Active>,
+    #[serde(flatten)]
+    pub(super) condition: Condition,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Active {
+    pub(super) namespace: String,
+    pub(super) run_id: String,
+    pub(super) status: String,
+    pub(super) started_at: Time,
+    pub(super) agent_id: Option<String>,
+}
+
+impl Report {
+    pub(super) fn of(description: Description, ledger: Ledger, mut condition: Condition) -> Self {
+        let problems = problems(&description, &condition);
+        let active = std::mem::take(&mut condition.active).into_iter();
+        let oldest = std::mem::take(&mut condition.oldest).into_iter();
+        Self {
+            healthy: problems.is_empty(),
+            problems,
+            release: RELEASE,
+            store: description.kind,
+            location: description.location,
+            ledger_id: ledger.id.to_string(),
+            epoch: ledger.epoch,
+            shards: ledger.shard_count,
+            not_durable: description.not_durable,
+            active: active.map(|(status, runs)| (name(status), runs)).collect(),
+            oldest_active: oldest.map(Active::from).collect(),
+            condition,
+        }
+    }
+}
+
+impl From<OldRun> for Active {
+    fn from(run: OldRun) -> Self {
+        let OldRun { key, status, started_at, agent_id } = run;
+        Self { namespace: key.namespace, run_id: key.run_id, status: name(status), started_at, agent_id }
+    }
+}
+
+/// A status by its code; one that is none is for `verify` to complain about.
+fn name(code: i16) -> String {
+    let status = Status::ALL.into_iter().find(|status| status.code() == code);
+    status.map_or_else(|| format!("status {code}"), |status| status.to_string())
+}

@@ -1,0 +1,122 @@
+//! What the doctor says, for people: problems first.
+
+use std::fmt::{self, Write as _};
+
+use indicatif::{HumanBytes, HumanCount};
+
+use super::problems::{seconds, who};
+use super::report::Report;
+use crate::domain::Time;
+use crate::store::inspect::{File, Head, Sessions, Table};
+
+pub(super) fn text(report: &Report) -> String {
+    let mut text = String::new();
+    write(&mut text, report).expect("a string takes all");
+    text
+}
+
+fn write(out: &mut String, report: &Report) -> fmt::Result {
+    let condition = &report.condition;
+    if report.healthy {
+        writeln!(out, "HEALTHY")?;
+    }
+    for problem in &report.problems {
+        writeln!(out, "PROBLEM  {}.\n         {}.", problem.what, problem.todo)?;
+    }
+    writeln!(out)?;
+    let server = condition.server_version.as_ref().map(|version| format!(", PostgreSQL {version}"));
+    writeln!(out, "store    {}{}", report.location, server.unwrap_or_default())?;
+    writeln!(out, "ledger   {}, epoch {}, created {}", report.ledger_id, report.epoch, condition.created_at)?;
+    writeln!(
+        out,
+        "schema   migration {} of release {}, wants {} or later; this is {}",
+        condition.migration, condition.schema_release, condition.min_release, report.release
+    )?;
+    writeln!(out, "durable  {}", report.not_durable.as_deref().unwrap_or("yes"))?;
+    heads(out, &condition.heads, condition.now)?;
+    if let Some(seen) = &condition.sessions {
+        sessions(out, seen)?;
+    }
+    active(out, report, condition.now)?;
+    if !condition.tables.is_empty() {
+        tables(out, &condition.tables)?;
+    }
+    condition.file.as_ref().map_or(Ok(()), |found| file(out, found))
+}
+
+fn heads(out: &mut String, heads: &[Head], now: Time) -> fmt::Result {
+    writeln!(out, "\n{:<8} {:>14}  {:<10} {:>7}  HELD BY", "SHARD", "POSITION", "LAST EVENT", "WAITING")?;
+    for head in heads {
+        let last = head.at.map_or_else(|| "never".to_owned(), |at| format!("{} ago", since(at, now)));
+        let position = HumanCount(head.position).to_string();
+        let holder = head.holder.as_ref().map_or_else(|| "nobody".to_owned(), who);
+        writeln!(out, "{:<8} {position:>14}  {last:<10} {:>7}  {holder}", head.shard, head.waiters.len())?;
+        for waiter in &head.waiters {
+            let waited = waiter.state_ms.map(|ms| format!(" for {}", seconds(ms))).unwrap_or_default();
+            writeln!(out, "{:9}waits{waited}: {}", "", who(waiter))?;
+        }
+    }
+    let oldest = heads.iter().filter_map(|head| head.waiters.first()?.state_ms).max();
+    let oldest = oldest.map_or_else(|| "none waits".to_owned(), |ms| format!("has waited for {}", seconds(ms)));
+    writeln!(out, "oldest queued commit: {oldest}")
+}
+
+fn sessions(out: &mut String, sessions: &Sessions) -> fmt::Result {
+    let Sessions { used, max, all_seen, idle_in_transaction, oldest_transaction } = sessions;
+    writeln!(out, "\nCONNECTIONS  {used} of {max}")?;
+    writeln!(out, "silent in a transaction: {}", idle_in_transaction.len())?;
+    for session in idle_in_transaction {
+        writeln!(out, "  {} for {}", who(session), seconds(session.state_ms.unwrap_or(0)))?;
+    }
+    if let Some(session) = oldest_transaction {
+        writeln!(out, "oldest transaction: {} by {}", seconds(session.transaction_ms.unwrap_or(0)), who(session))?;
+    }
+    if !all_seen {
+        writeln!(out, "This role does not see what other roles' sessions do: grant it pg_monitor to see all.")?;
+    }
+    Ok(())
+}
+
+fn active(out: &mut String, report: &Report, now: Time) -> fmt::Result {
+    let counts: Vec<String> =
+        report.active.iter().map(|(status, runs)| format!("{} {status}", HumanCount(*runs))).collect();
+    let counts = if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
+    writeln!(out, "\nACTIVE RUNS  {counts}")?;
+    for run in &report.oldest_active {
+        let agent = run.agent_id.as_deref().unwrap_or("-");
+        writeln!(out, "  {:>9}  {:<8} {}  {agent}", since(run.started_at, now), run.status, run.run_id)?;
+    }
+    Ok(())
+}
+
+fn tables(out: &mut String, tables: &[Table]) -> fmt::Result {
+    let names = ["TABLE", "SIZE", "INDEXES", "ROWS", "DEAD ROWS"];
+    writeln!(
+        out,
+        "\n{:<12} {:>11} {:>11} {:>13} {:>12}  LAST AUTOVACUUM",
+        names[0], names[1], names[2], names[3], names[4]
+    )?;
+    for table in tables {
+        let vacuumed = table.last_autovacuum.map_or_else(|| "never".to_owned(), |at| at.to_string());
+        writeln!(
+            out,
+            "{:<12} {:>11} {:>11} {:>13} {:>12}  {vacuumed}",
+            table.name,
+            HumanBytes(table.bytes).to_string(),
+            HumanBytes(table.index_bytes).to_string(),
+            HumanCount(table.rows).to_string(),
+            HumanCount(table.dead_rows).to_string(),
+        )?;
+    }
+    Ok(())
+}
+
+fn file(out: &mut String, file: &File) -> fmt::Result {
+    let File { bytes, wal_bytes, free_bytes } = *file;
+    let (bytes, wal, free) = (HumanBytes(bytes), HumanBytes(wal_bytes), HumanBytes(free_bytes));
+    writeln!(out, "\nFILE  {bytes}, of which {free} are free; write-ahead log {wal}")
+}
+
+fn since(at: Time, now: Time) -> String {
+    seconds(now.micros().saturating_sub(at.micros()) / 1000)
+}

@@ -1,0 +1,241 @@
+//! `runledger export`: the log as JSON lines, for the bridges' `lifecycle.jsonl`.
+//!
+//! What is written is bounded by heads that are taken first, and stands in one order: by time, shard and position. One page
+//! and the links of runs that are under way are all that is held in memory.
+
+mod line;
+mod lineage;
+mod log;
+mod range;
+mod sink;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::HumanCount;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use self::line::Lines;
+use self::range::When;
+use self::sink::Sink;
+use super::look::{self, PATIENCE, Progress, patiently};
+use crate::app;
+use crate::config::StoreConfig;
+use crate::domain::ids::DEFAULT_NAMESPACE;
+use crate::domain::{RunKey, Time};
+use crate::store::inspect::{Inspect, Link, Links};
+use crate::store::{PAGE_BYTES_MAX, StoreError};
+use crate::telemetry::chain;
+
+/// Events of one shard, or of one run, in a page.
+const PAGE_EVENTS_MAX: usize = 4096;
+
+/// How often the log is looked at for new events.
+const POLL: Duration = Duration::from_millis(200);
+
+pub(super) const HELP: &str = "Examples:\n  \
+    runledger export --output lifecycle.jsonl\n  \
+    runledger export --audit-session audit-7 --since 7d\n  \
+    runledger export --store postgres://app:secret@db/runs --since 2026-01-31 --until 2026-02-01\n  \
+    runledger export --follow --since 0s\n\n\
+    One object a line and event, by time: at, runId, auditSessionId, taskThreadId, revision, from, to, principal \
+    {kind, agentId}, reason {code, text} or null. The links are the run's right after the event. Goes on while servers \
+    write, and writes nothing to the store. With --follow, Ctrl-C ends it after the last whole line.\n\n\
+    Exit codes: 0 written, or stopped while following, or nobody reads on; 1 the output cannot be written; 2 usage; 3 \
+    the store cannot be read.";
+
+#[derive(Args, Debug)]
+pub(super) struct ExportArgs {
+    #[command(flatten)]
+    store: StoreConfig,
+    /// Every event of the runs that are linked to this audit session when the export's range ends
+    #[arg(long, value_name = "ID")]
+    audit_session: Option<String>,
+    /// Only events of runs of this task thread
+    #[arg(long, value_name = "ID")]
+    task_thread: Option<String>,
+    /// Only events of this run
+    #[arg(long, value_name = "ID")]
+    run: Option<String>,
+    /// Only events from then on: 2026-01-31T10:00:00Z, 2026-01-31 (UTC), or so long ago, such as 90m or 7d
+    #[arg(long, value_name = "TIME|DURATION")]
+    since: Option<When>,
+    /// Only events before then
+    #[arg(long, value_name = "TIME|DURATION", conflicts_with = "follow")]
+    until: Option<When>,
+    /// Where to write: a file, which is there once it is complete, or - for standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    output: String,
+    /// Go on with new events as they come; a file is appended to
+    #[arg(long)]
+    follow: bool,
+}
+
+/// Why an export ended before its end.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the output cannot be written")]
+    Output(#[source] std::io::Error),
+    #[error("it was told to stop")]
+    Stopped,
+}
+
+/// An export under way.
+struct Export {
+    inspect: Arc<dyn Inspect>,
+    /// The links that runs must have.
+    wanted: Vec<Link>,
+    since: Option<Time>,
+    until: Option<Time>,
+    follow: bool,
+    stop: CancellationToken,
+    sink: Sink,
+    lines: Lines,
+    written: u64,
+}
+
+pub(super) async fn export(args: ExportArgs) -> ExitCode {
+    let stop = CancellationToken::new();
+    if !args.follow {
+        return write(args, stop).await;
+    }
+    match app::signals(stop.clone()) {
+        Ok(signals) => tokio::select! {
+            biased;
+            never = signals => match never {},
+            code = write(args, stop) => code,
+        },
+        Err(error) => super::ending::ended(Err(error)),
+    }
+}
+
+async fn write(args: ExportArgs, stop: CancellationToken) -> ExitCode {
+    let inspect = match look::open(&args.store).await {
+        Ok(inspect) => inspect,
+        Err(code) => return code,
+    };
+    let sink = match Sink::open(&args.output, args.follow) {
+        Ok(sink) => sink,
+        Err(error) => return failed(&args.output, &Ended::Output(error)),
+    };
+    let links = [args.audit_session.map(Link::AuditSession), args.task_thread.map(Link::TaskThread)];
+    let mut export = Export {
+        inspect,
+        wanted: links.into_iter().flatten().collect(),
+        since: None,
+        until: None,
+        follow: args.follow,
+        stop,
+        sink,
+        lines: Lines::default(),
+        written: 0,
+    };
+    let run = args.run.map(|run_id| RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id });
+    let ended = export.all(run, args.since, args.until).await;
+    let ended = match ended {
+        Ok(()) | Err(Ended::Stopped) => export.sink.finish().await.map_err(Ended::Output),
+        Err(ended) => Err(ended),
+    };
+    match ended {
+        Ok(()) => {
+            eprintln!("runledger: {} events were exported", HumanCount(export.written));
+            ExitCode::SUCCESS
+        }
+        Err(ended) => failed(&args.output, &ended),
+    }
+}
+
+fn failed(output: &str, ended: &Ended) -> ExitCode {
+    match ended {
+        Ended::Store(error) => look::unreadable(error),
+        // Whoever read it has seen enough.
+        Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Ended::Output(_) | Ended::Stopped => {
+            eprintln!("runledger: {output}: {}", chain(ended));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Export {
+    async fn all(&mut self, run: Option<RunKey>, since: Option<When>, until: Option<When>) -> Result<(), Ended> {
+        if since.is_some() || until.is_some() {
+            let inspect = self.inspect.clone();
+            let now = self.ask(|| range::now(inspect.as_ref())).await?;
+            self.since = since.map(|when| when.from(now));
+            self.until = until.map(|when| when.from(now));
+        }
+        match run {
+            Some(key) => self.one_run(&key).await,
+            None => self.log().await,
+        }
+    }
+
+    /// A run's own history, by its index: without a look at the rest of the log.
+    async fn one_run(&mut self, key: &RunKey) -> Result<(), Ended> {
+        let inspect = self.inspect.clone();
+        let (mut links, mut revision) = (Links::default(), 0);
+        loop {
+            let page = self.ask(|| inspect.run_events(key, revision, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
+            for event in &page {
+                revision = event.revision;
+                let changes = &event.changes;
+                links.change(changes.task_thread_id.as_deref(), changes.audit_session_id.as_deref());
+                if self.in_time(event.at) && self.wanted.iter().all(|wanted| links.has(wanted)) {
+                    self.lines.write(event, &links);
+                }
+            }
+            self.flush().await?;
+            match (page.is_empty(), self.follow) {
+                (false, _) => {}
+                (true, false) => return Ok(()),
+                (true, true) => self.pause().await?,
+            }
+        }
+    }
+
+    fn in_time(&self, at: Time) -> bool {
+        self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
+    }
+
+    /// Asks the store, patiently: one that follows waits as long as it takes.
+    async fn ask<T, F>(&self, ask: impl FnMut() -> F) -> Result<T, Ended>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let wait_max = if self.follow { Duration::MAX } else { PATIENCE };
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(Ended::Stopped),
+            answer = patiently(wait_max, ask) => Ok(answer?),
+        }
+    }
+
+    async fn pause(&self) -> Result<(), Ended> {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(Ended::Stopped),
+            () = sleep(POLL) => Ok(()),
+        }
+    }
+
+    /// Writes what was gathered, whole lines, and waits until it is written.
+    async fn flush(&mut self) -> Result<(), Ended> {
+        let (lines, count) = self.lines.take();
+        if count > 0 {
+            self.sink.write(lines).await.map_err(Ended::Output)?;
+            self.written += count;
+        }
+        Ok(())
+    }
+
+    /// A bar, where there is a terminal that shows nothing else.
+    fn progress(&self, total: u64) -> Progress {
+        if self.follow || self.sink.is_terminal() { Progress::none() } else { Progress::bar(total, "events") }
+    }
+}

@@ -1,0 +1,109 @@
+//! One line for each event. The keys and their order are what readers rely on.
+
+use serde::Serialize;
+
+use crate::domain::{Event, Principal, Status, Time};
+use crate::store::inspect::Links;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    at: Time,
+    run_id: &'a str,
+    audit_session_id: Option<&'a str>,
+    task_thread_id: &'a str,
+    revision: u64,
+    from: Option<Status>,
+    to: Status,
+    principal: &'a Principal,
+    reason: Option<Reason<'a>>,
+}
+
+/// Why the run ended, as far as the event says it.
+#[derive(Serialize)]
+struct Reason<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+}
+
+/// Lines on their way out.
+#[derive(Default)]
+pub(super) struct Lines {
+    bytes: Vec<u8>,
+    count: u64,
+}
+
+impl Lines {
+    /// Adds an event, with its run's links right after it.
+    pub(super) fn write(&mut self, event: &Event, links: &Links) {
+        let (code, text) = (event.changes.reason_code.as_deref(), event.changes.failure_reason.as_deref());
+        let line = Line {
+            at: event.at,
+            run_id: &event.key.run_id,
+            audit_session_id: links.audit_session_id.as_deref(),
+            task_thread_id: &links.task_thread_id,
+            revision: event.revision,
+            from: event.from,
+            to: event.to,
+            principal: &event.principal,
+            reason: (code.is_some() || text.is_some()).then_some(Reason { code, text }),
+        };
+        serde_json::to_writer(&mut self.bytes, &line).expect("strings and numbers serialize, and memory takes all");
+        self.bytes.push(b'\n');
+        self.count += 1;
+    }
+
+    /// What was added, and how many lines that is.
+    pub(super) fn take(&mut self) -> (Vec<u8>, u64) {
+        (std::mem::take(&mut self.bytes), std::mem::take(&mut self.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Changes, EventType, RunKey};
+
+    #[test]
+    fn a_line_has_the_nine_keys_in_their_order() {
+        let mut event = Event {
+            key: RunKey { namespace: "default".into(), run_id: "run-1".into() },
+            revision: 1,
+            at: Time::from_micros(1_764_000_000_123_400),
+            request_id: None,
+            event_type: EventType::Created,
+            from: None,
+            to: Status::Running,
+            principal: Principal::anonymous(),
+            changes: Changes::default(),
+        };
+        let mut links = Links { task_thread_id: "thread-1".into(), audit_session_id: None };
+        let mut lines = Lines::default();
+        lines.write(&event, &links);
+        event.revision = 2;
+        event.event_type = EventType::Failed;
+        event.from = Some(Status::Running);
+        event.to = Status::Failed;
+        event.principal = Principal::claimed("agent-1".into());
+        event.changes.reason_code = Some("TIMEOUT".into());
+        event.changes.failure_reason = Some("it \"hung\"".into());
+        links.audit_session_id = Some("audit-1".into());
+        lines.write(&event, &links);
+        let (bytes, count) = lines.take();
+        assert_eq!(count, 2);
+        assert_eq!(
+            String::from_utf8(bytes).unwrap(),
+            concat!(
+                r#"{"at":"2025-11-24T16:00:00.123400Z","runId":"run-1","auditSessionId":null,"taskThreadId":"thread-1","#,
+                r#""revision":1,"from":null,"to":"running","principal":{"kind":"anonymous"},"reason":null}"#,
+                "\n",
+                r#"{"at":"2025-11-24T16:00:00.123400Z","runId":"run-1","auditSessionId":"audit-1","#,
+                r#""taskThreadId":"thread-1","revision":2,"from":"running","to":"failed","#,
+                r#""principal":{"kind":"claimed","agentId":"agent-1"},"reason":{"code":"TIMEOUT","text":"it \"hung\""}}"#,
+                "\n",
+            )
+        );
+    }
+}

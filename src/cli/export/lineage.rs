@@ -1,0 +1,49 @@
+//! The links of the runs whose events go by: known from the events themselves, or looked up at the first that is seen.
+
+use std::collections::HashMap;
+
+use crate::domain::{Event, RunKey};
+use crate::store::inspect::Links;
+
+/// Runs that are remembered. Above, all are forgotten, and looked up again when they come by.
+const RUNS_MAX: usize = 100_000;
+
+/// Links by run, each with the revision that they are of.
+#[derive(Default)]
+pub(super) struct Lineage {
+    runs: HashMap<RunKey, (u64, Links)>,
+}
+
+impl Lineage {
+    /// Of which runs, right after which revision, the links must be learned before these events can be shown.
+    pub(super) fn unknown<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Vec<(RunKey, u64)> {
+        if self.runs.len() > RUNS_MAX {
+            self.runs.clear();
+        }
+        let mut ends: HashMap<&RunKey, u64> = HashMap::new();
+        let mut unknown = Vec::new();
+        for event in events {
+            let before = event.revision.saturating_sub(1);
+            let known = ends.insert(&event.key, event.revision).or(self.runs.get(&event.key).map(|(end, _)| *end));
+            if before > 0 && known != Some(before) {
+                unknown.push((event.key.clone(), before));
+            }
+        }
+        unknown
+    }
+
+    pub(super) fn learn(&mut self, asked: Vec<(RunKey, u64)>, found: Vec<Links>) {
+        self.runs.extend(asked.into_iter().zip(found).map(|((key, revision), links)| (key, (revision, links))));
+    }
+
+    /// The links before an event and after it. A run that has ended is forgotten: nothing follows.
+    pub(super) fn pass(&mut self, event: &Event) -> (Links, Links) {
+        let (_, before) = self.runs.remove(&event.key).unwrap_or_default();
+        let mut after = before.clone();
+        after.change(event.changes.task_thread_id.as_deref(), event.changes.audit_session_id.as_deref());
+        if !event.to.is_terminal() {
+            self.runs.insert(event.key.clone(), (event.revision, after.clone()));
+        }
+        (before, after)
+    }
+}

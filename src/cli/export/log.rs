@@ -1,0 +1,165 @@
+//! The log of all runs: first up to heads that are taken at the beginning, then, when it follows, on and on.
+
+use std::collections::{HashMap, HashSet};
+
+use super::lineage::Lineage;
+use super::range::{self, Range};
+use super::{Ended, Export, PAGE_EVENTS_MAX};
+use crate::domain::{Event, Position, RunKey};
+use crate::store::inspect::{Link, Links};
+use crate::store::{LoggedEvent, PAGE_BYTES_MAX};
+
+impl Export {
+    pub(super) async fn log(&mut self) -> Result<(), Ended> {
+        let inspect = self.inspect.clone();
+        let range = self.range().await?;
+        let mut lineage = Lineage::default();
+        let mut after = range.after.clone();
+        let total = range.left(&after);
+        let mut progress = self.progress(total);
+        while range.left(&after) > 0 {
+            let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX)).await?;
+            if page.events.is_empty() {
+                break;
+            }
+            advance(&mut after, &page.events);
+            self.past(&page.events, &range, &mut lineage).await?;
+            self.flush().await?;
+            progress.at(total - range.left(&after));
+        }
+        progress.end();
+        if self.follow { self.future(range.heads).await } else { Ok(()) }
+    }
+
+    /// What to write at first: no more than there is now, and no more of the log than the wanted runs can be in.
+    async fn range(&self) -> Result<Range, Ended> {
+        let inspect = self.inspect.as_ref();
+        let (mut first, mut last) = (self.since, self.until);
+        let heads = match self.wanted.first().filter(|_| self.until.is_none()) {
+            None => self.ask(|| inspect.heads()).await?,
+            Some(link) => {
+                let extent = self.ask(|| inspect.extent(link)).await?;
+                let Some((begun, ended)) = extent.times else {
+                    return Ok(Range { after: extent.heads.clone(), end: extent.heads.clone(), heads: extent.heads });
+                };
+                first = first.max(Some(begun));
+                last = Some(range::just_after(ended));
+                extent.heads
+            }
+        };
+        let after = match first {
+            Some(first) => self.ask(|| range::before(inspect, &heads, first)).await?,
+            None => vec![0; heads.len()],
+        };
+        let end = match last {
+            Some(last) => self.ask(|| range::before(inspect, &heads, last)).await?,
+            None => heads.clone(),
+        };
+        Ok(Range { after, end, heads })
+    }
+
+    /// Events up to the range's end. A run is shown whole when it is linked to the audit session at that end, so that a
+    /// session's file tells the whole story of its runs.
+    async fn past(&mut self, page: &[LoggedEvent], range: &Range, lineage: &mut Lineage) -> Result<(), Ended> {
+        let mut events: Vec<&Event> =
+            page.iter().filter(|logged| range.has(logged)).map(|logged| &logged.event).collect();
+        if self.wanted.iter().any(|link| matches!(link, Link::AuditSession(_))) {
+            let as_of = if self.until.is_some() { &range.end } else { &range.heads };
+            let shown = self.linked(&events, as_of).await?;
+            events.retain(|event| shown.contains(&event.key));
+        }
+        self.learn(&events, lineage).await?;
+        for event in events {
+            let (_, links) = lineage.pass(event);
+            let mut lasting = self.wanted.iter().filter(|link| matches!(link, Link::TaskThread(_)));
+            if lasting.all(|wanted| links.has(wanted)) {
+                self.lines.write(event, &links);
+            }
+        }
+        Ok(())
+    }
+
+    /// Events as they come. One is shown when its run is linked as wanted before it or after it; a run that comes to be
+    /// linked brings along its events that were not shown.
+    async fn future(&mut self, mut after: Vec<Position>) -> Result<(), Ended> {
+        let inspect = self.inspect.clone();
+        let mut lineage = Lineage::default();
+        // Runs that were linked, were shown up to this revision, and may be linked again.
+        let mut left: HashMap<RunKey, u64> = HashMap::new();
+        loop {
+            let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX)).await?;
+            if page.events.is_empty() {
+                self.pause().await?;
+                continue;
+            }
+            advance(&mut after, &page.events);
+            let events: Vec<&Event> = page.events.iter().map(|logged| &logged.event).collect();
+            self.learn(&events, &mut lineage).await?;
+            for event in events {
+                let (before, links) = lineage.pass(event);
+                match (event.revision > 1 && self.wants(&before), self.wants(&links)) {
+                    (false, false) => continue,
+                    (false, true) => self.catch_up(event, left.remove(&event.key).unwrap_or(0)).await?,
+                    (true, false) => drop(left.insert(event.key.clone(), event.revision)),
+                    (true, true) => {}
+                }
+                self.lines.write(event, &links);
+            }
+            self.flush().await?;
+        }
+    }
+
+    /// A run's events after a revision and before an event.
+    async fn catch_up(&mut self, event: &Event, mut after: u64) -> Result<(), Ended> {
+        let inspect = self.inspect.clone();
+        let asked = [(event.key.clone(), after)];
+        let mut links = match after {
+            0 => Links::default(),
+            _ => self.ask(|| inspect.links(&asked)).await?.swap_remove(0),
+        };
+        while after + 1 < event.revision {
+            let page = self.ask(|| inspect.run_events(&event.key, after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
+            for earlier in page.iter().take_while(|earlier| earlier.revision < event.revision) {
+                let changes = &earlier.changes;
+                links.change(changes.task_thread_id.as_deref(), changes.audit_session_id.as_deref());
+                if self.in_time(earlier.at) {
+                    self.lines.write(earlier, &links);
+                }
+            }
+            let Some(last) = page.last() else { break };
+            after = last.revision;
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    fn wants(&self, links: &Links) -> bool {
+        self.wanted.iter().all(|wanted| links.has(wanted))
+    }
+
+    /// Looks up the links that these events do not tell themselves.
+    async fn learn(&self, events: &[&Event], lineage: &mut Lineage) -> Result<(), Ended> {
+        let unknown = lineage.unknown(events.iter().copied());
+        if !unknown.is_empty() {
+            let found = self.ask(|| self.inspect.links(&unknown)).await?;
+            lineage.learn(unknown, found);
+        }
+        Ok(())
+    }
+
+    /// Those runs of the events that were linked as wanted when the log ended at `heads`.
+    async fn linked(&self, events: &[&Event], heads: &[Position]) -> Result<HashSet<RunKey>, Ended> {
+        let keys: HashSet<&RunKey> = events.iter().map(|event| &event.key).collect();
+        let keys: Vec<RunKey> = keys.into_iter().cloned().collect();
+        let revisions = self.ask(|| self.inspect.revisions(&keys, heads)).await?;
+        let asked: Vec<(RunKey, u64)> = keys.into_iter().zip(revisions).collect();
+        let links = self.ask(|| self.inspect.links(&asked)).await?;
+        Ok(asked.into_iter().zip(links).filter(|(_, links)| self.wants(links)).map(|((key, _), _)| key).collect())
+    }
+}
+
+fn advance(after: &mut [Position], events: &[LoggedEvent]) {
+    for logged in events {
+        after[usize::from(logged.shard.0)] = logged.position;
+    }
+}

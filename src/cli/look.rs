@@ -1,0 +1,123 @@
+//! What the commands have in common that look at a ledger past its servers: opening, patience, progress.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use tokio::time::{Instant, sleep};
+
+use crate::clock::SystemClock;
+use crate::config::StoreConfig;
+use crate::store::inspect::Inspect;
+use crate::store::{self, StoreError};
+use crate::telemetry::chain;
+
+/// The exit code when the store cannot be opened or read.
+pub(super) const UNREACHABLE: u8 = 3;
+
+/// How long a store that does not answer is asked again by a command that is under way.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+const BACKOFF_MIN: Duration = Duration::from_millis(100);
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+
+/// Where a progress bar would go there is none: a line this often.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Opens the store for a look; else how the process ends, which was said.
+pub(super) async fn open(config: &StoreConfig) -> Result<Arc<dyn Inspect>, ExitCode> {
+    let location = config.location().map_err(|sentence| super::ending::usage(&sentence))?;
+    let options = config.options(false, true);
+    store::open::for_reading(&location, &options, Arc::new(SystemClock)).await.map_err(|error| {
+        eprintln!("runledger: {location} cannot be read: {}", chain(&error));
+        ExitCode::from(UNREACHABLE)
+    })
+}
+
+/// Says that the store cannot be read, and how the process ends.
+pub(super) fn unreadable(error: &StoreError) -> ExitCode {
+    eprintln!("runledger: {}", chain(error));
+    ExitCode::from(UNREACHABLE)
+}
+
+/// Asks again while the store does not answer, for `wait_max` at most. Said once.
+pub(super) async fn patiently<T, F>(wait_max: Duration, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let begun = Instant::now();
+    let mut backoff = BACKOFF_MIN;
+    loop {
+        match ask().await {
+            Err(error @ StoreError::Unavailable(_)) if begun.elapsed() < wait_max => {
+                if backoff == BACKOFF_MIN {
+                    eprintln!("runledger: {}: waiting for it", chain(&error));
+                }
+            }
+            answer => return answer,
+        }
+        sleep(backoff).await;
+        backoff = (backoff * 2).min(BACKOFF_MAX);
+    }
+}
+
+/// How far a command has come, on stderr: a bar on a terminal, else a line every ten seconds.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    what: &'static str,
+    lines: bool,
+    begun: Instant,
+    said_at: Instant,
+}
+
+impl Progress {
+    /// A bar, or lines.
+    pub(super) fn shown(total: u64, what: &'static str) -> Self {
+        Self { lines: true, ..Self::bar(total, what) }
+    }
+
+    /// A bar, or nothing.
+    pub(super) fn bar(total: u64, what: &'static str) -> Self {
+        let bar = if std::io::stderr().is_terminal() { ProgressBar::new(total) } else { ProgressBar::hidden() };
+        bar.set_length(total);
+        let style = ProgressStyle::with_template("{wide_bar} {percent}% {human_pos} {msg}, {per_sec}, {eta} left");
+        bar.set_style(style.expect("the template is sound"));
+        bar.set_message(what);
+        Self { bar, what, lines: false, begun: Instant::now(), said_at: Instant::now() }
+    }
+
+    /// Nothing.
+    pub(super) fn none() -> Self {
+        let bar = ProgressBar::hidden();
+        Self { bar, what: "", lines: false, begun: Instant::now(), said_at: Instant::now() }
+    }
+
+    pub(super) fn at(&mut self, done: u64) {
+        self.bar.set_position(done);
+        if self.lines && self.bar.is_hidden() && self.said_at.elapsed() >= LINE_EVERY {
+            self.said_at = Instant::now();
+            let total = self.bar.length().unwrap_or(0).max(done);
+            let rate = rate(done, self.begun.elapsed());
+            let left = (total - done).checked_div(rate).unwrap_or(0);
+            let (done, total, rate) = (HumanCount(done), HumanCount(total), HumanCount(rate));
+            eprintln!("{done} of {total} {}, {rate}/s, {left} s left", self.what);
+        }
+    }
+
+    /// Prints a line to stdout, past the bar.
+    pub(super) fn print(&self, line: &str) {
+        self.bar.suspend(|| println!("{line}"));
+    }
+
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// So many a second.
+pub(super) fn rate(count: u64, elapsed: Duration) -> u64 {
+    let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
+    count.saturating_mul(1000) / millis
+}

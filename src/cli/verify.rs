@@ -1,0 +1,185 @@
+//! `runledger verify`: whether what a ledger holds is what its events say.
+//!
+//! Every run is folded from its events and held against its row, and every event is looked at in its place in the log. It
+//! goes on while servers write: each page is one snapshot, events never change, and a run's row is read before its events.
+
+mod difference;
+mod places;
+mod replay;
+mod runs;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::HumanCount;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval};
+
+use self::difference::Difference;
+use super::look::{self, PATIENCE, Progress, patiently, rate};
+use crate::config::StoreConfig;
+use crate::domain::Shard;
+use crate::store::StoreError;
+use crate::store::inspect::Inspect;
+use crate::telemetry::chain;
+
+/// Differences that are printed; all are counted.
+const PRINTED_MAX: u64 = 100;
+
+/// Pages that are read and checked at once: the store is there for others.
+const AT_ONCE: usize = 2;
+
+/// Differences on their way to the terminal.
+const UNTOLD_MAX: usize = 256;
+
+pub(super) const HELP: &str = "Examples:\n  \
+    runledger verify\n  \
+    runledger verify --store postgres://app:secret@db/runs --shard 0\n\n\
+    Goes on while servers write, in short statements, and writes nothing. It replays every run's events against its \
+    row, and checks that revisions and positions are dense, that times do not fall, and that the active runs are those \
+    that are not terminal. Each difference is named, the first 100 are printed.\n\n\
+    Exit codes: 0 sound; 1 something differs; 2 usage; 3 the store cannot be read.";
+
+#[derive(Args, Debug)]
+pub(super) struct VerifyArgs {
+    #[command(flatten)]
+    store: StoreConfig,
+    /// Only this shard, from 0
+    #[arg(long, value_name = "N")]
+    shard: Option<u16>,
+}
+
+/// What the parts of a verification share.
+struct Ledger {
+    inspect: Arc<dyn Inspect>,
+    differences: mpsc::Sender<Difference>,
+    /// Events that were looked at: each once in its run's history and once in the log.
+    events: AtomicU64,
+    runs: AtomicU64,
+}
+
+impl Ledger {
+    async fn found(&self, differences: &mut Vec<Difference>) {
+        for difference in differences.drain(..) {
+            // Nobody listens once the verdict is spoken.
+            let _gone = self.differences.send(difference).await;
+        }
+    }
+
+    fn count_events(&self, events: usize) {
+        self.events.fetch_add(u64::try_from(events).unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+pub(super) async fn verify(args: VerifyArgs) -> ExitCode {
+    let inspect = match look::open(&args.store).await {
+        Ok(inspect) => inspect,
+        Err(code) => return code,
+    };
+    let shard_count = inspect.ledger().shard_count;
+    if let Some(shard) = args.shard.filter(|shard| *shard >= shard_count) {
+        return super::ending::usage(&format!("--shard {shard}: the ledger has the shards 0 to {}", shard_count - 1));
+    }
+    let shards: Vec<Shard> =
+        args.shard.map_or_else(|| (0..shard_count).collect(), |one| vec![one]).into_iter().map(Shard).collect();
+    match check(inspect, &shards, args.shard.is_none()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => look::unreadable(&error),
+    }
+}
+
+/// Whether it is sound. Every difference is told, and the verdict.
+async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Result<bool, StoreError> {
+    let begun = Instant::now();
+    let heads = patiently(PATIENCE, || inspect.heads()).await?;
+    let total: u64 = shards.iter().map(|shard| heads[usize::from(shard.0)]).sum();
+    let (sender, mut differences) = mpsc::channel(UNTOLD_MAX);
+    let location = inspect.describe().location;
+    let ledger = Arc::new(Ledger { inspect, differences: sender, events: AtomicU64::new(0), runs: AtomicU64::new(0) });
+    let mut jobs = start(&ledger, shards, whole);
+
+    let mut progress = Progress::shown(total * 2, "events");
+    let mut tick = interval(Duration::from_millis(200));
+    let (mut found, mut failed) = (0, None);
+    let mut tell = |progress: &Progress, difference: &Difference| {
+        found += 1;
+        if found <= PRINTED_MAX {
+            progress.print(&difference.to_string());
+        }
+    };
+    loop {
+        tokio::select! {
+            biased;
+            Some(difference) = differences.recv() => tell(&progress, &difference),
+            _ = tick.tick() => progress.at(ledger.events.load(Ordering::Relaxed)),
+            ended = jobs.join_next() => match ended {
+                None => break,
+                Some(Ok(Ok(()))) => {}
+                // What cannot be read is one thing more that is not as it must be; the other parts are looked at.
+                Some(Ok(Err(error @ StoreError::Corrupt { .. }))) => tell(&progress, &Difference::unreadable(&error)),
+                Some(Ok(Err(error))) => {
+                    failed = Some(error);
+                    break;
+                }
+                Some(Err(panic)) => {
+                    failed = Some(StoreError::Refused(panic.into()));
+                    break;
+                }
+            },
+        }
+    }
+    while let Ok(difference) = differences.try_recv() {
+        tell(&progress, &difference);
+    }
+    progress.end();
+    if found > PRINTED_MAX {
+        println!("and {} more", HumanCount(found - PRINTED_MAX));
+    }
+    if let Some(error) = failed {
+        println!("NOT VERIFIED: {location} could not be read to its end: {}", chain(&error));
+        return Err(error);
+    }
+    let looked_at = ledger.events.load(Ordering::Relaxed);
+    let seen = format!(
+        "{} runs, {} events, {} in {:.1} s ({} events/s)",
+        HumanCount(ledger.runs.load(Ordering::Relaxed)),
+        HumanCount(looked_at / 2),
+        if whole { format!("{} shards", shards.len()) } else { "one shard".to_owned() },
+        begun.elapsed().as_secs_f64(),
+        HumanCount(rate(looked_at / 2, begun.elapsed())),
+    );
+    if found == 0 {
+        println!("SOUND: {location}: {seen}");
+    } else {
+        println!("NOT SOUND: {location}: {} differences: {seen}", HumanCount(found));
+    }
+    Ok(found == 0)
+}
+
+/// Two parts a shard, a few at once.
+fn start(ledger: &Arc<Ledger>, shards: &[Shard], whole: bool) -> JoinSet<Result<(), StoreError>> {
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    let mut jobs = JoinSet::new();
+    if whole {
+        let ledger = ledger.clone();
+        jobs.spawn(async move { places::shards(&ledger).await });
+    }
+    for shard in shards.iter().copied() {
+        let (replaying, turn) = (ledger.clone(), turns.clone());
+        jobs.spawn(async move {
+            let _turn = turn.acquire().await;
+            runs::replay(&replaying, shard).await
+        });
+        let (walking, turn) = (ledger.clone(), turns.clone());
+        jobs.spawn(async move {
+            let _turn = turn.acquire().await;
+            places::walk(&walking, shard).await
+        });
+    }
+    jobs
+}

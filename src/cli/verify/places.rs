@@ -1,0 +1,76 @@
+//! Every event of a shard in its place in the log, and the shards themselves.
+
+use super::difference::{Difference, Row};
+use super::{Ledger, PATIENCE, patiently};
+use crate::domain::ids::shard_of;
+use crate::domain::{Shard, Time};
+use crate::store::StoreError;
+use crate::store::inspect::PlaceRow;
+
+/// Positions are dense from 1, times never fall, and every event has a run that has come at least as far.
+pub(super) async fn walk(ledger: &Ledger, shard: Shard) -> Result<(), StoreError> {
+    let mut differences = Vec::new();
+    let mut after = i64::MIN;
+    let mut end: Option<(i64, Time)> = None;
+    loop {
+        let page = patiently(PATIENCE, || ledger.inspect.place_rows(shard, after)).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.position;
+        ledger.count_events(page.len());
+        for place in page {
+            let key = format!("shard {} position {}", shard.0, place.position);
+            let mut said = Row { table: "run_events", key: &key, differences: &mut differences };
+            follows(&place, end, &mut said);
+            has_run(ledger, shard, &place, &mut said);
+            // One time that is too late makes all that follow look early: only what falls below its neighbour is told.
+            end = Some((place.position, place.at));
+        }
+        ledger.found(&mut differences).await;
+    }
+}
+
+fn follows(place: &PlaceRow, end: Option<(i64, Time)>, said: &mut Row<'_>) {
+    let expected = end.map_or(1, |(position, _)| position.saturating_add(1));
+    if place.position != expected {
+        said.differs("position", expected, place.position);
+    }
+    if let Some((_, at)) = end.filter(|(_, at)| place.at < *at) {
+        said.differs("at", format!("{at} or later"), place.at);
+    }
+}
+
+fn has_run(ledger: &Ledger, shard: Shard, place: &PlaceRow, said: &mut Row<'_>) {
+    let PlaceRow { key, revision, .. } = place;
+    let known = ledger.inspect.ledger();
+    let home = shard_of(known.id, known.shard_count, key);
+    if home != shard {
+        said.differs("shard", home.0, shard.0);
+    }
+    match place.run_revision {
+        None => said.differs("run_id", "an event of a run", format!("no run {}/{}", key.namespace, key.run_id)),
+        Some(run) if run < *revision => {
+            let run_id = format!("{}/{}", key.namespace, key.run_id);
+            said.differs("revision", format!("{run} at most, as {run_id} has"), revision);
+        }
+        Some(_) => {}
+    }
+}
+
+/// The ledger has the shards that it says, and no other.
+pub(super) async fn shards(ledger: &Ledger) -> Result<(), StoreError> {
+    let count = ledger.inspect.ledger().shard_count;
+    let found = patiently(PATIENCE, || ledger.inspect.shard_rows()).await?;
+    let mut differences = Vec::new();
+    let expected: Vec<i64> = (0..i64::from(count)).collect();
+    let mut said = Row { table: "shards", key: "all", differences: &mut differences };
+    said.same("shard", &expected, &found.shards);
+    differences.extend(found.strays.into_iter().map(|(table, shard)| Difference {
+        table,
+        key: format!("shard {shard}"),
+        what: "shard".to_owned(),
+        expected: format!("0 to {}", count - 1),
+        found: shard.to_string(),
+    }));
+    ledger.found(&mut differences).await;
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! One run, folded from its events and held against its row.
+
+use std::collections::BTreeMap;
+
+use super::difference::{Difference, Row};
+use crate::domain::evolve::evolve;
+use crate::domain::ids::request_key;
+use crate::domain::limits::KEYFRAME_EVENTS;
+use crate::domain::{Event, EventType, Route, Run, Status};
+use crate::store::inspect::{EventRow, RunRow};
+use crate::store::json::{self, EventColumns};
+
+/// Takes a run's events in the order of their revisions.
+pub(super) struct Replay<'a> {
+    row: &'a RunRow,
+    key: String,
+    /// The revision that comes next.
+    next: i64,
+    /// The run so far; none before its first event, and from a gap to the next event that carries the whole run.
+    run: Option<Run>,
+    /// Whether an event is missing in `run`.
+    gap: bool,
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(row: &'a RunRow) -> Self {
+        Self { row, key: format!("{}/{}", row.key.namespace, row.key.run_id), next: 1, run: None, gap: false }
+    }
+
+    pub(super) fn row(&self) -> &'a RunRow {
+        self.row
+    }
+
+    /// The next event. Those above the row's revision were committed after it was read.
+    pub(super) fn take(&mut self, event: EventRow, differences: &mut Vec<Difference>) {
+        if event.revision > self.row.revision {
+            return;
+        }
+        let mut said = Row { table: "run_events", key: &self.key, differences };
+        if event.revision != self.next {
+            said.differs("revision", self.next, event.revision);
+            self.gap = true;
+            self.run = None;
+        }
+        self.next = event.revision.saturating_add(1);
+        let key = format!("{} revision {}", self.key, event.revision);
+        let mut said = Row { table: "run_events", key: &key, differences };
+        request(&event, &mut said);
+        let keyframe = event.keyframe;
+        let columns = EventColumns {
+            key: event.key,
+            revision: u64::try_from(event.revision).unwrap_or(0),
+            at: event.at,
+            event: event.event,
+            request_id: event.request_id,
+        };
+        match json::read_event(columns) {
+            Ok(event) => self.fold(&event, &mut said),
+            Err(error) => {
+                said.unreadable(&error);
+                self.gap = true;
+                self.run = None;
+            }
+        }
+        self.keyframe(event.revision, keyframe.as_deref(), &mut said);
+    }
+
+    fn fold(&mut self, event: &Event, said: &mut Row<'_>) {
+        if self.gap {
+            return;
+        }
+        let before = self.run.as_ref().map(|run| run.status);
+        said.same("event.from", &before, &event.from);
+        let allowed = match event.event_type {
+            EventType::Updated => event.from == Some(event.to) && !event.to.is_terminal(),
+            EventType::Created | EventType::Started | EventType::Completed | EventType::Aborted | EventType::Failed => {
+                Status::allows(event.from, event.to)
+            }
+        };
+        if !allowed {
+            let from = event.from.map_or("nothing", Status::name);
+            said.differs("event.to", format!("what may follow {from}"), event.to);
+        }
+        self.run = Some(evolve(self.run.take(), event));
+    }
+
+    /// Every 32nd event carries the whole run, and no other does.
+    fn keyframe(&mut self, revision: i64, keyframe: Option<&str>, said: &mut Row<'_>) {
+        let due =
+            u64::try_from(revision).is_ok_and(|revision| revision > 0 && revision.is_multiple_of(KEYFRAME_EVENTS));
+        match keyframe {
+            None if due => said.differs("keyframe", "the whole run", "nothing"),
+            Some(_) if !due => said.differs("keyframe", "nothing", "a run"),
+            None => {}
+            Some(keyframe) => match (json::read_keyframe(&self.row.key, keyframe), &self.run) {
+                (Ok(there), Some(run)) => same_run("keyframe", run, &there, said),
+                (Ok(there), None) => {
+                    self.run = Some(there);
+                    self.gap = false;
+                }
+                (Err(error), _) => said.unreadable(&error),
+            },
+        }
+    }
+
+    /// After the last event: the row must be the fold.
+    pub(super) fn end(self, differences: &mut Vec<Difference>) {
+        let row = self.row;
+        let last = self.next.saturating_sub(1);
+        if last < row.revision {
+            let mut said = Row { table: "run_events", key: &self.key, differences };
+            said.differs("revision", format!("events up to revision {}", row.revision), format!("none after {last}"));
+        }
+        let mut said = Row { table: "runs", key: &self.key, differences };
+        let stored = match json::read_run(&row.key, &row.record, row.metadata.as_deref()) {
+            Ok(stored) => Some(stored),
+            Err(error) => {
+                said.unreadable(&error);
+                None
+            }
+        };
+        let folded = self.run.filter(|_| last == row.revision);
+        if let (Some(folded), Some(stored)) = (&folded, &stored) {
+            same_run("record", folded, stored, &mut said);
+        }
+        // With a gap in the events, the row can only be held against itself.
+        if let Some(run) = folded.or(stored) {
+            columns(row, &run, &mut said);
+            let mut said = Row { table: "active", key: &self.key, differences };
+            active(row, &run, &mut said);
+        }
+    }
+}
+
+fn same_run(what: &str, expected: &Run, found: &Run, said: &mut Row<'_>) {
+    if expected == found {
+        return;
+    }
+    let value = |run: &Run| serde_json::to_value(run).expect("strings, finite numbers and string keys serialize");
+    said.same_fields(what, &value(expected), &value(found));
+    if expected.metadata != found.metadata {
+        let value = |run: &Run| serde_json::to_string(&run.metadata).expect("finite numbers and string keys serialize");
+        said.differs(if what == "record" { "metadata" } else { "keyframe.metadata" }, value(expected), value(found));
+    }
+}
+
+fn request(event: &EventRow, said: &mut Row<'_>) {
+    let key = event.request_id.as_ref().map(|id| request_key(&event.key, id));
+    said.same("request_key", &key, &event.request_key);
+    let digest = event.request_digest.as_ref().map(|digest| format!("{} bytes", digest.len()));
+    said.same("request_digest", &event.request_id.as_ref().map(|_| "32 bytes".to_owned()), &digest);
+}
+
+fn columns(row: &RunRow, run: &Run, said: &mut Row<'_>) {
+    said.same("revision", &i64::try_from(run.revision).unwrap_or(i64::MAX), &row.revision);
+    said.same("status", &run.status.code(), &row.status);
+    if run.started_at != row.started_at {
+        said.differs("started_at", run.started_at, row.started_at);
+    }
+    said.same("task_thread_id", &run.task_thread_id, &row.task_thread_id);
+    said.same("agent_id", &run.agent_id, &row.agent_id);
+    said.same("workflow_id", &run.workflow_id, &row.workflow_id);
+    said.same("audit_session_id", &run.audit_session_id, &row.audit_session_id);
+    said.same("route", &run.route.map(|route| Route::name(route).to_owned()), &row.route);
+    let labels: Result<BTreeMap<String, String>, _> =
+        row.labels.as_deref().map_or(Ok(BTreeMap::new()), serde_json::from_str);
+    match labels {
+        Ok(labels) => said.same("labels", &run.labels, &labels),
+        Err(error) => said.differs("labels", "something readable", error),
+    }
+}
+
+/// A row in `active` exactly while the run is not terminal.
+fn active(row: &RunRow, run: &Run, said: &mut Row<'_>) {
+    match row.active {
+        None if run.status.is_terminal() => {}
+        None => said.differs("row", format!("one: the run is {}", run.status), "none"),
+        Some(_) if run.status.is_terminal() => said.differs("row", format!("none: the run is {}", run.status), "one"),
+        Some((status, started_at)) => {
+            said.same("status", &run.status.code(), &status);
+            if run.started_at != started_at {
+                said.differs("started_at", run.started_at, started_at);
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Every run of a shard, by key, with its events beside it: both are read in the same order, so a page of either is all
+//! that is held, however long one run's history is.
+
+use std::sync::atomic::Ordering;
+
+use super::difference::Difference;
+use super::replay::Replay;
+use super::{Ledger, PATIENCE, patiently};
+use crate::domain::ids::shard_of;
+use crate::domain::{RunKey, Shard};
+use crate::store::StoreError;
+use crate::store::inspect::RunRow;
+
+pub(super) async fn replay(ledger: &Ledger, shard: Shard) -> Result<(), StoreError> {
+    let mut differences = Vec::new();
+    let mut after = before_all();
+    loop {
+        let page = patiently(PATIENCE, || ledger.inspect.run_rows(shard, &after)).await?;
+        let Some(last) = page.last() else { break };
+        places(ledger, shard, &page, &mut differences);
+        histories(ledger, shard, &after, &page, &mut differences).await?;
+        ledger.found(&mut differences).await;
+        ledger.runs.fetch_add(u64::try_from(page.len()).unwrap_or(0), Ordering::Relaxed);
+        after.clone_from(&last.key);
+    }
+    // A row in `active` without a run; with one, it was compared there.
+    let mut after = before_all();
+    loop {
+        let page = patiently(PATIENCE, || ledger.inspect.active_rows(shard, &after)).await?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        after.clone_from(last);
+        let orphans = page.into_iter().filter(|(_, known)| !known);
+        differences.extend(orphans.map(|(key, _)| Difference {
+            table: "active",
+            key: shown(&key),
+            what: "row".to_owned(),
+            expected: "a run of this id".to_owned(),
+            found: "none".to_owned(),
+        }));
+        ledger.found(&mut differences).await;
+    }
+}
+
+fn before_all() -> RunKey {
+    RunKey { namespace: String::new(), run_id: String::new() }
+}
+
+fn shown(key: &RunKey) -> String {
+    format!("{}/{}", key.namespace, key.run_id)
+}
+
+/// Whether the runs are in the shard where they are looked for.
+fn places(ledger: &Ledger, shard: Shard, page: &[RunRow], differences: &mut Vec<Difference>) {
+    let known = ledger.inspect.ledger();
+    for row in page {
+        let home = shard_of(known.id, known.shard_count, &row.key);
+        if home != shard {
+            differences.push(Difference {
+                table: "runs",
+                key: shown(&row.key),
+                what: "shard".to_owned(),
+                expected: home.0.to_string(),
+                found: shard.0.to_string(),
+            });
+        }
+    }
+}
+
+/// Replays the runs of a page. Events of a run that is not on it belong to one that was created after it was read, or to
+/// none, which the walk through the log tells.
+async fn histories(
+    ledger: &Ledger,
+    shard: Shard,
+    before: &RunKey,
+    page: &[RunRow],
+    differences: &mut Vec<Difference>,
+) -> Result<(), StoreError> {
+    let mut rows = page.iter();
+    let mut replay = rows.next().map(Replay::new);
+    let Some(last) = page.last() else { return Ok(()) };
+    let mut after = (before.clone(), i64::MAX);
+    while after.0 < last.key || after.1 < last.revision {
+        let events = patiently(PATIENCE, || ledger.inspect.event_rows(shard, (&after.0, after.1), &last.key)).await?;
+        let Some(end) = events.last() else { break };
+        after = (end.key.clone(), end.revision);
+        ledger.count_events(events.len());
+        for event in events {
+            while let Some(done) = replay.take_if(|replay| replay.row().key < event.key) {
+                done.end(differences);
+                replay = rows.next().map(Replay::new);
+            }
+            if let Some(replay) = replay.as_mut().filter(|replay| replay.row().key == event.key) {
+                replay.take(event, differences);
+            }
+        }
+        ledger.found(differences).await;
+    }
+    while let Some(done) = replay.take() {
+        done.end(differences);
+        replay = rows.next().map(Replay::new);
+    }
+    Ok(())
+}

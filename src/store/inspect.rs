@@ -1,0 +1,335 @@
+//! Looking at a ledger from outside, while servers work on it: for `verify`, `export` and `doctor`.
+//!
+//! Nothing here writes, creates, migrates or takes a lock that a writer waits for. Rows come as they stand in the tables,
+//! unjudged: what is damaged must be read to be named.
+
+use async_trait::async_trait;
+use serde::Serialize;
+
+use super::{Description, Ledger, Page, StoreError};
+use crate::domain::{Event, Position, RunKey, Shard, Time};
+
+/// A ledger that is only read. Every method is short statements or pages of a bounded number of bytes.
+#[async_trait]
+pub trait Inspect: Send + Sync + 'static {
+    /// The database's identity.
+    fn ledger(&self) -> Ledger;
+
+    /// What kind of store it is, where, and how durable.
+    fn describe(&self) -> Description;
+
+    /// See [`Store::heads`](super::Store::heads).
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read; so with every method.
+    async fn heads(&self) -> Result<Vec<Position>, StoreError>;
+
+    /// See [`Store::changes`](super::Store::changes).
+    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError>;
+
+    /// See [`Store::run_events`](super::Store::run_events).
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError>;
+
+    /// When the event at a position happened; none where there is none.
+    async fn time_of(&self, shard: Shard, position: Position) -> Result<Option<Time>, StoreError>;
+
+    /// The heads, and between which times all events of the runs that are linked so now happened, in one snapshot.
+    async fn extent(&self, link: &Link) -> Result<Extent, StoreError>;
+
+    /// The links of runs right after one of their events each, in the order that was asked for.
+    async fn links(&self, asked: &[(RunKey, u64)]) -> Result<Vec<Links>, StoreError>;
+
+    /// The revision that each run had when its shard's log ended at its position in `heads`; 0: it was not there.
+    async fn revisions(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError>;
+
+    /// The rows of `runs` after a key, by key, each with its row of `active`, in one snapshot. At least one if there is one.
+    async fn run_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError>;
+
+    /// The rows of `run_events` by (run, revision): after one, of runs up to another. At least one if there is one.
+    async fn event_rows(&self, shard: Shard, after: (&RunKey, i64), last: &RunKey)
+    -> Result<Vec<EventRow>, StoreError>;
+
+    /// The places of events after a position, each with what `runs` says of the run, in one snapshot.
+    async fn place_rows(&self, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError>;
+
+    /// The keys of `active` after one, each with whether `runs` has it, in one snapshot.
+    async fn active_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError>;
+
+    /// The shards that `shards` has, and rows of the other tables in shards that the ledger does not have.
+    async fn shard_rows(&self) -> Result<ShardRows, StoreError>;
+
+    /// How it is: for an operator.
+    async fn condition(&self) -> Result<Condition, StoreError>;
+}
+
+/// Rows that one page may have, whatever their size.
+pub(super) const ROWS_MAX: i64 = 2000;
+
+/// What some runs have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// [`Run::audit_session_id`](crate::domain::Run::audit_session_id) is this.
+    AuditSession(String),
+    /// [`Run::task_thread_id`](crate::domain::Run::task_thread_id) is this.
+    TaskThread(String),
+}
+
+/// See [`Inspect::extent`].
+#[derive(Debug)]
+pub struct Extent {
+    /// Each shard's last position.
+    pub heads: Vec<Position>,
+    /// The first event's time and the last one's; none when no run is linked so.
+    pub times: Option<(Time, Time)>,
+}
+
+/// The links of a run that an export shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// See [`Run::task_thread_id`](crate::domain::Run::task_thread_id).
+    pub task_thread_id: String,
+    /// See [`Run::audit_session_id`](crate::domain::Run::audit_session_id).
+    pub audit_session_id: Option<String>,
+}
+
+impl Links {
+    /// Takes over what an event says: absent stays, empty clears.
+    pub fn change(&mut self, task_thread_id: Option<&str>, audit_session_id: Option<&str>) {
+        if let Some(id) = task_thread_id {
+            id.clone_into(&mut self.task_thread_id);
+        }
+        if let Some(id) = audit_session_id {
+            self.audit_session_id = Some(id.to_owned()).filter(|id| !id.is_empty());
+        }
+    }
+
+    /// Whether it has this one.
+    #[must_use]
+    pub fn has(&self, link: &Link) -> bool {
+        match link {
+            Link::AuditSession(id) => self.audit_session_id.as_ref() == Some(id),
+            Link::TaskThread(id) => self.task_thread_id == *id,
+        }
+    }
+}
+
+/// The last keyframe's revision at or before one, or the first: from where a run's state can be told.
+pub(super) fn whole_at(revision: u64) -> u64 {
+    (revision - revision % crate::domain::limits::KEYFRAME_EVENTS).max(1)
+}
+
+/// A row of `runs`, and of `active`.
+#[derive(Clone, Debug)]
+pub struct RunRow {
+    /// `namespace` and `run_id`.
+    pub key: RunKey,
+    /// `revision`.
+    pub revision: i64,
+    /// `status`.
+    pub status: i16,
+    /// `started_at`.
+    pub started_at: Time,
+    /// `task_thread_id`.
+    pub task_thread_id: String,
+    /// `agent_id`.
+    pub agent_id: Option<String>,
+    /// `workflow_id`.
+    pub workflow_id: Option<String>,
+    /// `audit_session_id`.
+    pub audit_session_id: Option<String>,
+    /// `route`.
+    pub route: Option<String>,
+    /// `labels`.
+    pub labels: Option<String>,
+    /// `record`.
+    pub record: String,
+    /// `metadata`.
+    pub metadata: Option<String>,
+    /// `status` and `started_at` of its row in `active`.
+    pub active: Option<(i16, Time)>,
+}
+
+/// A row of `run_events`.
+#[derive(Clone, Debug)]
+pub struct EventRow {
+    /// `namespace` and `run_id`.
+    pub key: RunKey,
+    /// `revision`.
+    pub revision: i64,
+    /// `position`.
+    pub position: i64,
+    /// `at`.
+    pub at: Time,
+    /// `event`.
+    pub event: String,
+    /// `request_id`.
+    pub request_id: Option<String>,
+    /// `request_digest`.
+    pub request_digest: Option<Vec<u8>>,
+    /// `request_key`.
+    pub request_key: Option<i64>,
+    /// `keyframe`.
+    pub keyframe: Option<String>,
+}
+
+/// Where an event stands.
+#[derive(Clone, Debug)]
+pub struct PlaceRow {
+    /// `position`.
+    pub position: i64,
+    /// `at`.
+    pub at: Time,
+    /// `namespace` and `run_id`.
+    pub key: RunKey,
+    /// `revision`.
+    pub revision: i64,
+    /// The revision that `runs` has for the run, if it has the run.
+    pub run_revision: Option<i64>,
+}
+
+/// See [`Inspect::shard_rows`].
+#[derive(Clone, Debug, Default)]
+pub struct ShardRows {
+    /// The rows of `shards`, in order.
+    pub shards: Vec<i64>,
+    /// A table, and a shard that has rows in it although the ledger does not have the shard.
+    pub strays: Vec<(&'static str, i64)>,
+}
+
+/// How a ledger is.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// The store's clock.
+    pub now: Time,
+    /// The database server's version; none for a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_version: Option<String>,
+    /// The release that made or last migrated the schema.
+    pub schema_release: String,
+    /// The oldest release that may work with it.
+    pub min_release: String,
+    /// The last migration that was applied.
+    pub migration: u64,
+    /// When the ledger was created.
+    pub created_at: Time,
+    /// Its shards' heads.
+    pub heads: Vec<Head>,
+    /// Runs that are not terminal, by status code.
+    #[serde(skip)]
+    pub active: Vec<(i16, u64)>,
+    /// Those that were started first.
+    #[serde(skip)]
+    pub oldest: Vec<OldRun>,
+    /// What a database server says of its sessions; none for a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
+    /// The sizes of the tables; empty for a file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<Table>,
+    /// The file; none for a database server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<File>,
+}
+
+/// A shard's head.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Head {
+    /// The shard.
+    pub shard: u16,
+    /// Its last position.
+    pub position: Position,
+    /// When its last event happened.
+    pub at: Option<Time>,
+    /// The session that holds it.
+    pub holder: Option<Session>,
+    /// Those that wait for it, the longest wait first.
+    pub waiters: Vec<Session>,
+}
+
+/// A session of a database server.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    /// Its process.
+    pub pid: i32,
+    /// What it calls itself.
+    pub application: Option<String>,
+    /// From where.
+    pub client: Option<String>,
+    /// What it does: `active`, `idle in transaction` and so on; none when this role may not see it.
+    pub state: Option<String>,
+    /// The name of its statement, or its beginning.
+    pub statement: Option<String>,
+    /// For how long its transaction has been open.
+    pub transaction_ms: Option<i64>,
+    /// For how long it has been in its state: at its statement, or idle.
+    pub state_ms: Option<i64>,
+}
+
+/// What a database server says of its sessions.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sessions {
+    /// Connections of clients to the server.
+    pub used: u64,
+    /// As many as it has for everybody.
+    pub max: u64,
+    /// Whether this role sees what the sessions of other roles do.
+    pub all_seen: bool,
+    /// Sessions in this database that are in a transaction and silent, the longest first.
+    pub idle_in_transaction: Vec<Session>,
+    /// The transaction in this database that is open for longest.
+    pub oldest_transaction: Option<Session>,
+}
+
+/// A run that is not terminal.
+#[derive(Clone, Debug)]
+pub struct OldRun {
+    /// Its key.
+    pub key: RunKey,
+    /// Its status' code.
+    pub status: i16,
+    /// When it was created.
+    pub started_at: Time,
+    /// Its owner.
+    pub agent_id: Option<String>,
+}
+
+/// How large a table is.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Table {
+    /// Its name.
+    pub name: String,
+    /// Without indexes.
+    pub bytes: u64,
+    /// Its indexes.
+    pub index_bytes: u64,
+    /// Rows, about.
+    pub rows: u64,
+    /// Rows that were replaced or deleted, and whose place is not free yet, about.
+    pub dead_rows: u64,
+    /// When autovacuum last went over it.
+    pub last_autovacuum: Option<Time>,
+}
+
+/// How large a file is.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct File {
+    /// The file.
+    pub bytes: u64,
+    /// The write-ahead log beside it.
+    pub wal_bytes: u64,
+    /// What of the file is free for new rows.
+    pub free_bytes: u64,
+}

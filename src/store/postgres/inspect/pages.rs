@@ -1,0 +1,214 @@
+//! Pages of rows as they stand, by the tables' own keys.
+//!
+//! What is looked up for each row has `limit 1` in a `lateral`: the planner then goes by its key, and never reads all of
+//! another table for a page.
+
+use std::fmt::Write as _;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::{rows, text_bytes};
+use crate::domain::{RunKey, Shard};
+use crate::store::inspect::{EventRow, PlaceRow, ROWS_MAX, RunRow, ShardRows};
+use crate::store::postgres::rows::{At, Reader, shown, smallint};
+use crate::store::postgres::sessions::Sessions;
+use crate::store::{PAGE_BYTES_MAX, StoreError};
+
+/// Bounded by stored bytes as well, without reading out what it then leaves.
+const RUNS: &str = "-- inspect.runs
+select r.namespace, r.run_id, r.revision, r.status, r.started_at, r.task_thread_id, r.agent_id, r.workflow_id,
+       r.audit_session_id, r.route, r.labels::text as labels, r.record::text as record, r.metadata::text as metadata,
+       a.status as active_status, a.started_at as active_started_at
+from (
+    select *, sum(pg_column_size(record) + coalesce(pg_column_size(metadata), 0))
+              over (order by namespace, run_id rows unbounded preceding) as stored
+    from (
+        select *
+        from runs
+        where shard = $1 and (namespace, run_id) > ($2, $3)
+        order by namespace, run_id
+        limit $4) as page) as r
+left join lateral (
+    select status, started_at
+    from active a
+    where a.shard = $1 and a.namespace = r.namespace and a.run_id = r.run_id
+    limit 1) as a on true
+where r.stored - pg_column_size(r.record) - coalesce(pg_column_size(r.metadata), 0) < $5
+order by r.namespace, r.run_id";
+
+const EVENTS: &str = "-- inspect.events
+select namespace, run_id, revision, position, at, event::text as event, request_id, request_digest, request_key,
+       keyframe::text as keyframe
+from (
+    select *, sum(pg_column_size(event) + coalesce(pg_column_size(keyframe), 0))
+              over (order by namespace, run_id, revision rows unbounded preceding) as stored
+    from (
+        select *
+        from run_events
+        where shard = $1 and (namespace, run_id, revision) > ($2, $3, $4) and (namespace, run_id) <= ($5, $6)
+        order by namespace, run_id, revision
+        limit $7) as page) as counted
+where stored - pg_column_size(event) - coalesce(pg_column_size(keyframe), 0) < $8
+order by namespace, run_id, revision";
+
+const PLACES: &str = "-- inspect.places
+select e.namespace, e.run_id, e.position, e.at, e.revision, r.revision as run_revision
+from (
+    select namespace, run_id, position, at, revision
+    from run_events
+    where shard = $1 and position > $2
+    order by position
+    limit $3) as e
+left join lateral (
+    select revision
+    from runs r
+    where r.shard = $1 and r.namespace = e.namespace and r.run_id = e.run_id
+    limit 1) as r on true
+order by e.position";
+
+const ACTIVE: &str = "-- inspect.active
+select a.namespace, a.run_id, r.found is not null as known
+from (
+    select namespace, run_id
+    from active
+    where shard = $1 and (namespace, run_id) > ($2, $3)
+    order by namespace, run_id
+    limit $4) as a
+left join lateral (
+    select true as found
+    from runs r
+    where r.shard = $1 and r.namespace = a.namespace and r.run_id = a.run_id
+    limit 1) as r on true
+order by a.namespace, a.run_id";
+
+fn bytes_max() -> i64 {
+    i64::try_from(PAGE_BYTES_MAX).expect("a page is far smaller")
+}
+
+pub(super) async fn runs(sessions: &Sessions, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError> {
+    let (shard, bytes_max) = (smallint(shard), bytes_max());
+    let arguments: [&(dyn ToSql + Sync); 5] = [&shard, &after.namespace, &after.run_id, &ROWS_MAX, &bytes_max];
+    let weight = |row: &Row| text_bytes(row, "record") + text_bytes(row, "metadata");
+    let rows = rows(sessions, RUNS, &arguments, weight).await?;
+    rows.iter().map(run).collect()
+}
+
+fn run(row: &Row) -> Result<RunRow, StoreError> {
+    let run = Reader { table: "runs", row };
+    let key = run.key()?;
+    let shown = || shown(&key);
+    let At(started_at) = run.get("started_at", shown)?;
+    let active: (Option<i16>, Option<At>) = (run.get("active_status", shown)?, run.get("active_started_at", shown)?);
+    Ok(RunRow {
+        revision: run.get("revision", shown)?,
+        status: run.get("status", shown)?,
+        started_at,
+        task_thread_id: run.get("task_thread_id", shown)?,
+        agent_id: run.get("agent_id", shown)?,
+        workflow_id: run.get("workflow_id", shown)?,
+        audit_session_id: run.get("audit_session_id", shown)?,
+        route: run.get("route", shown)?,
+        labels: run.get("labels", shown)?,
+        record: run.get("record", shown)?,
+        metadata: run.get("metadata", shown)?,
+        active: active.0.zip(active.1.map(|At(at)| at)),
+        key,
+    })
+}
+
+pub(super) async fn events(
+    sessions: &Sessions,
+    shard: Shard,
+    (after, revision): (&RunKey, i64),
+    last: &RunKey,
+) -> Result<Vec<EventRow>, StoreError> {
+    let (shard, bytes_max) = (smallint(shard), bytes_max());
+    let arguments: [&(dyn ToSql + Sync); 8] =
+        [&shard, &after.namespace, &after.run_id, &revision, &last.namespace, &last.run_id, &ROWS_MAX, &bytes_max];
+    let weight = |row: &Row| text_bytes(row, "event") + text_bytes(row, "keyframe");
+    let rows = rows(sessions, EVENTS, &arguments, weight).await?;
+    rows.iter().map(event).collect()
+}
+
+fn event(row: &Row) -> Result<EventRow, StoreError> {
+    let event = Reader { table: "run_events", row };
+    let key = event.key()?;
+    let shown = || shown(&key);
+    let At(at) = event.get("at", shown)?;
+    Ok(EventRow {
+        revision: event.get("revision", shown)?,
+        position: event.get("position", shown)?,
+        at,
+        event: event.get("event", shown)?,
+        request_id: event.get("request_id", shown)?,
+        request_digest: event.get("request_digest", shown)?,
+        request_key: event.get("request_key", shown)?,
+        keyframe: event.get("keyframe", shown)?,
+        key,
+    })
+}
+
+pub(super) async fn places(sessions: &Sessions, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError> {
+    let shard = smallint(shard);
+    let arguments: [&(dyn ToSql + Sync); 3] = [&shard, &after, &ROWS_MAX];
+    let rows = rows(sessions, PLACES, &arguments, |_| 0).await?;
+    let place = |row| {
+        let place = Reader { table: "run_events", row };
+        let key = place.key()?;
+        let shown = || shown(&key);
+        let At(at) = place.get("at", shown)?;
+        Ok(PlaceRow {
+            position: place.get("position", shown)?,
+            at,
+            revision: place.get("revision", shown)?,
+            run_revision: place.get("run_revision", shown)?,
+            key,
+        })
+    };
+    rows.iter().map(place).collect()
+}
+
+pub(super) async fn active(
+    sessions: &Sessions,
+    shard: Shard,
+    after: &RunKey,
+) -> Result<Vec<(RunKey, bool)>, StoreError> {
+    let shard = smallint(shard);
+    let arguments: [&(dyn ToSql + Sync); 4] = [&shard, &after.namespace, &after.run_id, &ROWS_MAX];
+    let rows = rows(sessions, ACTIVE, &arguments, |_| 0).await?;
+    let known = |row| {
+        let active = Reader { table: "active", row };
+        let key = active.key()?;
+        let known = active.get("known", || shown(&key))?;
+        Ok((key, known))
+    };
+    rows.iter().map(known).collect()
+}
+
+/// In one statement. Two ranges a table, so that an index answers each.
+pub(super) async fn shards(sessions: &Sessions, shard_count: u16) -> Result<ShardRows, StoreError> {
+    let mut statement = "-- inspect.shards\nselect 'shards' as place, shard::bigint as shard from shards".to_owned();
+    for table in ["runs", "run_events", "active"] {
+        for outside in ["shard < 0".to_owned(), format!("shard >= {shard_count}::smallint")] {
+            write!(
+                statement,
+                "\nunion all (select '{table}', shard::bigint from {table} where {outside} order by shard limit 1)"
+            )
+            .expect("a string takes all");
+        }
+    }
+    let rows = rows(sessions, &statement, &[], |_| 0).await?;
+    let mut found = ShardRows::default();
+    for row in &rows {
+        let reader = Reader { table: "shards", row };
+        let place: &str = reader.get("place", String::new)?;
+        let shard: i64 = reader.get("shard", String::new)?;
+        match ["runs", "run_events", "active"].into_iter().find(|table| *table == place) {
+            Some(table) => found.strays.push((table, shard)),
+            None => found.shards.push(shard),
+        }
+    }
+    found.shards.sort_unstable();
+    Ok(found)
+}

@@ -1,0 +1,274 @@
+//! The file, read beside the server that has it, or while none has.
+//!
+//! The directory's lock is the server's, so it is not taken: readers of the write-ahead log need none. Each page is a
+//! short snapshot, so that the log can be emptied between two of them.
+
+mod condition;
+mod links;
+mod pages;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+
+use super::connections::Connections;
+use super::{changes, errors, migrate, open, read, rows};
+use crate::clock::Clock;
+use crate::domain::ids::shard_of;
+use crate::domain::{Event, Position, RunKey, Shard, Time};
+use crate::store::inspect::{Condition, EventRow, Extent, Inspect, Link, Links, PlaceRow, RunRow, ShardRows};
+use crate::store::{Description, Ledger, OpenError, PAGE_BYTES_MAX, Page, StoreError};
+
+/// Connections: as many pages at once.
+const READERS: usize = 2;
+
+/// A file that is only read.
+pub struct SqliteInspect {
+    opened: Mutex<Opened>,
+    clock: Arc<dyn Clock>,
+    ledger: Ledger,
+    path: PathBuf,
+}
+
+#[derive(Clone)]
+struct Opened {
+    connections: Arc<Connections>,
+    /// As the file was when it was opened as one that nobody writes.
+    frozen: Option<Stamp>,
+}
+
+/// What tells that a file was written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl SqliteInspect {
+    /// Opens a file that is there, for reading.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Failed`] when there is none, [`OpenError::NeedsMigration`], [`OpenError::NeedsNewerRelease`].
+    pub async fn open(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let path = open::absolute(&path)?;
+        let location = path.display().to_string();
+        errors::opening(&location, move || {
+            // With links resolved: the log is beside the file itself.
+            let path = fs::canonicalize(&path).map_err(|error| missing(&path, error))?;
+            let (opened, ledger) = Opened::at(&path)?;
+            Ok(Self { opened: Mutex::new(opened), clock, ledger, path })
+        })
+        .await
+    }
+
+    /// Runs a job on a connection. What it read counts only if nobody wrote where nobody was seen writing; else the file is
+    /// opened anew, for whoever asks again.
+    async fn read<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let Opened { connections, frozen } = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let found = connections.read(job).await?;
+        let Some(stamp) = frozen else { return found };
+        let path = self.path.clone();
+        let location = path.display().to_string();
+        let look = move || {
+            let untouched = wal_bytes(&path).unwrap_or(0) == 0 && Stamp::of(&path).is_ok_and(|now| now == stamp);
+            if untouched { Ok(None) } else { Opened::at(&path).map(Some) }
+        };
+        match errors::opening(&location, look).await {
+            Ok(None) => found,
+            Ok(Some((anew, _))) => {
+                *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = anew;
+                Err(StoreError::Unavailable("a server has begun to write meanwhile".into()))
+            }
+            Err(error) => Err(StoreError::Unavailable(error.into())),
+        }
+    }
+
+    fn shard_of(&self, key: &RunKey) -> Shard {
+        shard_of(self.ledger.id, self.ledger.shard_count, key)
+    }
+}
+
+impl Opened {
+    fn at(path: &Path) -> Result<(Self, Ledger), OpenError> {
+        let (first, frozen) = connect(path)?;
+        migrate::reads(&first, path)?;
+        let ledger = open::ledger(&first, path)?;
+        let mut readers = vec![first];
+        while readers.len() < READERS {
+            readers.push(open::reading(path, frozen.is_some()).map_err(|error| errors::open(path, error))?);
+        }
+        Ok((Self { connections: Connections::reading(readers), frozen }, ledger))
+    }
+}
+
+impl Stamp {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let file = fs::metadata(path)?;
+        Ok(Self { bytes: file.len(), modified: file.modified().ok() })
+    }
+}
+
+/// The first connection. Where there is no write-ahead log, no server has the file, and SQLite would make the log: a file
+/// of this process's user, which a server of another user cannot write. So the file is then read as one that nobody
+/// changes, and so it is where SQLite has no place for its locks.
+fn connect(path: &Path) -> Result<(Connection, Option<Stamp>), OpenError> {
+    let stamp = Stamp::of(path).map_err(|error| missing(path, error))?;
+    let tried = |connection: Connection| {
+        connection.query_row("-- inspect.try\nselect count(*) from sqlite_schema", [], |_| Ok(()))?;
+        Ok(connection)
+    };
+    let wal = wal_bytes(path);
+    if wal.is_some() {
+        match open::reading(path, false).and_then(tried) {
+            Ok(connection) => return Ok((connection, None)),
+            Err(error) if wal != Some(0) => return Err(errors::open(path, error)),
+            Err(_) => {}
+        }
+    }
+    let frozen = open::reading(path, true).and_then(tried).map_err(|error| errors::open(path, error))?;
+    Ok((frozen, Some(stamp)))
+}
+
+fn missing(path: &Path, error: std::io::Error) -> OpenError {
+    if error.kind() != std::io::ErrorKind::NotFound {
+        return errors::open_system(path, error);
+    }
+    let source = "there is no such file: `runledger serve` makes one".into();
+    OpenError::Failed { location: path.display().to_string(), source }
+}
+
+/// The size of the write-ahead log; none when there is none.
+fn wal_bytes(path: &Path) -> Option<u64> {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    fs::metadata(wal).ok().map(|file| file.len())
+}
+
+#[async_trait]
+impl Inspect for SqliteInspect {
+    fn ledger(&self) -> Ledger {
+        self.ledger
+    }
+
+    fn describe(&self) -> Description {
+        Description { kind: "sqlite", location: format!("sqlite:{}", self.path.display()), not_durable: None }
+    }
+
+    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+        let shard_count = self.ledger.shard_count;
+        self.read(move |connection| read::heads(connection, shard_count)).await
+    }
+
+    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
+        let (after, clock) = (after.to_vec(), self.clock.clone());
+        self.read(move |connection| changes::page(connection, &after, limit, PAGE_BYTES_MAX, clock.as_ref())).await
+    }
+
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        let (shard, key) = (self.shard_of(key), key.clone());
+        self.read(move |connection| read::run_events(connection, shard, &key, after, limit, bytes_max)).await
+    }
+
+    async fn time_of(&self, shard: Shard, position: Position) -> Result<Option<Time>, StoreError> {
+        self.read(move |connection| links::time_of(connection, shard, position)).await
+    }
+
+    async fn extent(&self, link: &Link) -> Result<Extent, StoreError> {
+        let (shard_count, link) = (self.ledger.shard_count, link.clone());
+        self.read(move |connection| links::extent(connection, shard_count, &link)).await
+    }
+
+    async fn links(&self, asked: &[(RunKey, u64)]) -> Result<Vec<Links>, StoreError> {
+        let asked: Vec<_> = asked.iter().map(|(key, revision)| (self.shard_of(key), key.clone(), *revision)).collect();
+        self.read(move |connection| asked.iter().map(|asked| links::links(connection, asked)).collect()).await
+    }
+
+    async fn revisions(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+        let head = |shard: Shard| heads.get(usize::from(shard.0)).copied().unwrap_or(0);
+        let asked: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                let shard = self.shard_of(key);
+                (shard, key.clone(), head(shard))
+            })
+            .collect();
+        self.read(move |connection| asked.iter().map(|asked| links::revision(connection, asked)).collect()).await
+    }
+
+    async fn run_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError> {
+        let after = after.clone();
+        self.read(move |connection| pages::runs(connection, shard, &after)).await
+    }
+
+    async fn event_rows(
+        &self,
+        shard: Shard,
+        after: (&RunKey, i64),
+        last: &RunKey,
+    ) -> Result<Vec<EventRow>, StoreError> {
+        let (after, last) = ((after.0.clone(), after.1), last.clone());
+        self.read(move |connection| pages::events(connection, shard, &after, &last)).await
+    }
+
+    async fn place_rows(&self, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError> {
+        self.read(move |connection| pages::places(connection, shard, after)).await
+    }
+
+    async fn active_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError> {
+        let after = after.clone();
+        self.read(move |connection| pages::active(connection, shard, &after)).await
+    }
+
+    async fn shard_rows(&self) -> Result<ShardRows, StoreError> {
+        let shard_count = self.ledger.shard_count;
+        self.read(move |connection| pages::shards(connection, shard_count)).await
+    }
+
+    async fn condition(&self) -> Result<Condition, StoreError> {
+        let (shard_count, now, wal) = (self.ledger.shard_count, self.clock.now(), wal_bytes(&self.path).unwrap_or(0));
+        self.read(move |connection| condition::condition(connection, shard_count, now, wal)).await
+    }
+}
+
+/// A statement's rows, each made into a value, until a page has as many rows or bytes as it may. `weight` says how many
+/// bytes one is.
+fn page<T>(
+    connection: &Connection,
+    sql: &str,
+    values: impl rusqlite::Params,
+    read: impl Fn(&rusqlite::Row<'_>) -> Result<T, StoreError>,
+    weight: impl Fn(&T) -> usize,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(errors::statement)?;
+    let mut found = statement.query(values).map_err(errors::statement)?;
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = found.next().map_err(errors::statement)? {
+        let value = read(row)?;
+        bytes += weight(&value);
+        page.push(value);
+        if bytes >= crate::store::PAGE_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// `namespace` and `run_id`, from two columns.
+fn key(row: &rusqlite::Row<'_>, table: &'static str, index: usize) -> Result<RunKey, StoreError> {
+    let cell = rows::Cell { table, key: &|| "a row without a key".to_owned() };
+    Ok(RunKey { namespace: cell.get(row, index, "namespace")?, run_id: cell.get(row, index + 1, "run_id")? })
+}

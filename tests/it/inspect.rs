@@ -1,0 +1,28 @@
+//! `verify`, `export` and `doctor`: the real binary beside servers, beside none, and on what somebody damaged.
+
+mod damage;
+mod doctor;
+mod export;
+mod following;
+mod ledger;
+mod opening;
+mod verify;
+
+/// Makes each behaviour a test of its own on both stores.
+macro_rules! on_both_stores {
+    ($($behaviour:ident)*) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $behaviour() {
+                super::$behaviour(crate::inspect::ledger::Ledger::sqlite()).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $behaviour() {
+                super::$behaviour(crate::inspect::ledger::Ledger::postgres().await).await;
+            })*
+        }
+    };
+}
+use on_both_stores;

@@ -1,0 +1,118 @@
+//! What an operator is told at night.
+
+use serde_json::Value;
+use tokio::task::block_in_place;
+
+use super::ledger::Ledger;
+use super::on_both_stores;
+use crate::process::server::{SOON, Server, eventually, run};
+use crate::support::commands::start;
+use crate::support::postgres::{Cluster, direct};
+
+on_both_stores! {
+    a_healthy_ledger_is_called_healthy
+    a_program_reads_the_same_as_json
+}
+
+async fn a_healthy_ledger_is_called_healthy(ledger: Ledger) {
+    ledger.fill().await;
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let (code, said) = ledger.run(&["doctor"]).await;
+    assert_eq!(code, 0, "{said}");
+    for wanted in ["HEALTHY", "1 pending, 1 running", "agent-1", "SHARD", "durable  yes", "none waits", "migration 1"] {
+        assert!(said.contains(wanted), "{wanted:?} is not in:\n{said}");
+    }
+    assert!(!said.contains("PROBLEM"), "{said}");
+}
+
+async fn a_program_reads_the_same_as_json(ledger: Ledger) {
+    ledger.fill().await;
+    let (code, said) = ledger.run(&["doctor", "--output", "json"]).await;
+    assert_eq!(code, 0, "{said}");
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["healthy"], true);
+    assert_eq!(report["active"], serde_json::json!({"pending": 1, "running": 1}));
+    let positions = report["heads"].as_array().unwrap().iter().map(|head| head["position"].as_u64().unwrap());
+    assert_eq!(positions.sum::<u64>(), 82);
+    assert_eq!(report["oldestActive"][0]["runId"], "running", "who was started first is first");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_holds_a_head_and_who_waits_for_it_is_named() {
+    let ledger = Ledger::postgres().await;
+    ledger.commit(vec![start("run")]).await;
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let holder = direct(&ledger.store()).await;
+    holder.batch_execute("set application_name = 'a shell'; begin; select from shards for update").await.unwrap();
+    let pid: i32 = holder.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
+    let mut client = server.client();
+    let request = runledger::proto::v1::StartRunRequest {
+        task_thread_id: "thread".to_owned(),
+        run_id: "waiting".to_owned(),
+        request_id: "waiting/1".to_owned(),
+        ..Default::default()
+    };
+    let wanted = [
+        format!("PROBLEM  The head of shard 0 has been held for "),
+        format!("by pid {pid} (a shell, 127.0.0.1, idle in transaction"),
+        format!("select pg_terminate_backend({pid})"),
+        "sessions wait for the head of shard ".to_owned(),
+        "runledger, 127.0.0.1, active, commit.lock_head".to_owned(),
+        "silent in a transaction for".to_owned(),
+    ];
+    let mut said = String::new();
+    let seen = eventually(SOON, async || {
+        let mut caller = client.clone();
+        // The callers' waits end after 2 s each: there is always one.
+        let (_, (code, report)) = tokio::join!(caller.start_run(request.clone()), async {
+            let mut last = (0, String::new());
+            for _ in 0..10 {
+                last = ledger.run(&["doctor"]).await;
+                if wanted.iter().all(|wanted| last.1.contains(wanted)) {
+                    break;
+                }
+            }
+            last
+        });
+        said = report;
+        (code == 1 && wanted.iter().all(|wanted| said.contains(wanted))).then_some(())
+    });
+    assert!(seen.await.is_some(), "{wanted:?} is not in:\n{said}");
+    holder.batch_execute("rollback").await.unwrap();
+    let (code, said) = ledger.run(&["doctor"]).await;
+    assert_eq!(code, 0, "{said}");
+    let _ = client.start_run(request).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_that_sees_little_is_told_so() {
+    let ledger = Ledger::postgres().await;
+    ledger.fill().await;
+    let role = format!("little_{}", std::process::id());
+    ledger
+        .data
+        .sql(&format!(
+            "create role {role} login password 'little'; grant select on all tables in schema public to {role}"
+        ))
+        .await;
+    let store = ledger.store();
+    let place = store.rsplit_once('@').unwrap().1;
+    let (code, said) = run(&["doctor", "--store", &format!("postgres://{role}:little@{place}")]).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("grant it pg_monitor"), "{said}");
+    let (code, said) = run(&["verify", "--store", &format!("postgres://{role}:little@{place}")]).await;
+    assert_eq!(code, 0, "{said}");
+    ledger.data.sql(&format!("drop owned by {role}; drop role {role}")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_setting_that_may_lose_calls_is_a_problem() {
+    let cluster = block_in_place(|| Cluster::start(&[("fsync", "off")]));
+    let (code, said) = run(&["migrate", "--store", &cluster.dsn()]).await;
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = run(&["doctor", "--store", &cluster.dsn()]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("PROBLEM") && said.contains("fsync is off (set it on in postgresql.conf)"), "{said}");
+}

@@ -1,0 +1,140 @@
+//! The log as JSON lines: all of it, in one order, with the links of the time.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::ledger::Ledger;
+use super::on_both_stores;
+use crate::support::commands::{Asking as _, start, update};
+
+on_both_stores! {
+    the_whole_log_is_written_in_one_order
+    a_session_is_shown_whole_by_who_is_linked_at_the_end
+    a_thread_and_a_run_are_shown_alone
+    parts_of_the_log_are_the_whole_log
+    a_file_is_there_once_it_is_complete
+    a_reader_that_has_seen_enough_ends_it_quietly
+}
+
+/// What an export prints, line by line. The last line says how many there are.
+pub(super) async fn exported(ledger: &Ledger, args: &[&str]) -> Vec<Value> {
+    let (code, said) = ledger.run(&[&["export"], args].concat()).await;
+    assert_eq!(code, 0, "{said}");
+    let lines: Vec<Value> =
+        said.lines().filter(|line| line.starts_with('{')).map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(said.contains(&format!("{} events were exported", lines.len())), "{said}");
+    lines
+}
+
+/// The run and the revision of each line.
+pub(super) fn places(lines: &[Value]) -> Vec<(String, u64)> {
+    lines.iter().map(|line| (line["runId"].as_str().unwrap().to_owned(), line["revision"].as_u64().unwrap())).collect()
+}
+
+fn of_run(lines: &[Value], run_id: &str) -> Vec<Value> {
+    lines.iter().filter(|line| line["runId"] == run_id).cloned().collect()
+}
+
+async fn the_whole_log_is_written_in_one_order(ledger: Ledger) {
+    ledger.fill().await;
+    let lines = exported(&ledger, &[]).await;
+    let held = ledger.data.sound().await;
+    let mut events = held.events;
+    // Each was a commit of its own, so no two have one time.
+    events.sort_by_key(|event| event.at);
+    let expected: Vec<(String, u64)> = events.iter().map(|event| (event.key.run_id.clone(), event.revision)).collect();
+    assert_eq!(places(&lines), expected);
+    for (line, event) in lines.iter().zip(&events) {
+        assert_eq!(line["at"], event.at.to_string());
+        assert_eq!(line["to"], event.to.name());
+        assert_eq!(line["from"], event.from.map_or(Value::Null, |from| from.name().into()));
+        assert_eq!(line["taskThreadId"], held.runs[&event.key].task_thread_id);
+    }
+    let failed = of_run(&lines, "failed");
+    assert_eq!(failed[1]["reason"], json!({"code": "TIMEOUT", "text": "it broke"}));
+    assert_eq!(failed[1]["principal"], json!({"kind": "anonymous"}));
+    let links = |run_id| of_run(&lines, run_id).iter().map(|line| line["auditSessionId"].clone()).collect::<Vec<_>>();
+    assert_eq!(links("running"), ["audit-2"]);
+    assert_eq!(links("linked"), [Value::Null, "audit-1".into(), "audit-1".into()]);
+    assert_eq!(links("unlinked"), [Value::Null, "audit-1".into(), Value::Null, Value::Null]);
+    assert_eq!(exported(&ledger, &[]).await, lines, "once more, it is the same");
+}
+
+async fn a_session_is_shown_whole_by_who_is_linked_at_the_end(ledger: Ledger) {
+    ledger.fill().await;
+    let all = exported(&ledger, &[]).await;
+    let session = exported(&ledger, &["--audit-session", "audit-1"]).await;
+    assert_eq!(session, of_run(&all, "linked"), "from its first event, though it was linked by its second");
+    // At that time, the other one was linked too.
+    let unlinked_at = of_run(&all, "unlinked")[2]["at"].as_str().unwrap().to_owned();
+    let then = exported(&ledger, &["--audit-session", "audit-1", "--until", &unlinked_at]).await;
+    let runs: Vec<(String, u64)> = places(&then);
+    assert!(runs.contains(&("unlinked".to_owned(), 1)) && runs.contains(&("linked".to_owned(), 1)), "{runs:?}");
+    assert!(!runs.contains(&("unlinked".to_owned(), 3)), "{runs:?}");
+    assert!(exported(&ledger, &["--audit-session", "nobody's"]).await.is_empty());
+    let both = ["--audit-session", "audit-1", "--task-thread", "thread-2"];
+    assert!(exported(&ledger, &both).await.is_empty(), "both must be so");
+}
+
+async fn a_thread_and_a_run_are_shown_alone(ledger: Ledger) {
+    ledger.fill().await;
+    let all = exported(&ledger, &[]).await;
+    let thread = exported(&ledger, &["--task-thread", "thread-2"]).await;
+    let wanted: Vec<Value> = all.iter().filter(|line| line["taskThreadId"] == "thread-2").cloned().collect();
+    assert_eq!((thread.len(), &thread), (3, &wanted));
+    assert_eq!(exported(&ledger, &["--run", "long"]).await, of_run(&all, "long"));
+    // Behind a keyframe, the links are those that it carries.
+    let late = of_run(&all, "long")[40]["at"].as_str().unwrap().to_owned();
+    assert_eq!(exported(&ledger, &["--run", "long", "--since", &late]).await, of_run(&all, "long")[40..]);
+    let since = exported(&ledger, &["--since", &late]).await;
+    assert_eq!(since, all[all.len() - since.len()..]);
+    assert!(exported(&ledger, &["--run", "nobody"]).await.is_empty());
+}
+
+async fn parts_of_the_log_are_the_whole_log(ledger: Ledger) {
+    ledger.fill().await;
+    let all = exported(&ledger, &[]).await;
+    for cut in [0, 1, 17, 50, all.len() - 1] {
+        let at = all[cut]["at"].as_str().unwrap();
+        let mut parts = exported(&ledger, &["--until", at]).await;
+        assert_eq!(parts.len(), cut, "the end is not in it");
+        parts.extend(exported(&ledger, &["--since", at]).await);
+        assert_eq!(parts, all);
+    }
+    assert_eq!(exported(&ledger, &["--since", "1h"]).await, all);
+    assert!(exported(&ledger, &["--since", "0s"]).await.is_empty());
+    let (code, said) = ledger.run(&["export", "--since", "yesterday"]).await;
+    assert_eq!((code, said.contains("how long ago")), (2, true), "{said}");
+}
+
+async fn a_file_is_there_once_it_is_complete(ledger: Ledger) {
+    ledger.fill().await;
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("lifecycle.jsonl");
+    fs::write(&file, "an old one").unwrap();
+    let (code, said) = ledger.run(&["export", "--output", file.to_str().unwrap()]).await;
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 82, "the old one is replaced");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left beside it");
+    let nowhere = directory.path().join("none/lifecycle.jsonl");
+    let (code, said) = ledger.run(&["export", "--output", nowhere.to_str().unwrap()]).await;
+    assert_eq!((code, said.contains("cannot be written")), (1, true), "{said}");
+}
+
+async fn a_reader_that_has_seen_enough_ends_it_quietly(ledger: Ledger) {
+    // More than a pipe holds.
+    let name = "r".repeat(120);
+    let mut commands = vec![start(&name)];
+    commands.extend(
+        (0..400).map(|group| update(&name).changing(|changes| changes.tab_group_id = Some(format!("tabs-{group}")))),
+    );
+    ledger.commit(commands).await;
+    let script =
+        format!("set -o pipefail; {} export --store '{}' | head -n 1", env!("CARGO_BIN_EXE_runledger"), ledger.store());
+    let done = Command::new("bash").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
+    assert!(done.status.success() && done.stderr.is_empty(), "{done:?}");
+    assert_eq!(String::from_utf8(done.stdout).unwrap().lines().count(), 1);
+}

@@ -1,0 +1,124 @@
+//! An export that goes on: every event once, whatever happens to servers and database.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::block_in_place;
+
+use super::export::{exported, places};
+use super::ledger::Ledger;
+use super::on_both_stores;
+use crate::process::data::Data;
+use crate::process::load::Load;
+use crate::process::server::{Process, SOON, Server, eventually};
+use crate::support::commands::{Asking as _, complete, start, update};
+use crate::support::postgres::Cluster;
+
+on_both_stores! {
+    a_follower_writes_every_event_once_while_writers_write
+    a_follower_of_a_session_catches_up_on_a_run_that_is_linked_late
+}
+
+fn follow(store: &str, file: &Path, args: &[&str]) -> Process {
+    let fixed = ["export", "--follow", "--store", store, "--output", file.to_str().unwrap()];
+    Process::spawn(&[&fixed, args].concat())
+}
+
+fn lines(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+async fn has_lines(file: &Path, count: usize) {
+    let there = eventually(SOON, async || (lines(file).len() >= count).then_some(())).await;
+    assert!(there.is_some(), "{} of {count} lines are there", lines(file).len());
+}
+
+/// Stops a follower with Ctrl-C.
+async fn stopped(mut process: Process) {
+    process.signal("INT");
+    let (code, said) = process.exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("events were exported"), "{said}");
+}
+
+async fn every_event_is_there_once(ledger: &Data, file: &Path) {
+    let held = ledger.sound().await;
+    has_lines(file, held.events.len()).await;
+    let seen = places(&lines(file));
+    let once: HashSet<_> = seen.iter().cloned().collect();
+    assert_eq!((seen.len(), once.len()), (held.events.len(), held.events.len()), "every event is there once");
+    let mut ends = std::collections::HashMap::new();
+    for (run_id, revision) in seen {
+        assert_eq!(ends.insert(run_id.clone(), revision).unwrap_or(0) + 1, revision, "{run_id} is in order");
+    }
+}
+
+async fn a_follower_writes_every_event_once_while_writers_write(ledger: Ledger) {
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let (_servers, targets) = watch::channel(vec![server.address]);
+    let mut load = Load::start("run", 8, &targets);
+    load.progresses(100).await;
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("lifecycle.jsonl");
+    let follower = follow(&ledger.store(), &file, &[]);
+    load.progresses(300).await;
+    load.finish().await;
+    every_event_is_there_once(&ledger.data, &file).await;
+    stopped(follower).await;
+    every_event_is_there_once(&ledger.data, &file).await;
+}
+
+async fn a_follower_of_a_session_catches_up_on_a_run_that_is_linked_late(ledger: Ledger) {
+    ledger.fill().await;
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("lifecycle.jsonl");
+    let follower = follow(&ledger.store(), &file, &["--audit-session", "audit-1"]);
+    has_lines(&file, 3).await;
+    let audit = |session: &str| update("late").changing(|changes| changes.audit_session_id = Some(session.to_owned()));
+    let tabs = |tabs: &str| update("late").changing(|changes| changes.tab_group_id = Some(tabs.to_owned()));
+    ledger.commit(vec![start("late"), start("other"), tabs("1"), audit("audit-1"), tabs("2"), audit("")]).await;
+    has_lines(&file, 8).await;
+    ledger.commit(vec![tabs("3"), audit("audit-1"), complete("other"), complete("late")]).await;
+    has_lines(&file, 11).await;
+    stopped(follower).await;
+    let expected: Vec<(String, u64)> = (1..=3)
+        .map(|revision| ("linked".to_owned(), revision))
+        .chain((1..=8).map(|revision| ("late".to_owned(), revision)))
+        .collect();
+    assert_eq!(places(&lines(&file)), expected, "each event once, and none of before is missing");
+    assert_eq!(places(&exported(&ledger, &["--audit-session", "audit-1"]).await), expected, "as if it had come later");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_outlives_a_postgres_that_is_killed_and_misses_nothing() {
+    let mut cluster = block_in_place(|| Cluster::start(&[]));
+    let data = Data::Postgres(cluster.dsn());
+    let server = Server::start(&data.store()).await;
+    server.is_ready().await;
+    let (_servers, targets) = watch::channel(vec![server.address]);
+    let mut load = Load::start("run", 8, &targets);
+    load.progresses(50).await;
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("lifecycle.jsonl");
+    let follower = follow(&data.store(), &file, &[]);
+    for _ in 0..2 {
+        load.progresses(100).await;
+        has_lines(&file, lines(&file).len() + 10).await;
+        block_in_place(|| cluster.kill());
+        follower.says("waiting for it").await;
+        block_in_place(|| cluster.restart());
+    }
+    load.progresses(100).await;
+    load.finish().await;
+    every_event_is_there_once(&data, &file).await;
+    stopped(follower).await;
+}

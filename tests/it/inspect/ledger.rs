@@ -1,0 +1,110 @@
+//! A ledger of a test's own, filled past any server.
+
+use std::sync::Arc;
+
+use runledger::clock::{SystemClock, draw_id};
+use runledger::domain::ids::shard_of;
+use runledger::domain::{Command, Verdict};
+use runledger::store::OpenOptions;
+use runledger::store::open::{self, Location};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::process::data::Data;
+use crate::process::server::run;
+use crate::support::commands::{Asking, abort, complete, deferred, fail, start, update};
+use crate::support::postgres::Database;
+
+/// Where it is, for as long as this lives.
+pub(crate) struct Ledger {
+    pub(crate) data: Data,
+    _directory: Option<TempDir>,
+    _database: Option<Database>,
+}
+
+impl Ledger {
+    pub(crate) fn sqlite() -> Self {
+        let directory = TempDir::new().unwrap();
+        let data = Data::Sqlite(directory.path().join("ledger.db"));
+        Self { data, _directory: Some(directory), _database: None }
+    }
+
+    pub(crate) async fn postgres() -> Self {
+        let database = Database::fresh().await;
+        Self { data: Data::Postgres(database.dsn()), _directory: None, _database: Some(database) }
+    }
+
+    pub(crate) fn store(&self) -> String {
+        self.data.store()
+    }
+
+    /// Commits commands, each a batch of its own. Each makes an event.
+    pub(crate) async fn commit(&self, commands: Vec<Command>) {
+        let location: Location = self.store().parse().unwrap();
+        let options = OpenOptions { shards: Some(3), ..OpenOptions::default() };
+        let store = open::open(&location, &options, Arc::new(SystemClock)).await.unwrap();
+        let ledger = store.ledger();
+        for command in commands {
+            let shard = shard_of(ledger.id, ledger.shard_count, &command.key);
+            let decided = store.commit(shard, draw_id(), [Arc::new(command)].into()).await.unwrap();
+            assert!(matches!(decided.verdicts[0], Ok(Verdict::Applied(_))), "{:?}", decided.verdicts);
+        }
+        store.close().await;
+    }
+
+    /// Runs of every kind: `long` (two keyframes, request ids), `running` (all links), `pending`, `failed`, `linked` (to
+    /// `audit-1` by its second event) and `unlinked` (from `audit-1`, by its third).
+    pub(crate) async fn fill(&self) {
+        let running =
+            start("running").owner("agent-1").workflow("workflow-1").label("color", "red").changing(|changes| {
+                changes.route = Some(runledger::domain::Route::Mcp);
+                changes.audit_session_id = Some("audit-2".to_owned());
+            });
+        let mut commands = vec![
+            running.request("running/1"),
+            deferred("pending").thread("thread-2"),
+            start("failed").thread("thread-2"),
+            start("linked"),
+            start("unlinked"),
+            start("long").metadata(&json!({"step": 0})).request("long/1"),
+        ];
+        commands.extend(
+            (1..70).map(|step| update("long").metadata(&json!({"step": step})).request(&format!("long/{}", step + 1))),
+        );
+        let audit = |run_id, session: &str| {
+            update(run_id).changing(|changes| changes.audit_session_id = Some(session.to_owned()))
+        };
+        commands.extend([
+            audit("linked", "audit-1"),
+            audit("unlinked", "audit-1"),
+            audit("unlinked", ""),
+            fail("failed").changing(|changes| changes.reason_code = Some("TIMEOUT".to_owned())),
+            complete("linked"),
+            abort("unlinked"),
+            complete("long").request("long/71"),
+        ]);
+        self.commit(commands).await;
+    }
+
+    /// Runs the binary on it.
+    pub(crate) async fn run(&self, args: &[&str]) -> (i32, String) {
+        let store = self.store();
+        run(&[args, &["--store", &store]].concat()).await
+    }
+
+    /// Changes a field of a column of JSON.
+    pub(crate) fn with(&self, column: &str, path: &[&str], json: &str) -> String {
+        match self.data {
+            Data::Sqlite(_) => format!("{column} = json_set({column}, '$.{}', json('{json}'))", path.join(".")),
+            Data::Postgres(_) => format!("{column} = jsonb_set({column}, '{{{}}}', '{json}')", path.join(",")),
+        }
+    }
+
+    /// An hour before the time of a column.
+    pub(crate) fn an_hour_earlier(&self, column: &str) -> String {
+        match self.data {
+            Data::Sqlite(_) => format!("{column} = {column} - 3600000000"),
+            Data::Postgres(_) => format!("{column} = {column} - interval '1 hour'"),
+        }
+    }
+}
