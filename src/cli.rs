@@ -1,5 +1,7 @@
 //! The command line.
 
+mod bench;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -10,6 +12,7 @@ use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tokio::net::lookup_host;
 
+use self::bench::BenchArgs;
 use crate::clock::SystemClock;
 use crate::config::{self, HostPort, ServeConfig, StoreConfig};
 use crate::service::health::{self, Health};
@@ -56,6 +59,9 @@ enum Command {
         Services: liveness, readiness, durability, runledger.v1.RunService (follows the store).\n\
         Exit codes: 0 serving; 1 not serving; 2 usage; 3 unreachable.")]
     Health(HealthArgs),
+    /// Load a server and measure what its callers see
+    #[command(after_help = bench::HELP)]
+    Bench(Box<BenchArgs>),
 }
 
 #[derive(Args, Debug)]
@@ -119,6 +125,7 @@ pub async fn run(cli: Cli) -> ExitCode {
             Err(sentence) => usage(&sentence),
         },
         Command::Health(args) => health(args).await,
+        Command::Bench(args) => bench::run(*args).await,
     }
 }
 

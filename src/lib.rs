@@ -34,6 +34,7 @@
 
 pub mod app;
 pub mod auth;
+pub mod bench;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -22,7 +22,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["domain", "store", "telemetry"]),
     ("service", &["auth", "clock", "config", "domain", "engine", "feed", "proto", "store", "supervise", "telemetry"]),
     ("app", &["auth", "clock", "config", "domain", "engine", "feed", "service", "store", "supervise", "telemetry"]),
-    ("cli", &["app", "clock", "config", "domain", "service", "store", "supervise", "telemetry"]),
+    ("bench", &["clock", "config", "proto", "telemetry"]),
+    ("cli", &["app", "bench", "clock", "config", "domain", "service", "store", "supervise", "telemetry"]),
     ("main", &["app", "cli"]),
 ];
 
@@ -32,8 +33,8 @@ const INNER: &[(&str, &[&str])] =
 
 /// Foreign crates (a name, or what names begin with) and the only places that may use them.
 const CRATES: &[(&str, &[&str])] = &[
-    ("tonic", &["proto", "service", "auth"]),
-    ("prost", &["proto", "service", "auth"]),
+    ("tonic", &["proto", "service", "auth", "bench"]),
+    ("prost", &["proto", "service", "auth", "bench"]),
     ("tokio_postgres", &["store::postgres"]),
     ("deadpool_postgres", &["store::postgres"]),
     ("rusqlite", &["store::sqlite"]),
