@@ -21,9 +21,9 @@ const STRAGGLERS_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Which call watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Rpc {
-    /// `WatchRuns`, all runs that match a filter
+    /// All runs that match a filter
     Runs,
-    /// `WatchRun`, one run
+    /// One run each
     Run,
 }
 

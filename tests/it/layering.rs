@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["domain", "store", "telemetry"]),
     ("service", &["auth", "clock", "config", "domain", "engine", "feed", "proto", "store", "supervise", "telemetry"]),
     ("app", &["auth", "clock", "config", "domain", "engine", "feed", "service", "store", "supervise", "telemetry"]),
-    ("bench", &["clock", "config", "proto", "telemetry"]),
+    ("bench", &["clock", "config", "proto"]),
     ("cli", &["app", "bench", "clock", "config", "domain", "service", "store", "supervise", "telemetry"]),
     ("main", &["app", "cli"]),
 ];

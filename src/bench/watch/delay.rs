@@ -34,7 +34,7 @@ pub struct Plan {
     /// How many watch
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
-    /// What they watch: all runs, which are started and completed; or one run each, which is updated
+    /// What they watch, and what is written: runs are started and completed, or those watched are updated
     #[arg(long, value_name = "WHAT", value_enum, default_value = "runs")]
     of: Rpc,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
     }
     let load =
         Load { of: plan.of, watched: plan.watchers.into(), runs, running: Arc::default(), matching: matching.clone() };
-    progress.phase("changes", u64::from(plan.rate.max(20)) * u64::from(plan.warm_up + plan.seconds));
+    progress.phase("changes", u64::from(plan.rate.max(20)) * (u64::from(plan.warm_up) + u64::from(plan.seconds)));
     let written = async {
         let call = |number| {
             progress.step();
@@ -91,8 +91,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         return Err(BenchError::Unmatched { missing, unexpected });
     }
 
-    let rate = per_second(made, took);
-    let mut numbers = vec![("changes", made.into()), ("changes_per_second", rate.into())];
+    let mut numbers = vec![("changes", made.into()), ("changes_per_second", per_second(made, took).into())];
     if let (Some(before), Some(after)) = (usage_before, usage) {
         numbers.push(("server_processors", after.processors_since(&before, took).into()));
     }
@@ -102,16 +101,6 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         (delays.map(|(name, delays)| (name, delays.summary())).to_vec(), *before_answer)
     });
     numbers.push(("frames_before_answer", before_answer.into()));
-    let mut notes = vec![
-        "commit to watcher: from the call's answer to the frame; a frame before the answer counts as 0".to_owned(),
-        "call to watcher: from when the call was sent to the frame".to_owned(),
-    ];
-    if plan.rate > 0 && rate < f64::from(plan.rate) * 0.98 {
-        notes.push(format!(
-            "only {rate:.0} of {} changes a second were written: this client or the server is full",
-            plan.rate
-        ));
-    }
     let did = format!(
         "{made} changes in {:.1} s (the first {} s not measured), {} x {}, {}",
         took.as_secs_f64(),
@@ -120,7 +109,20 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         plan.of.name(),
         plan.servers.named()
     );
+    let notes = notes(plan, per_second(made, took));
     Ok(Report { bench: "watch delay", did, interrupted: stop.is_cancelled(), numbers, delays_ms, notes })
+}
+
+fn notes(plan: &Plan, rate: f64) -> Vec<String> {
+    let mut notes = vec![
+        "commit to watcher: from the call's answer to the frame; a frame before the answer counts as 0".to_owned(),
+        "call to watcher: from when the call was sent to the frame".to_owned(),
+    ];
+    if plan.rate > 0 && rate < f64::from(plan.rate) * 0.98 {
+        let full = "this client or the server is full";
+        notes.push(format!("only {rate:.0} of {} changes a second were written: {full}", plan.rate));
+    }
+    notes
 }
 
 /// Opens the watches. They are live.
