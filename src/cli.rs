@@ -1,5 +1,6 @@
 //! The command line: what it understands, and what it starts.
 
+mod bench;
 mod completions;
 mod connect;
 mod doctor;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use self::bench::BenchArgs;
 use self::completions::CompletionsArgs;
 use self::health::HealthArgs;
 use self::run::RunArgs;
@@ -79,6 +81,9 @@ enum Command {
     /// Hold every run against its events
     #[command(after_help = verify::HELP)]
     Verify(verify::VerifyArgs),
+    /// Load a server and measure what its callers see
+    #[command(after_help = bench::HELP)]
+    Bench(Box<BenchArgs>),
 }
 
 /// The command line that was given; else what was said of it, and how the process ends.
@@ -129,5 +134,6 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Doctor(args) => doctor::doctor(args).await,
         Command::Export(args) => export::export(args).await,
         Command::Verify(args) => verify::verify(args).await,
+        Command::Bench(args) => bench::run(*args).await,
     }
 }

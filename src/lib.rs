@@ -53,6 +53,7 @@
 
 pub mod app;
 pub mod auth;
+pub mod bench;
 pub mod cli;
 pub mod client;
 pub mod clock;

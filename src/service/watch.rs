@@ -46,6 +46,8 @@ pub(super) fn until<F>(
     deadline: Option<Instant>,
     frames: impl Stream<Item = Result<F, Status>>,
 ) -> impl Stream<Item = Result<F, Status>> {
+    // In a place of its own: moved into the stream below, it would take its room there twice.
+    let mut frames = Box::pin(frames);
     stream! {
         let over = async {
             match deadline {
@@ -53,7 +55,7 @@ pub(super) fn until<F>(
                 None => future::pending().await,
             }
         };
-        pin!(over, frames);
+        pin!(over);
         loop {
             tokio::select! {
                 biased;

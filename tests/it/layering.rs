@@ -23,7 +23,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("service", &["auth", "clock", "config", "domain", "engine", "feed", "proto", "store", "supervise", "telemetry"]),
     ("app", &["auth", "clock", "config", "domain", "engine", "feed", "service", "store", "supervise", "telemetry"]),
     ("client", &["auth", "domain", "proto", "telemetry"]),
-    ("cli", &["app", "client", "clock", "config", "domain", "proto", "service", "store", "supervise", "telemetry"]),
+    ("bench", &["clock", "config", "proto"]),
+    (
+        "cli",
+        &["app", "bench", "client", "clock", "config", "domain", "proto", "service", "store", "supervise", "telemetry"],
+    ),
     ("main", &["app", "cli"]),
 ];
 
@@ -33,8 +37,8 @@ const INNER: &[(&str, &[&str])] =
 
 /// Foreign crates (a name, or what names begin with) and the only places that may use them.
 const CRATES: &[(&str, &[&str])] = &[
-    ("tonic", &["proto", "service", "auth", "client"]),
-    ("prost", &["proto", "service", "auth", "client"]),
+    ("tonic", &["proto", "service", "auth", "bench", "client"]),
+    ("prost", &["proto", "service", "auth", "bench", "client"]),
     ("tokio_postgres", &["store::postgres"]),
     ("deadpool_postgres", &["store::postgres"]),
     ("rusqlite", &["store::sqlite"]),

@@ -1,0 +1,72 @@
+//! How far a measurement has come, on a terminal. Says nothing to anything else.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The picture is not drawn more often.
+const DRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A line that is written over as the work goes on.
+#[derive(Debug)]
+pub(super) struct Progress {
+    shown: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: &'static str,
+    done: u64,
+    total: u64,
+    drawn: Option<Instant>,
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        let state = State { phase: "", done: 0, total: 0, drawn: None };
+        Self { shown: io::stderr().is_terminal(), state: Mutex::new(state) }
+    }
+
+    /// Begins a phase of so many steps; 0 when nobody counts them.
+    pub(super) fn phase(&self, phase: &'static str, total: u64) {
+        self.draw(|state| *state = State { phase, done: 0, total, drawn: None });
+    }
+
+    /// One step more is done.
+    pub(super) fn step(&self) {
+        self.draw(|state| state.done += 1);
+    }
+
+    /// So many steps are done.
+    pub(super) fn show(&self, done: u64) {
+        self.draw(|state| state.done = done);
+    }
+
+    fn draw(&self, change: impl FnOnce(&mut State)) {
+        if !self.shown {
+            return;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut state);
+        let due = state.drawn.is_none_or(|drawn| drawn.elapsed() >= DRAW_INTERVAL) || state.done == state.total;
+        if due {
+            let State { phase, done, total, .. } = &*state;
+            let _closed = match total {
+                0 => write!(io::stderr(), "\r\x1b[K{phase}"),
+                _ => write!(io::stderr(), "\r\x1b[K{phase}: {done} of {total}"),
+            };
+            state.drawn = Some(Instant::now());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            let _closed = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a measurement says: a table for people, or one JSON object for programs.
+
+use std::fmt;
+
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+
+pub use super::delays::Summary;
+
+/// The outcome of a measurement. Every name has its unit in it.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Which measurement.
+    pub bench: &'static str,
+    /// What was done, in one line.
+    pub did: String,
+    /// It was ended before its time: the numbers are of what was done until then.
+    pub interrupted: bool,
+    /// Numbers by name.
+    #[serde(serialize_with = "by_name")]
+    pub numbers: Vec<(&'static str, Number)>,
+    /// Delays by name.
+    #[serde(serialize_with = "by_name")]
+    pub delays_ms: Vec<(&'static str, Summary)>,
+    /// What to know when reading the numbers.
+    pub notes: Vec<String>,
+}
+
+/// A number of a report.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Number {
+    /// Counted.
+    Count(u64),
+    /// Measured.
+    Measure(f64),
+}
+
+impl From<u64> for Number {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<f64> for Number {
+    /// To three digits after the point: more would be noise.
+    fn from(measure: f64) -> Self {
+        Self::Measure((measure * 1e3).round() / 1e3)
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Measure(measure) => write!(f, "{measure:.3}"),
+        }
+    }
+}
+
+impl Report {
+    /// One JSON object, on one line.
+    #[must_use]
+    pub fn json(&self) -> String {
+        serde_json::to_string(self).expect("names are texts")
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let interrupted = if self.interrupted { " (interrupted)" } else { "" };
+        writeln!(f, "{}{interrupted}: {}", self.bench, self.did)?;
+        let names = self.numbers.iter().map(|(name, _)| name).chain(self.delays_ms.iter().map(|(name, _)| name));
+        let width = names.map(|name| name.len()).max().unwrap_or(0).max("delays (ms)".len());
+        for (name, number) in &self.numbers {
+            writeln!(f, "  {:<width$}  {:>12}", spoken(name), number.to_string())?;
+        }
+        if !self.delays_ms.is_empty() {
+            let heads = ["count", "p50", "p90", "p99", "p99.9", "max"];
+            write!(f, "  {:<width$}", "delays (ms)")?;
+            heads.iter().try_for_each(|head| write!(f, "  {head:>9}"))?;
+            writeln!(f)?;
+        }
+        for (name, delays) in &self.delays_ms {
+            let Summary { count, p50, p90, p99, p99_9, max } = delays;
+            write!(f, "  {:<width$}  {count:>9}", spoken(name))?;
+            [p50, p90, p99, p99_9, max].iter().try_for_each(|delay| write!(f, "  {delay:>9.3}"))?;
+            writeln!(f)?;
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "  {note}"))
+    }
+}
+
+fn spoken(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+fn by_name<S: Serializer, T: Serialize>(named: &[(&'static str, T)], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(named.len()))?;
+    named.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
+    map.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let delays = Summary { count: 3, p50: 0.5, p90: 1.0, p99: 2.0, p99_9: 2.0, max: 2.25 };
+        Report {
+            bench: "watch delay",
+            did: "wrote three transitions".into(),
+            interrupted: false,
+            numbers: vec![("transitions", 3.into()), ("transitions_per_second", 1.23456.into())],
+            delays_ms: vec![("commit_to_watcher", delays)],
+            notes: vec!["A note.".into()],
+        }
+    }
+
+    #[test]
+    fn json_keeps_counts_whole_and_names_in_order() {
+        let expected = concat!(
+            r#"{"bench":"watch delay","did":"wrote three transitions","interrupted":false,"#,
+            r#""numbers":{"transitions":3,"transitions_per_second":1.235},"#,
+            r#""delays_ms":{"commit_to_watcher":{"count":3,"p50":0.5,"p90":1.0,"p99":2.0,"p99_9":2.0,"max":2.25}},"#,
+            r#""notes":["A note."]}"#
+        );
+        assert_eq!(report().json(), expected);
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_number_and_its_columns_stand_under_one_another() {
+        let text = report().to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "watch delay: wrote three transitions");
+        assert_eq!(lines.len(), 6);
+        assert_eq!(lines[1].len(), lines[2].len());
+        assert_eq!(lines[3].len(), lines[4].len());
+    }
+}

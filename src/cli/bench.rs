@@ -1,0 +1,158 @@
+//! `runledger bench`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use tokio::signal::ctrl_c;
+use tokio_util::sync::CancellationToken;
+
+use crate::bench::BenchError;
+use crate::bench::report::Report;
+use crate::bench::watch::{catch_up, delay, idle, waiters};
+use crate::telemetry;
+
+macro_rules! exit_codes {
+    () => {
+        "Ctrl-C ends it with what was measured so far, a second one at once.\n\
+         Exit codes: 0 measured; 1 refused, or the measurement failed; 2 usage; 3 unreachable; 130 after Ctrl-C."
+    };
+}
+
+macro_rules! help {
+    ($($text:expr),* $(,)?) => { concat!($($text,)* "\n", exit_codes!()) };
+}
+
+pub(super) const HELP: &str = help!(
+    "Examples:\n  \
+    runledger bench watch delay --rate 1000 --seconds 30\n  \
+    runledger bench watch catch-up --output json\n\n\
+    It is a client of a server that runs. It writes runs of its own and ends them, and the ledger keeps their events: \
+    use a ledger that may have them.\n"
+);
+
+const WATCH_HELP: &str = help!(
+    "Examples:\n  \
+    runledger bench watch delay --rate 0\n  \
+    runledger bench watch idle --watchers 5000 --server-pid 4711\n  \
+    runledger bench watch catch-up --events 100000\n  \
+    runledger bench watch waiters --waiters 10000\n"
+);
+
+const DELAY_HELP: &str = help!(
+    "Examples:\n  \
+    runledger bench watch delay --rate 0 --seconds 30\n  \
+    runledger bench watch delay --rate 1000 --server 10.0.0.7:50051 --watch-server 10.0.0.8:50051\n  \
+    runledger bench watch delay --of run --watchers 100 --rate 1000\n\n\
+    Both ends are this process and one clock. Each change of each watcher is one delay.\n"
+);
+
+const IDLE_HELP: &str = help!(
+    "Example:\n  \
+    runledger bench watch idle --watchers 5000 --server-pid 4711\n\n\
+    Memory is the resident memory that the server gained, the connections' included.\n"
+);
+
+const CATCH_UP_HELP: &str = help!(
+    "Examples:\n  \
+    runledger bench watch catch-up --events 100000\n  \
+    runledger bench watch catch-up --cursor AbCd --watchers 1\n\n\
+    The time is from the call to the last event, for the slowest watcher.\n"
+);
+
+const WAITERS_HELP: &str = help!(
+    "Examples:\n  \
+    runledger bench watch waiters --waiters 10000 --runs 100\n  \
+    runledger bench watch waiters --waiters 10000 --runs 1 --rate 0\n\n\
+    Waits do not say when they have arrived: give them the --seconds that it takes.\n"
+);
+
+#[derive(Args, Debug)]
+pub(super) struct BenchArgs {
+    #[command(subcommand)]
+    what: What,
+    /// What to print
+    #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value = "table")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    /// Lines for people
+    Table,
+    /// One JSON object on one line
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Watches and waits: their delays, what they cost, and how they catch up
+    #[command(after_help = WATCH_HELP)]
+    Watch(WatchArgs),
+}
+
+#[derive(Args, Debug)]
+struct WatchArgs {
+    #[command(subcommand)]
+    mode: Mode,
+}
+
+#[derive(Debug, Subcommand)]
+enum Mode {
+    /// How long a commit takes to come to who watches
+    #[command(after_help = DELAY_HELP)]
+    Delay(delay::Plan),
+    /// What watchers cost to whom nothing happens
+    #[command(after_help = IDLE_HELP)]
+    Idle(idle::Plan),
+    /// How long a watcher that was away takes to see what it missed
+    #[command(after_help = CATCH_UP_HELP)]
+    CatchUp(catch_up::Plan),
+    /// How soon waits for a run's end are answered, and what they cost until then
+    #[command(after_help = WAITERS_HELP)]
+    Waiters(waiters::Plan),
+}
+
+pub(super) async fn run(args: BenchArgs) -> ExitCode {
+    let stop = CancellationToken::new();
+    let measured = tokio::select! {
+        biased;
+        measured = measure(&args.what, &stop) => measured,
+        () = interrupted(&stop) => return ExitCode::from(130),
+    };
+    match measured {
+        Ok(report) => {
+            match args.output {
+                Output::Table => print!("{report}"),
+                Output::Json => println!("{}", report.json()),
+            }
+            if report.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS }
+        }
+        Err(error) => {
+            eprintln!("runledger: {}", telemetry::chain(&error));
+            ExitCode::from(if error.is_unreachable() { 3 } else { 1 })
+        }
+    }
+}
+
+async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, BenchError> {
+    let What::Watch(WatchArgs { mode }) = what;
+    match mode {
+        Mode::Delay(plan) => delay::measure(plan, stop).await,
+        Mode::Idle(plan) => idle::measure(plan, stop).await,
+        Mode::CatchUp(plan) => catch_up::measure(plan, stop).await,
+        Mode::Waiters(plan) => waiters::measure(plan, stop).await,
+    }
+}
+
+/// The first Ctrl-C asks for what there is, the second is not waited for.
+async fn interrupted(stop: &CancellationToken) {
+    for _ in 0..2 {
+        if ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        if stop.is_cancelled() {
+            return;
+        }
+        stop.cancel();
+    }
+}
