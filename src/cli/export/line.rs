@@ -80,8 +80,8 @@ mod tests {
             changes: Changes::default(),
         };
         let mut links = Links { task_thread_id: "thread-1".into(), audit_session_id: None };
-        let mut lines = Lines::default();
-        lines.write(&event, &links);
+        let mut written = Lines::default();
+        written.write(&event, &links);
         event.revision = 2;
         event.event_type = EventType::Failed;
         event.from = Some(Status::Running);
@@ -90,8 +90,8 @@ mod tests {
         event.changes.reason_code = Some("TIMEOUT".into());
         event.changes.failure_reason = Some("it \"hung\"".into());
         links.audit_session_id = Some("audit-1".into());
-        lines.write(&event, &links);
-        let (bytes, count) = lines.take();
+        written.write(&event, &links);
+        let (bytes, count) = written.take();
         assert_eq!(count, 2);
         assert_eq!(
             String::from_utf8(bytes).unwrap(),

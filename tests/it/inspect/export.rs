@@ -56,7 +56,8 @@ async fn the_whole_log_is_written_in_one_order(ledger: Ledger) {
     let failed = of_run(&lines, "failed");
     assert_eq!(failed[1]["reason"], json!({"code": "TIMEOUT", "text": "it broke"}));
     assert_eq!(failed[1]["principal"], json!({"kind": "anonymous"}));
-    let links = |run_id| of_run(&lines, run_id).iter().map(|line| line["auditSessionId"].clone()).collect::<Vec<_>>();
+    let sessions_of =
+        |run_id| of_run(&lines, run_id).iter().map(|line| line["auditSessionId"].clone()).collect::<Vec<_>>();
     assert_eq!(links("running"), ["audit-2"]);
     assert_eq!(links("linked"), [Value::Null, "audit-1".into(), "audit-1".into()]);
     assert_eq!(links("unlinked"), [Value::Null, "audit-1".into(), Value::Null, Value::Null]);

@@ -22,7 +22,7 @@ async fn an_empty_database_is_not_made_a_ledger(ledger: Ledger) {
     }
     for command in COMMANDS {
         let (code, said) = ledger.run(&[command]).await;
-        assert_eq!((code, said.contains("at migration 0 and this release needs 1")), (3, true), "{said}");
+        assert_eq!((code, said.contains("at migration 0 and this release needs ")), (3, true), "{said}");
     }
     let tables = match ledger.data {
         Data::Sqlite(_) => "select count(*) from sqlite_schema",
