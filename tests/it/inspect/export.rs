@@ -58,9 +58,9 @@ async fn the_whole_log_is_written_in_one_order(ledger: Ledger) {
     assert_eq!(failed[1]["principal"], json!({"kind": "anonymous"}));
     let sessions_of =
         |run_id| of_run(&lines, run_id).iter().map(|line| line["auditSessionId"].clone()).collect::<Vec<_>>();
-    assert_eq!(links("running"), ["audit-2"]);
-    assert_eq!(links("linked"), [Value::Null, "audit-1".into(), "audit-1".into()]);
-    assert_eq!(links("unlinked"), [Value::Null, "audit-1".into(), Value::Null, Value::Null]);
+    assert_eq!(sessions_of("running"), ["audit-2"]);
+    assert_eq!(sessions_of("linked"), [Value::Null, "audit-1".into(), "audit-1".into()]);
+    assert_eq!(sessions_of("unlinked"), [Value::Null, "audit-1".into(), Value::Null, Value::Null]);
     assert_eq!(exported(&ledger, &[]).await, lines, "once more, it is the same");
 }
 
