@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::metadata::{AsciiMetadataValue, BinaryMetadataValue};
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Streaming};
 
 pub use self::calls::Call;
@@ -20,6 +20,8 @@ pub use self::failure::{Failure, Kind};
 use self::follow::Watch;
 use crate::auth::{AGENT_ID_BIN_HEADER, AGENT_ID_HEADER};
 use crate::domain::Time;
+use crate::proto::v1;
+use crate::proto::v1::replica_service_client::ReplicaServiceClient;
 
 /// How often a silent connection is asked whether it is still there, and how long it may take to say so.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
@@ -96,6 +98,20 @@ impl Client {
         }
     }
 
+    /// What the server's process is doing.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer.
+    pub async fn replica(&self, deadline: Instant) -> Result<v1::GetReplicaResponse, Failure> {
+        let channel = self.connected(deadline).await?;
+        let mut replica = ReplicaServiceClient::new(channel);
+        match timeout_at(deadline, replica.get_replica(v1::GetReplicaRequest {})).await {
+            Ok(answer) => answer.map(tonic::Response::into_inner).map_err(|status| Failure::of(&status)),
+            Err(_elapsed) => Err(Failure::late()),
+        }
+    }
+
     async fn once<C: Call>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
         let mut request = self.request(call.clone());
         request.set_timeout(deadline.saturating_duration_since(Instant::now()));
@@ -134,13 +150,17 @@ impl Client {
     async fn wire(&mut self, deadline: Instant) -> Result<&mut Wire, Failure> {
         let wire = match self.wire.take() {
             Some(wire) => wire,
-            None => match timeout_at(deadline, self.endpoint.connect()).await {
-                Ok(Ok(channel)) => Wire::new(channel),
-                Ok(Err(error)) => return Err(Failure::unreachable(&self.server, &error)),
-                Err(elapsed) => return Err(Failure::unreachable(&self.server, &elapsed)),
-            },
+            None => Wire::new(self.connected(deadline).await?),
         };
         Ok(self.wire.insert(wire))
+    }
+
+    async fn connected(&self, deadline: Instant) -> Result<Channel, Failure> {
+        match timeout_at(deadline, self.endpoint.connect()).await {
+            Ok(Ok(channel)) => Ok(channel),
+            Ok(Err(error)) => Err(Failure::unreachable(&self.server, &error)),
+            Err(elapsed) => Err(Failure::unreachable(&self.server, &elapsed)),
+        }
     }
 
     /// A connection on which a call was lost is not used again.

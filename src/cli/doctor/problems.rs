@@ -8,7 +8,7 @@ use crate::store::inspect::{Condition, File, Head, Session, Sessions, Table};
 /// A head is held for the time of a commit; a frozen server's session is ended after 2 s.
 const HELD_MS_MAX: i64 = 2_000;
 /// A command waits for a few commits at most.
-const WAITED_MS_MAX: i64 = 1_000;
+pub(super) const WAITED_MS_MAX: i64 = 1_000;
 /// Our own sessions are ended after so long.
 const SILENT_MS_MAX: i64 = 2_000;
 /// A transaction as old keeps dead rows of the whole database from being cleaned up.

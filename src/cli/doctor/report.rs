@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::problems::{Problem, problems};
+use super::replicas::Replica;
 use crate::domain::{Status, Time};
 use crate::store::inspect::{Condition, OldRun};
 use crate::store::migrations::RELEASE;
@@ -27,6 +28,8 @@ pub(super) struct Report {
     /// Runs that are not terminal, by status.
     pub(super) active: BTreeMap<String, u64>,
     pub(super) oldest_active: Vec<Active>,
+    /// Those that it was told of.
+    pub(super) replicas: Vec<Replica>,
     #[serde(flatten)]
     pub(super) condition: Condition,
 }
@@ -42,8 +45,14 @@ pub(super) struct Active {
 }
 
 impl Report {
-    pub(super) fn of(description: Description, ledger: Ledger, mut condition: Condition) -> Self {
-        let problems = problems(&description, &condition);
+    pub(super) fn of(
+        description: Description,
+        ledger: Ledger,
+        mut condition: Condition,
+        replicas: Vec<Replica>,
+    ) -> Self {
+        let mut problems = problems(&description, &condition);
+        problems.extend(replicas.iter().filter_map(Replica::problem));
         let active = std::mem::take(&mut condition.active).into_iter();
         let oldest = std::mem::take(&mut condition.oldest).into_iter();
         Self {
@@ -58,6 +67,7 @@ impl Report {
             not_durable: description.not_durable,
             active: active.map(|(status, runs)| (name(status), runs)).collect(),
             oldest_active: oldest.map(Active::from).collect(),
+            replicas,
             condition,
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use indicatif::{HumanBytes, HumanCount};
 
 use super::problems::{seconds, who};
+use super::replicas::Replica;
 use super::report::Report;
 use crate::domain::Time;
 use crate::store::inspect::{File, Head, Sessions, Table};
@@ -34,6 +35,9 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
     )?;
     writeln!(out, "durable  {}", report.not_durable.as_deref().unwrap_or("yes"))?;
     heads(out, &condition.heads, condition.now)?;
+    for replica in report.replicas.iter().filter(|replica| replica.silent.is_none()) {
+        one_replica(out, replica)?;
+    }
     if let Some(seen) = &condition.sessions {
         sessions(out, seen)?;
     }
@@ -59,6 +63,21 @@ fn heads(out: &mut String, heads: &[Head], now: Time) -> fmt::Result {
     let oldest = heads.iter().filter_map(|head| head.waiters.first()?.state_ms).max();
     let oldest = oldest.map_or_else(|| "none waits".to_owned(), |ms| format!("has waited for {}", seconds(ms)));
     writeln!(out, "oldest queued commit: {oldest}")
+}
+
+fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
+    let Replica { server, release, store, watched_runs, watches_of_many_runs, .. } = replica;
+    writeln!(out, "\nREPLICA  {server}, release {release}, on {store}")?;
+    let commands: u64 = replica.queues.iter().map(|queue| queue.commands).sum();
+    let oldest = replica.oldest().map(|(shard, ms)| format!(", the oldest for {} (shard {shard})", seconds(ms)));
+    writeln!(out, "  commands without an answer: {}{}", HumanCount(commands), oldest.unwrap_or_default())?;
+    let kept = HumanBytes(replica.recent_changes_bytes);
+    writeln!(
+        out,
+        "  watched runs: {}; watches of many runs: {}; recent changes: {kept}",
+        HumanCount(*watched_runs),
+        HumanCount(*watches_of_many_runs)
+    )
 }
 
 fn sessions(out: &mut String, sessions: &Sessions) -> fmt::Result {

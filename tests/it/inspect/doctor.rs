@@ -61,29 +61,36 @@ async fn who_holds_a_head_and_who_waits_for_it_is_named() {
         "sessions wait for the head of shard ".to_owned(),
         "runledger, 127.0.0.1, active, commit.lock_head".to_owned(),
         "silent in a transaction for".to_owned(),
+        format!("has waited at {} for ", server.address),
+        "commands without an answer: 1, the oldest for ".to_owned(),
     ];
+    let address = server.address.to_string();
+    let asked = ["doctor", "--server", &address];
     let mut said = String::new();
+    // A caller's wait ends after 2 s, and then it calls again: there is always one.
+    let mut caller = client.clone();
+    let calls = async {
+        loop {
+            drop(caller.start_run(request.clone()).await);
+        }
+    };
     let seen = eventually(SOON, async || {
-        let mut caller = client.clone();
-        // The callers' waits end after 2 s each: there is always one.
-        let (_, (code, report)) = tokio::join!(caller.start_run(request.clone()), async {
-            let mut last = (0, String::new());
-            for _ in 0..10 {
-                last = ledger.run(&["doctor"]).await;
-                if wanted.iter().all(|wanted| last.1.contains(wanted)) {
-                    break;
-                }
-            }
-            last
-        });
+        let (code, report) = ledger.run(&asked).await;
         said = report;
         (code == 1 && wanted.iter().all(|wanted| said.contains(wanted))).then_some(())
     });
-    assert!(seen.await.is_some(), "{wanted:?} is not in:\n{said}");
+    let seen = tokio::select! {
+        () = calls => unreachable!("it calls for ever"),
+        seen = seen => seen,
+    };
+    assert!(seen.is_some(), "{wanted:?} is not in:\n{said}");
     holder.batch_execute("rollback").await.unwrap();
-    let (code, said) = ledger.run(&["doctor"]).await;
-    assert_eq!(code, 0, "{said}");
     let _ = client.start_run(request).await.unwrap();
+    let (code, said) = ledger.run(&asked).await;
+    assert_eq!(code, 0, "{said}");
+    server.process.signal("KILL");
+    let (code, said) = ledger.run(&asked).await;
+    assert_eq!((code, said.contains(&format!("{address} does not answer"))), (1, true), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

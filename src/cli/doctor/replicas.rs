@@ -1,0 +1,110 @@
+//! What replicas say of themselves, where the doctor was told of some.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::problems::{Problem, WAITED_MS_MAX, seconds};
+use crate::client::{self, Client, Failure};
+use crate::config::HostPort;
+use crate::domain::Time;
+use crate::proto::v1;
+
+/// How long a replica has for its answer, which waits for nothing.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(3);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Replica {
+    pub(super) server: String,
+    /// Why it did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) silent: Option<String>,
+    pub(super) release: String,
+    pub(super) started_at: Option<Time>,
+    /// Without any password; empty while it is not open.
+    pub(super) store: String,
+    pub(super) queues: Vec<Queue>,
+    pub(super) watched_runs: u64,
+    pub(super) watches_of_many_runs: u64,
+    pub(super) recent_changes_bytes: u64,
+    /// When it last read the log to its end.
+    pub(super) log_read_at: Option<Time>,
+}
+
+/// A shard's commands without an answer.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Queue {
+    pub(super) shard: u32,
+    pub(super) commands: u64,
+    pub(super) oldest_ms: Option<i64>,
+}
+
+/// Asks each of them.
+pub(super) async fn ask(servers: &[HostPort]) -> Vec<Replica> {
+    let mut replicas = Vec::new();
+    for server in servers {
+        let answer = asked(server).await;
+        replicas.push(Replica::of(server, answer));
+    }
+    replicas
+}
+
+async fn asked(server: &HostPort) -> Result<v1::GetReplicaResponse, Failure> {
+    Client::new(server.as_str(), None)?.replica(Instant::now() + ANSWER_WAIT_MAX).await
+}
+
+impl Replica {
+    fn of(server: &HostPort, answer: Result<v1::GetReplicaResponse, Failure>) -> Self {
+        let (said, silent) = match answer {
+            Ok(said) => (said, None),
+            Err(failure) => (v1::GetReplicaResponse::default(), Some(failure.to_string())),
+        };
+        let queues = said.queues.into_iter().map(|queue| {
+            let oldest = queue.oldest.and_then(|oldest| Duration::try_from(oldest).ok());
+            let oldest_ms = oldest.map(|oldest| i64::try_from(oldest.as_millis()).unwrap_or(i64::MAX));
+            Queue { shard: queue.shard, commands: queue.commands, oldest_ms }
+        });
+        Self {
+            server: server.to_string(),
+            silent,
+            release: said.release,
+            started_at: client::time(said.started_at.as_ref()),
+            store: said.store,
+            queues: queues.collect(),
+            watched_runs: said.watched_runs,
+            watches_of_many_runs: said.watches_of_many_runs,
+            recent_changes_bytes: said.recent_changes_bytes,
+            log_read_at: client::time(said.log_read_at.as_ref()),
+        }
+    }
+
+    /// Its command that has waited longest: the shard, and how long.
+    pub(super) fn oldest(&self) -> Option<(u32, i64)> {
+        let waiting = self.queues.iter().filter_map(|queue| Some((queue.shard, queue.oldest_ms?)));
+        waiting.max_by_key(|(_, oldest_ms)| *oldest_ms)
+    }
+
+    pub(super) fn problem(&self) -> Option<Problem> {
+        let Self { server, .. } = self;
+        if let Some(why) = &self.silent {
+            return Some(Problem {
+                what: format!("{server} does not answer: {why}"),
+                todo: "Look at its log, and whether it runs at all".to_owned(),
+            });
+        }
+        if self.store.is_empty() {
+            return Some(Problem {
+                what: format!("{server} has not opened its store yet"),
+                todo: "Its log says what it waits for".to_owned(),
+            });
+        }
+        let (shard, waited) = self.oldest().filter(|(_, waited)| *waited > WAITED_MS_MAX)?;
+        Some(Problem {
+            what: format!("A command for shard {shard} has waited at {server} for {}", seconds(waited)),
+            todo: "Look at who holds the head of that shard; if nobody does, the store is slow or away".to_owned(),
+        })
+    }
+}
