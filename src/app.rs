@@ -172,7 +172,7 @@ async fn drain(slot: &BackendSlot, supervisor: &Supervisor, listening: &Supervis
 async fn open_store(config: &ServeConfig, location: &Location) -> Result<Arc<dyn Store>, OpenError> {
     let options = config.store.options(config.migrate, config.allow_unsafe_store);
     match open::open(location, &options, Arc::new(SystemClock)).await {
-        Err(error @ OpenError::ReadOnly { .. }) if config.store.location.is_none() => {
+        Err(error @ OpenError::ReadOnly { .. }) if config.store.at.location.is_none() => {
             tracing::warn!(error = chain(&error), "serving from memory: runs are gone when this process ends");
             open::open(&Location::Memory, &options, Arc::new(SystemClock)).await
         }

@@ -22,14 +22,18 @@ mod view;
 mod watch;
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::bench::BenchArgs;
 use self::completions::CompletionsArgs;
+use self::doctor::DoctorArgs;
+use self::export::ExportArgs;
 use self::health::HealthArgs;
 use self::run::RunArgs;
+use self::verify::VerifyArgs;
 use self::watch::WatchArgs;
 use crate::config::{self, ServeConfig, StoreConfig};
 use crate::store::open::Location;
@@ -39,13 +43,16 @@ use crate::store::open::Location;
 #[command(
     version,
     after_help = "Examples:\n  \
-        runledger serve                                           durable, on the embedded store\n  \
-        runledger serve --store memory --listen 127.0.0.1:0       forgets, on a free port\n  \
-        runledger serve --store postgres://app:secret@db/runs     one of many replicas\n  \
-        runledger migrate --store postgres://app:secret@db/runs   to this release's schema\n  \
-        runledger health --server localhost:50051                 is it ready?\n  \
-        runledger run list --status running                       what is under way?\n  \
-        runledger watch --for 1h                                  every change, as it happens"
+        runledger serve                                                durable, on the embedded store\n  \
+        runledger serve --store postgres://app:secret@db/runs          one of many replicas\n  \
+        runledger run start --task-thread-id thread-1 --run-id run-2   a run begins\n  \
+        runledger run complete run-1                                   and ends\n  \
+        runledger run list --status running                            what is under way?\n  \
+        runledger watch --for 1h                                       every change, as it happens\n  \
+        runledger export --output lifecycle.jsonl                      the whole history\n  \
+        runledger doctor                                               is it well, and what to do?\n  \
+        runledger verify                                               is every run what its events say?\n  \
+        runledger migrate --store postgres://app:secret@db/runs        to this release's schema"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -57,33 +64,33 @@ enum Command {
     /// Serve the gRPC API until SIGTERM or Ctrl-C
     #[command(after_help = serve::HELP)]
     Serve(Box<ServeConfig>),
-    /// Bring a database to this release's schema
-    #[command(after_help = migrate::HELP)]
-    Migrate(StoreConfig),
-    /// Ask a server how it is
-    #[command(after_help = health::HELP)]
-    Health(HealthArgs),
     /// Start, change, read, list and await runs
     #[command(after_help = run::HELP)]
     Run(RunArgs),
     /// Watch all runs that match: a live table on a terminal, else a line for each change
     #[command(after_help = watch::HELP)]
     Watch(Box<WatchArgs>),
-    /// Print what completes this command line in a shell
-    #[command(after_help = completions::HELP)]
-    Completions(CompletionsArgs),
-    /// Tell how a ledger is, and what to do about it
-    #[command(after_help = doctor::HELP)]
-    Doctor(doctor::DoctorArgs),
     /// Write the log as JSON lines
     #[command(after_help = export::HELP)]
-    Export(export::ExportArgs),
+    Export(ExportArgs),
+    /// Ask a server how it is
+    #[command(after_help = health::HELP)]
+    Health(HealthArgs),
+    /// Tell how a ledger is, and what to do about it
+    #[command(after_help = doctor::HELP)]
+    Doctor(DoctorArgs),
     /// Hold every run against its events
     #[command(after_help = verify::HELP)]
-    Verify(verify::VerifyArgs),
+    Verify(VerifyArgs),
+    /// Bring a database to this release's schema
+    #[command(after_help = migrate::HELP)]
+    Migrate(StoreConfig),
     /// Load a server and measure what its callers see
     #[command(after_help = bench::HELP)]
     Bench(Box<BenchArgs>),
+    /// Print what completes this command line in a shell
+    #[command(after_help = completions::HELP)]
+    Completions(CompletionsArgs),
 }
 
 /// The command line that was given; else what was said of it, and how the process ends.
@@ -102,9 +109,9 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode>
         if shown == rendered {
             let _closed = error.print();
         } else if error.use_stderr() {
-            eprint!("{shown}");
+            let _closed = io::stderr().write_all(shown.as_bytes());
         } else {
-            print!("{shown}");
+            let _closed = io::stdout().write_all(shown.as_bytes());
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
     })
@@ -124,16 +131,16 @@ fn redacted(text: &str, given: impl Iterator<Item = String>) -> String {
 
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> ExitCode {
-    match cli.command {
+    ending::code(match cli.command {
         Command::Serve(config) => serve::run(*config).await,
-        Command::Migrate(config) => migrate::run(&config).await,
+        Command::Run(args) => run::run(args).await,
+        Command::Watch(args) => watch::run(*args).await,
+        Command::Export(args) => export::run(args).await,
         Command::Health(args) => health::run(args).await,
-        Command::Run(args) => ending::code(run::run(args).await),
-        Command::Watch(args) => ending::code(watch::run(*args).await),
-        Command::Completions(args) => ending::code(completions::run(&args)),
-        Command::Doctor(args) => doctor::doctor(args).await,
-        Command::Export(args) => export::export(args).await,
-        Command::Verify(args) => verify::verify(args).await,
+        Command::Doctor(args) => doctor::run(args).await,
+        Command::Verify(args) => verify::run(args).await,
+        Command::Migrate(config) => migrate::run(&config).await,
         Command::Bench(args) => bench::run(*args).await,
-    }
+        Command::Completions(args) => completions::run(&args),
+    })
 }

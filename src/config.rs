@@ -55,13 +55,21 @@ pub struct ServeConfig {
     pub allow_unsafe_store: bool,
 }
 
-/// Which store, for every subcommand that opens one.
+/// Which store, for every subcommand that opens or reads one.
 #[derive(Args, Clone, Debug)]
-pub struct StoreConfig {
+pub struct StoreLocation {
     /// sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE [default: sqlite:DATA/runledger/ledger.db,
     /// where DATA is `$XDG_DATA_HOME` or ~/.local/share]
     #[arg(long = "store", env = "RUNLEDGER_STORE", value_name = "STORE", hide_env_values = true)]
     pub location: Option<Asked>,
+}
+
+/// Which store, and how, for every subcommand that opens one.
+#[derive(Args, Clone, Debug)]
+pub struct StoreConfig {
+    /// Which store.
+    #[command(flatten)]
+    pub at: StoreLocation,
 
     /// Shards of a database that is created now [default: 1 on SQLite, 4 on Postgres]; fixed afterwards
     #[arg(long, env = "RUNLEDGER_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -79,7 +87,7 @@ pub struct StoreConfig {
     pub notify: bool,
 }
 
-impl StoreConfig {
+impl StoreLocation {
     /// The store that was asked for, or the embedded default.
     ///
     /// # Errors
@@ -90,6 +98,17 @@ impl StoreConfig {
             Some(Asked(text)) => text.parse().map_err(|expected| format!("--store: {expected}")),
             None => Ok(Location::Sqlite(default_database())),
         }
+    }
+}
+
+impl StoreConfig {
+    /// See [`StoreLocation::location`].
+    ///
+    /// # Errors
+    ///
+    /// What a store's location looks like.
+    pub fn location(&self) -> Result<Location, String> {
+        self.at.location()
     }
 
     /// How to open it.

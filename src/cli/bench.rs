@@ -1,20 +1,23 @@
 //! `runledger bench`.
 
-use std::process::ExitCode;
-
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use tokio::signal::ctrl_c;
 use tokio_util::sync::CancellationToken;
 
+use super::ending::Stop;
+use super::output::{Output, tell};
 use crate::bench::BenchError;
 use crate::bench::report::Report;
 use crate::bench::watch::{catch_up, delay, idle, waiters};
-use crate::telemetry;
+use crate::telemetry::chain;
+
+const INTERRUPTED: Stop = Stop::Signal(2);
 
 macro_rules! exit_codes {
     () => {
         "Ctrl-C ends it with what was measured so far, a second one at once.\n\
-         Exit codes: 0 measured; 1 refused, or the measurement failed; 2 usage; 3 unreachable; 130 after Ctrl-C."
+         Exit codes: 0 measured; 1 refused, or the measurement failed, or the output cannot be written; 2 usage; 3 \
+         unreachable; 130 after Ctrl-C."
     };
 }
 
@@ -75,14 +78,6 @@ pub(super) struct BenchArgs {
     output: Output,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Output {
-    /// Lines for people
-    Table,
-    /// One JSON object on one line
-    Json,
-}
-
 #[derive(Debug, Subcommand)]
 enum What {
     /// Watches and waits: their delays, what they cost, and how they catch up
@@ -112,25 +107,24 @@ enum Mode {
     Waiters(waiters::Plan),
 }
 
-pub(super) async fn run(args: BenchArgs) -> ExitCode {
+pub(super) async fn run(args: BenchArgs) -> Result<(), Stop> {
     let stop = CancellationToken::new();
-    let measured = tokio::select! {
+    let report = tokio::select! {
         biased;
-        measured = measure(&args.what, &stop) => measured,
-        () = interrupted(&stop) => return ExitCode::from(130),
+        measured = measure(&args.what, &stop) => measured?,
+        () = interrupted(&stop) => return Err(INTERRUPTED),
     };
-    match measured {
-        Ok(report) => {
-            match args.output {
-                Output::Table => print!("{report}"),
-                Output::Json => println!("{}", report.json()),
-            }
-            if report.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS }
-        }
-        Err(error) => {
-            eprintln!("runledger: {}", telemetry::chain(&error));
-            ExitCode::from(if error.is_unreachable() { 3 } else { 1 })
-        }
+    match args.output {
+        Output::Table => tell(&report.to_string())?,
+        Output::Json => tell(&format!("{}\n", report.json()))?,
+    }
+    if report.interrupted { Err(INTERRUPTED) } else { Ok(()) }
+}
+
+impl From<BenchError> for Stop {
+    fn from(error: BenchError) -> Self {
+        let sentence = chain(&error);
+        if error.is_unreachable() { Self::Unreachable(sentence) } else { Self::Undone(sentence) }
     }
 }
 

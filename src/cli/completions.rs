@@ -12,7 +12,7 @@ pub(super) const HELP: &str = "Examples:\n  \
     source <(runledger completions bash)\n  \
     runledger completions zsh > _runledger\n  \
     runledger completions fish > runledger.fish\n\n\
-    Exit codes: 0 printed; 2 usage.";
+    Exit codes: 0 printed; 1 the output cannot be written; 2 usage.";
 
 #[derive(Args, Debug)]
 pub(super) struct CompletionsArgs {

@@ -5,14 +5,16 @@ mod replicas;
 mod report;
 mod table;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use self::report::Report;
+use super::ending::Stop;
 use super::look::{self, patiently};
-use crate::config::{HostPort, StoreConfig};
+use super::output::{Format, Output, tell};
+use crate::client::json;
+use crate::config::{HostPort, StoreLocation};
 
 /// How long a store is asked that did answer before: who asks is in a hurry.
 const ASKED_MAX: Duration = Duration::from_secs(3);
@@ -23,46 +25,29 @@ pub(super) const HELP: &str = "Examples:\n  \
     runledger doctor --store postgres://app:secret@db/runs --output json\n\n\
     Heads and who holds and awaits them, unsafe settings, sessions, the oldest active runs, sizes. Reads only, beside \
     the servers, and waits for nobody's lock. On Postgres a role with pg_monitor sees the most.\n\n\
-    Exit codes: 0 healthy; 1 at least one problem; 2 usage; 3 the store cannot be read.";
+    Exit codes: 0 healthy; 1 at least one problem, or the output cannot be written; 2 usage; 3 the store cannot be read.";
 
 #[derive(Args, Debug)]
 pub(super) struct DoctorArgs {
     #[command(flatten)]
-    store: StoreConfig,
+    store: StoreLocation,
     /// A replica to ask what it is doing: commands that wait in it, and its watches. May be given for each of them
     #[arg(long, value_name = "HOST:PORT")]
     server: Vec<HostPort>,
-    /// How the report looks
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
-    output: Output,
+    #[command(flatten)]
+    format: Format,
 }
 
-/// How a report looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people
-    #[default]
-    Table,
-    /// For programs
-    Json,
-}
-
-pub(super) async fn doctor(args: DoctorArgs) -> ExitCode {
-    let inspect = match look::open(&args.store).await {
-        Ok(inspect) => inspect,
-        Err(code) => return code,
-    };
-    let condition = match patiently(ASKED_MAX, || inspect.condition()).await {
-        Ok(condition) => condition,
-        Err(error) => return look::unreadable(&error),
-    };
+pub(super) async fn run(args: DoctorArgs) -> Result<(), Stop> {
+    let inspect = look::open(&args.store).await?;
+    let condition = patiently(ASKED_MAX, || inspect.condition()).await?;
     let report = Report::of(inspect.describe(), inspect.ledger(), condition, replicas::ask(&args.server).await);
-    match args.output {
-        Output::Table => print!("{}", table::text(&report)),
+    match args.format.output {
+        Output::Table => tell(&table::text(&report))?,
         Output::Json => {
-            let json = serde_json::to_string_pretty(&report).expect("strings and numbers serialize");
-            println!("{json}");
+            let json = serde_json::to_string(&report).expect("strings and numbers serialize");
+            tell(&format!("{}\n", json::plain(&json)))?;
         }
     }
-    if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if report.healthy { Ok(()) } else { Err(Stop::Unsound) }
 }

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use super::table::shown;
 use crate::client::{Failure, Kind};
-use crate::telemetry;
+use crate::store::StoreError;
+use crate::telemetry::chain;
 
 /// The exit codes of every command that calls a server, as its help says them.
 macro_rules! exit_codes {
     () => {
-        "Exit codes: 0 done; 1 refused by the authority; 2 usage; 3 unreachable, or not serving now: nothing was done; \
-         4 cut off or timed out: what became of the call is open, unless the error says that nothing was written."
+        "Exit codes: 0 done; 1 refused by the authority, or the output cannot be written; 2 usage; 3 unreachable, or not \
+         serving now: nothing was done; 4 cut off or timed out: what became of the call is open, unless the error says that nothing was written."
     };
 }
 pub(super) use exit_codes;
@@ -23,6 +24,12 @@ pub(super) enum Stop {
     Failed(Failure),
     /// What was asked makes no sense.
     Usage(String),
+    /// It was tried, and failed for a reason that lasts.
+    Undone(String),
+    /// What was to be looked at, or was to do it, does not answer.
+    Unreachable(String),
+    /// What was looked at is not as it must be. The output says so.
+    Unsound,
     /// The time that was given is over.
     TimedOut(String),
     /// Whoever read the output has enough.
@@ -45,6 +52,18 @@ impl From<io::Error> for Stop {
     }
 }
 
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Unreachable(chain(&error))
+    }
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Undone(chain(error.as_ref()))
+    }
+}
+
 /// Says what is to be said, and gives the exit code.
 pub(super) fn code(done: Result<(), Stop>) -> ExitCode {
     let code = match done {
@@ -64,6 +83,15 @@ pub(super) fn code(done: Result<(), Stop>) -> ExitCode {
             say(&sentence);
             2
         }
+        Err(Stop::Undone(sentence)) => {
+            say(&sentence);
+            1
+        }
+        Err(Stop::Unreachable(sentence)) => {
+            say(&sentence);
+            3
+        }
+        Err(Stop::Unsound) => 1,
         Err(Stop::TimedOut(sentence)) => {
             say(&sentence);
             4
@@ -85,20 +113,4 @@ pub(super) fn say(sentence: &str) {
 /// Nobody may be listening.
 fn warn(line: &str) {
     let _closed = io::Write::write_all(&mut io::stderr(), format!("{line}\n").as_bytes());
-}
-
-/// The end of a command that works on a store.
-pub(super) fn ended(done: anyhow::Result<()>) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("runledger: {}", telemetry::chain(error.as_ref()));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// The end of a command that makes no sense.
-pub(super) fn usage(sentence: &str) -> ExitCode {
-    code(Err(Stop::Usage(sentence.to_owned())))
 }

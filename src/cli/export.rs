@@ -9,7 +9,6 @@ mod log;
 mod range;
 mod sink;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +20,10 @@ use tokio_util::sync::CancellationToken;
 use self::line::Lines;
 use self::range::When;
 use self::sink::Sink;
+use super::ending::{Stop, say};
 use super::look::{self, PATIENCE, Progress, patiently};
 use crate::app;
-use crate::config::StoreConfig;
+use crate::config::StoreLocation;
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{RunKey, Time};
 use crate::store::inspect::{Inspect, Link, Links};
@@ -45,20 +45,20 @@ pub(super) const HELP: &str = "Examples:\n  \
     {kind, agentId}, reason {code, text} or null. The links are the run's right after the event. Goes on while servers \
     write, and writes nothing to the store. With --follow, Ctrl-C ends it after the last whole line.\n\n\
     Exit codes: 0 written, or stopped while following, or nobody reads on; 1 the output cannot be written; 2 usage; 3 \
-    the store cannot be read.";
+    the store cannot be read; 130 after a second Ctrl-C.";
 
 #[derive(Args, Debug)]
 pub(super) struct ExportArgs {
     #[command(flatten)]
-    store: StoreConfig,
+    store: StoreLocation,
     /// Every event of the runs that are linked to this audit session when the export's range ends
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "audit-session-id", value_name = "ID")]
     audit_session: Option<String>,
     /// Only events of runs of this task thread
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "task-thread-id", value_name = "ID")]
     task_thread: Option<String>,
     /// Only events of this run
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "run-id", value_name = "ID")]
     run: Option<String>,
     /// Only events from then on: 2026-01-31T10:00:00Z, 2026-01-31 (UTC), or so long ago, such as 90m or 7d
     #[arg(long, value_name = "TIME|DURATION")]
@@ -67,7 +67,7 @@ pub(super) struct ExportArgs {
     #[arg(long, value_name = "TIME|DURATION", conflicts_with = "follow")]
     until: Option<When>,
     /// Where to write: a file, which is there once it is complete, or - for standard output
-    #[arg(long, value_name = "FILE", default_value = "-")]
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: String,
     /// Go on with new events as they come; a file is appended to
     #[arg(long)]
@@ -99,30 +99,27 @@ struct Export {
     written: u64,
 }
 
-pub(super) async fn export(args: ExportArgs) -> ExitCode {
+pub(super) async fn run(args: ExportArgs) -> Result<(), Stop> {
     let stop = CancellationToken::new();
     if !args.follow {
-        return write(args, stop).await;
+        return export(args, stop).await;
     }
-    match app::signals(stop.clone()) {
-        Ok(signals) => tokio::select! {
-            biased;
-            never = signals => match never {},
-            code = write(args, stop) => code,
-        },
-        Err(error) => super::ending::ended(Err(error)),
+    let signals = app::signals(stop.clone())?;
+    tokio::select! {
+        biased;
+        never = signals => match never {},
+        exported = export(args, stop) => exported,
     }
 }
 
-async fn write(args: ExportArgs, stop: CancellationToken) -> ExitCode {
-    let inspect = match look::open(&args.store).await {
-        Ok(inspect) => inspect,
-        Err(code) => return code,
+async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
+    let inspect = look::open(&args.store).await?;
+    let failed = |ended: Ended| match ended {
+        Ended::Store(error) => error.into(),
+        Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Stop::Closed,
+        Ended::Output(_) | Ended::Stopped => Stop::Undone(format!("{}: {}", args.output, chain(&ended))),
     };
-    let sink = match Sink::open(&args.output, args.follow) {
-        Ok(sink) => sink,
-        Err(error) => return failed(&args.output, &Ended::Output(error)),
-    };
+    let sink = Sink::open(&args.output, args.follow).map_err(Ended::Output).map_err(failed)?;
     let links = [args.audit_session.map(Link::AuditSession), args.task_thread.map(Link::TaskThread)];
     let mut export = Export {
         inspect,
@@ -136,30 +133,12 @@ async fn write(args: ExportArgs, stop: CancellationToken) -> ExitCode {
         written: 0,
     };
     let run = args.run.map(|run_id| RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id });
-    let ended = export.all(run, args.since, args.until).await;
-    let ended = match ended {
-        Ok(()) | Err(Ended::Stopped) => export.sink.finish().await.map_err(Ended::Output),
-        Err(ended) => Err(ended),
-    };
-    match ended {
-        Ok(()) => {
-            eprintln!("runledger: {} events were exported", HumanCount(export.written));
-            ExitCode::SUCCESS
-        }
-        Err(ended) => failed(&args.output, &ended),
+    match export.all(run, args.since, args.until).await {
+        Ok(()) | Err(Ended::Stopped) => export.sink.finish().await.map_err(Ended::Output).map_err(failed)?,
+        Err(ended) => return Err(failed(ended)),
     }
-}
-
-fn failed(output: &str, ended: &Ended) -> ExitCode {
-    match ended {
-        Ended::Store(error) => look::unreadable(error),
-        // Whoever read it has seen enough.
-        Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Ended::Output(_) | Ended::Stopped => {
-            eprintln!("runledger: {output}: {}", chain(ended));
-            ExitCode::FAILURE
-        }
-    }
+    say(&format!("{} events were exported", HumanCount(export.written)));
+    Ok(())
 }
 
 impl Export {

@@ -13,17 +13,17 @@ pub(super) struct Filter {
     #[arg(long = "status", value_name = "STATUS", value_enum, value_delimiter = ',', help_heading = "Filters")]
     statuses: Vec<Status>,
     /// Runs of this task thread
-    #[arg(long, value_name = "ID", help_heading = "Filters")]
-    task_thread_id: Option<String>,
+    #[arg(long, visible_alias = "task-thread-id", value_name = "ID", help_heading = "Filters")]
+    task_thread: Option<String>,
     /// Runs that this agent owns
     #[arg(long, value_name = "ID", help_heading = "Filters")]
     agent: Option<String>,
     /// Runs of this workflow
-    #[arg(long, value_name = "ID", help_heading = "Filters")]
-    workflow_id: Option<String>,
+    #[arg(long, visible_alias = "workflow-id", value_name = "ID", help_heading = "Filters")]
+    workflow: Option<String>,
     /// Runs of this audit session
-    #[arg(long, value_name = "ID", help_heading = "Filters")]
-    audit_session_id: Option<String>,
+    #[arg(long, visible_alias = "audit-session-id", value_name = "ID", help_heading = "Filters")]
+    audit_session: Option<String>,
     /// Runs on this route
     #[arg(long, value_name = "ROUTE", value_enum, help_heading = "Filters")]
     route: Option<Route>,
@@ -41,11 +41,11 @@ pub(super) struct Filter {
 impl Filter {
     pub(super) fn message(&self) -> v1::RunFilter {
         v1::RunFilter {
-            task_thread_id: self.task_thread_id.clone().unwrap_or_default(),
+            task_thread_id: self.task_thread.clone().unwrap_or_default(),
             statuses: self.statuses.iter().map(|status| v1::RunStatus::from(*status).into()).collect(),
             agent_id: self.agent.clone().unwrap_or_default(),
-            workflow_id: self.workflow_id.clone().unwrap_or_default(),
-            audit_session_id: self.audit_session_id.clone().unwrap_or_default(),
+            workflow_id: self.workflow.clone().unwrap_or_default(),
+            audit_session_id: self.audit_session.clone().unwrap_or_default(),
             route: fields::route(self.route),
             labels: self.labels.iter().map(|Label(key, value)| (key.clone(), value.clone())).collect(),
             started_from: self.started_from.map(answer::timestamp),

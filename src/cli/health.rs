@@ -1,10 +1,12 @@
 //! `runledger health`.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 
+use super::ending::Stop;
+use super::fields::duration;
+use super::output::tell;
 use crate::config::HostPort;
 use crate::service::health::{self, Health};
 use crate::telemetry;
@@ -13,7 +15,7 @@ pub(super) const HELP: &str = "Examples:\n  \
     runledger health\n  \
     runledger health --server 10.0.0.7:50051 --service liveness\n\n\
     Services: liveness, readiness, durability, runledger.v1.RunService (follows the store).\n\
-    Exit codes: 0 serving; 1 not serving; 2 usage; 3 unreachable.";
+    Exit codes: 0 serving; 1 not serving, or the output cannot be written; 2 usage; 3 unreachable.";
 
 #[derive(Args, Debug)]
 pub(super) struct HealthArgs {
@@ -23,29 +25,20 @@ pub(super) struct HealthArgs {
     /// The health service to ask for
     #[arg(long, value_name = "NAME", default_value = "readiness")]
     service: String,
-    /// How long to wait for an answer, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
-    timeout: u64,
+    /// How long to wait for an answer: seconds, or such as 500ms or 2m
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    timeout: Duration,
 }
 
-pub(super) async fn run(args: HealthArgs) -> ExitCode {
-    let wait_max = Duration::from_secs(args.timeout.max(1));
-    match health::ask(args.server.as_str(), &args.service, wait_max).await {
-        Ok(Health::Serving) => {
-            println!("{}: serving", args.service);
-            ExitCode::SUCCESS
-        }
+pub(super) async fn run(args: HealthArgs) -> Result<(), Stop> {
+    let HealthArgs { server, service, timeout } = args;
+    match health::ask(server.as_str(), &service, timeout).await {
+        Ok(Health::Serving) => Ok(tell(&format!("{service}: serving\n"))?),
         Ok(Health::NotServing) => {
-            println!("{}: not serving", args.service);
-            ExitCode::FAILURE
+            tell(&format!("{service}: not serving\n"))?;
+            Err(Stop::Unsound)
         }
-        Ok(Health::Unknown) => {
-            eprintln!("runledger: {} has no health service named {:?}", args.server, args.service);
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("runledger: {} does not answer: {}", args.server, telemetry::chain(&*error));
-            ExitCode::from(3)
-        }
+        Ok(Health::Unknown) => Err(Stop::Undone(format!("{server} has no health service named {service:?}"))),
+        Err(error) => Err(Stop::Unreachable(format!("{server} does not answer: {}", telemetry::chain(&*error)))),
     }
 }

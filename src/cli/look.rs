@@ -1,21 +1,20 @@
 //! What the commands have in common that look at a ledger past its servers: opening, patience, progress.
 
-use std::io::IsTerminal as _;
-use std::process::ExitCode;
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use tokio::time::{Instant, sleep};
 
+use super::ending::{Stop, say};
+use super::output::tell;
+use super::table::shown;
 use crate::clock::SystemClock;
-use crate::config::StoreConfig;
+use crate::config::StoreLocation;
 use crate::store::inspect::Inspect;
-use crate::store::{self, StoreError};
+use crate::store::{self, OpenOptions, StoreError};
 use crate::telemetry::chain;
-
-/// The exit code when the store cannot be opened or read.
-pub(super) const UNREACHABLE: u8 = 3;
 
 /// How long a store that does not answer is asked again by a command that is under way.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,20 +25,11 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// Where a progress bar would go there is none: a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Opens the store for a look; else how the process ends, which was said.
-pub(super) async fn open(config: &StoreConfig) -> Result<Arc<dyn Inspect>, ExitCode> {
-    let location = config.location().map_err(|sentence| super::ending::usage(&sentence))?;
-    let options = config.options(false, true);
-    store::open::for_reading(&location, &options, Arc::new(SystemClock)).await.map_err(|error| {
-        eprintln!("runledger: {location} cannot be read: {}", chain(&error));
-        ExitCode::from(UNREACHABLE)
-    })
-}
-
-/// Says that the store cannot be read, and how the process ends.
-pub(super) fn unreadable(error: &StoreError) -> ExitCode {
-    eprintln!("runledger: {}", chain(error));
-    ExitCode::from(UNREACHABLE)
+/// Opens the store for a look.
+pub(super) async fn open(store: &StoreLocation) -> Result<Arc<dyn Inspect>, Stop> {
+    let location = store.location().map_err(Stop::Usage)?;
+    let opened = store::open::for_reading(&location, &OpenOptions::default(), Arc::new(SystemClock)).await;
+    opened.map_err(|error| Stop::Unreachable(format!("{location} cannot be read: {}", chain(&error))))
 }
 
 /// Asks again while the store does not answer, for `wait_max` at most. Said once.
@@ -53,7 +43,7 @@ where
         match ask().await {
             Err(error @ StoreError::Unavailable(_)) if begun.elapsed() < wait_max => {
                 if backoff == BACKOFF_MIN {
-                    eprintln!("runledger: {}: waiting for it", chain(&error));
+                    say(&format!("{}: waiting for it", chain(&error)));
                 }
             }
             answer => return answer,
@@ -80,7 +70,7 @@ impl Progress {
 
     /// A bar, or nothing.
     pub(super) fn bar(total: u64, what: &'static str) -> Self {
-        let bar = if std::io::stderr().is_terminal() { ProgressBar::new(total) } else { ProgressBar::hidden() };
+        let bar = if io::stderr().is_terminal() { ProgressBar::new(total) } else { ProgressBar::hidden() };
         bar.set_length(total);
         let style = ProgressStyle::with_template("{wide_bar} {percent}% {human_pos} {msg}, {per_sec}, {eta} left");
         bar.set_style(style.expect("the template is sound"));
@@ -102,13 +92,13 @@ impl Progress {
             let rate = rate(done, self.begun.elapsed());
             let left = (total - done).checked_div(rate).unwrap_or(0);
             let (done, total, rate) = (HumanCount(done), HumanCount(total), HumanCount(rate));
-            eprintln!("{done} of {total} {}, {rate}/s, {left} s left", self.what);
+            say(&format!("{done} of {total} {}, {rate}/s, {left} s left", self.what));
         }
     }
 
-    /// Prints a line to stdout, past the bar.
-    pub(super) fn print(&self, line: &str) {
-        self.bar.suspend(|| println!("{line}"));
+    /// Prints a line to stdout, past the bar. What came from elsewhere is in it.
+    pub(super) fn print(&self, line: &str) -> io::Result<()> {
+        self.bar.suspend(|| tell(&format!("{}\n", shown(line))))
     }
 
     pub(super) fn end(&self) {

@@ -1,35 +1,28 @@
 //! `runledger migrate`.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use super::ending::{ended, usage};
+use super::ending::Stop;
+use super::output::tell;
 use crate::clock::SystemClock;
 use crate::config::StoreConfig;
 use crate::store;
-use crate::store::open::Location;
 
 pub(super) const HELP: &str = "Example:\n  \
     runledger migrate --store postgres://app:secret@db/runs\n\n\
-    Exit codes: 0 when the schema is this release's; 1 when it could not be migrated; 2 usage.";
+    Exit codes: 0 when the schema is this release's; 1 when it could not be migrated, or the output \
+    cannot be written; 2 usage.";
 
-pub(super) async fn run(config: &StoreConfig) -> ExitCode {
-    match config.location() {
-        Ok(location) => ended(migrate(config, &location).await),
-        Err(sentence) => usage(&sentence),
-    }
-}
-
-async fn migrate(config: &StoreConfig, location: &Location) -> anyhow::Result<()> {
+pub(super) async fn run(config: &StoreConfig) -> Result<(), Stop> {
+    let location = config.location().map_err(Stop::Usage)?;
     let options = config.options(true, true);
-    let migrated = store::open::migrate(location, &options, Arc::new(SystemClock))
+    let migrated = store::open::migrate(&location, &options, Arc::new(SystemClock))
         .await
         .with_context(|| format!("{location} was not migrated"))?;
     for name in &migrated.applied {
-        println!("applied {name}");
+        tell(&format!("applied {name}\n"))?;
     }
-    println!("{location} is at migration {}", migrated.at);
-    Ok(())
+    Ok(tell(&format!("{location} is at migration {}\n", migrated.at))?)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use super::table::Table;
 use crate::client::json::{self, Named};
@@ -12,8 +12,25 @@ use crate::client::json::{self, Named};
 pub(super) enum Output {
     /// Columns for people
     Table,
-    /// One JSON object a line, as grpcurl shows it
+    /// One JSON object a line
     Json,
+}
+
+/// How a command prints its answer.
+#[derive(Args, Debug)]
+pub(super) struct Format {
+    /// What to print
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value = "table")]
+    pub(super) output: Output,
+}
+
+/// Prints a text at once, for a command whose exit code says the same: it matters to nobody that nobody reads on.
+pub(super) fn tell(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        told => told,
+    }
 }
 
 /// How many columns a terminal has that does not say.

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use super::connect::Caller;
 use super::ending::Stop;
-use super::output::{Out, Output};
+use super::output::{Format, Out, Output};
 use super::view;
 use crate::proto::v1;
 
@@ -68,14 +68,6 @@ struct GetArgs {
     caller: Caller,
     #[command(flatten)]
     format: Format,
-}
-
-/// How a command prints its one answer.
-#[derive(Args, Debug)]
-struct Format {
-    /// What to print
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value = "table")]
-    output: Output,
 }
 
 pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {

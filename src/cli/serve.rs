@@ -1,12 +1,11 @@
 //! `runledger serve`.
 
 use std::net::SocketAddr;
-use std::process::ExitCode;
 
 use anyhow::Context as _;
 use tokio::net::lookup_host;
 
-use super::ending::{ended, usage};
+use super::ending::Stop;
 use crate::config::ServeConfig;
 use crate::{app, telemetry};
 
@@ -19,20 +18,11 @@ pub(super) const HELP: &str = "Examples:\n  \
     Exit codes: 0 after a stop that was asked for; 1 when it could not serve or a part of it failed; 2 usage; \
     130 after a second signal.";
 
-pub(super) async fn run(config: ServeConfig) -> ExitCode {
-    let location = match config.store.location() {
-        Ok(location) => location,
-        Err(sentence) => return usage(&sentence),
-    };
-    let addresses: Vec<SocketAddr> = match lookup_host(config.listen.as_str()).await {
-        Ok(addresses) => addresses.collect(),
-        Err(error) => return ended(Err(error).with_context(|| format!("cannot resolve {}", config.listen))),
-    };
-    if let Err(sentence) = config.admit(&addresses) {
-        return usage(&sentence);
-    }
-    if let Err(error) = telemetry::log(config.log_format, &config.log) {
-        return ended(Err(anyhow::anyhow!("cannot log: {error}")));
-    }
-    ended(app::serve(config, location, &addresses).await)
+pub(super) async fn run(config: ServeConfig) -> Result<(), Stop> {
+    let location = config.store.location().map_err(Stop::Usage)?;
+    let found = lookup_host(config.listen.as_str()).await;
+    let addresses: Vec<SocketAddr> = found.with_context(|| format!("cannot resolve {}", config.listen))?.collect();
+    config.admit(&addresses).map_err(Stop::Usage)?;
+    telemetry::log(config.log_format, &config.log).map_err(|error| Stop::Undone(format!("cannot log: {error}")))?;
+    Ok(app::serve(config, location, &addresses).await?)
 }

@@ -8,7 +8,6 @@ mod places;
 mod replay;
 mod runs;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,8 +19,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
 
 use self::difference::Difference;
+use super::ending::Stop;
 use super::look::{self, PATIENCE, Progress, patiently, rate};
-use crate::config::StoreConfig;
+use super::output::tell;
+use crate::config::StoreLocation;
 use crate::domain::Shard;
 use crate::store::StoreError;
 use crate::store::inspect::Inspect;
@@ -42,12 +43,12 @@ pub(super) const HELP: &str = "Examples:\n  \
     Goes on while servers write, in short statements, and writes nothing. It replays every run's events against its \
     row, and checks that revisions and positions are dense, that times do not fall, and that the active runs are those \
     that are not terminal. Each difference is named, the first 100 are printed.\n\n\
-    Exit codes: 0 sound; 1 something differs; 2 usage; 3 the store cannot be read.";
+    Exit codes: 0 sound; 1 something differs, or the output cannot be written; 2 usage; 3 the store cannot be read.";
 
 #[derive(Args, Debug)]
 pub(super) struct VerifyArgs {
     #[command(flatten)]
-    store: StoreConfig,
+    store: StoreLocation,
     /// Only this shard, from 0
     #[arg(long, value_name = "N")]
     shard: Option<u16>,
@@ -75,26 +76,20 @@ impl Ledger {
     }
 }
 
-pub(super) async fn verify(args: VerifyArgs) -> ExitCode {
-    let inspect = match look::open(&args.store).await {
-        Ok(inspect) => inspect,
-        Err(code) => return code,
-    };
+pub(super) async fn run(args: VerifyArgs) -> Result<(), Stop> {
+    let inspect = look::open(&args.store).await?;
     let shard_count = inspect.ledger().shard_count;
     if let Some(shard) = args.shard.filter(|shard| *shard >= shard_count) {
-        return super::ending::usage(&format!("--shard {shard}: the ledger has the shards 0 to {}", shard_count - 1));
+        let shards = format!("--shard {shard}: the ledger has the shards 0 to {}", shard_count - 1);
+        return Err(Stop::Usage(shards));
     }
     let shards: Vec<Shard> =
         args.shard.map_or_else(|| (0..shard_count).collect(), |one| vec![one]).into_iter().map(Shard).collect();
-    match check(inspect, &shards, args.shard.is_none()).await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => look::unreadable(&error),
-    }
+    check(inspect, &shards, args.shard.is_none()).await
 }
 
 /// Whether it is sound. Every difference is told, and the verdict.
-async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Result<bool, StoreError> {
+async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Result<(), Stop> {
     let begun = Instant::now();
     let heads = patiently(PATIENCE, || inspect.heads()).await?;
     let total: u64 = shards.iter().map(|shard| heads[usize::from(shard.0)]).sum();
@@ -105,23 +100,23 @@ async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Resu
 
     let mut progress = Progress::shown(total * 2, "events");
     let mut tick = interval(Duration::from_millis(200));
-    let (mut found, mut failed) = (0, None);
-    let mut tell = |progress: &Progress, difference: &Difference| {
+    let (mut found, mut failed, mut told) = (0, None, Ok(()));
+    let mut show = |progress: &Progress, difference: &Difference| {
         found += 1;
-        if found <= PRINTED_MAX {
-            progress.print(&difference.to_string());
+        if found <= PRINTED_MAX && told.is_ok() {
+            told = progress.print(&difference.to_string());
         }
     };
     loop {
         tokio::select! {
             biased;
-            Some(difference) = differences.recv() => tell(&progress, &difference),
+            Some(difference) = differences.recv() => show(&progress, &difference),
             _ = tick.tick() => progress.at(ledger.events.load(Ordering::Relaxed)),
             ended = jobs.join_next() => match ended {
                 None => break,
                 Some(Ok(Ok(()))) => {}
                 // What cannot be read is one thing more that is not as it must be; the other parts are looked at.
-                Some(Ok(Err(error @ StoreError::Corrupt { .. }))) => tell(&progress, &Difference::unreadable(&error)),
+                Some(Ok(Err(error @ StoreError::Corrupt { .. }))) => show(&progress, &Difference::unreadable(&error)),
                 Some(Ok(Err(error))) => {
                     failed = Some(error);
                     break;
@@ -134,15 +129,16 @@ async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Resu
         }
     }
     while let Ok(difference) = differences.try_recv() {
-        tell(&progress, &difference);
+        show(&progress, &difference);
     }
     progress.end();
+    told?;
     if found > PRINTED_MAX {
-        println!("and {} more", HumanCount(found - PRINTED_MAX));
+        tell(&format!("and {} more\n", HumanCount(found - PRINTED_MAX)))?;
     }
     if let Some(error) = failed {
-        println!("NOT VERIFIED: {location} could not be read to its end: {}", chain(&error));
-        return Err(error);
+        tell(&format!("NOT VERIFIED: {location} could not be read to its end: {}\n", chain(&error)))?;
+        return Err(error.into());
     }
     let looked_at = ledger.events.load(Ordering::Relaxed);
     let seen = format!(
@@ -154,11 +150,10 @@ async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Resu
         HumanCount(rate(looked_at / 2, begun.elapsed())),
     );
     if found == 0 {
-        println!("SOUND: {location}: {seen}");
-    } else {
-        println!("NOT SOUND: {location}: {} differences: {seen}", HumanCount(found));
+        return Ok(tell(&format!("SOUND: {location}: {seen}\n"))?);
     }
-    Ok(found == 0)
+    tell(&format!("NOT SOUND: {location}: {} differences: {seen}\n", HumanCount(found)))?;
+    Err(Stop::Unsound)
 }
 
 /// Two parts a shard, a few at once.

@@ -1,5 +1,6 @@
 //! Messages as `ProtoJSON`, as grpcurl shows them: only what is set, fields in the order of the proto, maps by key.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
@@ -156,13 +157,24 @@ fn push(json: &mut String, value: &impl std::fmt::Display) {
 
 fn write_text(json: &mut String, text: &str) {
     let quoted = serde_json::to_string(text).expect("a text is JSON");
-    for character in quoted.chars() {
+    json.push_str(&plain(&quoted));
+}
+
+/// JSON on one line, as it is, but for the control characters that JSON allows in texts: they are escaped.
+#[must_use]
+pub fn plain(json: &str) -> Cow<'_, str> {
+    if !json.contains(char::is_control) {
+        return Cow::Borrowed(json);
+    }
+    let mut plain = String::with_capacity(json.len());
+    for character in json.chars() {
         if character.is_control() {
-            write!(json, "\\u{:04x}", u32::from(character)).expect("a String takes everything");
+            write!(plain, "\\u{:04x}", u32::from(character)).expect("a String takes everything");
         } else {
-            json.push(character);
+            plain.push(character);
         }
     }
+    Cow::Owned(plain)
 }
 
 #[cfg(test)]

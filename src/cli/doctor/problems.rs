@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::cli::table::shown;
 use crate::store::Description;
 use crate::store::inspect::{Condition, File, Head, Session, Sessions, Table};
 
@@ -138,7 +139,7 @@ fn file(file: &File) -> Option<Problem> {
 /// A session as an operator finds it.
 pub(super) fn who(session: &Session) -> String {
     let texts = [&session.application, &session.client, &session.state, &session.statement];
-    let known: Vec<&str> = texts.into_iter().filter_map(|text| text.as_deref()).collect();
+    let known: Vec<_> = texts.into_iter().filter_map(|text| text.as_deref()).map(shown).collect();
     if known.is_empty() {
         format!("pid {}", session.pid)
     } else {

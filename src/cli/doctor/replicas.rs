@@ -6,6 +6,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::problems::{Problem, WAITED_MS_MAX, seconds};
+use crate::cli::table::shown;
 use crate::client::{self, Client, Failure};
 use crate::config::HostPort;
 use crate::domain::Time;
@@ -60,7 +61,7 @@ impl Replica {
     fn of(server: &HostPort, answer: Result<v1::GetReplicaResponse, Failure>) -> Self {
         let (said, silent) = match answer {
             Ok(said) => (said, None),
-            Err(failure) => (v1::GetReplicaResponse::default(), Some(failure.to_string())),
+            Err(failure) => (v1::GetReplicaResponse::default(), Some(shown(&failure.to_string()).into_owned())),
         };
         let queues = said.queues.into_iter().map(|queue| {
             let oldest = queue.oldest.and_then(|oldest| Duration::try_from(oldest).ok());

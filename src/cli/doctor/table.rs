@@ -7,6 +7,7 @@ use indicatif::{HumanBytes, HumanCount};
 use super::problems::{seconds, who};
 use super::replicas::Replica;
 use super::report::Report;
+use crate::cli::table::shown;
 use crate::domain::Time;
 use crate::store::inspect::{File, Head, Sessions, Table};
 
@@ -67,7 +68,7 @@ fn heads(out: &mut String, heads: &[Head], now: Time) -> fmt::Result {
 
 fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
     let Replica { server, release, store, watched_runs, watches_of_many_runs, .. } = replica;
-    writeln!(out, "\nREPLICA  {server}, release {release}, on {store}")?;
+    writeln!(out, "\nREPLICA  {server}, release {}, on {}", shown(release), shown(store))?;
     let commands: u64 = replica.queues.iter().map(|queue| queue.commands).sum();
     let oldest = replica.oldest().map(|(shard, ms)| format!(", the oldest for {} (shard {shard})", seconds(ms)));
     writeln!(out, "  commands without an answer: {}{}", HumanCount(commands), oldest.unwrap_or_default())?;
@@ -102,7 +103,7 @@ fn active(out: &mut String, report: &Report, now: Time) -> fmt::Result {
     let counts = if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
     writeln!(out, "\nACTIVE RUNS  {counts}")?;
     for run in &report.oldest_active {
-        let agent = run.agent_id.as_deref().unwrap_or("-");
+        let agent = shown(run.agent_id.as_deref().unwrap_or("-"));
         writeln!(out, "  {:>9}  {:<8} {}  {agent}", since(run.started_at, now), run.status, run.run_id)?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::client::json;
 use crate::domain::{Event, Principal, Status, Time};
 use crate::store::inspect::Links;
 
@@ -50,7 +51,8 @@ impl Lines {
             principal: &event.principal,
             reason: (code.is_some() || text.is_some()).then_some(Reason { code, text }),
         };
-        serde_json::to_writer(&mut self.bytes, &line).expect("strings and numbers serialize, and memory takes all");
+        let line = serde_json::to_string(&line).expect("strings and numbers serialize");
+        self.bytes.extend_from_slice(json::plain(&line).as_bytes());
         self.bytes.push(b'\n');
         self.count += 1;
     }

@@ -2,10 +2,9 @@
 
 use clap::Args;
 
-use super::Format;
 use crate::cli::connect::Caller;
 use crate::cli::ending::{Stop, say};
-use crate::cli::output::{Out, Output};
+use crate::cli::output::{Format, Out, Output};
 use crate::cli::table::Table;
 use crate::cli::view;
 use crate::proto::v1;

@@ -2,12 +2,11 @@
 
 use clap::Args;
 
-use super::Format;
 use super::events::page_size;
 use crate::cli::connect::Caller;
 use crate::cli::ending::{Stop, say};
 use crate::cli::filter::Filter;
-use crate::cli::output::{Out, Output};
+use crate::cli::output::{Format, Out, Output};
 use crate::cli::table::Table;
 use crate::cli::view;
 use crate::clock::{Clock as _, SystemClock};

@@ -3,11 +3,10 @@
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use super::Format;
 use crate::cli::connect::Caller;
 use crate::cli::ending::Stop;
 use crate::cli::fields::{self, Label, MetadataSource, Route};
-use crate::cli::output::{Out, Output};
+use crate::cli::output::{Format, Out, Output};
 use crate::cli::view;
 use crate::client::json::Named;
 use crate::clock;
@@ -31,7 +30,7 @@ struct Mutation {
 #[derive(Args, Debug)]
 pub(super) struct StartArgs {
     /// The orchestration task that the run belongs to
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "task-thread", value_name = "ID")]
     task_thread_id: String,
     /// The run's id [default: the authority makes one]
     #[arg(long, value_name = "ID")]
@@ -49,13 +48,13 @@ pub(super) struct StartArgs {
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
     /// The run's tab group
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "tab-group", value_name = "ID")]
     tab_group_id: Option<String>,
     /// The run's audit session
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "audit-session", value_name = "ID")]
     audit_session_id: Option<String>,
     /// The run's workflow
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "workflow", value_name = "ID")]
     workflow_id: Option<String>,
     /// A label; repeat it for more
     #[arg(long = "label", value_name = "KEY=VALUE")]
@@ -78,13 +77,13 @@ pub(super) struct UpdateArgs {
     #[arg(long)]
     fallback_used: bool,
     /// The run's tab group; empty for none
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "tab-group", value_name = "ID")]
     tab_group_id: Option<String>,
     /// The run's audit session; empty for none
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "audit-session", value_name = "ID")]
     audit_session_id: Option<String>,
     /// The run's workflow; empty for none
-    #[arg(long, value_name = "ID")]
+    #[arg(long, visible_alias = "workflow", value_name = "ID")]
     workflow_id: Option<String>,
     /// A label to set; repeat it for more
     #[arg(long = "label", value_name = "KEY=VALUE")]

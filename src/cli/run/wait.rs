@@ -5,11 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::{Instant, sleep};
 
-use super::Format;
 use crate::cli::connect::{CALL_WAIT_MAX, Server};
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::duration;
-use crate::cli::output::{Out, Output};
+use crate::cli::output::{Format, Out, Output};
 use crate::cli::view;
 use crate::client::Kind;
 use crate::proto::v1;
