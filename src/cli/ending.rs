@@ -10,9 +10,14 @@ use crate::telemetry::chain;
 
 /// The exit codes of every command that calls a server, as its help says them.
 macro_rules! exit_codes {
-    () => {
-        "Exit codes: 0 done; 1 refused by the authority, or the output cannot be written; 2 usage; 3 unreachable, or not \
-         serving now: nothing was done; 4 cut off or timed out: what became of the call is open, unless the error says that nothing was written."
+    ($($more:literal)?) => {
+        concat!(
+            "Exit codes: 0 done; 1 refused by the authority, or the output cannot be written; 2 usage; 3 unreachable, or \
+             not serving now: nothing was done; 4 cut off or timed out: what became of the call is open, unless the \
+             error says that nothing was written",
+            $($more,)?
+            "."
+        )
     };
 }
 pub(super) use exit_codes;

@@ -32,9 +32,8 @@ pub(super) const HELP: &str = concat!(
     for each frame (--output says otherwise). Goes on by itself where it was cut, so nothing is missing and nothing \
     comes twice: for ever, unless --for or --no-reconnect ends it. A run that leaves the filter is shown once more. \
     To go on later, pass the cursor of the last line to --cursor; one that the server does not take any more ends the \
-    watch with 1.\n\
-    Ctrl-C ends it with 130, --for with 0.\n",
-    exit_codes!()
+    watch with 1. --for ends it with 0.\n",
+    exit_codes!("; 130 after Ctrl-C, and 128 and its number after another signal")
 );
 
 /// What a watch shows before it shows changes.

@@ -61,12 +61,22 @@ pub(super) struct Going {
 
 impl Going {
     pub(super) fn start(server: &str, args: &[&str]) -> Self {
-        let mut command = command(server, args);
+        Self::of(command(server, args))
+    }
+
+    pub(super) fn of(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap()).lines();
         let err = child.stderr.take().unwrap();
         Self { child, out, err }
+    }
+
+    /// Sends it a signal by its name.
+    pub(super) fn signal(&self, name: &str) {
+        let pid = self.child.id().expect("it has not ended").to_string();
+        let sent = std::process::Command::new("kill").args(["-s", name, &pid]).status().unwrap();
+        assert!(sent.success());
     }
 
     /// The next line as JSON.

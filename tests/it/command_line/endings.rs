@@ -1,11 +1,15 @@
 //! Exit codes: each says what it says, and nothing else.
 
+use std::process::Stdio;
+
+use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use super::cli::{Going, cli, completed, done, started};
-use crate::support::server::Server;
+use super::cli::{Going, cli, command, completed, done, started};
+use crate::support::server::{PATIENCE, Server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_authority_refuses_ends_with_1_and_says_who_won() {
@@ -162,7 +166,85 @@ async fn whoever_stops_reading_ends_the_command_quietly() {
         let step = format!("{{\"step\": {step}}}");
         done(server.address(), &["run", "update", "r", "--metadata", &step]).await;
     }
-    let output = crate::support::server::PATIENCE;
-    let status = tokio::time::timeout(output, child.wait()).await.expect("it does not end").unwrap();
+    let status = timeout(PATIENCE, child.wait()).await.expect("it does not end").unwrap();
     assert_eq!(status.code(), Some(0));
+}
+
+/// Every command that ends by itself and prints something, and how it ends when it can.
+const SPOKEN: &[(&[&str], i32)] = &[
+    (&["--help"], 0),
+    (&["completions", "bash"], 0),
+    (&["health"], 0),
+    (&["run", "get", "r"], 0),
+    (&["run", "list"], 0),
+    (&["run", "events", "r"], 0),
+    (&["run", "watch", "r"], 0),
+    (&["run", "wait", "r"], 0),
+    (&["doctor"], 0),
+    (&["doctor", "--server", "127.0.0.1:1"], 1),
+    (&["verify"], 0),
+    (&["export"], 0),
+    (&["bench", "watch", "idle", "--watchers", "1", "--seconds", "0"], 0),
+];
+
+/// Runs it with that standard output: its exit code, and what it said on stderr.
+async fn printing_to(out: impl Into<Stdio>, args: &[&str], server: &Server, store: &str) -> (Option<i32>, String) {
+    let mut command = command(server.address(), args);
+    command.env("RUNLEDGER_STORE", store).stdout(out).stderr(Stdio::piped()).kill_on_drop(true);
+    let ended = timeout(PATIENCE, command.spawn().unwrap().wait_with_output()).await.expect("it does not end").unwrap();
+    (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
+}
+
+async fn of_an_ended_run() -> (TempDir, String, Server) {
+    let directory = TempDir::new().unwrap();
+    let store = format!("sqlite:{}/ledger.db", directory.path().display());
+    let server = Server::start(&store).await;
+    started(&server, "r").await;
+    completed(&server, "r").await;
+    (directory, store, server)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_verdict_stands_whether_or_not_anybody_reads_it() {
+    let (_directory, store, server) = of_an_ended_run().await;
+    for (args, code) in SPOKEN {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (ended, err) = printing_to(writer, args, &server, &store).await;
+        assert_eq!(ended, Some(*code), "{args:?}: {err}");
+        assert!(err.is_empty() || err.ends_with("events were exported\n"), "{args:?}: {err}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_cannot_be_told_why_is_told_by_the_exit_code() {
+    for (args, code) in [
+        (&["run", "get", "r"][..], 3),
+        (&["run", "get", "r", "--metadata", "{}"], 2),
+        (&["verify", "--store", "sqlite:/nowhere/at/all.db"], 3),
+        (&["verify", "--store", "nowhere"], 2),
+        (&["migrate", "--store", "memory"], 1),
+        (&["health"], 3),
+        (&["bench", "watch", "idle"], 3),
+        (&["serve", "--listen", "nobody.invalid:1"], 1),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = command("127.0.0.1:1", args);
+        command.stdout(Stdio::null()).stderr(writer).kill_on_drop(true);
+        let ended = timeout(PATIENCE, command.status()).await.expect("it does not end").unwrap();
+        assert_eq!(ended.code(), Some(code), "{args:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_output_that_cannot_be_written_ends_with_1_and_is_said() {
+    let (_directory, store, server) = of_an_ended_run().await;
+    for (args, _) in SPOKEN.iter().filter(|(args, _)| args[0] != "--help") {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let (ended, err) = printing_to(full, args, &server, &store).await;
+        assert_eq!(ended, Some(1), "{args:?}: {err}");
+        assert!(err.contains("the output cannot be written: "), "{args:?}: {err}");
+    }
 }

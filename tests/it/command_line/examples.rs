@@ -1,74 +1,197 @@
-//! Every example of every help is run as it stands.
+//! Every example of every help is run as it stands, but for addresses, stores, sizes and times.
 
-use clap::Command;
+use std::collections::BTreeSet;
+
+use clap::Parser as _;
+use runledger::cli::Cli;
+use runledger::proto::v1;
+use serde_json::Value;
 use tempfile::TempDir;
+use tokio::process::Command;
+use tonic_health::pb::health_check_response::ServingStatus;
 
-use super::cli::{Ran, completed, ran, started};
+use super::cli::{Going, Ran, completed, ran, started};
 use super::{every_command, examples_of};
+use crate::support::postgres::Database;
 use crate::support::server::Server;
 
-/// As it stands, but for the address and for how long it takes.
+/// How an example is held to what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Listens where it likes or changes what is there: its tests are elsewhere, here it is only understood.
+    Understood,
+    Run,
+    Bench,
+    /// It goes on until it is stopped.
+    Follows,
+    Other,
+}
+
+fn kind(line: &str) -> Kind {
+    let after = line.split_once("runledger ").expect("it calls the binary").1;
+    match after.split(' ').next() {
+        Some("serve" | "migrate") => Kind::Understood,
+        Some("run") => Kind::Run,
+        Some("bench") => Kind::Bench,
+        _ if line.contains(" --follow") => Kind::Follows,
+        _ => Kind::Other,
+    }
+}
+
+/// Every example of that kind, once. Each example is of one kind, so none is left out.
+fn examples(wanted: Kind, at_least: usize) -> BTreeSet<String> {
+    let lines = every_command().into_iter().flat_map(|command| examples_of(&command));
+    let lines: BTreeSet<_> = lines.filter(|line| kind(line) == wanted).collect();
+    assert!(lines.len() >= at_least, "{wanted:?}: {lines:?}");
+    lines
+}
+
+/// What of a measurement's size is too much here, and what is said where an example leaves it to the default.
+const SIZES: &[(&str, &[(&str, u32)])] = &[
+    ("delay", &[("--rate", 50), ("--seconds", 1), ("--warm-up", 0), ("--watchers", 50)]),
+    ("idle", &[("--watchers", 50), ("--seconds", 1)]),
+    ("catch-up", &[("--events", 300), ("--watchers", 2)]),
+    ("waiters", &[("--waiters", 50), ("--runs", 5), ("--seconds", 1), ("--rate", 50)]),
+];
+
+/// The example with what is true here. What differs from run to run stands in variables of the shell.
 fn adapted(line: &str) -> String {
-    let mut words: Vec<_> = line.split(' ').collect();
+    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
     for index in 1..words.len() {
-        match words[index - 1] {
-            "--for" => words[index] = "1s",
-            "--server" => words[index] = "$RUNLEDGER_SERVER",
-            _ => {}
+        let here = match words[index - 1].as_str() {
+            "--for" => "1s",
+            "--server" | "--watch-server" => "\"$RUNLEDGER_SERVER\"",
+            "--store" => "\"$DATABASE\"",
+            "--server-pid" => "\"$SERVER_PID\"",
+            "--cursor" => "\"$CURSOR\"",
+            _ => continue,
+        };
+        here.clone_into(&mut words[index]);
+    }
+    if kind(line) == Kind::Bench {
+        let (_, sizes) = SIZES.iter().find(|(mode, _)| words[3] == *mode).expect("a measurement");
+        for (flag, size) in *sizes {
+            match words.iter().position(|word| word == flag) {
+                Some(at) => words[at + 1] = words[at + 1].parse::<u32>().unwrap().min(*size).to_string(),
+                // A cursor stands for the events that were missed.
+                None if *flag == "--events" && line.contains("--cursor") => {}
+                None => words.extend([(*flag).to_owned(), size.to_string()]),
+            }
         }
     }
     words.join(" ")
 }
 
+/// A server as the examples expect it, on the store that they name; else on the default one.
+struct Scene {
+    server: Server,
+    directory: TempDir,
+    database: Option<Database>,
+}
+
+impl Scene {
+    async fn of(line: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        std::fs::write(directory.path().join("metadata.json"), "{\"step\": 2}").unwrap();
+        let database = if line.contains("postgres://") { Some(Database::fresh().await) } else { None };
+        let server = match &database {
+            Some(database) => Server::start(&database.dsn()).await,
+            None => Server::spawn(&[], &[("XDG_DATA_HOME", directory.path().to_str().unwrap())]),
+        };
+        server.until("readiness", ServingStatus::Serving).await;
+        started(&server, "run-1").await;
+        Self { server, directory, database }
+    }
+
+    fn shell(&self, script: &str) -> Command {
+        let binaries = std::path::Path::new(env!("CARGO_BIN_EXE_runledger")).parent().unwrap();
+        let mut shell = Command::new("bash");
+        shell.args(["-o", "pipefail", "-ec", script]).current_dir(self.directory.path());
+        shell.env_clear().env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", binaries.display()));
+        shell.env("RUNLEDGER_SERVER", self.server.address()).env("SERVER_PID", self.server.pid().to_string());
+        shell.env("XDG_DATA_HOME", self.directory.path());
+        shell.env("DATABASE", self.database.as_ref().map(Database::dsn).unwrap_or_default());
+        shell
+    }
+
+    /// The cursor of a watcher that has missed something.
+    async fn cursor(&self) -> String {
+        let Ran { code, out, err } = ran(self.shell("runledger bench watch catch-up --events 300 -o json")).await;
+        assert_eq!(code, 0, "{err}");
+        let report: Value = serde_json::from_str(&out).unwrap();
+        report["notes"][0].as_str().unwrap().rsplit(' ').next().unwrap().to_owned()
+    }
+}
+
 async fn run(line: &str) -> Ran {
-    let server = Server::start("memory").await;
-    started(&server, "run-1").await;
-    let directory = TempDir::new().unwrap();
-    std::fs::write(directory.path().join("metadata.json"), "{\"step\": 2}").unwrap();
-    let binaries = std::path::Path::new(env!("CARGO_BIN_EXE_runledger")).parent().unwrap();
-    let mut shell = tokio::process::Command::new("bash");
-    shell.args(["-o", "pipefail", "-ec", &adapted(line)]).current_dir(directory.path());
-    shell.env_clear().env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", binaries.display()));
-    shell.env("RUNLEDGER_SERVER", server.address());
+    let scene = Scene::of(line).await;
+    let mut shell = scene.shell(&adapted(line));
+    if line.contains("--cursor") {
+        shell.env("CURSOR", scene.cursor().await);
+    }
     let waits = ["runledger run wait", "runledger run watch"].iter().any(|command| line.contains(command));
     let end = async {
         if waits {
-            completed(&server, "run-1").await;
+            completed(&scene.server, "run-1").await;
         }
     };
     tokio::join!(ran(shell), end).0
 }
 
-fn examples(of: impl Fn(&Command) -> bool) -> Vec<String> {
-    let commands = every_command().into_iter().filter(of);
-    let lines = commands.flat_map(|command| examples_of(&command));
-    let lines: Vec<_> = lines.filter(|line| !line.contains("runledger serve") && !line.contains(" migrate ")).collect();
-    assert!(!lines.is_empty());
-    lines
-}
-
-async fn succeed(lines: Vec<String>) {
+async fn succeed(lines: BTreeSet<String>) {
     for line in lines {
         let Ran { code, out, err } = run(&line).await;
         assert_eq!(code, 0, "{line}\n{out}{err}");
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_example_of_the_help_of_run_does_what_it_shows() {
-    let root = every_command().swap_remove(0);
-    let names: Vec<_> = root.find_subcommand("run").unwrap().get_subcommands().map(Command::get_name).collect();
-    // `watch` is also the name of a command of its own, whose examples begin otherwise.
-    let mut lines = examples(|command| command.get_name() == "run" || names.contains(&command.get_name()));
-    lines.retain(|line| line.contains("runledger run "));
-    assert!(lines.len() >= 20, "{lines:?}");
-    succeed(lines).await;
+#[test]
+fn every_example_that_serves_or_migrates_is_understood() {
+    for line in examples(Kind::Understood, 5) {
+        let words = line.split_whitespace().skip_while(|word| word.contains("RUNLEDGER_"));
+        Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_example_of_the_other_helps_does_what_it_shows() {
-    let mut lines = examples(|command| !["serve", "migrate"].contains(&command.get_name()));
-    lines.retain(|line| !line.contains("runledger run "));
-    assert!(lines.len() >= 8, "{lines:?}");
-    succeed(lines).await;
+async fn every_example_of_a_run_does_what_it_shows() {
+    succeed(examples(Kind::Run, 20)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_example_of_a_measurement_does_what_it_shows() {
+    succeed(examples(Kind::Bench, 10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_other_example_does_what_it_shows() {
+    succeed(examples(Kind::Other, 15)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_example_that_follows_goes_on_until_it_is_told_to_stop() {
+    for line in examples(Kind::Follows, 1) {
+        let scene = Scene::of(&line).await;
+        let mut going = Going::of(scene.shell(&format!("exec {}", adapted(&line))));
+        let mut client = scene.server.client().await;
+        let mut changes = tokio::time::interval(std::time::Duration::from_millis(50));
+        let mut step = 0;
+        // It shows what happens once it follows, and does not say when it does.
+        let first = loop {
+            tokio::select! {
+                first = going.out.next_line() => break first.unwrap().expect("it ended"),
+                _ = changes.tick() => {
+                    step += 1;
+                    let label = [("step".to_owned(), step.to_string())];
+                    let run_id = "run-1".to_owned();
+                    let update = v1::UpdateRunRequest { run_id, labels: label.into(), ..Default::default() };
+                    client.update_run(update).await.unwrap();
+                }
+            }
+        };
+        assert!(first.contains("\"runId\":\"run-1\""), "{first}");
+        going.signal("INT");
+        let (code, _, err) = going.ended().await;
+        assert_eq!(code, 0, "{line}: {err}");
+    }
 }

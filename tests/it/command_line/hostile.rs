@@ -1,5 +1,7 @@
 //! What callers wrote into runs is shown, and obeyed by nobody.
 
+use tempfile::TempDir;
+
 use super::cli::{cli, done};
 use crate::support::server::Server;
 
@@ -7,7 +9,9 @@ const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\nSTATUS  completed\u{9b}1m
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_output_carries_what_a_terminal_obeys() {
-    let server = Server::start("memory").await;
+    let directory = TempDir::new().unwrap();
+    let store = format!("sqlite:{}/ledger.db", directory.path().display());
+    let server = Server::start(&store).await;
     let server = server.address();
     let label = format!("k={HOSTILE}");
     let metadata = serde_json::json!({ HOSTILE: HOSTILE }).to_string();
@@ -26,6 +30,11 @@ async fn no_output_carries_what_a_terminal_obeys() {
             outs.push(done(server, &[args, &["--output", format]].concat()).await);
         }
     }
+    done(server, &["run", "start", "--task-thread-id", HOSTILE, "--agent", HOSTILE]).await;
+    for format in ["table", "json"] {
+        outs.push(done(server, &["doctor", "--store", &store, "--output", format]).await);
+    }
+    outs.push(cli(server, &["export", "--store", &store]).await.out);
     let refused = cli(server, &["run", "start", "--run-id", "r", "--task-thread-id", HOSTILE]).await;
     assert_eq!(refused.code, 1);
     outs.push(refused.err);
