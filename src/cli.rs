@@ -45,7 +45,7 @@ use crate::store::open::Location;
     after_help = "Examples:\n  \
         runledger serve                                                durable, on the embedded store\n  \
         runledger serve --store postgres://app:secret@db/runs          one of many replicas\n  \
-        runledger run start --task-thread-id thread-1 --run-id run-2   a run begins\n  \
+        runledger run start --task-thread-id thread-1 --run-id run-1   a run begins\n  \
         runledger run complete run-1                                   and ends\n  \
         runledger run list --status running                            what is under way?\n  \
         runledger watch --for 1h                                       every change, as it happens\n  \
