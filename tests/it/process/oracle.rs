@@ -66,9 +66,9 @@ impl Oracle {
         let contents = data.sound().await;
         contents.agree_with(calls);
         let row = data.sql("select id, epoch, shard_count from ledger").await.remove(0);
-        let cell = |index: usize| row[index].clone().unwrap();
-        let shard_count: u16 = cell(2).parse().unwrap();
-        let ledger = Ledger { id: cell(0).parse().unwrap(), epoch: cell(1).parse().unwrap(), shard_count };
+        let [id, epoch, shard_count] = [0, 1, 2].map(|index: usize| row[index].clone().unwrap());
+        let shard_count: u16 = shard_count.parse().unwrap();
+        let ledger = Ledger { id: id.parse().unwrap(), epoch: epoch.parse().unwrap(), shard_count };
         let mut oracle = Self {
             ledger,
             log: (0..shard_count).map(|_| Vec::new()).collect(),
