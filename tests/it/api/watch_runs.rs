@@ -38,7 +38,7 @@ impl Watch {
             let frame = timeout(FRAME_WAIT_MAX, self.0.message()).await.expect("a frame in time").unwrap();
             match frame.expect("it never ends").frame.unwrap() {
                 Frame::Checkpoint(_) => {}
-                frame => return frame,
+                frame @ (Frame::Snapshot(_) | Frame::Change(_) | Frame::CaughtUp(_)) => return frame,
             }
         }
     }
@@ -46,14 +46,18 @@ impl Watch {
     async fn snapshot(&mut self) -> (Run, String) {
         match self.next().await {
             Frame::Snapshot(snapshot) => (snapshot.run.unwrap(), snapshot.cursor),
-            other => panic!("not a snapshot: {other:?}"),
+            other @ (Frame::Change(_) | Frame::CaughtUp(_) | Frame::Checkpoint(_)) => {
+                panic!("not a snapshot: {other:?}")
+            }
         }
     }
 
     async fn change(&mut self) -> Change {
         match self.next().await {
             Frame::Change(change) => change,
-            other => panic!("not a change: {other:?}"),
+            other @ (Frame::Snapshot(_) | Frame::CaughtUp(_) | Frame::Checkpoint(_)) => {
+                panic!("not a change: {other:?}")
+            }
         }
     }
 
@@ -67,7 +71,9 @@ impl Watch {
     async fn caught_up(&mut self) -> String {
         match self.next().await {
             Frame::CaughtUp(caught_up) => caught_up.cursor,
-            other => panic!("not caught up: {other:?}"),
+            other @ (Frame::Snapshot(_) | Frame::Change(_) | Frame::Checkpoint(_)) => {
+                panic!("not caught up: {other:?}")
+            }
         }
     }
 }

@@ -56,7 +56,7 @@ async fn five_thousand_idle_watchers_take_little_and_all_see_what_is_for_them() 
         let opened = (0..share).map(|nth| {
             let mut client = client.clone();
             async move {
-                let workflow_id = if nth % 2 == 0 { "workflow-1" } else { "never" }.to_owned();
+                let workflow_id = if nth.is_multiple_of(2) { "workflow-1" } else { "never" }.to_owned();
                 let filter = Some(RunFilter { workflow_id, ..RunFilter::default() });
                 let initial = Initial::None.into();
                 let asked = WatchRunsRequest { filter, initial, cursor: String::new() };
@@ -80,14 +80,16 @@ async fn five_thousand_idle_watchers_take_little_and_all_see_what_is_for_them() 
             match frame.frame.unwrap() {
                 Frame::Change(change) => return change.event.unwrap().revision,
                 Frame::Checkpoint(_) => {}
-                other => panic!("not the change: {other:?}"),
+                other @ (Frame::Snapshot(_) | Frame::CaughtUp(_) | Frame::End(_)) => {
+                    panic!("not the change: {other:?}")
+                }
             }
         }
     }));
     assert!(seen.await.iter().all(|revision| *revision == 2));
     let seen = join_all(manys.iter_mut().enumerate().map(async |(nth, frames)| {
         use runledger::proto::v1::watch_runs_response::Frame;
-        let matching = nth % (WATCHERS / CONNECTIONS) % 2 == 0;
+        let matching = (nth % (WATCHERS / CONNECTIONS)).is_multiple_of(2);
         loop {
             let frame = timeout(SOON, frames.message()).await.expect("in time").unwrap().unwrap();
             match frame.frame.unwrap() {
@@ -97,7 +99,7 @@ async fn five_thousand_idle_watchers_take_little_and_all_see_what_is_for_them() 
                 }
                 Frame::Checkpoint(_) if !matching => return,
                 Frame::Checkpoint(_) => {}
-                other => panic!("not the change: {other:?}"),
+                other @ (Frame::Snapshot(_) | Frame::CaughtUp(_)) => panic!("not the change: {other:?}"),
             }
         }
     }));
@@ -171,7 +173,9 @@ async fn readers_that_sleep_take_a_bounded_amount_of_memory() {
         let mut frames = writer.watch_runs(asked).await.unwrap().into_inner();
         match frames.message().await.unwrap().unwrap().frame.unwrap() {
             Frame::CaughtUp(caught_up) => caught_up.cursor,
-            other => panic!("not caught up: {other:?}"),
+            other @ (Frame::Snapshot(_) | Frame::Change(_) | Frame::Checkpoint(_)) => {
+                panic!("not caught up: {other:?}")
+            }
         }
     };
     let write = async |updates: std::ops::Range<usize>| {

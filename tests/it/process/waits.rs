@@ -24,11 +24,11 @@ async fn wait(mut client: Client, run_id: String) -> (WaitRunResponse, Instant) 
 
 /// Sends waits long before, just before, with, and after the call that ends their run; gives how much later than its
 /// answer they were answered, sorted, but for those that were sent after it.
-async fn race(writer: SocketAddr, waiter: SocketAddr) -> Vec<Duration> {
+async fn race(ends_at: SocketAddr, waits_at: SocketAddr) -> Vec<Duration> {
     let mut races = JoinSet::new();
-    let (writer, waiter) = (client(writer), client(waiter));
+    let (writer, watcher) = (client(ends_at), client(waits_at));
     for lane in 0..4_usize {
-        let (mut writer, waiter) = (writer.clone(), waiter.clone());
+        let (mut writer, watcher) = (writer.clone(), watcher.clone());
         races.spawn(async move {
             let mut delays = Vec::new();
             for round in 0..RUNS / 4 {
@@ -39,7 +39,7 @@ async fn race(writer: SocketAddr, waiter: SocketAddr) -> Vec<Duration> {
                     ask(&mut writer, &run_id, step, "").await.unwrap();
                     Instant::now()
                 };
-                let waiting = wait(waiter.clone(), run_id.clone());
+                let waiting = wait(watcher.clone(), run_id.clone());
                 let ((waited, at), ended) = match lane {
                     // Long before: the wait is in place.
                     0 => {
