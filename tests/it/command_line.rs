@@ -48,6 +48,22 @@ fn every_command_has_an_example() {
 }
 
 #[test]
+fn a_link_is_called_by_either_of_its_names_in_every_command() {
+    let mut seen = 0;
+    for command in every_command() {
+        for flag in command.get_arguments() {
+            let names = flag.get_long_and_visible_aliases().unwrap_or_default();
+            for link in ["task-thread", "audit-session", "workflow", "tab-group"] {
+                let both = [link, &format!("{link}-id")].map(|name| names.contains(&name));
+                assert!(both[0] == both[1], "{}: {names:?}", path(&command));
+                seen += usize::from(both[0]);
+            }
+        }
+    }
+    assert!(seen >= 14, "{seen}");
+}
+
+#[test]
 fn the_table_of_flags_in_the_readme_is_the_command_line() {
     let readme = include_str!("../../README.md");
     let root = Cli::command();
