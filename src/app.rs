@@ -18,7 +18,7 @@ use crate::clock::SystemClock;
 use crate::config::ServeConfig;
 use crate::engine::{ANSWER_WAIT_MAX, Engine};
 use crate::feed::Feed;
-use crate::service::{Backend, BackendSlot, WireFrames, health, server};
+use crate::service::{Backend, BackendSlot, Turns, WireFrames, health, server};
 use crate::store::open::{self, Location};
 use crate::store::{Description, OpenError, Store};
 use crate::supervise::Supervisor;
@@ -187,6 +187,7 @@ fn install(slot: &BackendSlot, store: Arc<dyn Store>, supervisor: &Supervisor, w
         engine: Engine::start(store.clone(), supervisor, &committed),
         feed: Feed::start(store.clone(), supervisor, committed, Arc::new(frames)),
         wait_max,
+        turns: Turns::default(),
         store,
     });
 }

@@ -36,6 +36,8 @@ pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
 /// Reads that all sessions together have in flight at the store: more would only queue in front of its connections, and
 /// take them from other calls.
 const READS_MAX: usize = 2;
+/// The same for reads of one run or of the shards' ends, which take no time and must not queue behind pages of history.
+const LOOKS_MAX: usize = 2;
 
 /// How runs, events and cursors look on the wire. Each is encoded once for all sessions that show it.
 pub trait Encode: Send + Sync + 'static {
@@ -127,6 +129,7 @@ pub struct Feed {
     /// The runs that histories were folded to: sessions that read the same history fold on what others have left.
     folded: Arc<Cache>,
     reads: Arc<Semaphore>,
+    looks: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -143,8 +146,8 @@ impl Feed {
         let stop = supervisor.stop();
         let tailer = tailer::run(store.clone(), hub.clone(), encode.clone(), committed, stop.clone());
         supervisor.vital("tailer", tailer);
-        let reads = Arc::new(Semaphore::new(READS_MAX));
-        Self { store, hub, encode, folded: Arc::new(fold::cache()), reads, stop }
+        let [reads, looks] = [READS_MAX, LOOKS_MAX].map(|max| Arc::new(Semaphore::new(max)));
+        Self { store, hub, encode, folded: Arc::new(fold::cache()), reads, looks, stop }
     }
 
     /// What the tailer has done, for tests and metrics.
@@ -156,6 +159,12 @@ impl Feed {
     /// Reads from the store when it is this session's turn.
     async fn read<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let _turn = self.reads.acquire().await.expect("never closed");
+        read.await
+    }
+
+    /// Reads one run, or the shards' ends.
+    async fn look<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let _turn = self.looks.acquire().await.expect("never closed");
         read.await
     }
 }

@@ -22,6 +22,7 @@ use crate::store::{Store, StoreError};
 use crate::telemetry::chain;
 
 pub use frames::WireFrames;
+pub use lists::Turns;
 
 /// What the service works with, once the store is open.
 pub struct Backend {
@@ -33,6 +34,8 @@ pub struct Backend {
     pub feed: Feed,
     /// How long a wait for a run's end lasts at most.
     pub wait_max: Duration,
+    /// Whose turn it is to list or to count.
+    pub turns: Turns,
 }
 
 /// The backend's place: empty until the store is open.

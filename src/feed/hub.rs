@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use super::ring::{Entry, Next, Ring, Stand};
+use super::wait_run::Looks;
 use crate::domain::{Filter, Position, RunKey, Time};
 
 /// The meeting place of one tailer and many sessions.
@@ -44,6 +45,7 @@ struct Topic {
     id: u64,
     sessions: usize,
     signal: watch::Sender<Signal>,
+    looks: Arc<Looks>,
 }
 
 /// A session's place at one run. Dropping it leaves.
@@ -52,6 +54,7 @@ pub(super) struct Subscription {
     key: RunKey,
     topic: u64,
     pub(super) signal: watch::Receiver<Signal>,
+    looks: Arc<Looks>,
 }
 
 /// A session's place at many runs. Dropping it leaves.
@@ -101,10 +104,12 @@ impl Hub {
             id: self.ids.fetch_add(1, Ordering::Relaxed),
             sessions: 0,
             signal: watch::Sender::new(Signal::default()),
+            looks: Arc::default(),
         });
         topic.sessions += 1;
         let signal = topic.signal.subscribe();
-        let subscription = Subscription { hub: self.clone(), key: key.clone(), topic: topic.id, signal };
+        let (id, looks) = (topic.id, topic.looks.clone());
+        let subscription = Subscription { hub: self.clone(), key: key.clone(), topic: id, signal, looks };
         drop(state);
         if was_deserted {
             self.watched.notify_one();
@@ -191,6 +196,15 @@ fn signal(topics: &HashMap<RunKey, Topic>, key: &RunKey, revision: u64) {
 }
 
 impl Subscription {
+    pub(super) fn key(&self) -> &RunKey {
+        &self.key
+    }
+
+    /// What the sessions at this run that read it read together.
+    pub(super) fn looks(&self) -> &Looks {
+        &self.looks
+    }
+
     /// The change that made this revision, while the ring has it.
     pub(super) fn recent(&self, revision: u64) -> Option<Arc<Entry>> {
         self.hub.state().ring.of_topic(self.topic, revision)

@@ -34,7 +34,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    fn weight(&self) -> usize {
+    /// About how many bytes it takes in memory.
+    pub(super) fn weight(&self) -> usize {
         let positions = size_of_val::<[Position]>(&self.positions);
         size_of::<Self>() + self.change.weight() + self.cursor.len() + positions
     }

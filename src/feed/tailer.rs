@@ -18,6 +18,10 @@ use crate::telemetry::chain;
 /// Events that one read takes from a shard at most.
 const PAGE_EVENTS_MAX: usize = 256;
 
+/// Bytes of changes that are published at once. What a page of the log becomes may be many times as much: the runs are in
+/// it, whole.
+const PUBLISHED_BYTES_MAX: usize = 2 * 1024 * 1024;
+
 /// How long the tailer waits to be woken before it looks by itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -106,7 +110,8 @@ impl Tailer<'_> {
         let wants_all = self.hub.wants_all(heads);
         let Page { as_of, events, cut } = self.store.changes(heads, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
         let runs = Folder { store: self.store, cache: &self.cache, turns: None };
-        let mut page = Vec::new();
+        let mut page: Vec<Entry> = Vec::new();
+        let mut bytes = 0;
         let mut end = heads.clone();
         for (number, logged) in events.iter().enumerate() {
             end[usize::from(logged.shard.0)] = logged.position;
@@ -120,21 +125,31 @@ impl Tailer<'_> {
             match runs.fold(event, following).await {
                 Ok(folded) => {
                     let cursor = Cursor { positions: end, view: None };
-                    page.push(Entry {
+                    let entry = Entry {
                         change: Change::new(event, &folded, self.encode),
                         place: (logged.shard, logged.position),
                         positions: cursor.positions.clone().into(),
                         cursor: self.encode.cursor(&event.key.namespace, &cursor),
-                    });
+                    };
                     end = cursor.positions;
+                    bytes += entry.weight();
+                    page.push(entry);
+                    if bytes > PUBLISHED_BYTES_MAX {
+                        self.hub.publish(std::mem::take(&mut page), &end, None);
+                        heads.clone_from(&end);
+                        bytes = 0;
+                        // Sessions take theirs before the next ones push them out of the ring.
+                        tokio::task::yield_now().await;
+                    }
                 }
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Refused(_))) => {
                     // One run's trouble must not stop the watches of all others.
                     tracing::error!(error = chain(&error), "a run cannot be folded: its watches look for themselves");
-                    let before: Vec<Position> =
-                        page.last().map_or_else(|| heads.clone(), |entry: &Entry| entry.positions.to_vec());
+                    let before = page.last().map_or_else(|| heads.clone(), |entry| entry.positions.to_vec());
                     self.hub.publish(std::mem::take(&mut page), &before, None);
                     self.hub.interrupt(&event.key, event.revision);
+                    heads.clone_from(&end);
+                    bytes = 0;
                     if wants_all {
                         self.hub.wants_all(&end);
                     }

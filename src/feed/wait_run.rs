@@ -1,15 +1,18 @@
 //! Waiting for a run's end. Who waits asks the database nothing: the tailer tells.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
+use super::hub::Subscription;
 use super::{Feed, WatchError};
-use crate::domain::{Run, RunKey};
+use crate::domain::RunKey;
 
 /// How a wait ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Waited {
     /// The run.
     pub run: Bytes,
@@ -28,17 +31,17 @@ impl Feed {
         // Subscribed before the run is read: an end in between is signalled.
         let mut subscription = self.hub.subscribe(key);
         let mut looked_at = *subscription.signal.borrow_and_update();
-        let run = self.current(key).await?;
-        if run.status.is_terminal() {
-            return Ok(self.waited(&run));
+        let waited = self.look_together(&subscription).await?;
+        if !waited.timed_out {
+            return Ok(waited);
         }
-        drop(run);
+        drop(waited);
         loop {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Err(WatchError::Draining),
                 changed = timeout_at(until, subscription.signal.changed()) => if changed.is_err() {
-                    return Ok(self.waited(&self.current(key).await?));
+                    return self.look_together(&subscription).await;
                 },
             }
             let signal = *subscription.signal.borrow_and_update();
@@ -49,9 +52,9 @@ impl Feed {
                 Some(_) if signal.begun == looked_at.begun => {}
                 // What happened is in the history only.
                 Some(_) | None => {
-                    let run = self.current(key).await?;
-                    if run.status.is_terminal() {
-                        return Ok(self.waited(&run));
+                    let waited = self.look_together(&subscription).await?;
+                    if !waited.timed_out {
+                        return Ok(waited);
                     }
                 }
             }
@@ -59,11 +62,29 @@ impl Feed {
         }
     }
 
-    async fn current(&self, key: &RunKey) -> Result<Run, WatchError> {
-        self.read(self.store.run(key)).await?.ok_or(WatchError::RunNotFound)
+    /// The run as it is. One read answers all who had come to wait for it before it was sent.
+    async fn look_together(&self, subscription: &Subscription) -> Result<Waited, WatchError> {
+        let looks = subscription.looks();
+        let begun = looks.begun.load(Ordering::Acquire);
+        let mut last = looks.last.lock().await;
+        if let Some((number, waited)) = &*last
+            && *number > begun
+        {
+            return Ok(waited.clone());
+        }
+        let number = looks.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let run = self.look(self.store.run(subscription.key())).await?.ok_or(WatchError::RunNotFound)?;
+        let waited = Waited { run: self.encode.run(&run), timed_out: !run.status.is_terminal() };
+        *last = Some((number, waited.clone()));
+        Ok(waited)
     }
+}
 
-    fn waited(&self, run: &Run) -> Waited {
-        Waited { run: self.encode.run(run), timed_out: !run.status.is_terminal() }
-    }
+/// The reads of one run by those who wait for it.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    /// How many were begun.
+    begun: AtomicU64,
+    /// The last one that went well, by its number.
+    last: Mutex<Option<(u64, Waited)>>,
 }

@@ -68,7 +68,7 @@ impl Feed {
         let mut subscription = self.hub.subscribe(&key);
         // A beginning of the tailer's before this one is no cause to look: what it missed, the run read below has.
         let begun = subscription.signal.borrow().begun;
-        let run = self.read(self.store.run(&key)).await?.ok_or(WatchError::RunNotFound)?;
+        let run = self.look(self.store.run(&key)).await?.ok_or(WatchError::RunNotFound)?;
         let revision = run.revision;
         let after = after_revision.unwrap_or(revision);
         if after > revision {

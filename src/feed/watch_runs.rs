@@ -89,7 +89,7 @@ impl Feed {
         let filter = Arc::new(filter);
         // Admitted before anything is read: the ring keeps what happens from here on.
         let admission = self.hub.admit(namespace.clone(), filter.clone());
-        let heads = self.read(self.store.heads()).await?;
+        let heads = self.look(self.store.heads()).await?;
         let Cursor { positions, view } = match begin {
             Begin::Now(of) => Cursor { positions: heads.clone(), view: of.map(|of| View { of, shown: None }) },
             Begin::After(cursor) => {
@@ -103,6 +103,9 @@ impl Feed {
             let Self { hub, stop, .. } = &feed;
             if let Some(View { of, mut shown }) = view {
                 loop {
+                    if stop.is_cancelled() {
+                        Err(WatchError::Draining)?;
+                    }
                     let (runs, next) = watch.view(of, shown, &positions).await?;
                     for (place, run) in runs {
                         let cursor = watch.cursor(&positions, Some(View { of, shown: Some(place) }));
@@ -182,7 +185,7 @@ impl Feed {
         if cursor.positions.len() != heads.len() || !reaches(heads, &cursor.positions) {
             return Err(WatchError::CursorInvalid);
         }
-        let forgotten = self.read(self.store.forgotten()).await?;
+        let forgotten = self.look(self.store.forgotten()).await?;
         if reaches(&cursor.positions, &forgotten) { Ok(()) } else { Err(WatchError::CursorExpired) }
     }
 }
@@ -244,6 +247,7 @@ struct History {
     events: VecDeque<LoggedEvent>,
     /// The last page was the log's end, and nothing is left of it.
     at_end: bool,
+    /// How far the page goes, by the store's clock.
     as_of: Option<Time>,
 }
 
@@ -259,7 +263,9 @@ impl History {
             let page = feed.store.changes(&stand.positions, PAGE_EVENTS_MAX, PAGE_BYTES_MAX);
             let page = feed.read(page).await?;
             self.at_end = page.events.is_empty();
-            self.as_of = (!page.cut).then_some(page.as_of);
+            // Of a page that is cut, its last event is what has surely been looked at.
+            let last = page.events.last().map(|logged| logged.event.at);
+            self.as_of = if page.cut { last } else { Some(page.as_of) };
             self.events = page.events.into();
         }
         let runs = Folder { store: &*feed.store, cache: &feed.folded, turns: Some(&feed.reads) };

@@ -176,11 +176,11 @@ fn page_size(asked: i32, default: usize, violations: &mut Violations) -> usize {
     }
 }
 
-/// A time of the wire, cut to whole microseconds; none outside the years 1 to 9999.
+/// A time of the wire, at the next whole microsecond: no run starts in between; none outside the years 1 to 9999.
 fn domain_time(time: &Timestamp) -> Option<Time> {
     let nanos = u32::try_from(time.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     let years = -62_135_596_800..=253_402_300_799;
-    let micros = i64::from(nanos / 1_000);
+    let micros = i64::from(nanos.div_ceil(1_000));
     years.contains(&time.seconds).then(|| Time::from_micros(time.seconds * 1_000_000 + micros))
 }
 

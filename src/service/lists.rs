@@ -1,6 +1,10 @@
 //! Lists and counts of runs.
 
+use std::time::Duration;
+
 use prost::Message as _;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 use tonic::Status;
 
 use super::{Backend, unlisted};
@@ -10,6 +14,9 @@ use crate::proto::page_token::PAGE_TOKEN_BYTES_MAX;
 use crate::proto::{page_token, query, status, v1};
 use crate::store::PAGE_BYTES_MAX;
 use crate::store::query::{Order, Place, RunPage, RunQuery};
+
+/// How long a call waits for its turn: what does not come to it by then is too much.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// `ListRuns`: one page, of at most `bytes_max` encoded.
 pub(super) async fn list(
@@ -34,11 +41,31 @@ pub(super) async fn list(
         bytes_max: PAGE_BYTES_MAX,
         metadata: full,
     };
+    let _turn = turn(&backend.turns.lists).await?;
     let page = backend.store.list(&asked).await.map_err(|error| unlisted("ListRuns", namespace, &error))?;
     let (runs, next) = fitting(page, bytes_max.saturating_sub(PAGE_TOKEN_BYTES_MAX + 8));
     let next_page_token =
         next.map(|place| page_token::after_place(&place, ledger, namespace, &asked.filter)).unwrap_or_default();
     Ok(v1::ListRunsResponse { runs, next_page_token })
+}
+
+/// Whose turn it is: one list and one count at a time walk along the indexes of the store, so that they leave readers for
+/// all other calls.
+#[derive(Debug)]
+pub struct Turns {
+    lists: Semaphore,
+    counts: Semaphore,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { lists: Semaphore::new(1), counts: Semaphore::new(1) }
+    }
+}
+
+async fn turn(turns: &Semaphore) -> Result<SemaphorePermit<'_>, Status> {
+    let turn = timeout(TURN_WAIT_MAX, turns.acquire()).await.map_err(|_elapsed| status::overloaded())?;
+    Ok(turn.expect("never closed"))
 }
 
 /// What of a page fits, at least one run of it, and where to go on.
@@ -66,6 +93,7 @@ pub(super) async fn count(
 ) -> Result<v1::CountRunsResponse, Status> {
     let filter = query::count_runs(request).map_err(status::invalid)?;
     let namespace = &caller.namespace;
+    let _turn = turn(&backend.turns.counts).await?;
     let counted =
         backend.store.count(namespace, &filter).await.map_err(|error| unlisted("CountRuns", namespace, &error))?;
     let let_through = |status: &RunStatus| filter.statuses.is_empty() || filter.statuses.contains(status);

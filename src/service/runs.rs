@@ -27,7 +27,7 @@ use crate::store::PAGE_BYTES_MAX;
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// What a wait leaves of the call's time for its answer at most.
-const ANSWER_MARGIN_MAX: Duration = Duration::from_millis(200);
+const ANSWER_MARGIN_MAX: Duration = Duration::from_secs(1);
 
 /// The run service.
 pub(super) struct Runs {

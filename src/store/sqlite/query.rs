@@ -24,8 +24,7 @@ const LABELS: usize = 6;
 const RUN_ID: usize = 7;
 /// Where the columns of a list stand behind them.
 const STARTED_AT: usize = 8;
-const RECORD: usize = 9;
-const METADATA: usize = 10;
+const ROWID: usize = 9;
 
 /// The walk along an index, with these columns of its runs. `indexed by` makes it an error, and never a scan, when
 /// SQLite would rather go another way; a cross join keeps its order.
@@ -54,9 +53,29 @@ pub(super) fn walk(by: By, order: Order, columns: &str) -> String {
     )
 }
 
-/// The columns of a list.
-pub(super) fn listed(metadata: bool) -> String {
-    format!("{TESTED}, r.started_at, r.record, {}", if metadata { "r.metadata" } else { "null" })
+/// The columns of a list. Not the record, nor the metadata: SQLite would read them of every run that is looked at.
+pub(super) fn listed() -> String {
+    format!("{TESTED}, r.started_at, r.rowid")
+}
+
+/// The record, and the metadata where it is asked for, of a run that matches.
+fn fetch(
+    connection: &Connection,
+    rowid: i64,
+    cell: Cell<'_>,
+    metadata: bool,
+) -> Result<(String, Option<String>), StoreError> {
+    let statement = if metadata {
+        "-- query.fetch_whole\nselect record, metadata from runs where rowid = ?1"
+    } else {
+        "-- query.fetch_basic\nselect record, null from runs where rowid = ?1"
+    };
+    let mut statement = connection.prepare_cached(statement).map_err(errors::statement)?;
+    let mut rows = statement.query([rowid]).map_err(errors::statement)?;
+    let Some(row) = rows.next().map_err(errors::statement)? else {
+        return Err(cell.corrupt("record", "the row is missing"));
+    };
+    Ok((cell.get(row, 0, "record")?, cell.get(row, 1, "metadata")?))
 }
 
 /// A walk in order: the visitor says when it ends.
@@ -93,7 +112,7 @@ enum Step {
 /// A page of a list. The walk has ended, and its snapshot is let go, before a record is read.
 pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage, StoreError> {
     let RunQuery { namespace, filter, order, limit, bytes_max, metadata, .. } = query;
-    let statement = walk(By::of(filter), *order, &listed(*metadata));
+    let statement = walk(By::of(filter), *order, &listed());
     let mut found: Vec<(Place, String, Option<String>)> = Vec::new();
     let (mut looked_at, mut bytes) = (0, 0);
     let mut next = None;
@@ -110,8 +129,8 @@ pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage,
                 next = found.last().map(|(place, ..)| place.clone());
                 return Ok(Step::End);
             }
-            let record: String = cell.get(row, RECORD, "record")?;
-            let metadata: Option<String> = cell.get(row, METADATA, "metadata")?;
+            // The walk has not ended: this is its snapshot.
+            let (record, metadata) = fetch(connection, cell.get(row, ROWID, "rowid")?, cell, *metadata)?;
             bytes += record.len() + metadata.as_ref().map_or(0, String::len);
             full |= bytes >= *bytes_max;
             found.push((here.clone(), record, metadata));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use runledger::engine::Engine;
 use runledger::service::health;
-use runledger::service::{Backend, BackendSlot};
+use runledger::service::{Backend, BackendSlot, Turns};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tonic_health::pb::HealthCheckRequest;
@@ -27,7 +27,7 @@ async fn said<H: Health>(health: &HealthServer<H>, service: &str) -> ServingStat
 fn backend(process: &Process) -> Backend {
     let store = process.store.clone();
     let engine = Engine::start(store.clone(), &process.supervisor, &Arc::new(Notify::new()));
-    Backend { store, engine, feed: process.feed.clone(), wait_max: Duration::MAX }
+    Backend { store, engine, feed: process.feed.clone(), wait_max: Duration::MAX, turns: Turns::default() }
 }
 
 /// A store that was opened and has not answered since.
