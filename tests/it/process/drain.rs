@@ -9,7 +9,6 @@ use tokio::io::{AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 

@@ -172,7 +172,7 @@ impl Firehose {
                 Ok(Some(Err(error))) => std::panic::resume_unwind(error.into_panic()),
                 Ok(None) => unreachable!("it has one task"),
                 Err(_) => {
-                    assert!(self.received() > received, "the last event was never shown, after {received} frames")
+                    assert!(self.received() > received, "the last event was never shown, after {received} frames");
                 }
             }
         }
