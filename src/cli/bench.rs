@@ -1,7 +1,10 @@
 //! `runledger bench`.
 
+use std::cell::OnceCell;
+use std::io;
+
 use clap::{Args, Subcommand};
-use tokio::signal::ctrl_c;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::ending::Stop;
@@ -11,13 +14,11 @@ use crate::bench::report::Report;
 use crate::bench::watch::{catch_up, delay, idle, waiters};
 use crate::telemetry::chain;
 
-const INTERRUPTED: Stop = Stop::Signal(2);
-
 macro_rules! exit_codes {
     () => {
-        "Ctrl-C ends it with what was measured so far, a second one at once.\n\
+        "Ctrl-C or SIGTERM ends it with what was measured so far, a second one at once.\n\
          Exit codes: 0 measured; 1 refused, or the measurement failed, or the output cannot be written; 2 usage; 3 \
-         unreachable; 130 after Ctrl-C."
+         unreachable; 130 after Ctrl-C, and 143 after SIGTERM."
     };
 }
 
@@ -109,16 +110,21 @@ enum Mode {
 
 pub(super) async fn run(args: BenchArgs) -> Result<(), Stop> {
     let stop = CancellationToken::new();
+    let stopped_by = OnceCell::new();
+    let signals = Signals::caught().map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")))?;
     let report = tokio::select! {
         biased;
         measured = measure(&args.what, &stop) => measured?,
-        () = interrupted(&stop) => return Err(INTERRUPTED),
+        second = signals.stopped(&stop, &stopped_by) => return Err(Stop::Signal(second)),
     };
     match args.output {
         Output::Table => tell(&report.to_string())?,
         Output::Json => tell(&format!("{}\n", report.json()))?,
     }
-    if report.interrupted { Err(INTERRUPTED) } else { Ok(()) }
+    match stopped_by.into_inner() {
+        Some(number) if report.interrupted => Err(Stop::Signal(number)),
+        Some(_) | None => Ok(()),
+    }
 }
 
 impl From<BenchError> for Stop {
@@ -138,15 +144,31 @@ async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, BenchE
     }
 }
 
-/// The first Ctrl-C asks for what there is, the second is not waited for.
-async fn interrupted(stop: &CancellationToken) {
-    for _ in 0..2 {
-        if ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
+/// The signals that end a measurement.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// From here on, none of them ends the process by itself.
+    fn caught() -> io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// The next one, by its number.
+    async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 2,
+            _ = self.terminate.recv() => 15,
         }
-        if stop.is_cancelled() {
-            return;
-        }
+    }
+
+    /// The first one asks for what there is, the second is not waited for. Gives the second.
+    async fn stopped(mut self, stop: &CancellationToken, first: &OnceCell<u8>) -> u8 {
+        let number = self.next().await;
+        first.set(number).expect("it is set here only");
         stop.cancel();
+        self.next().await
     }
 }

@@ -72,6 +72,12 @@ impl Hub {
         self.state().topics.len()
     }
 
+    /// How many sessions watch, or wait for, one run each.
+    #[must_use]
+    pub fn watches_of_one_run(&self) -> usize {
+        self.state().topics.values().map(|topic| topic.sessions).sum()
+    }
+
     /// How many sessions watch many runs.
     #[must_use]
     pub fn watches_of_many_runs(&self) -> usize {

@@ -40,6 +40,7 @@ impl ReplicaService for Replica {
                 })
                 .collect();
             replica.watched_runs = hub.watched_runs() as u64;
+            replica.watches_of_one_run = hub.watches_of_one_run() as u64;
             replica.watches_of_many_runs = hub.watches_of_many_runs() as u64;
             replica.recent_changes_bytes = hub.recent_changes_bytes() as u64;
             replica.log_read_at = hub.as_of().map(answer::timestamp);

@@ -28,6 +28,7 @@ pub(super) struct Replica {
     pub(super) store: String,
     pub(super) queues: Vec<Queue>,
     pub(super) watched_runs: u64,
+    pub(super) watches_of_one_run: u64,
     pub(super) watches_of_many_runs: u64,
     pub(super) recent_changes_bytes: u64,
     /// When it last read the log to its end.
@@ -76,6 +77,7 @@ impl Replica {
             store: said.store,
             queues: queues.collect(),
             watched_runs: said.watched_runs,
+            watches_of_one_run: said.watches_of_one_run,
             watches_of_many_runs: said.watches_of_many_runs,
             recent_changes_bytes: said.recent_changes_bytes,
             log_read_at: client::time(said.log_read_at.as_ref()),

@@ -67,7 +67,7 @@ fn heads(out: &mut String, heads: &[Head], now: Time) -> fmt::Result {
 }
 
 fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
-    let Replica { server, release, store, watched_runs, watches_of_many_runs, .. } = replica;
+    let Replica { server, release, store, watched_runs, watches_of_one_run, watches_of_many_runs, .. } = replica;
     writeln!(out, "\nREPLICA  {server}, release {}, on {}", shown(release), shown(store))?;
     let commands: u64 = replica.queues.iter().map(|queue| queue.commands).sum();
     let oldest = replica.oldest().map(|(shard, ms)| format!(", the oldest for {} (shard {shard})", seconds(ms)));
@@ -75,8 +75,9 @@ fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
     let kept = HumanBytes(replica.recent_changes_bytes);
     writeln!(
         out,
-        "  watched runs: {}; watches of many runs: {}; recent changes: {kept}",
+        "  watched runs: {}; watches of one run: {}; watches of many runs: {}; recent changes: {kept}",
         HumanCount(*watched_runs),
+        HumanCount(*watches_of_one_run),
         HumanCount(*watches_of_many_runs)
     )
 }

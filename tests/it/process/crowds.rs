@@ -4,14 +4,15 @@ use std::fs;
 
 use futures_util::future::join_all;
 use runledger::proto::v1::watch_runs_request::Initial;
-use runledger::proto::v1::{RunFilter, WaitRunRequest, WatchRunRequest, WatchRunsRequest};
+use runledger::proto::v1::{RunFilter, RunStatus, WaitRunRequest, WatchRunRequest, WatchRunsRequest};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::calls::{Step, ask};
 use super::data::Data;
-use super::server::{Client, SOON, Server};
+use super::replica::replica;
+use super::server::{Client, SOON, Server, eventually};
 
 /// Of each kind.
 const WATCHERS: usize = 2_500;
@@ -67,7 +68,7 @@ async fn five_thousand_idle_watchers_take_little_and_all_see_what_is_for_them() 
         });
         manys.extend(join_all(opened).await);
     }
-    let each = (memory_kb(&server, "VmRSS") - before) / (2 * WATCHERS as u64);
+    let each = memory_kb(&server, "VmRSS").saturating_sub(before) / (2 * WATCHERS as u64);
     println!("{each} kB for each of {} idle watchers", 2 * WATCHERS);
     assert!(each <= WATCHER_KB_MAX, "{each} kB for each watcher");
     // All at once: nobody has had to wait for the interval yet, so the change is the next frame, or a checkpoint is.
@@ -107,7 +108,7 @@ async fn five_thousand_idle_watchers_take_little_and_all_see_what_is_for_them() 
     println!("all have seen it, or a checkpoint, after {:?}", begun.elapsed());
 }
 
-/// Waits of all clients are answered soon after the ends of their runs.
+/// Waits of all clients are held, and are answered soon after the ends of their runs.
 async fn waiters(runs: usize) {
     const WAITERS: usize = 10_000;
     let directory = TempDir::new().unwrap();
@@ -125,15 +126,27 @@ async fn waiters(runs: usize) {
             (client.wait_run(asked).await.unwrap().into_inner(), Instant::now())
         });
     }
+    let mut held = 0;
+    let all_wait = eventually(SOON * 2, async || {
+        held = replica(&server).await.watches_of_one_run;
+        (held == WAITERS as u64).then_some(())
+    });
+    assert_eq!(all_wait.await, Some(()), "{held} waits are held");
+    assert!(waits.try_join_next().is_none(), "none is answered before its run has ended");
     let begun = Instant::now();
     for run in 0..runs {
         ask(&mut writer, &format!("run-{run}"), Step::Complete, "").await.unwrap();
     }
     let ended = Instant::now();
     let waited = timeout(SOON, waits.join_all()).await.expect("somebody hangs");
-    assert!(waited.iter().all(|(waited, _)| !waited.timed_out));
+    for (waited, _) in &waited {
+        assert!(!waited.timed_out, "{waited:?}");
+        assert_eq!(waited.run.as_ref().unwrap().status(), RunStatus::Completed);
+    }
     let last = waited.iter().map(|(_, at)| at.saturating_duration_since(ended)).max().unwrap();
     println!("{WAITERS} waits on {runs} runs: ended within {:?}, the last answer {last:?} later", ended - begun);
+    let left = eventually(SOON, async || (replica(&server).await.watches_of_one_run == 0).then_some(()));
+    assert_eq!(left.await, Some(()), "nobody waits any more");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

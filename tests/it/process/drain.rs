@@ -9,7 +9,6 @@ use tokio::io::{AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
@@ -95,13 +94,12 @@ async fn an_idle_watcher_is_told_to_come_back_at_once() {
     let mut frames = client.watch_run(watch).await.unwrap().into_inner();
     frames.message().await.unwrap().expect("caught up");
     server.process.signal("TERM");
-    let begun = Instant::now();
     let cut = frames.message().await.unwrap_err();
     assert_eq!((cut.code(), reason(&cut).as_str()), (Code::Unavailable, "DRAINING"));
     assert!(cut.get_details_retry_info().is_some_and(|retry| retry.retry_delay.is_some()), "{cut:?}");
     let (code, said) = server.process.exited(STOP_MAX).await;
     assert_eq!(code, 0, "{said}");
-    assert!(begun.elapsed() < Duration::from_secs(2), "nobody hangs, so the stop is quick");
+    assert!(!said.contains("connections that did not close are cut"), "nobody hangs, so nobody is waited for: {said}");
 }
 
 /// Passes bytes on until it is told to stop reading what the server says, and then holds the connection.
@@ -184,11 +182,10 @@ async fn a_second_signal_ends_a_stop_at_once() {
     let _hung = hang(&server).await;
     server.process.signal("TERM");
     server.process.says("draining").await;
-    let begun = Instant::now();
     server.process.signal("TERM");
     let (code, said) = server.process.exited(STOP_MAX).await;
     assert_eq!(code, 130, "{said}");
-    assert!(begun.elapsed() < Duration::from_secs(1), "it took {:?}", begun.elapsed());
+    assert!(!said.contains("connections that did not close are cut"), "it waits for nobody any more: {said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -177,11 +177,15 @@ impl Load {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more calls were acknowledged.
+    /// Waits until so many more calls were acknowledged, as long as some are.
     pub(crate) async fn progresses(&mut self, by: u64) {
-        let goal = self.acknowledged() + by;
-        let reached = eventually(SOON, async || (self.acknowledged() >= goal).then_some(())).await;
-        assert!(reached.is_some(), "{} of {goal} calls were acknowledged in {SOON:?}", self.acknowledged());
+        let mut acknowledged = self.acknowledged();
+        let goal = acknowledged + by;
+        while acknowledged < goal {
+            let more = || Some(self.acknowledged()).filter(|now| *now > acknowledged);
+            let more = eventually(SOON, async || more()).await;
+            acknowledged = more.unwrap_or_else(|| panic!("{acknowledged} of {goal} calls, and no more in {SOON:?}"));
+        }
     }
 
     /// Waits until so many more answers were no acknowledgements.

@@ -10,7 +10,7 @@ use super::calls::{Step, ask};
 use super::server::{SOON, Server, eventually};
 use crate::support::postgres::{Database, direct};
 
-async fn replica(server: &Server) -> GetReplicaResponse {
+pub(crate) async fn replica(server: &Server) -> GetReplicaResponse {
     let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
     let mut client = ReplicaServiceClient::new(endpoint.connect().await.unwrap());
     client.get_replica(GetReplicaRequest {}).await.unwrap().into_inner()

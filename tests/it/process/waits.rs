@@ -11,7 +11,8 @@ use tonic::Code;
 
 use super::calls::{Step, ask, reason};
 use super::data::Data;
-use super::server::{Client, SOON, Server, client};
+use super::replica::replica;
+use super::server::{Client, SOON, Server, client, eventually};
 use crate::support::postgres::Database;
 
 const RUNS: usize = 240;
@@ -22,25 +23,34 @@ async fn wait(mut client: Client, run_id: String) -> (WaitRunResponse, Instant) 
     (waited, Instant::now())
 }
 
+/// How long waits took, and the calls beside them.
+struct Race {
+    /// How much later than the end each wait was answered, sorted.
+    delays: Vec<Duration>,
+    /// How long each of the calls that ended a run took, sorted: what the machine takes for one answer.
+    calls: Vec<Duration>,
+}
+
 /// Sends waits long before, just before, with, and after the call that ends their run; gives how much later than its
-/// answer they were answered, sorted, but for those that were sent after it.
-async fn race(ends_at: SocketAddr, waits_at: SocketAddr) -> Vec<Duration> {
+/// answer they were answered, but for those that were sent after it.
+async fn race(ends_at: SocketAddr, waits_at: SocketAddr) -> Race {
     let mut races = JoinSet::new();
     let (writer, watcher) = (client(ends_at), client(waits_at));
     for lane in 0..4_usize {
         let (mut writer, watcher) = (writer.clone(), watcher.clone());
         races.spawn(async move {
-            let mut delays = Vec::new();
+            let (mut delays, mut calls) = (Vec::new(), Vec::new());
             for round in 0..RUNS / 4 {
                 let run_id = format!("race-{lane}-{round}");
                 ask(&mut writer, &run_id, Step::Start, "").await.unwrap();
                 let end = async |mut writer: Client| {
                     let step = [Step::Complete, Step::Abort, Step::Fail][round % 3];
+                    let sent = Instant::now();
                     ask(&mut writer, &run_id, step, "").await.unwrap();
-                    Instant::now()
+                    (sent.elapsed(), Instant::now())
                 };
                 let waiting = wait(watcher.clone(), run_id.clone());
-                let ((waited, at), ended) = match lane {
+                let ((waited, at), (took, ended)) = match lane {
                     // Long before: the wait is in place.
                     0 => {
                         let mut waits = JoinSet::new();
@@ -61,23 +71,30 @@ async fn race(ends_at: SocketAddr, waits_at: SocketAddr) -> Vec<Duration> {
                 };
                 let run = waited.run.unwrap();
                 assert!(!waited.timed_out && run.completed_at.is_some(), "{run:?}");
+                calls.push(took);
                 if lane != 3 {
                     delays.push(at.saturating_duration_since(ended));
                 }
             }
-            delays
+            (delays, calls)
         });
     }
-    let mut delays = races.join_all().await.concat();
-    delays.sort_unstable();
-    delays
+    let (delays, calls): (Vec<_>, Vec<_>) = races.join_all().await.into_iter().unzip();
+    let [delays, calls] = [delays, calls].map(|lanes| {
+        let mut sorted = lanes.concat();
+        sorted.sort_unstable();
+        sorted
+    });
+    Race { delays, calls }
 }
 
-/// Half of them within what is promised, and none as late as it would be if a wake-up were lost.
-fn are_in_time(delays: &[Duration], promised: Duration) {
+/// Half of them within what is promised, or within a few calls' time where the machine is too busy for that; and none as
+/// late as it would be if a wake-up were lost.
+fn are_in_time(Race { delays, calls }: &Race, promised: Duration) {
     let (middle, last) = (delays[delays.len() / 2], delays[delays.len() - 1]);
-    assert!(middle < promised, "half of the waits took {middle:?} or longer");
-    assert!(last < Duration::from_secs(5), "one took {last:?}");
+    let (call, slowest) = (calls[calls.len() / 2], calls[calls.len() - 1]);
+    assert!(middle < promised.max(call * 3), "half of the waits took {middle:?} or longer, and of the calls {call:?}");
+    assert!(last < Duration::from_secs(5).max(slowest * 3), "one took {last:?}, and a call {slowest:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,6 +121,37 @@ async fn a_wait_that_races_the_end_of_its_run_never_hangs_on_another_replica() {
         server.is_ready().await;
     }
     are_in_time(&race(servers[0].address, servers[1].address).await, Duration::from_millis(200));
+}
+
+/// Replicas that do not tell each other of commits look for them instead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_a_run_that_ends_on_another_replica_is_soon_answered_without_notifications() {
+    let database = Database::fresh().await;
+    let args = ["--store", &database.dsn(), "--notify", "off"];
+    let servers = [Server::start_with(&args).await, Server::start_with(&args).await];
+    for server in &servers {
+        server.is_ready().await;
+    }
+    let mut writer = servers[0].client();
+    let mut delays = Vec::new();
+    for nth in 0..5 {
+        let run_id = format!("run-{nth}");
+        ask(&mut writer, &run_id, Step::Start, "").await.unwrap();
+        let mut waits = JoinSet::new();
+        waits.spawn(wait(servers[1].client(), run_id.clone()));
+        let held = async || (replica(&servers[1]).await.watches_of_one_run == 1).then_some(());
+        assert_eq!(eventually(SOON, held).await, Some(()), "the other replica holds the wait");
+        ask(&mut writer, &run_id, Step::Complete, "").await.unwrap();
+        let ended = Instant::now();
+        let (waited, at) = waits.join_next().await.unwrap().unwrap();
+        assert!(!waited.timed_out);
+        assert_eq!(waited.run.unwrap().status(), RunStatus::Completed);
+        delays.push(at.saturating_duration_since(ended));
+        let left = async || (replica(&servers[1]).await.watches_of_one_run == 0).then_some(());
+        assert_eq!(eventually(SOON, left).await, Some(()), "nobody waits any more");
+    }
+    delays.sort_unstable();
+    assert!(delays[2] < Duration::from_secs(2), "most of them: {delays:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
