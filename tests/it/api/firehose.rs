@@ -241,7 +241,7 @@ async fn sessions_that_read_history_do_not_crowd_the_store() {
     assert!(most <= 3, "{most} reads of the past at once");
 }
 
-/// Ten thousand waits on so many runs: each has read its run once, and none when it ended.
+/// Ten thousand waits on so many runs: each has read its run once at most, and none when it ended.
 async fn waiters(runs: usize) {
     const WAITERS: usize = 10_000;
     let process = Process::start().await;
@@ -259,9 +259,13 @@ async fn waiters(runs: usize) {
         waits.spawn(async move { feed.wait_run(&key(&format!("run-{}", nth % runs)), SOON * 10).await.unwrap() });
     }
     let read = || process.store.runs.load(Ordering::Relaxed) - before;
-    while read() < WAITERS as u64 || process.feed.hub().watched_runs() < runs {
-        sleep(Duration::from_millis(10)).await;
+    let mut before_this = 0;
+    while process.feed.hub().watches_of_one_run() < WAITERS || read() != before_this {
+        before_this = read();
+        sleep(Duration::from_millis(100)).await;
     }
+    let first_reads = read();
+    assert!(first_reads <= WAITERS as u64, "who came together has read together: {first_reads}");
     let pages = process.feed.hub().log_reads();
     let begun = Instant::now();
     for run in 0..runs {
@@ -270,7 +274,7 @@ async fn waiters(runs: usize) {
     let waited = timeout(SOON, waits.join_all()).await.expect("all are answered");
     assert!(waited.iter().all(|waited| !waited.timed_out));
     // The last of them may have read its run just after it ended.
-    let again = read() - WAITERS as u64;
+    let again = read() - first_reads;
     assert!(again <= 10, "{again} runs were read again");
     let polls = u64::try_from(begun.elapsed().as_millis() / 100).unwrap();
     let pages = process.feed.hub().log_reads() - pages;
@@ -278,12 +282,12 @@ async fn waiters(runs: usize) {
 }
 
 #[tokio::test]
-async fn ten_thousand_waits_for_one_run_read_it_once_each() {
+async fn ten_thousand_waits_for_one_run_read_it_once_each_at_most() {
     waiters(1).await;
 }
 
 #[tokio::test]
-async fn ten_thousand_waits_for_many_runs_read_them_once_each() {
+async fn ten_thousand_waits_for_many_runs_read_them_once_each_at_most() {
     waiters(500).await;
 }
 
