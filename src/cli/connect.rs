@@ -28,14 +28,14 @@ pub(super) struct Server {
     server: HostPort,
 
     /// The agent that acts: it owns what it starts, and others' runs are closed to it
-    #[arg(long, env = "RUNLEDGER_AGENT_ID", value_name = "ID", value_parser = NonEmptyStringValueParser::new(),
+    #[arg(long = "as", env = "RUNLEDGER_AGENT_ID", value_name = "AGENT", value_parser = NonEmptyStringValueParser::new(),
           help_heading = "Connection")]
-    agent_id: Option<String>,
+    acting_agent: Option<String>,
 }
 
 impl Server {
     pub(super) fn client(&self) -> Result<Client, Stop> {
-        Ok(Client::new(self.server.as_str(), self.agent_id.as_deref())?)
+        Ok(Client::new(self.server.as_str(), self.acting_agent.as_deref())?)
     }
 }
 

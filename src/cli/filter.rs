@@ -16,8 +16,8 @@ pub(super) struct Filter {
     #[arg(long, visible_alias = "task-thread-id", value_name = "ID", help_heading = "Filters")]
     task_thread: Option<String>,
     /// Runs that this agent owns
-    #[arg(long, value_name = "ID", help_heading = "Filters")]
-    agent: Option<String>,
+    #[arg(long, visible_alias = "agent", value_name = "ID", help_heading = "Filters")]
+    agent_id: Option<String>,
     /// Runs of this workflow
     #[arg(long, visible_alias = "workflow-id", value_name = "ID", help_heading = "Filters")]
     workflow: Option<String>,
@@ -43,7 +43,7 @@ impl Filter {
         v1::RunFilter {
             task_thread_id: self.task_thread.clone().unwrap_or_default(),
             statuses: self.statuses.iter().map(|status| v1::RunStatus::from(*status).into()).collect(),
-            agent_id: self.agent.clone().unwrap_or_default(),
+            agent_id: self.agent_id.clone().unwrap_or_default(),
             workflow_id: self.workflow.clone().unwrap_or_default(),
             audit_session_id: self.audit_session.clone().unwrap_or_default(),
             route: fields::route(self.route),

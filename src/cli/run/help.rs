@@ -77,7 +77,7 @@ pub(super) const EVENTS: &str = concat!(
 
 pub(super) const LIST: &str = concat!(
     "Examples:\n  \
-    runledger run list --status running,pending --agent agent-7\n  \
+    runledger run list --status running,pending --agent-id agent-7\n  \
     runledger run list --label team=search --started-from 2026-11-22T00:00:00Z --all --output json\n\n\
     On a terminal times are ages and what is too wide is cut; elsewhere everything is shown.\n",
     exit_codes!()

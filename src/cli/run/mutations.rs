@@ -45,8 +45,8 @@ pub(super) struct StartArgs {
     #[arg(long)]
     fallback_used: bool,
     /// The run's owner [default: the acting agent]
-    #[arg(long, value_name = "ID")]
-    agent: Option<String>,
+    #[arg(long, visible_alias = "agent", value_name = "ID")]
+    agent_id: Option<String>,
     /// The run's tab group
     #[arg(long, visible_alias = "tab-group", value_name = "ID")]
     tab_group_id: Option<String>,
@@ -164,7 +164,7 @@ pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
         deferred: args.deferred,
         route: fields::route(args.route),
         fallback_used: args.fallback_used,
-        agent_id: args.agent.unwrap_or_default(),
+        agent_id: args.agent_id.unwrap_or_default(),
         tab_group_id: args.tab_group_id.unwrap_or_default(),
         audit_session_id: args.audit_session_id.unwrap_or_default(),
         workflow_id: args.workflow_id.unwrap_or_default(),

@@ -15,6 +15,8 @@ use crate::proto::v1;
 
 /// How long one call waits: a connection that is dead in silence is noticed then, at the latest.
 const CALL_MAX: Duration = Duration::from_mins(5);
+/// How much later than the end that was asked for an answer may come.
+const LATE_MAX: Duration = Duration::from_millis(500);
 /// When a wait that was cut is taken up again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
@@ -42,7 +44,8 @@ pub(super) async fn run(args: WaitArgs) -> Result<(), Stop> {
             timeout: Some(left.min(CALL_MAX).try_into().map_err(|_| Stop::Usage("--timeout is too long".to_owned()))?),
         };
         let asked = Instant::now();
-        match client.ask(&request, asked + left.min(CALL_MAX) + CALL_WAIT_MAX).await {
+        let call_end = asked + left.min(CALL_MAX) + CALL_WAIT_MAX;
+        match client.ask(&request, end.map_or(call_end, |end| call_end.min(end + LATE_MAX))).await {
             Ok(answer) if !answer.timed_out => return show(&args, &answer),
             // The server may wait for less than it was asked to.
             Ok(_) => (answered, lost) = (true, false),
@@ -52,7 +55,8 @@ pub(super) async fn run(args: WaitArgs) -> Result<(), Stop> {
                 return Err(failure.into());
             }
             Err(failure) => {
-                if !lost {
+                let left = end.map_or(CALL_MAX, |end| end.saturating_duration_since(Instant::now()));
+                if !lost && !left.is_zero() {
                     say(&format!("{failure} (trying again)"));
                 }
                 (answered, lost) = (true, true);
@@ -60,6 +64,10 @@ pub(super) async fn run(args: WaitArgs) -> Result<(), Stop> {
             }
         }
         if end.is_some_and(|end| Instant::now() >= end) {
+            if lost {
+                let sentence = format!("no answer; whether run {} has ended is not known", args.run_id);
+                return Err(Stop::TimedOut(sentence));
+            }
             let waited = args.timeout.unwrap_or_default();
             return Err(Stop::TimedOut(format!("run {} has not ended after {waited:?}", args.run_id)));
         }

@@ -11,7 +11,7 @@ async fn a_runs_life_is_told_as_the_authority_knows_it(store: &str) {
     let server = Server::start(store).await;
     let server = server.address();
     let start = ["run", "start", "--task-thread-id", "t", "--run-id", "r", "--deferred", "--route", "mcp"];
-    let start = [&start[..], &["--agent-id", "agent 7", "--label", "a=b=c", "--label", "z="]].concat();
+    let start = [&start[..], &["--as", "agent 7", "--label", "a=b=c", "--label", "z="]].concat();
     let answers = json(server, &start).await;
     let answer = &answers[0];
     assert_eq!((&answer["disposition"], &answer["currentRevision"]), (&json!("DISPOSITION_APPLIED"), &json!("1")));
@@ -22,13 +22,13 @@ async fn a_runs_life_is_told_as_the_authority_knows_it(store: &str) {
 
     let out = done(server, &["run", "start", "--task-thread-id", "t", "--run-id", "r", "--fallback-used"]).await;
     assert!(out.starts_with("disposition    applied\nrun id         r\nstatus         running\n"), "{out}");
-    let update = ["run", "update", "r", "--agent-id", "agent 7", "--tab-group-id", "tabs", "--remove-label", "z"];
+    let update = ["run", "update", "r", "--as", "agent 7", "--tab-group-id", "tabs", "--remove-label", "z"];
     let patch = ["--metadata", r#"{"n": 1e3, "gone": null, "text": "ü"}"#, "--expected-revision", "2"];
     let answers = json(server, &[&update[..], &patch].concat()).await;
     let run = &answers[0]["run"];
     assert_eq!((&run["metadata"], &run["tabGroupId"]), (&json!({"n": 1000, "text": "ü"}), &json!("tabs")));
     assert_eq!(run["labels"], json!({"a": "b=c"}));
-    let again = ["run", "update", "r", "--agent-id", "agent 7", "--tab-group-id", "", "--request-id", "once"];
+    let again = ["run", "update", "r", "--as", "agent 7", "--tab-group-id", "", "--request-id", "once"];
     let dispositions = [json(server, &again).await, json(server, &again).await].map(|answers| answers[0].clone());
     assert_eq!(dispositions[0]["disposition"], "DISPOSITION_APPLIED");
     assert_eq!(dispositions[1]["disposition"], "DISPOSITION_REPLAYED");
@@ -36,7 +36,7 @@ async fn a_runs_life_is_told_as_the_authority_knows_it(store: &str) {
 
     let got = &json(server, &["run", "get", "r"]).await[0];
     assert_eq!(got["run"], dispositions[0]["run"]);
-    let out = done(server, &["run", "complete", "r", "--agent-id", "agent 7", "--metadata", "{}"]).await;
+    let out = done(server, &["run", "complete", "r", "--as", "agent 7", "--metadata", "{}"]).await;
     assert!(out.contains("\nstatus         completed\n"), "{out}");
     let out = done(server, &["run", "abort", "r", "--reason-code", "TIMEOUT"]).await;
     assert!(out.starts_with("disposition    unchanged\n"), "{out}");

@@ -15,7 +15,7 @@ use crate::support::server::{PATIENCE, Server};
 async fn what_the_authority_refuses_ends_with_1_and_says_who_won() {
     let server = Server::start("memory").await;
     let server = server.address();
-    done(server, &["run", "start", "--task-thread-id", "t", "--run-id", "r", "--agent-id", "a"]).await;
+    done(server, &["run", "start", "--task-thread-id", "t", "--run-id", "r", "--as", "a"]).await;
     for (args, lines) in [
         (&["run", "get", "nobody"][..], &["runledger: RUN_NOT_FOUND: Run nobody does not exist: "][..]),
         (&["run", "watch", "nobody"], &["runledger: RUN_NOT_FOUND: "]),
@@ -26,10 +26,7 @@ async fn what_the_authority_refuses_ends_with_1_and_says_who_won() {
             &["run", "start", "--task-thread-id", "", "--run-id", "a b"],
             &["runledger: INVALID_FIELD: ", "  task_thread_id: ", "  run_id: "],
         ),
-        (
-            &["run", "complete", "r", "--agent-id", "b"],
-            &["runledger: NOT_OWNER: ", "  owner: \"a\", acting agent: \"b\""],
-        ),
+        (&["run", "complete", "r", "--as", "b"], &["runledger: NOT_OWNER: ", "  owner: \"a\", acting agent: \"b\""]),
         (
             &["run", "start", "--task-thread-id", "other", "--run-id", "r"],
             &["runledger: RUN_ID_CONFLICT: ", "  task_thread_id: ", "  run r is running at revision 1 since "],
@@ -47,7 +44,7 @@ async fn what_the_authority_refuses_ends_with_1_and_says_who_won() {
             assert!(said.starts_with(line), "{args:?}: {said}");
         }
     }
-    done(server, &["run", "fail", "r", "--agent-id", "a", "--failure-reason", "it broke", "--reason-code", "B"]).await;
+    done(server, &["run", "fail", "r", "--as", "a", "--failure-reason", "it broke", "--reason-code", "B"]).await;
     let ran = cli(server, &["run", "start", "--task-thread-id", "t", "--run-id", "r"]).await;
     assert_eq!(ran.code, 1);
     let said: Vec<_> = ran.err.lines().collect();

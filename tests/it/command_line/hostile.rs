@@ -15,10 +15,10 @@ async fn no_output_carries_what_a_terminal_obeys() {
     let server = server.address();
     let label = format!("k={HOSTILE}");
     let metadata = serde_json::json!({ HOSTILE: HOSTILE }).to_string();
-    let start = ["run", "start", "--run-id", "r", "--task-thread-id", HOSTILE, "--agent-id", HOSTILE];
+    let start = ["run", "start", "--run-id", "r", "--task-thread-id", HOSTILE, "--as", HOSTILE];
     let mut outs = vec![done(server, &[&start[..], &["--label", &label, "--metadata", &metadata]].concat()).await];
     for format in ["table", "json"] {
-        let fail = ["run", "fail", "r", "--agent-id", HOSTILE, "--failure-reason", HOSTILE];
+        let fail = ["run", "fail", "r", "--as", HOSTILE, "--failure-reason", HOSTILE];
         for args in [
             &["run", "get", "r"][..],
             &fail,

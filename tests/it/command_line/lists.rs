@@ -35,6 +35,13 @@ async fn lists_and_counts_show_the_runs_that_match(store: &str) {
     assert_eq!(counts, "pending    0\nrunning    4\ncompleted  1\naborted    0\nfailed     0\ntotal      5\n");
     let counts = &json(server, &["run", "count", "--status", "running", "--label", "parity=0"]).await[0];
     assert_eq!(counts.to_string(), r#"{"counts":[{"count":"3","status":"RUN_STATUS_RUNNING"}]}"#);
+    done(server, &["run", "start", "--task-thread-id", "t", "--run-id", "a", "--agent-id", "owner", "--as", "actor"])
+        .await;
+    for flag in ["--agent-id", "--agent"] {
+        assert_eq!(ids(&[flag, "owner"]).await, ["a"]);
+        assert_eq!(ids(&[flag, "actor"]).await, [""; 0]);
+    }
+    assert_eq!(ids(&["--as", "actor", "--agent-id", "owner"]).await, ["a"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
