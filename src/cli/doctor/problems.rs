@@ -77,15 +77,15 @@ fn held(heads: &[Head]) -> Vec<Problem> {
 }
 
 fn awaited(head: &Head) -> Option<Problem> {
-    let waiter = head.waiters.first()?;
-    let waited = waiter.state_ms.filter(|waited| *waited > WAITED_MS_MAX)?;
+    let longest = head.waiters.first()?;
+    let waited = longest.state_ms.filter(|waited| *waited > WAITED_MS_MAX)?;
     Some(Problem {
         what: format!(
             "{} sessions wait for the head of shard {}; for longest, {}, {}",
             head.waiters.len(),
             head.shard,
             seconds(waited),
-            who(waiter)
+            who(longest)
         ),
         todo: "Look at who holds it; if nobody does for long, the database is slow to commit: look at its disks \
                and at its standbys"

@@ -86,12 +86,14 @@ async fn a_follower_of_a_session_catches_up_on_a_run_that_is_linked_late(ledger:
     ledger.fill().await;
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("lifecycle.jsonl");
-    let follower = follow(&ledger.store(), &file, &["--audit-session", "audit-1"]);
+    let mut follower = follow(&ledger.store(), &file, &["--audit-session", "audit-1"]);
     has_lines(&file, 3).await;
     let audit = |session: &str| update("late").changing(|changes| changes.audit_session_id = Some(session.to_owned()));
     let tabs = |tabs: &str| update("late").changing(|changes| changes.tab_group_id = Some(tabs.to_owned()));
     ledger.commit(vec![start("late"), start("other"), tabs("1"), audit("audit-1"), tabs("2"), audit("")]).await;
     has_lines(&file, 8).await;
+    follower.kill();
+    let follower = follow(&ledger.store(), &file, &["--audit-session", "audit-1"]);
     ledger.commit(vec![tabs("3"), audit("audit-1"), complete("other"), complete("late")]).await;
     has_lines(&file, 11).await;
     stopped(follower).await;
