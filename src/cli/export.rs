@@ -7,6 +7,7 @@ mod line;
 mod lineage;
 mod log;
 mod range;
+mod resume;
 mod sink;
 
 use std::sync::Arc;
@@ -14,18 +15,20 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::HumanCount;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::line::Lines;
 use self::range::When;
+use self::resume::Seen;
 use self::sink::Sink;
 use super::ending::{Stop, say};
 use super::look::{self, PATIENCE, Progress, patiently};
 use crate::app;
 use crate::config::StoreLocation;
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{RunKey, Time};
+use crate::domain::{Event, RunKey, Time};
 use crate::store::inspect::{Inspect, Link, Links};
 use crate::store::{PAGE_BYTES_MAX, StoreError};
 use crate::telemetry::chain;
@@ -44,8 +47,8 @@ pub(super) const HELP: &str = "Examples:\n  \
     One object a line and event, by time: at, runId, auditSessionId, taskThreadId, revision, from, to, principal \
     {kind, agentId}, reason {code, text} or null. The links are the run's right after the event. Goes on while servers \
     write, and writes nothing to the store. With --follow, Ctrl-C ends it after the last whole line.\n\n\
-    Exit codes: 0 written, or stopped while following, or nobody reads on; 1 the output cannot be written; 2 usage; 3 \
-    the store cannot be read; 130 after a second Ctrl-C.";
+    Exit codes: 0 written, or stopped while following, or nobody reads on; 1 the output cannot be written, or there is \
+    no such run; 2 usage; 3 the store cannot be read; 130 after Ctrl-C without --follow, or a second one with it.";
 
 #[derive(Args, Debug)]
 pub(super) struct ExportArgs {
@@ -66,10 +69,10 @@ pub(super) struct ExportArgs {
     /// Only events before then
     #[arg(long, value_name = "TIME|DURATION", conflicts_with = "follow")]
     until: Option<When>,
-    /// Where to write: a file, which is there once it is complete, or - for standard output
+    /// Where to write: a file, which is there once it is complete, a pipe or a device, or - for standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: String,
-    /// Go on with new events as they come; a file is appended to
+    /// Go on with new events as they come; a file is gone on with behind its last whole line
     #[arg(long)]
     follow: bool,
 }
@@ -81,6 +84,12 @@ enum Ended {
     Store(#[from] StoreError),
     #[error("the output cannot be written")]
     Output(#[source] std::io::Error),
+    #[error("there is no such run: {0}")]
+    NoRun(String),
+    #[error("--since must be earlier than --until: {since} is not earlier than {until}")]
+    EmptyRange { since: Time, until: Time },
+    #[error("it cannot be gone on with: {0}")]
+    Foreign(&'static str),
     #[error("it was told to stop")]
     Stopped,
 }
@@ -96,13 +105,23 @@ struct Export {
     stop: CancellationToken,
     sink: Sink,
     lines: Lines,
+    /// What the file has already.
+    seen: Seen,
     written: u64,
 }
 
 pub(super) async fn run(args: ExportArgs) -> Result<(), Stop> {
     let stop = CancellationToken::new();
     if !args.follow {
-        return export(args, stop).await;
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        let mut terminated = signal(SignalKind::terminate())?;
+        // Dropped, it takes the unfinished file with it.
+        return tokio::select! {
+            biased;
+            _ = interrupted.recv() => Err(Stop::Signal(2)),
+            _ = terminated.recv() => Err(Stop::Signal(15)),
+            exported = export(args, stop) => exported,
+        };
     }
     let signals = app::signals(stop.clone())?;
     tokio::select! {
@@ -117,9 +136,13 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
     let failed = |ended: Ended| match ended {
         Ended::Store(error) => error.into(),
         Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Stop::Closed,
-        Ended::Output(_) | Ended::Stopped => Stop::Undone(format!("{}: {}", args.output, chain(&ended))),
+        Ended::EmptyRange { .. } => Stop::Usage(ended.to_string()),
+        Ended::NoRun(_) => Stop::Undone(ended.to_string()),
+        Ended::Output(_) | Ended::Foreign(_) | Ended::Stopped => {
+            Stop::Undone(format!("{}: {}", args.output, chain(&ended)))
+        }
     };
-    let sink = Sink::open(&args.output, args.follow).map_err(Ended::Output).map_err(failed)?;
+    let sink = Sink::open(&args.output, args.follow).await.map_err(Ended::Output).map_err(failed)?;
     let links = [args.audit_session.map(Link::AuditSession), args.task_thread.map(Link::TaskThread)];
     let mut export = Export {
         inspect,
@@ -130,6 +153,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         stop,
         sink,
         lines: Lines::default(),
+        seen: Seen::default(),
         written: 0,
     };
     let run = args.run.map(|run_id| RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id });
@@ -148,7 +172,13 @@ impl Export {
             let now = self.ask(|| range::now(inspect.as_ref())).await?;
             self.since = since.map(|when| when.from(now));
             self.until = until.map(|when| when.from(now));
+            if let (Some(since), Some(until)) = (self.since, self.until)
+                && since >= until
+            {
+                return Err(Ended::EmptyRange { since, until });
+            }
         }
+        self.resume(run.as_ref()).await?;
         match run {
             Some(key) => self.one_run(&key).await,
             None => self.log().await,
@@ -166,12 +196,13 @@ impl Export {
                 let changes = &event.changes;
                 links.change(changes.task_thread_id.as_deref(), changes.audit_session_id.as_deref());
                 if self.in_time(event.at) && self.wanted.iter().all(|wanted| links.has(wanted)) {
-                    self.lines.write(event, &links);
+                    self.write(event, &links);
                 }
             }
             self.flush().await?;
             match (page.is_empty(), self.follow) {
                 (false, _) => {}
+                (true, false) if revision == 0 => return Err(Ended::NoRun(key.run_id.clone())),
                 (true, false) => return Ok(()),
                 (true, true) => self.pause().await?,
             }
@@ -195,7 +226,18 @@ impl Export {
         }
     }
 
+    /// Gathers a line, unless the file has it.
+    fn write(&mut self, event: &Event, links: &Links) {
+        if !self.seen.has(event) {
+            self.lines.write(event, links);
+        }
+    }
+
+    /// Waits for new events, and for whoever reads to be gone.
     async fn pause(&self) -> Result<(), Ended> {
+        if self.sink.is_closed() {
+            return Err(Ended::Output(std::io::ErrorKind::BrokenPipe.into()));
+        }
         tokio::select! {
             biased;
             () = self.stop.cancelled() => Err(Ended::Stopped),

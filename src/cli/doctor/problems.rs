@@ -1,5 +1,7 @@
 //! What of a ledger's condition is a problem, and what to do about it.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::cli::table::shown;
@@ -39,44 +41,56 @@ pub(super) fn problems(description: &Description, condition: &Condition) -> Vec<
                 .to_owned(),
         });
     }
-    problems.extend(condition.heads.iter().flat_map(head));
+    problems.extend(held(&condition.heads));
+    problems.extend(condition.heads.iter().filter_map(awaited));
     problems.extend(condition.sessions.iter().flat_map(sessions));
     problems.extend(condition.tables.iter().filter_map(table));
     problems.extend(condition.file.iter().filter_map(file));
     problems
 }
 
-fn head(head: &Head) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let shard = head.shard;
-    if let Some((holder, held)) = head.holder.as_ref().and_then(|holder| Some((holder, holder.transaction_ms?)))
-        && held > HELD_MS_MAX
-    {
-        problems.push(Problem {
+/// One session may hold several heads: it is one problem.
+fn held(heads: &[Head]) -> Vec<Problem> {
+    let mut holders: BTreeMap<i32, (&Session, i64, Vec<String>)> = BTreeMap::new();
+    for head in heads {
+        if let Some((holder, held)) = head.holder.as_ref().and_then(|holder| Some((holder, holder.transaction_ms?)))
+            && held > HELD_MS_MAX
+        {
+            holders.entry(holder.pid).or_insert((holder, held, Vec::new())).2.push(head.shard.to_string());
+        }
+    }
+    let problem = |(holder, held, shards): (&Session, i64, Vec<String>)| {
+        let (which, have) = match shards.as_slice() {
+            [one] => (format!("head of shard {one}"), "has"),
+            several => (format!("heads of shards {}", several.join(", ")), "have"),
+        };
+        Problem {
             what: format!(
-                "The head of shard {shard} has been held for {} by {}: nothing commits there",
+                "The {which} {have} been held for {} by {}: nothing commits there",
                 seconds(held),
                 who(holder)
             ),
             todo: format!("If it stays, end that session: select pg_terminate_backend({})", holder.pid),
-        });
-    }
-    if let Some((waiter, waited)) = head.waiters.first().and_then(|waiter| Some((waiter, waiter.state_ms?)))
-        && waited > WAITED_MS_MAX
-    {
-        problems.push(Problem {
-            what: format!(
-                "{} sessions wait for the head of shard {shard}; for longest, {}, {}",
-                head.waiters.len(),
-                seconds(waited),
-                who(waiter)
-            ),
-            todo: "Look at who holds it; if nobody does for long, the database is slow to commit: look at its disks \
-                   and at its standbys"
-                .to_owned(),
-        });
-    }
-    problems
+        }
+    };
+    holders.into_values().map(problem).collect()
+}
+
+fn awaited(head: &Head) -> Option<Problem> {
+    let longest = head.waiters.first()?;
+    let waited = longest.state_ms.filter(|waited| *waited > WAITED_MS_MAX)?;
+    Some(Problem {
+        what: format!(
+            "{} sessions wait for the head of shard {}; for longest, {}, {}",
+            head.waiters.len(),
+            head.shard,
+            seconds(waited),
+            who(longest)
+        ),
+        todo: "Look at who holds it; if nobody does for long, the database is slow to commit: look at its disks \
+               and at its standbys"
+            .to_owned(),
+    })
 }
 
 fn sessions(sessions: &Sessions) -> Vec<Problem> {

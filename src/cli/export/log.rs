@@ -12,7 +12,8 @@ use crate::store::{LoggedEvent, PAGE_BYTES_MAX};
 impl Export {
     pub(super) async fn log(&mut self) -> Result<(), Ended> {
         let inspect = self.inspect.clone();
-        let range = self.range().await?;
+        let mut range = self.range().await?;
+        self.skip(&mut range).await?;
         let mut lineage = Lineage::default();
         let mut after = range.after.clone();
         let total = range.left(&after);
@@ -73,7 +74,7 @@ impl Export {
             let (_, links) = lineage.pass(event);
             let mut lasting = self.wanted.iter().filter(|link| matches!(link, Link::TaskThread(_)));
             if lasting.all(|wanted| links.has(wanted)) {
-                self.lines.write(event, &links);
+                self.write(event, &links);
             }
         }
         Ok(())
@@ -103,7 +104,7 @@ impl Export {
                     (true, false) => drop(left.insert(event.key.clone(), event.revision)),
                     (true, true) => {}
                 }
-                self.lines.write(event, &links);
+                self.write(event, &links);
             }
             self.flush().await?;
         }
@@ -123,7 +124,7 @@ impl Export {
                 let changes = &earlier.changes;
                 links.change(changes.task_thread_id.as_deref(), changes.audit_session_id.as_deref());
                 if self.in_time(earlier.at) {
-                    self.lines.write(earlier, &links);
+                    self.write(earlier, &links);
                 }
             }
             let Some(last) = page.last() else { break };
@@ -158,7 +159,7 @@ impl Export {
     }
 }
 
-fn advance(after: &mut [Position], events: &[LoggedEvent]) {
+pub(super) fn advance(after: &mut [Position], events: &[LoggedEvent]) {
     for logged in events {
         after[usize::from(logged.shard.0)] = logged.position;
     }

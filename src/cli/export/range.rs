@@ -83,18 +83,28 @@ pub(super) fn just_after(time: Time) -> Time {
 pub(super) async fn before(inspect: &dyn Inspect, heads: &[Position], time: Time) -> Result<Vec<Position>, StoreError> {
     let mut places = Vec::with_capacity(heads.len());
     for (shard, head) in (0..).zip(heads) {
-        // Everything up to `low` is earlier, everything above `high` is not.
-        let (mut low, mut high) = (0, *head);
-        while low < high {
-            let middle = low + (high - low).div_ceil(2);
-            match inspect.time_of(Shard(shard), middle).await? {
-                Some(at) if at >= time => high = middle - 1,
-                Some(_) | None => low = middle,
-            }
-        }
-        places.push(low);
+        places.push(before_in(inspect, Shard(shard), *head, time).await?);
     }
     Ok(places)
+}
+
+/// A shard's last position whose event happened before a time, up to its head.
+pub(super) async fn before_in(
+    inspect: &dyn Inspect,
+    shard: Shard,
+    head: Position,
+    time: Time,
+) -> Result<Position, StoreError> {
+    // Everything up to `low` is earlier, everything above `high` is not.
+    let (mut low, mut high) = (0, head);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        match inspect.time_of(shard, middle).await? {
+            Some(at) if at >= time => high = middle - 1,
+            Some(_) | None => low = middle,
+        }
+    }
+    Ok(low)
 }
 
 #[cfg(test)]

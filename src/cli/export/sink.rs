@@ -1,43 +1,103 @@
-//! Where an export goes. A file that is complete has its name; until then it is beside it, with `.part` at its end.
+//! Where an export goes. A file that is complete has its name; until then it is beside it, with `.part` at its end. What is
+//! there and is no regular file, such as a pipe or a device, is written to as it is: never replaced.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::task::spawn_blocking;
+
+/// Links that are followed one after the other, as on Linux.
+const LINKS_MAX: usize = 40;
 
 /// Standard output, or a file.
 pub(super) struct Sink {
     out: Option<Out>,
-    /// The file under way, and what it becomes.
-    part: Option<(PathBuf, PathBuf)>,
+    /// The file under way.
+    part: Option<Part>,
 }
 
 enum Out {
     Stdout,
     File(File),
+    /// A pipe, a device: nothing that could be made to last.
+    Special(File),
+}
+
+/// A file that is removed unless it is complete.
+struct Part {
+    path: PathBuf,
+    becomes: PathBuf,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _kept = fs::remove_file(&self.path);
+    }
 }
 
 impl Sink {
-    pub(super) fn open(output: &str, append: bool) -> io::Result<Self> {
+    /// On a thread of its own, since a pipe is open once somebody reads it.
+    pub(super) async fn open(output: &str, append: bool) -> io::Result<Self> {
         if output == "-" {
             return Ok(Self { out: Some(Out::Stdout), part: None });
         }
         let path = PathBuf::from(output);
+        spawn_blocking(move || Self::open_file(&path, append)).await?
+    }
+
+    fn open_file(path: &Path, append: bool) -> io::Result<Self> {
+        let path = followed(path)?;
+        let there = match fs::metadata(&path) {
+            Ok(there) => Some(there),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            let file = File::options().write(true).open(&path)?;
+            return Ok(Self { out: Some(Out::Special(file)), part: None });
+        }
         if append {
-            let file = File::options().append(true).create(true).open(&path)?;
+            let file = File::options().read(true).append(true).create(true).open(&path)?;
             return Ok(Self { out: Some(Out::File(file)), part: None });
         }
-        let mut part = path.clone().into_os_string();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        let out = Some(Out::File(File::create(&part)?));
-        Ok(Self { out, part: Some((part, path)) })
+        let (file, part) = Part::create(path)?;
+        if let Some(there) = there {
+            file.set_permissions(there.permissions())?;
+        }
+        Ok(Self { out: Some(Out::File(file)), part: Some(part) })
     }
 
     /// Whether lines appear where a progress bar would.
     pub(super) fn is_terminal(&self) -> bool {
-        matches!(self.out, Some(Out::Stdout)) && io::stdout().is_terminal()
+        match &self.out {
+            Some(Out::Stdout) => io::stdout().is_terminal(),
+            Some(Out::Special(file)) => file.is_terminal(),
+            Some(Out::File(_)) | None => false,
+        }
+    }
+
+    /// Whether nobody can read what would be written: a pipe without a reader says so before anything is written.
+    pub(super) fn is_closed(&self) -> bool {
+        let stdout = io::stdout();
+        let out = match &self.out {
+            Some(Out::Stdout) => stdout.as_fd(),
+            Some(Out::Special(file)) => file.as_fd(),
+            Some(Out::File(_)) | None => return false,
+        };
+        let mut polled = [PollFd::from_borrowed_fd(out, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+    }
+
+    /// The regular file that is appended to.
+    pub(super) fn appended(&mut self) -> Option<&mut File> {
+        match &mut self.out {
+            Some(Out::File(file)) if self.part.is_none() => Some(file),
+            Some(Out::File(_) | Out::Stdout | Out::Special(_)) | None => None,
+        }
     }
 
     /// Writes whole lines. On a thread of its own, since a pipe may be full for as long as its reader likes.
@@ -47,7 +107,7 @@ impl Sink {
                 let mut stdout = io::stdout().lock();
                 stdout.write_all(&lines).and_then(|()| stdout.flush())
             }
-            Out::File(file) => file.write_all(&lines),
+            Out::File(file) | Out::Special(file) => file.write_all(&lines),
         })
         .await
     }
@@ -59,7 +119,7 @@ impl Sink {
             if let Out::File(file) = out {
                 file.sync_all()?;
             }
-            part.map_or(Ok(()), |(part, path)| fs::rename(part, path))
+            part.map_or(Ok(()), |part| fs::rename(&part.path, &part.becomes))
         })
         .await
     }
@@ -74,4 +134,36 @@ impl Sink {
         self.out = Some(out);
         done
     }
+}
+
+impl Part {
+    /// A new file beside the one that it becomes. The name is of nobody else's export.
+    fn create(becomes: PathBuf) -> io::Result<(File, Self)> {
+        let mut number = std::process::id();
+        loop {
+            let mut name = becomes.clone().into_os_string();
+            name.push(format!(".{number}.part"));
+            let path = PathBuf::from(name);
+            match File::create_new(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number = number.wrapping_add(1),
+                created => return Ok((created?, Self { path, becomes })),
+            }
+        }
+    }
+}
+
+/// The file that a link leads to, whether it is there or not: the link stays. A link that only the system can follow, such
+/// as `/dev/stdout`, stays what it is.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    if let Ok(there) = fs::metadata(path) {
+        return Ok(if there.is_file() { fs::canonicalize(path)? } else { path.to_owned() });
+    }
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many links"))
 }

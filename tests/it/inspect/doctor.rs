@@ -55,7 +55,7 @@ async fn who_holds_a_head_and_who_waits_for_it_is_named() {
         ..Default::default()
     };
     let wanted = [
-        "PROBLEM  The head of shard 0 has been held for ".to_owned(),
+        "PROBLEM  The heads of shards 0, 1, 2 have been held for ".to_owned(),
         format!("by pid {pid} (a shell, 127.0.0.1, idle in transaction"),
         format!("select pg_terminate_backend({pid})"),
         "sessions wait for the head of shard ".to_owned(),

@@ -1,6 +1,7 @@
 //! The log as JSON lines: all of it, in one order, with the links of the time.
 
 use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -8,7 +9,9 @@ use tempfile::TempDir;
 
 use super::ledger::Ledger;
 use super::on_both_stores;
+use crate::process::server::{Process, SOON, eventually};
 use crate::support::commands::{Asking as _, start, update};
+use crate::support::postgres::direct;
 
 on_both_stores! {
     the_whole_log_is_written_in_one_order
@@ -16,6 +19,8 @@ on_both_stores! {
     a_thread_and_a_run_are_shown_alone
     parts_of_the_log_are_the_whole_log
     a_file_is_there_once_it_is_complete
+    what_is_no_regular_file_is_written_to_and_stays
+    a_file_that_is_not_complete_is_not_left_behind
     a_reader_that_has_seen_enough_ends_it_quietly
 }
 
@@ -92,7 +97,8 @@ async fn a_thread_and_a_run_are_shown_alone(ledger: Ledger) {
     assert_eq!(exported(&ledger, &["--run", "long", "--since", &late]).await, of_run(&all, "long")[40..]);
     let since = exported(&ledger, &["--since", &late]).await;
     assert_eq!(since, all[all.len() - since.len()..]);
-    assert!(exported(&ledger, &["--run", "nobody"]).await.is_empty());
+    let (code, said) = ledger.run(&["export", "--run", "nobody"]).await;
+    assert_eq!((code, said.contains("there is no such run: nobody")), (1, true), "{said}");
 }
 
 async fn parts_of_the_log_are_the_whole_log(ledger: Ledger) {
@@ -109,6 +115,10 @@ async fn parts_of_the_log_are_the_whole_log(ledger: Ledger) {
     assert!(exported(&ledger, &["--since", "0s"]).await.is_empty());
     let (code, said) = ledger.run(&["export", "--since", "yesterday"]).await;
     assert_eq!((code, said.contains("how long ago")), (2, true), "{said}");
+    for (since, until) in [("1h", "2h"), ("2026-01-31", "2026-01-31")] {
+        let (code, said) = ledger.run(&["export", "--since", since, "--until", until]).await;
+        assert_eq!((code, said.contains("--since must be earlier than --until")), (2, true), "{said}");
+    }
 }
 
 async fn a_file_is_there_once_it_is_complete(ledger: Ledger) {
@@ -125,6 +135,39 @@ async fn a_file_is_there_once_it_is_complete(ledger: Ledger) {
     assert_eq!((code, said.contains("cannot be written")), (1, true), "{said}");
 }
 
+async fn what_is_no_regular_file_is_written_to_and_stays(ledger: Ledger) {
+    ledger.fill().await;
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let made = Command::new("mkfifo").arg(path("pipe")).status().unwrap();
+    assert!(made.success());
+    let reader = Command::new("cat").arg(path("pipe")).stdout(Stdio::piped()).spawn().unwrap();
+    let (code, said) = ledger.run(&["export", "--output", &path("pipe")]).await;
+    assert_eq!(code, 0, "{said}");
+    let read = reader.wait_with_output().unwrap().stdout;
+    assert_eq!(String::from_utf8(read).unwrap().lines().count(), 82);
+    assert!(fs::metadata(path("pipe")).unwrap().file_type().is_fifo());
+    let (code, said) = ledger.run(&["export", "--output", "/dev/null"]).await;
+    assert_eq!((code, fs::metadata("/dev/null").unwrap().is_file()), (0, false), "{said}");
+    fs::write(path("old"), "an old one").unwrap();
+    for name in ["old", "new"] {
+        symlink(name, path("link")).unwrap();
+        let (code, said) = ledger.run(&["export", "--output", &path("link")]).await;
+        assert_eq!(code, 0, "{said}");
+        assert!(fs::symlink_metadata(path("link")).unwrap().is_symlink(), "the link stays");
+        assert_eq!(fs::read_to_string(path(name)).unwrap().lines().count(), 82);
+        fs::remove_file(path("link")).unwrap();
+    }
+}
+
+async fn a_file_that_is_not_complete_is_not_left_behind(ledger: Ledger) {
+    ledger.fill().await;
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("lifecycle.jsonl");
+    let (code, said) = ledger.run(&["export", "--run", "nobody", "--output", file.to_str().unwrap()]).await;
+    assert_eq!((code, fs::read_dir(directory.path()).unwrap().count()), (1, 0), "{said}");
+}
+
 async fn a_reader_that_has_seen_enough_ends_it_quietly(ledger: Ledger) {
     // More than a pipe holds.
     let name = "r".repeat(120);
@@ -138,4 +181,20 @@ async fn a_reader_that_has_seen_enough_ends_it_quietly(ledger: Ledger) {
     let done = Command::new("bash").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
     assert!(done.status.success() && done.stderr.is_empty(), "{done:?}");
     assert_eq!(String::from_utf8(done.stdout).unwrap().lines().count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_that_is_interrupted_leaves_no_file_behind() {
+    let ledger = Ledger::postgres().await;
+    ledger.fill().await;
+    let holder = direct(&ledger.store()).await;
+    holder.batch_execute("begin; lock table shards in access exclusive mode").await.unwrap();
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("lifecycle.jsonl");
+    let count = || fs::read_dir(directory.path()).unwrap().count();
+    let mut export = Process::spawn(&["export", "--store", &ledger.store(), "--output", file.to_str().unwrap()]);
+    assert!(eventually(SOON, async || (count() == 1).then_some(())).await.is_some(), "{}", export.said());
+    export.signal("INT");
+    let (code, said) = export.exited(SOON).await;
+    assert_eq!((code, count()), (130, 0), "{said}");
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -21,6 +23,9 @@ use crate::support::postgres::Cluster;
 on_both_stores! {
     a_follower_writes_every_event_once_while_writers_write
     a_follower_of_a_session_catches_up_on_a_run_that_is_linked_late
+    a_follower_that_is_killed_goes_on_where_its_file_ends
+    a_file_of_something_else_is_not_gone_on_with
+    a_follower_of_a_still_ledger_notices_that_its_reader_has_gone
 }
 
 fn follow(store: &str, file: &Path, args: &[&str]) -> Process {
@@ -81,12 +86,14 @@ async fn a_follower_of_a_session_catches_up_on_a_run_that_is_linked_late(ledger:
     ledger.fill().await;
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("lifecycle.jsonl");
-    let follower = follow(&ledger.store(), &file, &["--audit-session", "audit-1"]);
+    let mut follower = follow(&ledger.store(), &file, &["--audit-session", "audit-1"]);
     has_lines(&file, 3).await;
     let audit = |session: &str| update("late").changing(|changes| changes.audit_session_id = Some(session.to_owned()));
     let tabs = |tabs: &str| update("late").changing(|changes| changes.tab_group_id = Some(tabs.to_owned()));
     ledger.commit(vec![start("late"), start("other"), tabs("1"), audit("audit-1"), tabs("2"), audit("")]).await;
     has_lines(&file, 8).await;
+    follower.kill();
+    let follower = follow(&ledger.store(), &file, &["--audit-session", "audit-1"]);
     ledger.commit(vec![tabs("3"), audit("audit-1"), complete("other"), complete("late")]).await;
     has_lines(&file, 11).await;
     stopped(follower).await;
@@ -96,6 +103,67 @@ async fn a_follower_of_a_session_catches_up_on_a_run_that_is_linked_late(ledger:
         .collect();
     assert_eq!(places(&lines(&file)), expected, "each event once, and none of before is missing");
     assert_eq!(places(&exported(&ledger, &["--audit-session", "audit-1"]).await), expected, "as if it had come later");
+}
+
+async fn a_follower_that_is_killed_goes_on_where_its_file_ends(ledger: Ledger) {
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let (_servers, targets) = watch::channel(vec![server.address]);
+    let mut load = Load::start("run", 8, &targets);
+    load.progresses(50).await;
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("lifecycle.jsonl");
+    for torn in ["", "{", r#"{"at":"2025-11-24T16:00:00.1234"#] {
+        let mut follower = follow(&ledger.store(), &file, &[]);
+        has_lines(&file, lines(&file).len() + 20).await;
+        follower.kill();
+        if !torn.is_empty() {
+            let whole = fs::read_to_string(&file).unwrap();
+            let end = whole.rfind('\n').unwrap() + 1;
+            fs::write(&file, format!("{}{torn}", &whole[..end])).unwrap();
+        }
+        load.progresses(50).await;
+    }
+    load.finish().await;
+    let follower = follow(&ledger.store(), &file, &[]);
+    every_event_is_there_once(&ledger.data, &file).await;
+    stopped(follower).await;
+    let session = directory.path().join("session.jsonl");
+    let run_id = lines(&file)[0]["runId"].as_str().unwrap().to_owned();
+    let of_run: Vec<_> = places(&lines(&file)).into_iter().filter(|(id, _)| *id == run_id).collect();
+    for _ in 0..2 {
+        let mut follower = follow(&ledger.store(), &session, &["--run", &run_id]);
+        has_lines(&session, of_run.len()).await;
+        follower.kill();
+    }
+    assert_eq!(places(&lines(&session)), of_run);
+}
+
+async fn a_file_of_something_else_is_not_gone_on_with(ledger: Ledger) {
+    ledger.fill().await;
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("lifecycle.jsonl");
+    let of_nobody = "{\"at\":\"2025-11-24T16:00:00.123400Z\",\"runId\":\"nobody's\",\"revision\":1}\n";
+    for text in ["a letter", "a letter\n", of_nobody] {
+        fs::write(&file, text).unwrap();
+        let (code, said) = follow(&ledger.store(), &file, &[]).exited(SOON).await;
+        assert_eq!((code, said.contains("it cannot be gone on with")), (1, true), "{said}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+}
+
+async fn a_follower_of_a_still_ledger_notices_that_its_reader_has_gone(ledger: Ledger) {
+    ledger.fill().await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_runledger"));
+    command.args(["export", "--follow", "--store", &ledger.store()]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut follower = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(follower.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let ended = eventually(SOON, async || follower.try_wait().unwrap()).await;
+    if ended.is_none() {
+        follower.kill().unwrap();
+    }
+    assert_eq!(ended.map(|status| status.code()), Some(Some(0)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

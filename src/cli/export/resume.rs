@@ -1,0 +1,190 @@
+//! Going on with a file that an earlier export followed into, until somebody killed it: what the file has is not written
+//! again, and half a line at its end is written anew.
+//!
+//! Events of several shards may come later than their times say, so that each shard has its own last line in the file. In a
+//! session's file a run may come late as a whole: there each run has its own.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+
+use serde::Deserialize;
+use tokio::task::spawn_blocking;
+
+use super::log::advance;
+use super::range::{self, Range};
+use super::{Ended, Export, PAGE_EVENTS_MAX};
+use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
+use crate::domain::{Event, Position, RunKey, Shard, Time};
+use crate::store::Ledger;
+use crate::store::inspect::Link;
+
+/// So much of a file is read at once, from its end.
+const CHUNK_BYTES: u64 = 64 * 1024;
+
+/// What every line begins with.
+const BEGINNING: &[u8] = br#"{"at":""#;
+
+/// What a file has already.
+#[derive(Debug, Default)]
+pub(super) enum Seen {
+    /// It is new.
+    #[default]
+    Nothing,
+    /// Each shard's last line.
+    Places(HashMap<Shard, Place>),
+    /// The last revision of each run.
+    Runs(HashMap<String, u64>),
+}
+
+/// What of a line tells its event.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Place {
+    at: Time,
+    run_id: String,
+    revision: u64,
+}
+
+/// Which lines tell where to go on.
+enum Telling {
+    /// The last of each shard.
+    Shards(Ledger),
+    /// The last of each run.
+    Runs,
+    /// The last of this run.
+    Run(String),
+}
+
+impl Seen {
+    pub(super) fn has(&self, event: &Event) -> bool {
+        match self {
+            Self::Nothing | Self::Places(_) => false,
+            Self::Runs(runs) => runs.get(&event.key.run_id).is_some_and(|last| event.revision <= *last),
+        }
+    }
+}
+
+impl Export {
+    /// Looks at what the file has, and cuts half a line off its end.
+    pub(super) async fn resume(&mut self, run: Option<&RunKey>) -> Result<(), Ended> {
+        let Some(file) = self.sink.appended() else { return Ok(()) };
+        let mut file = file.try_clone().map_err(Ended::Output)?;
+        let telling = match run {
+            Some(key) => Telling::Run(key.run_id.clone()),
+            None if self.wanted.iter().any(|link| matches!(link, Link::AuditSession(_))) => Telling::Runs,
+            None => Telling::Shards(self.inspect.ledger()),
+        };
+        let read = spawn_blocking(move || seen(&mut file, &telling)).await;
+        self.seen = read.map_err(io::Error::from).map_err(Ended::Output)??;
+        Ok(())
+    }
+
+    /// Moves the range's beginning behind the last line of each shard.
+    pub(super) async fn skip(&self, range: &mut Range) -> Result<(), Ended> {
+        let Seen::Places(places) = &self.seen else { return Ok(()) };
+        for (shard, place) in places {
+            let position = self.position(*shard, place, &range.heads).await?;
+            let after = &mut range.after[usize::from(shard.0)];
+            *after = position.max(*after);
+        }
+        Ok(())
+    }
+
+    async fn position(&self, shard: Shard, place: &Place, heads: &[Position]) -> Result<Position, Ended> {
+        let inspect = self.inspect.as_ref();
+        let mut after = heads.to_vec();
+        let slot = usize::from(shard.0);
+        after[slot] = self.ask(|| range::before_in(inspect, shard, heads[slot], place.at)).await?;
+        while after[slot] < heads[slot] {
+            let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX)).await?;
+            for logged in page.events.iter().filter(|logged| logged.shard == shard) {
+                let event = &logged.event;
+                if event.key.run_id == place.run_id && event.revision == place.revision && event.at == place.at {
+                    return Ok(logged.position);
+                }
+                if event.at > place.at {
+                    return Err(Ended::Foreign("its last lines are of another ledger's events"));
+                }
+            }
+            if page.events.is_empty() {
+                break;
+            }
+            advance(&mut after, &page.events);
+        }
+        Err(Ended::Foreign("its last lines are of another ledger's events"))
+    }
+}
+
+fn seen(file: &mut File, telling: &Telling) -> Result<Seen, Ended> {
+    let length = file.seek(SeekFrom::End(0)).map_err(Ended::Output)?;
+    let mut lines = Backwards { file, start: length, held: Vec::new() };
+    let (mut places, mut runs) = (HashMap::new(), HashMap::new());
+    let mut whole = length;
+    while let Some(line) = lines.next().map_err(Ended::Output)? {
+        if !line.ends_with(b"\n") {
+            let common = line.len().min(BEGINNING.len());
+            if line[..common] != BEGINNING[..common] {
+                return Err(Ended::Foreign("it ends in what no export wrote"));
+            }
+            whole -= line.len() as u64;
+            continue;
+        }
+        let Ok(place) = serde_json::from_slice::<Place>(&line) else {
+            return Err(Ended::Foreign("it has a line that no export wrote"));
+        };
+        match telling {
+            Telling::Shards(ledger) => {
+                let key = RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id: place.run_id.clone() };
+                places.entry(shard_of(ledger.id, ledger.shard_count, &key)).or_insert(place);
+                if places.len() == usize::from(ledger.shard_count) {
+                    break;
+                }
+            }
+            Telling::Runs => {
+                runs.entry(place.run_id).or_insert(place.revision);
+            }
+            Telling::Run(run_id) if *run_id == place.run_id => {
+                runs.insert(place.run_id, place.revision);
+                break;
+            }
+            Telling::Run(_) => {}
+        }
+    }
+    if whole < length {
+        file.set_len(whole).map_err(Ended::Output)?;
+    }
+    Ok(match telling {
+        Telling::Shards(_) => Seen::Places(places),
+        Telling::Runs | Telling::Run(_) => Seen::Runs(runs),
+    })
+}
+
+/// A file's lines, the last one first, each with its line feed.
+struct Backwards<'a> {
+    file: &'a mut File,
+    /// Where in the file begins what is held: everything before is unread.
+    start: u64,
+    held: Vec<u8>,
+}
+
+impl Backwards<'_> {
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let inner = self.held.len().saturating_sub(1);
+            if let Some(feed) = self.held[..inner].iter().rposition(|byte| *byte == b'\n') {
+                return Ok(Some(self.held.split_off(feed + 1)));
+            }
+            if self.start == 0 {
+                return Ok(Some(std::mem::take(&mut self.held)).filter(|line| !line.is_empty()));
+            }
+            let size = self.start.min(CHUNK_BYTES);
+            self.start -= size;
+            self.file.seek(SeekFrom::Start(self.start))?;
+            let mut chunk = Vec::new();
+            (&mut *self.file).take(size).read_to_end(&mut chunk)?;
+            chunk.append(&mut self.held);
+            self.held = chunk;
+        }
+    }
+}
