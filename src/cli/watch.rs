@@ -1,6 +1,8 @@
 //! `runledger watch`, and how a watch is printed line by line.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -57,7 +59,7 @@ pub(super) struct WatchArgs {
     /// Go on behind this cursor of an earlier watch
     #[arg(long, value_name = "CURSOR", conflicts_with = "initial")]
     cursor: Option<String>,
-    /// End with 0 after this time: seconds, or such as 90s or 8h
+    /// End after this time: seconds, or such as 90s or 8h. With 0, or with 4 when the server is not there by then
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     time: Option<Duration>,
     /// End with 4 when the stream is cut
@@ -83,7 +85,12 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
         initial: initial.into(),
         cursor: args.cursor.unwrap_or_default(),
     };
-    let news = follow(client, RunsWatch::new(request), !args.no_reconnect);
+    let there = Arc::new(AtomicBool::new(false));
+    let news = follow(client, RunsWatch::new(request), !args.no_reconnect).inspect({
+        let there = there.clone();
+        move |news| there.store(matches!(news, Ok(News::Frame(_) | News::Found)), Ordering::Relaxed)
+    });
+    let named = server.clone();
     let watched = Box::pin(async {
         if terminal().is_some() && args.output != Some(Output::Json) {
             screen::show(news, live::Board::new(server)).await
@@ -93,7 +100,11 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
     });
     match args.time {
         None => watched.await,
-        Some(time) => timeout(time, watched).await.unwrap_or(Ok(())),
+        Some(time) => match timeout(time, watched).await {
+            Ok(watched) => watched,
+            Err(_elapsed) if there.load(Ordering::Relaxed) => Ok(()),
+            Err(_elapsed) => Err(Stop::TimedOut(format!("the time is over, and {named} is not there"))),
+        },
     }
 }
 

@@ -177,3 +177,15 @@ async fn a_start_that_may_have_been_applied_ends_with_4_even_when_the_server_is_
     assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{}", ran.err);
     drop(server);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_whose_time_is_over_says_when_its_server_is_not_there() {
+    let server = Server::start("memory").await;
+    let there = cli(server.address(), &["watch", "--for", "1s", "--output", "json"]).await;
+    assert_eq!(there.code, 0, "{}", there.err);
+    server.signal("STOP");
+    let frozen = cli(server.address(), &["watch", "--for", "1s", "--output", "json"]).await;
+    assert_eq!(frozen.code, 4, "{}", frozen.err);
+    assert!(frozen.err.contains("is not there"), "{}", frozen.err);
+    server.signal("CONT");
+}
