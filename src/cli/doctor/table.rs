@@ -63,7 +63,7 @@ fn heads(out: &mut String, heads: &[Head], now: Time) -> fmt::Result {
     }
     let oldest = heads.iter().filter_map(|head| head.waiters.first()?.state_ms).max();
     let oldest = oldest.map_or_else(|| "none waits".to_owned(), |ms| format!("has waited for {}", seconds(ms)));
-    writeln!(out, "oldest queued commit: {oldest}")
+    writeln!(out, "longest wait for a head: {oldest}")
 }
 
 fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
