@@ -18,6 +18,7 @@ use crate::clock::SystemClock;
 use crate::config::ServeConfig;
 use crate::engine::{ANSWER_WAIT_MAX, Engine};
 use crate::feed::Feed;
+use crate::reads::Reads;
 use crate::service::{Backend, BackendSlot, Turns, WireFrames, health, server};
 use crate::store::open::{self, Location};
 use crate::store::{Description, OpenError, Store};
@@ -186,6 +187,7 @@ fn install(slot: &BackendSlot, store: Arc<dyn Store>, supervisor: &Supervisor, w
     slot.install(Backend {
         engine: Engine::start(store.clone(), supervisor, &committed),
         feed: Feed::start(store.clone(), supervisor, committed, Arc::new(frames)),
+        reads: Reads::new(store.clone()),
         wait_max,
         turns: Turns::default(),
         store,

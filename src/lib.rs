@@ -62,6 +62,7 @@ pub mod domain;
 pub mod engine;
 pub mod feed;
 pub mod proto;
+pub mod reads;
 pub mod service;
 pub mod store;
 pub mod supervise;

@@ -18,6 +18,7 @@ use crate::domain::RunKey;
 use crate::engine::Engine;
 use crate::feed::Feed;
 use crate::proto::status;
+use crate::reads::Reads;
 use crate::store::{Store, StoreError};
 use crate::telemetry::chain;
 
@@ -26,8 +27,10 @@ pub use lists::Turns;
 
 /// What the service works with, once the store is open.
 pub struct Backend {
-    /// The store, for reads.
+    /// The store.
     pub store: Arc<dyn Store>,
+    /// The read path.
+    pub reads: Reads,
     /// The command path.
     pub engine: Engine,
     /// The watch path.

@@ -83,6 +83,20 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError>;
 
+    /// Several runs as they are, in the order of their keys, each as [`run`](Store::run) would have read it at one moment
+    /// during the call.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or one of the runs.
+    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
+        let mut runs = Vec::with_capacity(keys.len());
+        for key in keys {
+            runs.push(self.run(key).await?);
+        }
+        Ok(runs)
+    }
+
     /// Runs as they were right after one of their events each; none for a run that has no such event. At most 31 events
     /// are folded for each, from the last keyframe before it.
     ///

@@ -15,7 +15,7 @@ pub struct Loaded {
     /// The store's clock.
     pub now: Time,
     /// The runs that the commands are for, as far as they exist.
-    pub runs: Vec<Run>,
+    pub runs: Vec<Arc<Run>>,
     /// The commands' `request_id`s that were applied before.
     pub requests: Vec<(RunKey, String, AppliedRequest)>,
 }
@@ -103,7 +103,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         .into_iter()
         .map(|run| {
             let before = Some(Stored { revision: run.revision, status: run.status });
-            (run.key(), Slot { run: Some(Arc::new(run)), before, metadata_changed: false })
+            (run.key(), Slot { run: Some(run), before, metadata_changed: false })
         })
         .collect();
     let mut applied: HashMap<(RunKey, String), AppliedRequest> =

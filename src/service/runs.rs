@@ -139,7 +139,7 @@ impl RunService for Runs {
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
         let (backend, call) = self.open(request)?;
         let key = request::run_key(call.message.run_id, &call.caller).map_err(status::invalid)?;
-        match backend.store.run(&key).await {
+        match backend.reads.run(&key).await {
             Ok(Some(run)) => Ok(Response::new(v1::GetRunResponse { run: Some((&run).into()) })),
             Ok(None) => Err(run_not_found(key)),
             Err(error) => Err(unreadable("GetRun", &key, &error)),
@@ -155,7 +155,7 @@ impl RunService for Runs {
         let check = match question {
             TransitionQuestion::Matrix { from, to } => check_matrix(from, to),
             TransitionQuestion::Run { key, to } => {
-                let run = backend.store.run(&key).await.map_err(|error| unreadable("CheckTransition", &key, &error))?;
+                let run = backend.reads.run(&key).await.map_err(|error| unreadable("CheckTransition", &key, &error))?;
                 check_run(&key, run.as_ref(), to, call.caller.principal)
             }
         };
@@ -185,7 +185,7 @@ impl RunService for Runs {
         };
         let unreadable = |error| unreadable("ListRunEvents", &key, &error);
         // The run first: one that is there has its first event, whatever is committed in between.
-        let Some(run) = backend.store.run(&key).await.map_err(unreadable)? else { return Err(run_not_found(key)) };
+        let Some(run) = backend.reads.run(&key).await.map_err(unreadable)? else { return Err(run_not_found(key)) };
         let read = backend.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
         let mut bytes = 0;
         let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());

@@ -1,6 +1,7 @@
 //! What can go wrong with a store. Every error of a commit answers one question: surely not applied, or unknown?
 
 use std::error::Error as StdError;
+use std::sync::Arc;
 
 use super::Unsettled;
 
@@ -34,6 +35,19 @@ pub enum StoreError {
 impl StoreError {
     /// What [`Corrupt`](Self::Corrupt) names as its table when the file itself is damaged.
     pub const WHOLE_DATABASE: &'static str = "database";
+
+    /// The same for each of those who asked together.
+    #[must_use]
+    pub fn shared(error: &Arc<Self>) -> Self {
+        let source = || Source::from(error.clone());
+        match &**error {
+            Self::Unavailable(_) => Self::Unavailable(source()),
+            Self::Refused(_) => Self::Refused(source()),
+            Self::Corrupt { table, column, key, .. } => {
+                Self::Corrupt { table, column, key: key.clone(), source: source() }
+            }
+        }
+    }
 
     /// Whether one run of several may be its cause, so that the others would do without it.
     #[must_use]

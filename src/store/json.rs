@@ -51,12 +51,22 @@ pub fn event(event: &Event) -> String {
 /// `keyframe`: the whole run.
 #[must_use]
 pub fn keyframe(run: &Run) -> String {
-    #[derive(Serialize)]
-    struct Keyframe<'a> {
-        run: &'a Run,
-        metadata: &'a Metadata,
+    text(&Keyframe::of(run))
+}
+
+/// What `keyframe` keeps.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Keyframe<'a> {
+    run: &'a Run,
+    metadata: &'a Metadata,
+}
+
+impl<'a> Keyframe<'a> {
+    /// Of a run.
+    #[must_use]
+    pub fn of(run: &'a Run) -> Self {
+        Self { run, metadata: &run.metadata }
     }
-    text(&Keyframe { run, metadata: &run.metadata })
 }
 
 /// The run of `record` and `metadata`.
@@ -93,11 +103,11 @@ pub fn read_event(columns: EventColumns) -> Result<Event, StoreError> {
 /// [`StoreError::Corrupt`].
 pub fn read_keyframe(key: &RunKey, keyframe: &str) -> Result<Run, StoreError> {
     #[derive(Deserialize)]
-    struct Keyframe {
+    struct Kept {
         run: Run,
         metadata: Metadata,
     }
-    let Keyframe { mut run, metadata } = read("run_events", "keyframe", key, keyframe)?;
+    let Kept { mut run, metadata } = read("run_events", "keyframe", key, keyframe)?;
     run.metadata = metadata;
     Ok(run)
 }

@@ -5,12 +5,14 @@
 //! be right.
 
 mod announce;
+mod at_once;
 mod changes;
 mod commit;
 pub mod dsn;
 mod errors;
 mod fence;
 mod inspect;
+mod kept;
 mod migrate;
 mod query;
 mod read;
@@ -31,12 +33,13 @@ use uuid::Uuid;
 
 use self::announce::Announcer;
 use self::changes::OverShards;
+use self::commit::Commits;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
 pub use self::query::{count as of_a_count, list as of_a_list};
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
 use self::sessions::{CREATE_MAX, Sessions};
-pub use self::statements::of_a_commit;
+pub use self::writes::of_a_commit;
 use super::OpenOptions;
 use super::migrations::Migrated;
 use super::query::{RunCounts, RunPage, RunQuery};
@@ -48,9 +51,7 @@ use crate::domain::{Command, Decided, Event, Filter, Position, Run, RunKey, Shar
 pub struct PostgresStore {
     ledger: Ledger,
     description: Description,
-    sessions: Sessions,
-    /// The statement that reads each shard's end in a commit.
-    last: String,
+    commits: Commits,
     over_shards: OverShards,
     announcer: Announcer,
 }
@@ -74,8 +75,7 @@ impl PostgresStore {
         Ok(Self {
             ledger,
             description: Description { kind: "postgres", location, not_durable },
-            sessions,
-            last: statements::last(ledger.shard_count),
+            commits: Commits::new(sessions, ledger.shard_count),
             over_shards: OverShards::new(ledger.shard_count),
             announcer: if options.notify { Announcer::start(config) } else { Announcer::silent() },
         })
@@ -111,7 +111,7 @@ impl Store for PostgresStore {
     }
 
     fn commits_max(&self) -> usize {
-        self.sessions.commits_max()
+        self.commits.sessions.commits_max()
     }
 
     async fn commit(
@@ -120,23 +120,27 @@ impl Store for PostgresStore {
         commit_id: Uuid,
         commands: Arc<[Arc<Command>]>,
     ) -> Result<Decided, CommitError> {
-        commit::commit(&self.sessions, &self.last, shard, commit_id, &commands).await
+        commit::commit(&self.commits, shard, commit_id, &commands).await
     }
 
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
-        settle::settle(&self.sessions, unsettled).await
+        settle::settle(&self.commits.sessions, &self.commits.kept, unsettled).await
     }
 
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
-        read::run(&self.sessions, self.shard_of(key), key).await
+        read::run(&self.commits.sessions, self.shard_of(key), key).await
+    }
+
+    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
+        read::runs(&self.commits.sessions, keys, |key| self.shard_of(key)).await
     }
 
     async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
-        read::runs_at(&self.sessions, wanted, |key| self.shard_of(key)).await
+        read::runs_at(&self.commits.sessions, wanted, |key| self.shard_of(key)).await
     }
 
     async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
-        read::revisions_as_of(&self.sessions, keys, heads, |key| self.shard_of(key)).await
+        read::revisions_as_of(&self.commits.sessions, keys, heads, |key| self.shard_of(key)).await
     }
 
     async fn run_events(
@@ -146,23 +150,23 @@ impl Store for PostgresStore {
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        read::run_events(&self.sessions, self.shard_of(key), key, after, limit, bytes_max).await
+        read::run_events(&self.commits.sessions, self.shard_of(key), key, after, limit, bytes_max).await
     }
 
     async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
-        query::list_runs(&self.sessions, query).await
+        query::list_runs(&self.commits.sessions, query).await
     }
 
     async fn count(&self, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError> {
-        query::count_runs(&self.sessions, namespace, filter).await
+        query::count_runs(&self.commits.sessions, namespace, filter).await
     }
 
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {
-        self.over_shards.heads(&self.sessions).await
+        self.over_shards.heads(&self.commits.sessions).await
     }
 
     async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
-        self.over_shards.page(&self.sessions, after, limit, bytes_max).await
+        self.over_shards.page(&self.commits.sessions, after, limit, bytes_max).await
     }
 
     async fn foreign_commit(&self) {
@@ -174,12 +178,12 @@ impl Store for PostgresStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        read::ping(&self.sessions).await
+        read::ping(&self.commits.sessions).await
     }
 
     async fn close(&self) {
         self.announcer.stop();
-        self.sessions.close();
+        self.commits.sessions.close();
     }
 }
 

@@ -131,6 +131,14 @@ impl Store for SqliteStore {
         self.connections.read(move |connection| rows::run(connection, shard, &key)).await?
     }
 
+    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
+        let keys: Vec<_> = keys.iter().map(|key| (self.shard_of(key), key.clone())).collect();
+        let read = move |connection: &mut rusqlite::Connection| {
+            keys.iter().map(|(shard, key)| rows::run(connection, *shard, key)).collect()
+        };
+        self.connections.read(read).await?
+    }
+
     async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
         let wanted: Vec<_> =
             wanted.iter().map(|(key, revision)| (self.shard_of(key), key.clone(), *revision)).collect();

@@ -1,38 +1,40 @@
-//! The commit: two flushes, each one round trip.
+//! The commit: in one flush where what it rests on can be guessed, else in two, each one round trip.
 //!
-//! The first takes the shard's head and reads, the second writes and commits. Run rows need no lock: every writer takes
-//! the head first, and what is read after it is current, because a READ COMMITTED statement that begins after the wait
-//! sees what the one before committed.
+//! Of two flushes, the first takes the shard's head and reads, the second writes and commits. Run rows need no lock:
+//! every writer takes the head first, and what is read after it is current, because a READ COMMITTED statement that
+//! begins after the wait sees what the one before committed. For one flush see [`at_once`].
 
 use std::collections::HashSet;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::{MaybeDone, join_all, maybe_done};
+use futures_util::future::{MaybeDone, maybe_done};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, Row};
+use tokio_postgres::{Error, Row, Statement};
 use uuid::Uuid;
 
+use super::at_once::{self, AtOnce};
 use super::errors::{self, TimedOut};
 use super::fence;
+use super::kept::Kept;
 use super::rows::{At, Reader, after_all, shown, smallint};
 use super::sessions::{Session, Sessions};
-use super::statements::{BEGIN, COMMIT, ROLLBACK, Statements};
-use super::writes::{Write, writes};
+use super::statements::{BEGIN, COMMIT, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, ROLLBACK, ends};
+use super::writes::{Place, write};
 use crate::domain::batch::decide_batch;
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, Decided, Loaded, RunKey, Shard};
+use crate::domain::{Command, Decided, Loaded, RunKey, Shard, Time};
 use crate::store::{CommitError, StoreError, Unsettled, json};
 
 /// For everything before COMMIT may have been sent: past it, surely nothing was applied.
 const READ_MAX: Duration = Duration::from_secs(8);
 /// For the flush that ends with COMMIT: past it, the outcome is unknown.
-const WRITE_MAX: Duration = Duration::from_secs(5);
+pub(super) const WRITE_MAX: Duration = Duration::from_secs(5);
 /// Three waits for the head, 2 s each, outlive a frozen holder, whose session ends after 2 s without a statement.
 const ATTEMPTS_MAX: usize = 3;
 
@@ -48,19 +50,37 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// What commits share.
+pub(super) struct Commits {
+    pub(super) sessions: Sessions,
+    pub(super) kept: Kept,
+    /// The statement that reads each shard's end.
+    ends: String,
+    pub(super) shard_count: u16,
+}
+
+impl Commits {
+    pub(super) fn new(sessions: Sessions, shard_count: u16) -> Self {
+        Self { sessions, kept: Kept::new(shard_count), ends: ends(shard_count), shard_count }
+    }
+}
+
 /// Commits a batch. Its body runs again when the database asks for it, each time on what it reads then.
 pub(super) async fn commit(
-    sessions: &Sessions,
-    last: &str,
+    commits: &Commits,
     shard: Shard,
     commit_id: Uuid,
     commands: &[Arc<Command>],
 ) -> Result<Decided, CommitError> {
-    let wanted = Wanted::by(commands);
     let deadline = Instant::now() + READ_MAX;
+    match at_once::commit(commits, deadline, shard, commit_id, commands).await? {
+        AtOnce::Committed(decided) => return Ok(decided),
+        AtOnce::NotWritten => {}
+    }
+    let wanted = Wanted::by(commands);
     let mut attempt = 1;
     loop {
-        match attempt_once(sessions, last, deadline, shard, commit_id, commands, &wanted).await {
+        match attempt_once(commits, deadline, shard, commit_id, commands, &wanted).await {
             Ok(decided) => return Ok(decided),
             Err(Failure::Again(_)) if attempt < ATTEMPTS_MAX => attempt += 1,
             Err(Failure::Again(error)) => return Err(error.into()),
@@ -71,32 +91,38 @@ pub(super) async fn commit(
 
 /// Every early return closes the session, and with it the transaction.
 async fn attempt_once(
-    sessions: &Sessions,
-    last: &str,
+    commits: &Commits,
     deadline: Instant,
     shard: Shard,
     commit_id: Uuid,
     commands: &[Arc<Command>],
     wanted: &Wanted<'_>,
 ) -> Result<Decided, Failure> {
-    let session = before(deadline, sessions.commit()).await??;
-    let prepared = before(deadline, Statements::of(&session, last)).await?.map_err(errors::statement)?;
-    let loaded = before(deadline, lock_and_load(&session, &prepared, shard, wanted)).await??;
-    let first_position = loaded.last.map_or(0, |(position, _)| position) + 1;
+    let session = before(deadline, commits.sessions.commit()).await??;
+    let prepared = before(deadline, Prepared::of(&session, &commits.ends)).await?.map_err(errors::statement)?;
+    let Read { loaded, now, min_release } =
+        before(deadline, lock_and_load(&session, &prepared, shard, wanted)).await??;
+    commits.kept.clock(now);
+    let last = loaded.last.map_or(0, |(position, _)| position);
 
     let decided = decide_batch(commands, loaded);
-    if decided.events.is_empty() {
+    let Some(first) = decided.events.first() else {
         // Nothing to make durable: a COMMIT would be as sure, but need not be told apart from one that writes.
         before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
         session.give_back();
         return Ok(decided);
-    }
+    };
 
-    let writes = writes(smallint(shard), commit_id, &decided, &prepared);
-    let outcome = timeout(WRITE_MAX, write_and_commit(&session, &writes)).await;
+    let write = write(smallint(shard), commit_id, first.event.at, &decided, Place::After(last));
+    let statement = before(deadline, session.prepare_cached(&write.sql)).await?.map_err(errors::statement)?;
+    let arguments = write.arguments();
+    let outcome = timeout(WRITE_MAX, write_and_commit(&session, session.query_one(&statement, &arguments))).await;
+    drop(arguments);
+    drop(write);
     let source = match outcome {
-        Ok(Written::Committed) => {
+        Ok(Written::Committed(_)) => {
             session.give_back();
+            commits.kept.committed(shard, last, &decided, min_release, false);
             return Ok(decided);
         }
         Ok(Written::RolledBack(error)) if errors::asks_for_retry(&error) => {
@@ -107,11 +133,32 @@ async fn attempt_once(
         Ok(Written::Unknown(error)) => error.into(),
         Err(_) => TimedOut.into(),
     };
-    let unsettled = Box::new(Unsettled { shard, commit_id, first_position, decided });
+    commits.kept.distrust(shard, commands);
+    let unsettled = Box::new(Unsettled { shard, commit_id, first_position: last + 1, decided });
     Err(Failure::Final(CommitError::Unknown { unsettled, source }))
 }
 
-async fn before<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<T, StoreError> {
+/// What a session has prepared for the first flush, before any transaction: only prepared statements can be sent in one
+/// go.
+struct Prepared {
+    lock_head: Statement,
+    ends: Statement,
+    load_runs: Statement,
+    load_request_ids: Statement,
+}
+
+impl Prepared {
+    async fn of(session: &Session, ends: &str) -> Result<Self, Error> {
+        Ok(Self {
+            lock_head: session.prepare_cached(LOCK_HEAD).await?,
+            ends: session.prepare_cached(ends).await?,
+            load_runs: session.prepare_cached(LOAD_RUNS).await?,
+            load_request_ids: session.prepare_cached(LOAD_REQUEST_IDS).await?,
+        })
+    }
+}
+
+pub(super) async fn before<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<T, StoreError> {
     timeout_at(deadline, work).await.map_err(|_| TimedOut.into())
 }
 
@@ -137,13 +184,20 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// What the first flush brings.
+struct Read {
+    loaded: Loaded,
+    now: Time,
+    min_release: Arc<str>,
+}
+
 /// The first flush. The futures are polled in their order, so the statements go out in it, in one write.
 async fn lock_and_load(
     session: &Session,
-    prepared: &Statements,
+    prepared: &Prepared,
     shard: Shard,
     wanted: &Wanted<'_>,
-) -> Result<Loaded, Failure> {
+) -> Result<Read, Failure> {
     let shard = smallint(shard);
     let by_shard: [&(dyn ToSql + Sync); 1] = [&shard];
     let by_run: [&(dyn ToSql + Sync); 3] = [&shard, &wanted.namespaces, &wanted.run_ids];
@@ -154,12 +208,11 @@ async fn lock_and_load(
         }
         session.query(&prepared.load_request_ids, &by_request).await
     };
-    let (begun, head, last, now, runs, requests) = tokio::join!(
+    let (begun, head, ends, runs, requests) = tokio::join!(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
-        session.query(&prepared.last, &[]),
-        session.query_one(&prepared.now, &[]),
+        session.query(&prepared.ends, &[]),
         session.query(&prepared.load_runs, &by_run),
         requests,
     );
@@ -168,12 +221,16 @@ async fn lock_and_load(
         let source = "the head is missing".into();
         return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source }.into());
     }
-    let last = last.map_err(retriable)?;
-    let now = now.map_err(retriable)?;
-    fence::admits(&now)?;
+    let ends = ends.map_err(retriable)?;
+    let Some(first) = ends.first() else {
+        let source = "the only row is missing".into();
+        return Err(StoreError::Corrupt { table: "ledger", column: "id", key: "the only row".into(), source }.into());
+    };
+    let min_release = fence::admits(first)?.into();
     let runs = runs.map_err(retriable)?;
     let requests = requests.map_err(retriable)?;
-    Ok(read_loaded(shard, &last, &now, &runs, &requests)?)
+    let (loaded, now) = read_loaded(shard, &ends, &runs, &requests)?;
+    Ok(Read { loaded, now, min_release })
 }
 
 fn retriable(error: Error) -> Failure {
@@ -182,11 +239,19 @@ fn retriable(error: Error) -> Failure {
     if again { Failure::Again(error) } else { error.into() }
 }
 
-fn read_loaded(shard: i16, ends: &[Row], now: &Row, runs: &[Row], requests: &[Row]) -> Result<Loaded, StoreError> {
-    let (mut last, mut elsewhere) = (None, None);
+fn read_loaded(
+    shard: i16,
+    ends: &[Row],
+    runs: &[Row],
+    requests: &[Row],
+) -> Result<(Loaded, Time), StoreError> {
+    let (mut last, mut elsewhere, mut clock) = (None, None, None);
     for row in ends {
+        let At(now) = Reader { table: "clock_timestamp()", row }.get("now", String::new)?;
+        clock = Some(now);
         let event = Reader { table: "run_events", row };
-        let of: i64 = event.get("shard", || "the last of a shard".to_owned())?;
+        let of: Option<i64> = event.get("shard", || "the last of a shard".to_owned())?;
+        let Some(of) = of else { continue };
         let place = || format!("the last of shard {of}");
         let At(at) = event.get("at", place)?;
         if of == i64::from(shard) {
@@ -195,13 +260,13 @@ fn read_loaded(shard: i16, ends: &[Row], now: &Row, runs: &[Row], requests: &[Ro
             elsewhere = elsewhere.max(Some(at));
         }
     }
-    let At(now) = Reader { table: "clock_timestamp()", row: now }.get("now", String::new)?;
+    let now = clock.expect("the ledger has its row");
     let runs = runs.iter().map(|row| {
         let run = Reader { table: "runs", row };
         let key = run.key()?;
         let record: &str = run.get("record", || shown(&key))?;
         let metadata: Option<&str> = run.get("metadata", || shown(&key))?;
-        json::read_run(&key, record, metadata)
+        json::read_run(&key, record, metadata).map(Arc::new)
     });
     let requests = requests.iter().map(|row| {
         let event = Reader { table: "run_events", row };
@@ -214,66 +279,67 @@ fn read_loaded(shard: i16, ends: &[Row], now: &Row, runs: &[Row], requests: &[Ro
         })?;
         Ok((key, id, AppliedRequest { revision, digest }))
     });
-    Ok(Loaded {
+    let loaded = Loaded {
         last,
         now: after_all(now, elsewhere),
         runs: runs.collect::<Result<_, StoreError>>()?,
         requests: requests.collect::<Result<_, StoreError>>()?,
-    })
+    };
+    Ok((loaded, now))
 }
 
-enum Written {
-    Committed,
-    /// A statement could not be sent, so that COMMIT was not sent either.
+/// What became of a writing statement and its transaction.
+pub(super) enum Written<T> {
+    /// It is durable, and this is its answer.
+    Committed(T),
+    /// The statement could not be sent, so that COMMIT was not sent either.
     Unsent(Error),
-    /// A statement before COMMIT was answered with an error, so that COMMIT did not commit.
+    /// It was answered with an error, so that COMMIT did not commit.
     RolledBack(Error),
     Unknown(Error),
 }
 
-/// The second flush. Every statement's answer is looked at before COMMIT's.
-async fn write_and_commit(session: &Session, writes: &[Write]) -> Written {
-    let mut statements: Vec<_> = writes.iter().map(|write| Box::pin(maybe_done(write_one(session, write)))).collect();
-    if let Some(error) = failed_to_send(&mut statements).await {
+/// A statement that is a transaction of its own. The driver waits for "ready for query", which comes after its end.
+pub(super) async fn write_alone<T>(statement: impl Future<Output = Result<T, Error>>) -> Written<T> {
+    let mut statement = pin!(maybe_done(statement));
+    if let Some(error) = failed_to_send(statement.as_mut()).await {
         return Written::Unsent(error);
     }
-    // At most eight futures: `join_all` polls so few in their order.
-    let statements = join_all(statements.into_iter().map(|mut statement| async move {
-        statement.as_mut().await;
-        statement.as_mut().take_output().expect("nobody else takes it")
-    }));
-    let (statements, committed) = tokio::join!(biased; statements, session.batch_execute(COMMIT));
-    for answer in statements {
-        match answer {
-            Ok(()) => {}
-            Err(error) if errors::proves_rollback(&error) => return Written::RolledBack(error),
-            Err(error) => return Written::Unknown(error),
-        }
-    }
-    match committed {
-        Ok(()) => Written::Committed,
+    statement.as_mut().await;
+    match statement.take_output().expect("it was waited for") {
+        Ok(answer) => Written::Committed(answer),
+        Err(error) if errors::proves_rollback(&error) => Written::RolledBack(error),
         Err(error) => Written::Unknown(error),
     }
 }
 
-async fn write_one(session: &Session, write: &Write) -> Result<(), Error> {
-    session.query_one(&write.statement, &write.arguments()).await.map(|_| ())
+/// The flush that ends with COMMIT. The statement's answer is looked at before COMMIT's.
+pub(super) async fn write_and_commit<T>(
+    session: &Session,
+    statement: impl Future<Output = Result<T, Error>>,
+) -> Written<T> {
+    let mut statement = pin!(maybe_done(statement));
+    if let Some(error) = failed_to_send(statement.as_mut()).await {
+        return Written::Unsent(error);
+    }
+    let ((), committed) = tokio::join!(biased; statement.as_mut(), session.batch_execute(COMMIT));
+    match statement.take_output().expect("it was waited for") {
+        Err(error) if errors::proves_rollback(&error) => Written::RolledBack(error),
+        Err(error) => Written::Unknown(error),
+        Ok(answer) => match committed {
+            Ok(()) => Written::Committed(answer),
+            Err(error) => Written::Unknown(error),
+        },
+    }
 }
 
-/// Sends the statements and waits for none. One that the driver cannot send, because a value has no encoding, is
+/// Sends a statement and does not wait for it. One that the driver cannot send, because a value has no encoding, is
 /// missing from the transaction without the server's knowing: COMMIT must not follow it.
-async fn failed_to_send<E>(statements: &mut [Pin<Box<MaybeDone<impl Future<Output = Result<(), E>>>>>]) -> Option<E> {
+async fn failed_to_send<T, E>(mut statement: Pin<&mut MaybeDone<impl Future<Output = Result<T, E>>>>) -> Option<E> {
     poll_fn(|context| {
-        let mut failed = None;
-        for statement in &mut *statements {
-            if statement.as_mut().poll(context).is_ready()
-                && statement.as_mut().output_mut().is_some_and(|answer| answer.is_err())
-            {
-                failed = statement.as_mut().take_output().and_then(Result::err);
-                break;
-            }
-        }
-        Poll::Ready(failed)
+        let failed = statement.as_mut().poll(context).is_ready()
+            && statement.as_mut().output_mut().is_some_and(|answer| answer.is_err());
+        Poll::Ready(failed.then(|| statement.as_mut().take_output().and_then(Result::err)).flatten())
     })
     .await
 }
@@ -288,19 +354,18 @@ mod tests {
 
     type Answer = BoxFuture<'static, Result<(), &'static str>>;
 
-    fn statements(list: Vec<Answer>) -> Vec<Pin<Box<MaybeDone<Answer>>>> {
-        list.into_iter().map(|statement| Box::pin(maybe_done(statement))).collect()
+    async fn failed(statement: Answer) -> Option<&'static str> {
+        failed_to_send(pin!(maybe_done(statement))).await
     }
 
     #[tokio::test]
     async fn statements_that_wait_for_their_answers_were_sent() {
-        let mut sent = statements(vec![pending().boxed(), pending().boxed(), ready(Ok(())).boxed()]);
-        assert_eq!(failed_to_send(&mut sent).await, None);
+        assert_eq!(failed(pending().boxed()).await, None);
+        assert_eq!(failed(ready(Ok(())).boxed()).await, None);
     }
 
     #[tokio::test]
     async fn a_statement_that_fails_before_it_waits_was_not_sent() {
-        let mut sent = statements(vec![pending().boxed(), ready(Err("no encoding")).boxed(), pending().boxed()]);
-        assert_eq!(failed_to_send(&mut sent).await, Some("no encoding"));
+        assert_eq!(failed(ready(Err("no encoding")).boxed()).await, Some("no encoding"));
     }
 }

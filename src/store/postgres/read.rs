@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
+use futures_util::future::try_join_all;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
@@ -25,6 +26,12 @@ const RUN: &str = "-- read.run
 select record::text as record, metadata::text as metadata
 from runs
 where shard = $1 and namespace = $2 and run_id = $3";
+
+/// Of one shard. The limit is for the planner, as in a commit.
+const RUNS: &str = "-- read.runs
+select v.number, r.record::text as record, r.metadata::text as metadata
+from (select * from unnest($2::bigint[], $3::text[], $4::text[]) limit cardinality($2)) as v (number, namespace, run_id)
+join runs r on r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id";
 
 /// From the keyframe at or before the revision, or from the first event: `number` says whose event it is.
 const RUNS_AT: &str = "-- read.runs_at
@@ -85,11 +92,41 @@ where
 
 pub(super) async fn run(sessions: &Sessions, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
     let rows = rows(sessions, RUN, &[&smallint(shard), &key.namespace, &key.run_id], usize::MAX).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
+    rows.first().map(|row| run_of(key, row)).transpose()
+}
+
+/// One statement for each shard that has some of them, all in one flush.
+pub(super) async fn runs(
+    sessions: &Sessions,
+    keys: &[RunKey],
+    shard_of: impl Fn(&RunKey) -> Shard,
+) -> Result<Vec<Option<Run>>, StoreError> {
+    let by_shard = by_shard(keys.iter().map(shard_of));
+    let rows = reading(sessions, |session| async move {
+        let rows = async {
+            let statement = session.prepare_cached(RUNS).await?;
+            let reads = by_shard.iter().map(async |(shard, numbers)| {
+                let (namespaces, run_ids) = columns(numbers.iter().map(|number| &keys[index(*number)]));
+                session.query(&statement, &[&smallint(*shard), numbers, &namespaces, &run_ids]).await
+            });
+            try_join_all(reads).await
+        };
+        let rows = rows.await;
+        (session, rows)
+    });
+    let mut runs = vec![None; keys.len()];
+    for row in rows.await?.iter().flatten() {
+        let Some(number) = number_of(row) else { continue };
+        runs[index(number)] = Some(run_of(&keys[index(number)], row)?);
+    }
+    Ok(runs)
+}
+
+fn run_of(key: &RunKey, row: &Row) -> Result<Run, StoreError> {
     let run = Reader { table: "runs", row };
     let record: &str = run.get("record", || shown(key))?;
     let metadata: Option<&str> = run.get("metadata", || shown(key))?;
-    json::read_run(key, record, metadata).map(Some)
+    json::read_run(key, record, metadata)
 }
 
 /// One statement for each shard that has some of them.
@@ -180,7 +217,7 @@ pub(super) async fn run_events(
 
 pub(super) async fn ping(sessions: &Sessions) -> Result<(), StoreError> {
     let rows = rows(sessions, PING, &[], usize::MAX).await?;
-    rows.iter().try_for_each(fence::admits)
+    rows.iter().try_for_each(|row| fence::admits(row).map(|_| ()))
 }
 
 /// A statement's rows, until their `event`s are `bytes_max` long: text that is stored compressed is longer than the

@@ -2,29 +2,43 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::Error;
 
 use super::errors::{self, TimedOut};
-use super::rows::{Reader, bigint, smallint};
+use super::kept::Kept;
+use super::rows::{At, Reader, bigint, smallint};
 use super::sessions::{Session, Sessions};
 use super::statements::{BEGIN, LOCK_HEAD, ROLLBACK};
+use super::writes::DECIDED_BEFORE_MAX_MS;
+use crate::domain::Time;
 use crate::store::{StoreError, Unsettled};
 
 const SETTLE_MAX: Duration = Duration::from_secs(10);
 
-const COMMIT_AT: &str = "-- settle.commit_at
-select commit_id from run_events where shard = $1 and position = $2";
+/// Beside the head, the first event of the commit stands where it was to stand, or after what others wrote meanwhile.
+/// The limit is for the planner: there are only a few rows to look at, at the log's end.
+const COMMITTED: &str = "-- settle.committed
+select exists (select from run_events where shard = $1 and position >= $2 and commit_id = $3 order by position limit 1)
+           as applied,
+       clock_timestamp() as now";
 
 /// Waits for the shard's head, and so for the end of the old transaction, before it looks: to look at once would find
-/// nothing while that is still on its way to commit.
-pub(super) async fn settle(sessions: &Sessions, unsettled: &Unsettled) -> Result<bool, StoreError> {
-    let until_free = async {
+/// nothing while that is still on its way to commit. A commit in one flush may not even have come to the database yet:
+/// it is waited for until it is too old to write anything.
+pub(super) async fn settle(sessions: &Sessions, kept: &Kept, unsettled: &Unsettled) -> Result<bool, StoreError> {
+    let until_sure = async {
         loop {
             let session = sessions.commit().await?;
             match look(&session, unsettled).await? {
-                Ok(applied) => {
+                Ok(Seen { applied, now }) => {
                     session.give_back();
+                    let sent = kept.sent(unsettled.commit_id);
+                    if let (false, Some(left)) = (applied, sent.and_then(|sent| left_until_void(sent, now))) {
+                        sleep(left).await;
+                        continue;
+                    }
+                    kept.is_settled(unsettled.commit_id);
                     return Ok(applied);
                 }
                 Err(error) if errors::is_lock_timeout(&error) => {}
@@ -32,32 +46,45 @@ pub(super) async fn settle(sessions: &Sessions, unsettled: &Unsettled) -> Result
             }
         }
     };
-    timeout(SETTLE_MAX, until_free).await.unwrap_or_else(|_| Err(TimedOut.into()))
+    timeout(SETTLE_MAX, until_sure).await.unwrap_or_else(|_| Err(TimedOut.into()))
 }
 
-async fn look(session: &Session, unsettled: &Unsettled) -> Result<Result<bool, Error>, StoreError> {
+/// How long a commit that was decided at a time can still come to life; none when it cannot.
+fn left_until_void(decided_at: Time, now: Time) -> Option<Duration> {
+    let void_at = decided_at.micros() + i64::from(DECIDED_BEFORE_MAX_MS) * 1_000;
+    let left = u64::try_from(void_at - now.micros()).ok()?;
+    Some(Duration::from_micros(left + 1))
+}
+
+/// What there is to see under the head.
+struct Seen {
+    applied: bool,
+    now: Time,
+}
+
+async fn look(session: &Session, unsettled: &Unsettled) -> Result<Result<Seen, Error>, StoreError> {
     let shard = smallint(unsettled.shard);
     let position = bigint(unsettled.first_position);
     let answer = async {
         let lock_head = session.prepare_cached(LOCK_HEAD).await?;
-        let commit_at = session.prepare_cached(COMMIT_AT).await?;
+        let committed = session.prepare_cached(COMMITTED).await?;
         session.batch_execute(BEGIN).await?;
         let head = session.query_opt(&lock_head, &[&shard]).await?;
         // A statement of its own, begun after the wait: its snapshot sees how the old transaction ended.
-        let event = session.query_opt(&commit_at, &[&shard, &position]).await?;
+        let seen = session.query_one(&committed, &[&shard, &position, &unsettled.commit_id]).await?;
         session.batch_execute(ROLLBACK).await?;
-        Ok((head, event))
+        Ok((head, seen))
     };
-    let (head, event) = match answer.await {
+    let (head, row) = match answer.await {
         Ok(answer) => answer,
         Err(error) => return Ok(Err(error)),
     };
-    let place = || format!("position {position} of shard {shard}");
     if head.is_none() {
         let source = "the head is missing".into();
         return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source });
     }
-    let Some(row) = &event else { return Ok(Ok(false)) };
-    let commit_id: uuid::Uuid = Reader { table: "run_events", row }.get("commit_id", place)?;
-    Ok(Ok(commit_id == unsettled.commit_id))
+    let seen = Reader { table: "run_events", row: &row };
+    let place = || format!("position {position} of shard {shard}");
+    let At(now) = seen.get("now", place)?;
+    Ok(Ok(Seen { applied: seen.get("applied", place)?, now }))
 }

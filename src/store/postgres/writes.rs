@@ -1,133 +1,396 @@
-//! What was decided, as the columns of the writing statements. A statement without rows is not sent.
+//! What was decided, as one statement and its arguments.
+//!
+//! The parts of a commit that write nothing are left out, columns that change for none of its rows too: a session
+//! prepares the few forms that its load needs. The statement answers one row, and raises "division by zero" (22012)
+//! unless every part changed exactly the rows that it was given: a wrong count then ends the transaction before it
+//! commits instead of being noticed after it.
 
-use tokio_postgres::Statement;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 
 use super::rows::{At, bigint};
-use super::statements::Statements;
+use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, ends, last_events};
 use crate::domain::ids::request_key;
-use crate::domain::{Decided, NewEvent, Run, RunWrite};
-use crate::store::json;
+use crate::domain::{Changes, Decided, NewEvent, Position, Run, RunWrite, Status, Time};
+use crate::store::json::Keyframe;
 
-type Column = Box<dyn ToSql + Send + Sync>;
+type Argument<'a> = Box<dyn ToSql + Send + Sync + 'a>;
 
 /// A statement with its arguments.
-pub(super) struct Write {
-    pub(super) statement: Statement,
-    arguments: Vec<Column>,
+pub(super) struct Write<'a> {
+    pub(super) sql: String,
+    arguments: Vec<Argument<'a>>,
 }
 
-impl Write {
+impl Write<'_> {
     /// The arguments as the driver takes them.
     pub(super) fn arguments(&self) -> Vec<&(dyn ToSql + Sync)> {
-        self.arguments.iter().map(|column| &**column as &(dyn ToSql + Sync)).collect()
+        self.arguments.iter().map(|argument| &**argument as &(dyn ToSql + Sync)).collect()
     }
 }
 
-/// The writes of a commit, in the order in which they are sent.
-pub(super) fn writes(shard: i16, commit_id: Uuid, decided: &Decided, prepared: &Statements) -> Vec<Write> {
-    let (new, old): (Vec<&RunWrite>, Vec<&RunWrite>) = decided.runs.iter().partition(|write| write.before.is_none());
-    let (rewritten, updated): (Vec<&RunWrite>, Vec<&RunWrite>) = old.iter().partition(|write| write.metadata_changed);
-    let alive = |write: &&&RunWrite| !write.run.status.is_terminal();
-    let was_alive = |write: &&&RunWrite| write.before.is_some_and(|before| !before.status.is_terminal());
-    let born: Vec<&RunWrite> = new.iter().filter(alive).copied().collect();
-    let ended: Vec<&RunWrite> = old.iter().filter(was_alive).filter(|write| !alive(write)).copied().collect();
-    let moved: Vec<&RunWrite> = old
-        .iter()
-        .filter(was_alive)
-        .filter(alive)
-        .filter(|write| write.before.is_some_and(|before| before.status != write.run.status))
-        .copied()
-        .collect();
+/// Where the events are to stand.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place<'a> {
+    /// After this position, which was read under the head that this transaction holds.
+    After(Position),
+    /// At the end, if everything is still as it was when this was decided; see [`at_once`](super::at_once).
+    AtTheEnd {
+        /// How many shards there are.
+        shard_count: u16,
+        /// The release that the schema asks for.
+        min_release: &'a str,
+    },
+}
 
-    let mut writes = Vec::new();
-    let mut add = |statement: &Statement, rows: usize, columns: Vec<Column>| {
-        if rows > 0 {
-            let mut arguments: Vec<Column> = vec![Box::new(shard)];
-            arguments.extend(columns);
-            writes.push(Write { statement: statement.clone(), arguments });
+/// How long before its execution a commit in one flush may have been decided. What is older writes nothing, so that
+/// after this time one that was sent and lost cannot come to life.
+pub(super) const DECIDED_BEFORE_MAX_MS: u32 = 1_000;
+
+/// How far what this process takes for the store's clock may be ahead of it.
+const AHEAD_MAX_MS: u32 = 5;
+
+/// The whole commit: runs, the rows of those that are not terminal, events. Answers the position that the first event
+/// comes after, and the store's clock.
+pub(super) fn write<'a>(shard: i16, commit_id: Uuid, at: Time, decided: &'a Decided, place: Place<'a>) -> Write<'a> {
+    let (new, old): (Vec<&RunWrite>, Vec<&RunWrite>) = decided.runs.iter().partition(|write| write.before.is_none());
+    let mut parts = Parts::default();
+    let shard = parts.add("smallint", shard);
+    let at = parts.add("timestamptz", At(at));
+    let commit_id = parts.add("uuid", commit_id);
+    let with_links = decided.events.iter().any(|new| sets_columns(&new.event.changes));
+    if !new.is_empty() {
+        parts.insert_runs(&shard, &at, &new);
+    }
+    if !old.is_empty() {
+        parts.update_runs(&shard, &old, with_links);
+    }
+    parts.insert_events(&shard, &commit_id, &decided.events);
+    let (name, place) = match place {
+        Place::After(position) => {
+            let last = parts.add("bigint", bigint(position));
+            ("write", format!("place as materialized (select {last} as last, {at} as at, clock_timestamp() as now)"))
+        }
+        Place::AtTheEnd { shard_count, min_release } => {
+            let guard = parts.guard(&shard, &at, min_release, !new.is_empty(), !old.is_empty(), &decided.events);
+            let place = format!(
+                "head as materialized (select shard from shards where shard = {shard} for update),
+clock as materialized (select clock_timestamp() as now from head),
+ends as materialized ({ends}),
+place as materialized (
+    select coalesce((select position from ends where shard = {shard}), 0) as last, now
+    from clock
+    where {guard})",
+                ends = last_events(shard_count),
+            );
+            ("at_once", place)
         }
     };
-    add(&prepared.insert_runs, new.len(), inserted(&new));
-    add(&prepared.update_runs, updated.len(), changed(&updated));
-    let mut with_metadata = changed(&rewritten);
-    with_metadata.push(column(&rewritten, json::metadata));
-    add(&prepared.update_runs_and_metadata, rewritten.len(), with_metadata);
-    add(&prepared.insert_events, decided.events.len(), events(commit_id, &decided.events));
-    let mut born_columns = keys(&born);
-    born_columns.push(column(&born, |run| At(run.started_at)));
-    born_columns.push(column(&born, |run| run.status.code()));
-    add(&prepared.insert_active, born.len(), born_columns);
-    let mut moved_columns = keys(&moved);
-    moved_columns.push(column(&moved, |run| run.status.code()));
-    add(&prepared.update_active, moved.len(), moved_columns);
-    add(&prepared.delete_active, ended.len(), keys(&ended));
-    writes
+    let Parts { mut tables, writes, counted, arguments } = parts;
+    tables.push(place);
+    tables.extend(writes);
+    let sql = format!(
+        "-- commit.{name}
+with {}
+select place.last, place.now, 1 / ({})::int as complete from place",
+        tables.join(",\n"),
+        counted.join(" and "),
+    );
+    Write { sql, arguments }
 }
 
-fn column<T>(writes: &[&RunWrite], value: impl Fn(&Run) -> T) -> Column
-where
-    T: ToSql + std::fmt::Debug + Send + Sync + 'static,
-{
-    Box::new(writes.iter().map(|write| value(&write.run)).collect::<Vec<T>>())
+/// Whether it sets a column of its own, besides revision, status, record and metadata.
+fn sets_columns(changes: &Changes) -> bool {
+    changes.agent_id.is_some()
+        || changes.workflow_id.is_some()
+        || changes.audit_session_id.is_some()
+        || changes.route.is_some()
+        || !changes.labels.is_empty()
+        || !changes.remove_labels.is_empty()
 }
 
-fn keys(writes: &[&RunWrite]) -> Vec<Column> {
-    vec![column(writes, |run| run.namespace.clone()), column(writes, |run| run.run_id.clone())]
+/// The parts of a statement, as they come together.
+#[derive(Default)]
+struct Parts<'a> {
+    /// What is read: the arrays as tables.
+    tables: Vec<String>,
+    /// What is written.
+    writes: Vec<String>,
+    /// What must be true of how many rows were written.
+    counted: Vec<String>,
+    arguments: Vec<Argument<'a>>,
 }
 
-fn inserted(writes: &[&RunWrite]) -> Vec<Column> {
-    let mut columns = keys(writes);
-    columns.push(column(writes, |run| bigint(run.revision)));
-    columns.push(column(writes, |run| run.status.code()));
-    columns.push(column(writes, |run| At(run.started_at)));
-    columns.push(column(writes, |run| run.task_thread_id.clone()));
-    columns.extend(changeable(writes));
-    columns.push(column(writes, json::metadata));
-    columns
-}
-
-fn changed(writes: &[&RunWrite]) -> Vec<Column> {
-    let before = |write: &&RunWrite| write.before.map_or(0, |before| bigint(before.revision));
-    let mut columns = keys(writes);
-    columns.push(Box::new(writes.iter().map(before).collect::<Vec<i64>>()));
-    columns.push(column(writes, |run| bigint(run.revision)));
-    columns.push(column(writes, |run| run.status.code()));
-    columns.extend(changeable(writes));
-    columns
-}
-
-/// The columns that an insert and an update set alike.
-fn changeable(writes: &[&RunWrite]) -> Vec<Column> {
-    vec![
-        column(writes, |run| run.agent_id.clone()),
-        column(writes, |run| run.workflow_id.clone()),
-        column(writes, |run| run.audit_session_id.clone()),
-        column(writes, |run| run.route.map(crate::domain::Route::name)),
-        column(writes, |run| json::labels(&run.labels)),
-        column(writes, json::record),
-    ]
-}
-
-fn events(commit_id: Uuid, events: &[NewEvent]) -> Vec<Column> {
-    fn column<T>(events: &[NewEvent], value: impl Fn(&NewEvent) -> T) -> Column
-    where
-        T: ToSql + std::fmt::Debug + Send + Sync + 'static,
-    {
-        Box::new(events.iter().map(value).collect::<Vec<T>>())
+impl<'a> Parts<'a> {
+    /// An argument; gives the expression that stands for it.
+    fn add(&mut self, sql_type: &str, value: impl ToSql + Send + Sync + 'a) -> String {
+        self.arguments.push(Box::new(value));
+        format!("${}::{sql_type}", self.arguments.len())
     }
+
+    /// Arrays as a table, in their order. Gives the expression of the first one.
+    fn table(&mut self, name: &str, columns: Columns<'a>) -> String {
+        let names = columns.0.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
+        let arrays: Vec<String> =
+            columns.0.into_iter().map(|column| {
+                self.arguments.push(column.values);
+                format!("${}::{}[]", self.arguments.len(), column.sql_type)
+            }).collect();
+        let first = arrays.first().expect("a table has columns").clone();
+        self.tables.push(format!(
+            "{name} as materialized (
+    select * from unnest({}) with ordinality as v ({names}, n))",
+            arrays.join(", "),
+        ));
+        first
+    }
+
+    /// So many rows must be written by a part; gives how its count is asked for.
+    fn count(&mut self, part: &str, rows: &str) {
+        self.counted.push(format!("(select count(*) from {part}) = {rows}"));
+    }
+
+    fn insert_runs(&mut self, shard: &str, at: &str, writes: &[&'a RunWrite]) {
+        let mut columns = Columns::of_runs(writes);
+        columns.add("task_thread_id", "text", runs(writes).map(|run| run.task_thread_id.as_str()));
+        columns.changeable(writes);
+        columns.add("metadata", "jsonb", runs(writes).map(|run| (!run.metadata.is_empty()).then(|| Json(&run.metadata))));
+        let rows = self.table("new", columns);
+        self.writes.push(format!(
+            "created as (
+    insert into runs (shard, namespace, run_id, revision, status, started_at, task_thread_id,
+                      agent_id, workflow_id, audit_session_id, route, labels, record, metadata)
+    select {shard}, v.namespace, v.run_id, v.revision, v.status, {at}, v.task_thread_id,
+           v.agent_id, v.workflow_id, v.audit_session_id, v.route, v.labels, v.record, v.metadata
+    from place, new v
+    returning 1)"
+        ));
+        self.count("created", &format!("cardinality({rows})"));
+        let born = runs(writes).filter(|run| !run.status.is_terminal()).count();
+        if born > 0 {
+            self.writes.push(format!(
+                "born as (
+    insert into active (shard, namespace, run_id, started_at, status)
+    select {shard}, v.namespace, v.run_id, {at}, v.status
+    from place, new v
+    where v.status <= {ALIVE_MAX}
+    returning 1)",
+                ALIVE_MAX = Status::Running.code(),
+            ));
+            let born = self.add("bigint", rows_of(born));
+            self.count("born", &born);
+        }
+    }
+
+    /// Leaves metadata alone that does not change: not written, it costs nothing, whatever its size.
+    fn update_runs(&mut self, shard: &str, writes: &[&'a RunWrite], with_links: bool) {
+        let before = |write: &&RunWrite| write.before.map_or(0, |before| bigint(before.revision));
+        let mut columns = Columns::of_runs(writes);
+        columns.add("before", "bigint", writes.iter().map(before));
+        let mut set = "revision = v.revision, status = v.status, record = v.record".to_owned();
+        if with_links {
+            columns.changeable(writes);
+            set += ", agent_id = v.agent_id, workflow_id = v.workflow_id, audit_session_id = v.audit_session_id,
+        route = v.route, labels = v.labels";
+        } else {
+            columns.add("record", "jsonb", runs(writes).map(Json));
+        }
+        if writes.iter().any(|write| write.metadata_changed) {
+            let changed = |write: &&&'a RunWrite| write.metadata_changed;
+            let metadata = |write: &&'a RunWrite| {
+                let run = &*write.run;
+                (changed(&write) && !run.metadata.is_empty()).then(|| Json(&run.metadata))
+            };
+            columns.add("rewritten", "bool", writes.iter().map(|write| write.metadata_changed));
+            columns.add("metadata", "jsonb", writes.iter().map(metadata));
+            set += ", metadata = case when v.rewritten then v.metadata else r.metadata end";
+        }
+        let was = |write: &RunWrite| write.before.map_or(Status::Pending, |before| before.status);
+        let moved = writes.iter().filter(|write| !was(write).is_terminal() && was(write) != write.run.status);
+        let (ended, moved): (Vec<&&RunWrite>, Vec<&&RunWrite>) = moved.partition(|write| write.run.status.is_terminal());
+        if !ended.is_empty() || !moved.is_empty() {
+            columns.add("was", "smallint", writes.iter().map(|write| was(write).code()));
+        }
+        let rows = self.table("asked", columns);
+        self.tables.push(format!(
+            "old as materialized (
+    select *, (select r.ctid from runs r where {} and r.revision = v.before) as place_in_runs from asked v)",
+            key("r", shard),
+        ));
+        self.writes.push(format!(
+            "changed as (
+    update runs r set {set} from place, old v where r.ctid = v.place_in_runs returning 1)"
+        ));
+        self.count("changed", &format!("cardinality({rows})"));
+        let alive = Status::Running.code();
+        let place_in_active = format!("(select a.ctid from active a where {})", key("a", shard));
+        if !ended.is_empty() {
+            self.writes.push(format!(
+                "ended as (
+    delete from active a
+    using place, (select {place_in_active} as at from old v where v.was <= {alive} and v.status > {alive} offset 0) as e
+    where a.ctid = e.at
+    returning 1)"
+            ));
+            let ended = self.add("bigint", rows_of(ended.len()));
+            self.count("ended", &ended);
+        }
+        if !moved.is_empty() {
+            self.writes.push(format!(
+                "moved as (
+    update active a set status = m.status
+    from place, (select v.status, {place_in_active} as at from old v
+                 where v.was <> v.status and v.status <= {alive} offset 0) as m
+    where a.ctid = m.at
+    returning 1)"
+            ));
+            let moved = self.add("bigint", rows_of(moved.len()));
+            self.count("moved", &moved);
+        }
+    }
+
+    fn insert_events(&mut self, shard: &str, commit_id: &str, events: &'a [NewEvent]) {
+        let mut columns = Columns::default();
+        columns.add("namespace", "text", events.iter().map(|new| new.event.key.namespace.as_str()));
+        columns.add("run_id", "text", events.iter().map(|new| new.event.key.run_id.as_str()));
+        columns.add("revision", "bigint", events.iter().map(|new| bigint(new.event.revision)));
+        columns.add("at", "timestamptz", events.iter().map(|new| At(new.event.at)));
+        columns.add("event", "jsonb", events.iter().map(|new| Json(&new.event)));
+        let mut more = String::new();
+        if events.iter().any(|new| new.request.is_some()) {
+            let requests = || events.iter().map(|new| new.request.as_ref());
+            columns.add("request_id", "text", requests().map(|request| request.map(|request| request.id.as_str())));
+            columns.add(
+                "request_digest",
+                "bytea",
+                requests().map(|request| request.map(|request| request.digest.as_slice())),
+            );
+            columns.add("request_key", "bigint", events.iter().map(key_of));
+            more += ", request_id, request_digest, request_key";
+        }
+        if events.iter().any(|new| new.keyframe.is_some()) {
+            let keyframe = |new: &'a NewEvent| new.keyframe.as_deref().map(|run| Json(Keyframe::of(run)));
+            columns.add("keyframe", "jsonb", events.iter().map(keyframe));
+            more += ", keyframe";
+        }
+        let rows = self.table("happened", columns);
+        let more_of_v = more.replace(", ", ", v.");
+        self.writes.push(format!(
+            "logged as (
+    insert into run_events (shard, commit_id, position, namespace, run_id, revision, at, event{more})
+    select {shard}, {commit_id}, place.last + v.n, v.namespace, v.run_id, v.revision, v.at, v.event{more_of_v}
+    from place, happened v
+    returning 1)"
+        ));
+        self.count("logged", &format!("cardinality({rows})"));
+    }
+
+    /// What must still be so for a commit that was decided before its head was taken.
+    fn guard(
+        &mut self,
+        shard: &str,
+        at: &str,
+        min_release: &'a str,
+        new: bool,
+        old: bool,
+        events: &[NewEvent],
+    ) -> String {
+        let min_release = self.add("text", min_release);
+        let mut guard = format!(
+            "{at} > now - interval '{DECIDED_BEFORE_MAX_MS} ms' and {at} <= now + interval '{AHEAD_MAX_MS} ms'
+      and (select min_release from ledger where singleton) = {min_release}
+      and not exists (select from ends where at > {at} or (at = {at} and shard <> {shard}))"
+        );
+        if new {
+            guard += &format!(
+                "\n      and not exists (select from new v where (select r.revision from runs r where {}) is not null)",
+                key("r", shard),
+            );
+        }
+        if old {
+            guard += "\n      and not exists (select from old where place_in_runs is null)";
+        }
+        let keys: Vec<i64> = events.iter().filter_map(key_of).collect();
+        if !keys.is_empty() {
+            let keys = self.add("bigint[]", keys);
+            guard += &format!(
+                "\n      and not exists (
+        select from unnest({keys}) as v (request_key)
+        where (select e.position from run_events e
+               where e.shard = {shard} and e.request_key = v.request_key limit 1) is not null)"
+            );
+        }
+        guard
+    }
+}
+
+/// A row by its whole key. As a subquery, it is looked for by index one by one, whatever the planner thinks of the
+/// sizes of tables.
+fn key(table: &str, shard: &str) -> String {
+    format!("{table}.shard = {shard} and {table}.namespace = v.namespace and {table}.run_id = v.run_id")
+}
+
+/// One array a column, all of the same length.
+#[derive(Default)]
+struct Columns<'a>(Vec<Column<'a>>);
+
+struct Column<'a> {
+    name: &'static str,
+    sql_type: &'static str,
+    values: Argument<'a>,
+}
+
+impl<'a> Columns<'a> {
+    fn add<T>(&mut self, name: &'static str, sql_type: &'static str, values: impl Iterator<Item = T>)
+    where
+        T: ToSql + Send + Sync + 'a,
+    {
+        self.0.push(Column { name, sql_type, values: Box::new(values.collect::<Vec<T>>()) });
+    }
+
+    /// What every part that writes runs needs.
+    fn of_runs(writes: &[&'a RunWrite]) -> Self {
+        let mut columns = Self::default();
+        columns.add("namespace", "text", runs(writes).map(|run| run.namespace.as_str()));
+        columns.add("run_id", "text", runs(writes).map(|run| run.run_id.as_str()));
+        columns.add("revision", "bigint", runs(writes).map(|run| bigint(run.revision)));
+        columns.add("status", "smallint", runs(writes).map(|run| run.status.code()));
+        columns
+    }
+
+    /// What an insert sets, and an update where links, route or labels change.
+    fn changeable(&mut self, writes: &[&'a RunWrite]) {
+        self.add("agent_id", "text", runs(writes).map(|run| run.agent_id.as_deref()));
+        self.add("workflow_id", "text", runs(writes).map(|run| run.workflow_id.as_deref()));
+        self.add("audit_session_id", "text", runs(writes).map(|run| run.audit_session_id.as_deref()));
+        self.add("route", "text", runs(writes).map(|run| run.route.map(crate::domain::Route::name)));
+        self.add("labels", "jsonb", runs(writes).map(|run| (!run.labels.is_empty()).then(|| Json(&run.labels))));
+        self.add("record", "jsonb", runs(writes).map(Json));
+    }
+}
+
+fn runs<'a>(writes: &[&'a RunWrite]) -> impl Iterator<Item = &'a Run> {
+    writes.iter().map(|write| &*write.run)
+}
+
+fn key_of(new: &NewEvent) -> Option<i64> {
+    new.request.as_ref().map(|request| request_key(&new.event.key, &request.id))
+}
+
+fn rows_of(rows: usize) -> i64 {
+    i64::try_from(rows).expect("rows that are in memory")
+}
+
+/// Every statement of a commit that decided this, in one flush and in two, for a look at their plans.
+#[must_use]
+pub fn of_a_commit(shard_count: u16, decided: &Decided) -> Vec<String> {
+    let written = |place| write(0, Uuid::nil(), Time::from_micros(0), decided, place).sql;
     vec![
-        Box::new(commit_id),
-        column(events, |new| bigint(new.position)),
-        column(events, |new| new.event.key.namespace.clone()),
-        column(events, |new| new.event.key.run_id.clone()),
-        column(events, |new| bigint(new.event.revision)),
-        column(events, |new| At(new.event.at)),
-        column(events, |new| json::event(&new.event)),
-        column(events, |new| new.request.as_ref().map(|request| request.id.clone())),
-        column(events, |new| new.request.as_ref().map(|request| request.digest.to_vec())),
-        column(events, |new| new.request.as_ref().map(|request| request_key(&new.event.key, &request.id))),
-        column(events, |new| new.keyframe.as_deref().map(json::keyframe)),
+        LOCK_HEAD.to_owned(),
+        ends(shard_count),
+        LOAD_RUNS.to_owned(),
+        LOAD_REQUEST_IDS.to_owned(),
+        written(Place::After(0)),
+        written(Place::AtTheEnd { shard_count, min_release: "0.0.0" }),
     ]
 }

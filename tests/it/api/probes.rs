@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use runledger::engine::Engine;
+use runledger::reads::Reads;
 use runledger::service::health;
 use runledger::service::{Backend, BackendSlot, Turns};
 use tokio::sync::Notify;
@@ -27,7 +28,8 @@ async fn said<H: Health>(health: &HealthServer<H>, service: &str) -> ServingStat
 fn backend(process: &Process) -> Backend {
     let store = process.store.clone();
     let engine = Engine::start(store.clone(), &process.supervisor, &Arc::new(Notify::new()));
-    Backend { store, engine, feed: process.feed.clone(), wait_max: Duration::MAX, turns: Turns::default() }
+    let reads = Reads::new(store.clone());
+    Backend { store, reads, engine, feed: process.feed.clone(), wait_max: Duration::MAX, turns: Turns::default() }
 }
 
 /// A store that was opened and has not answered since.

@@ -31,7 +31,7 @@ impl Shelf {
         Loaded {
             last: self.log.last().map(|last| (last.position, last.event.at)),
             now,
-            runs: self.runs.values().filter(|run| asked(&run.key())).cloned().collect(),
+            runs: self.runs.values().filter(|run| asked(&run.key())).cloned().map(Arc::new).collect(),
             requests: model.requests().into_iter().filter(|(key, ..)| asked(key)).collect(),
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn load(
     let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
     let mut runs = Vec::with_capacity(keys.len());
     for key in keys {
-        runs.extend(rows::run(transaction, shard, key)?);
+        runs.extend(rows::run(transaction, shard, key)?.map(Arc::new));
     }
     let asked: HashSet<(&RunKey, &str)> = commands
         .iter()
