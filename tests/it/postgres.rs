@@ -222,8 +222,9 @@ async fn a_dropped_commit_lets_its_head_and_its_session_go() {
 #[tokio::test]
 async fn a_session_that_is_ended_before_its_commit_was_surely_not_applied() {
     let database = Database::fresh().await;
-    let store = open(&database.dsn()).await;
-    apply(&store, start("run-1")).await;
+    let (store, other) = join(open(&database.dsn()), open(&database.dsn())).await;
+    // It has not committed to the shard itself, and so reads before it commits.
+    apply(&other, start("run-1")).await;
     let shard = home(&store, &key("run-1"));
     let holder = holding_the_head(&database.dsn(), shard).await;
     let watch = direct(&database.dsn()).await;

@@ -208,8 +208,10 @@ pub(crate) async fn a_run_that_cannot_be_read_is_corrupt_by_name<F: OnDisk>(fixt
         }
         other => panic!("{other:?}"),
     }
+    // A replica that has to read it to decide.
+    let replica = fixture.replica().await;
     let batch: Arc<[_]> = Arc::from([Arc::new(complete("run-1"))]);
-    match store.commit(home(store, &key("run-1")), draw_id(), batch).await {
+    match replica.commit(home(store, &key("run-1")), draw_id(), batch).await {
         Err(CommitError::NotApplied(StoreError::Corrupt { .. })) => {}
         other => panic!("{other:?}"),
     }

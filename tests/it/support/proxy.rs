@@ -1,5 +1,7 @@
-//! A proxy in front of Postgres that knows a COMMIT when it sees one, and can cut, delay or hold it.
+//! A proxy in front of Postgres that knows a COMMIT when it sees one, and can cut, delay or hold it. A statement that is a
+//! whole commit of its own counts as one.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -125,10 +127,28 @@ impl Proxy {
 #[derive(Clone, Copy, Debug)]
 enum Answers {
     Pass,
-    /// They come so much later, up to COMMIT's.
-    Late(Duration),
-    /// They are withheld; after COMMIT's the connection is cut.
-    Withheld,
+    /// They come so much later, up to the commit's.
+    Late(Duration, Last),
+    /// They are withheld; after the commit's the connection is cut.
+    Withheld(Last),
+}
+
+/// The last answer to a commit.
+#[derive(Clone, Copy, Debug)]
+enum Last {
+    /// To COMMIT.
+    Commit,
+    /// To a statement that is a commit: that the server is ready for the next.
+    Ready,
+}
+
+impl Last {
+    fn is(self, message: &[u8]) -> bool {
+        match self {
+            Self::Commit => message.starts_with(b"C") && message.ends_with(b"COMMIT\0"),
+            Self::Ready => message.starts_with(b"Z"),
+        }
+    }
 }
 
 /// Cut when either direction ends.
@@ -160,9 +180,15 @@ async fn up(
     plan.may_speak().await;
     to.write_u32(length).await?;
     to.write_all(&startup).await?;
+    let mut commits = Commits::default();
     loop {
-        let message = message(&mut from).await?;
-        let rule = if is_commit(&message) { plan.next() } else { None };
+        let mut message = message(&mut from).await?;
+        let last = commits.last_answer(&message);
+        if let Some(Last::Ready) = last {
+            Commits::rest(&mut message, &mut from).await?;
+        }
+        let rule = last.and_then(|last| plan.next().map(|rule| (rule, last)));
+        let (rule, last) = rule.map_or((None, Last::Commit), |(rule, last)| (Some(rule), last));
         match rule {
             None => {}
             Some(Rule::CutBefore) => {
@@ -170,10 +196,10 @@ async fn up(
                 return Ok(());
             }
             Some(Rule::CutAfter) => {
-                answers.send_replace(Answers::Withheld);
+                answers.send_replace(Answers::Withheld(last));
             }
             Some(Rule::CutAndDeliver(late)) => {
-                answers.send_replace(Answers::Withheld);
+                answers.send_replace(Answers::Withheld(last));
                 back.lock().await.shutdown().await?;
                 sleep(late).await;
                 to.write_all(&message).await?;
@@ -181,7 +207,7 @@ async fn up(
                 return std::future::pending().await;
             }
             Some(Rule::DelayAnswer(late)) => {
-                answers.send_replace(Answers::Late(late));
+                answers.send_replace(Answers::Late(late, last));
             }
             Some(Rule::HoldUntil(mut released)) => {
                 plan.is_met();
@@ -202,20 +228,19 @@ async fn down(
 ) -> std::io::Result<()> {
     loop {
         let message = message(&mut from).await?;
-        let committed = message.starts_with(b"C") && message.ends_with(b"COMMIT\0");
         let current = *answers.borrow();
         match current {
-            Answers::Withheld if committed => {
+            Answers::Withheld(last) if last.is(&message) => {
                 plan.is_met();
                 return Ok(());
             }
-            Answers::Withheld => continue,
-            Answers::Late(late) if committed => {
+            Answers::Withheld(_) => continue,
+            Answers::Late(late, last) if last.is(&message) => {
                 plan.is_met();
                 reset.send_replace(Answers::Pass);
                 sleep(late).await;
             }
-            Answers::Late(_) | Answers::Pass => {}
+            Answers::Late(..) | Answers::Pass => {}
         }
         plan.may_speak().await;
         to.lock().await.write_all(&message).await?;
@@ -233,7 +258,48 @@ async fn message(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Vec<u8>
     Ok(message)
 }
 
-/// A simple query that ends with the word.
-fn is_commit(message: &[u8]) -> bool {
-    message.first() == Some(&b'Q') && message.to_ascii_lowercase().ends_with(b"commit\0")
+/// Knows the commits among a connection's messages.
+#[derive(Debug, Default)]
+struct Commits {
+    /// Prepared statements that are whole commits.
+    at_once: HashSet<Vec<u8>>,
+    /// Such a statement is a part of this transaction, and COMMIT comes later.
+    in_transaction: bool,
+}
+
+impl Commits {
+    /// What the last answer to a message will be, if it commits.
+    fn last_answer(&mut self, message: &[u8]) -> Option<Last> {
+        let mut texts = message.get(5..)?.split(|byte| *byte == 0);
+        match message[0] {
+            b'Q' => {
+                let query = texts.next()?.to_ascii_lowercase();
+                self.in_transaction = query.windows(6).any(|word| word == b"begin ");
+                query.ends_with(b"commit").then_some(Last::Commit)
+            }
+            b'P' => {
+                let name = texts.next()?;
+                if texts.next()?.starts_with(b"-- commit.at_once") {
+                    self.at_once.insert(name.to_owned());
+                }
+                None
+            }
+            b'B' => {
+                let statement = texts.nth(1)?;
+                (!self.in_transaction && self.at_once.contains(statement)).then_some(Last::Ready)
+            }
+            _ => None,
+        }
+    }
+
+    /// The rest of what is sent with the beginning of a statement.
+    async fn rest(message: &mut Vec<u8>, from: &mut OwnedReadHalf) -> std::io::Result<()> {
+        loop {
+            let next = self::message(from).await?;
+            message.extend_from_slice(&next);
+            if next[0] == b'S' {
+                return Ok(());
+            }
+        }
+    }
 }
