@@ -46,8 +46,10 @@ fn examples(wanted: Kind, at_least: usize) -> BTreeSet<String> {
     lines
 }
 
-/// A rate makes another measurement of it, so none is given to an example without.
-const LOAD: &[(&str, u32)] = &[("--callers", 8), ("--rate", 50), ("--seconds", 1), ("--warm-up", 0), ("--rounds", 2)];
+/// A rate makes another measurement of it, and only some loads are on runs that were there before: an example without
+/// is given neither.
+const LOAD: &[(&str, u32)] =
+    &[("--callers", 8), ("--rate", 50), ("--runs", 20), ("--seconds", 1), ("--warm-up", 0), ("--rounds", 1)];
 
 /// What of a measurement's size is too much here, and what is said where an example leaves it to the default.
 const SIZES: &[(&str, &[(&str, u32)])] = &[
@@ -84,7 +86,7 @@ fn adapted(line: &str) -> String {
             match words.iter().position(|word| word == flag) {
                 Some(at) => words[at + 1] = words[at + 1].parse::<u32>().unwrap().min(*size).to_string(),
                 // A cursor stands for the events that were missed.
-                None if *flag == "--rate" && *sizes == LOAD => {}
+                None if ["--rate", "--runs"].contains(flag) && *sizes == LOAD => {}
                 None if *flag == "--events" && line.contains("--cursor") => {}
                 None => words.extend([(*flag).to_owned(), size.to_string()]),
             }
