@@ -4,6 +4,7 @@ pub mod asked;
 mod over_grpc;
 pub(super) mod phase;
 mod rounds;
+mod runledger;
 pub(super) mod tally;
 mod waits;
 
@@ -12,22 +13,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::asked::{Asked, Content};
-use self::over_grpc::{Calls, GrpcCaller};
 use self::phase::{Phase, Watched};
 use self::rounds::{Rounds, Turn, Wrote};
-use self::tally::{Sum, Tally};
-use self::waits::WaitingCaller;
+use self::runledger::Runledger;
 use super::BenchError;
 use super::direct::{Direct, Side, Versus};
-use super::pace::{self, OPEN_MAX};
+use super::pace::OPEN_MAX;
 use super::progress::Progress;
 use super::report::Report;
-use super::runs::AT_ONCE;
-use super::servers::{Connections, Replicas};
+use super::servers::Replicas;
 
 /// What the callers do, again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +176,7 @@ pub async fn measure(workload: Workload, plan: &Plan, stop: &CancellationToken) 
     plan.versus.check(workload)?;
     let progress = Progress::new();
     let asked = Asked::new(&plan.content);
-    let runledger = Runledger { workload, connections: plan.replicas.connect().await?, asked: asked.clone() };
+    let runledger = Runledger::open(workload, &plan.replicas, asked.clone()).await?;
     // What may be left behind by a failure is the tables, which the next comparison drops, and not runs that are open.
     let direct = plan.versus.prepare(workload, &asked).await?;
     let runs = runledger.prepared(&progress, stop).await?;
@@ -242,65 +239,5 @@ impl Sides<'_> {
         };
         let ended = runledger.end(&runs, &progress).await;
         (2 * runs.len() as u64, dropped.and(ended))
-    }
-}
-
-/// Runledger as it is called.
-#[derive(Clone, Debug)]
-struct Runledger {
-    workload: Workload,
-    connections: Connections,
-    asked: Arc<Asked>,
-}
-
-impl Runledger {
-    fn calls(&self, caller: u64) -> Calls {
-        Calls::new(self.connections.of(caller), self.asked.clone(), caller)
-    }
-
-    async fn phase(
-        &self,
-        phase: &Phase,
-        runs: &Arc<[String]>,
-        watched: Watched<'_>,
-    ) -> Result<(Sum, Duration), BenchError> {
-        match self.workload {
-            Workload::Wait => phase.run(|caller| WaitingCaller::new(self.calls(caller)), watched).await,
-            Workload::Lifecycle | Workload::StartComplete | Workload::HotRun { .. } | Workload::Read { .. } => {
-                let caller = |caller| GrpcCaller::new(self.workload, self.calls(caller), runs.clone());
-                phase.run(caller, watched).await
-            }
-        }
-    }
-
-    /// Starts the runs that the load is on: so many as there are before the stop.
-    async fn prepared(&self, progress: &Progress, stop: &CancellationToken) -> Result<Arc<[String]>, BenchError> {
-        let count = u64::from(self.workload.runs());
-        progress.phase("runs", count);
-        let start = |number| {
-            let (load, mut tally) = (self.clone(), Tally::unmeasured());
-            progress.step();
-            async move {
-                let run_id = load.asked.run_id(number);
-                load.calls(number).start(&run_id, Instant::now(), &mut tally).await.map(drop)
-            }
-        };
-        let made = pace::make_all(count, AT_ONCE, stop, start).await?;
-        Ok((0..made).map(|number| self.asked.run_id(number)).collect())
-    }
-
-    /// Completes them.
-    async fn end(&self, runs: &Arc<[String]>, progress: &Progress) -> Result<(), BenchError> {
-        progress.phase("ends", runs.len() as u64);
-        let complete = |number: u64| {
-            let (load, runs, mut tally) = (self.clone(), runs.clone(), Tally::unmeasured());
-            progress.step();
-            async move {
-                let run_id = &runs[usize::try_from(number).expect("an index")];
-                load.calls(number).complete(run_id, Instant::now(), &mut tally).await.map(drop)
-            }
-        };
-        // What was started is ended, whoever is in a hurry.
-        pace::make_all(runs.len() as u64, AT_ONCE, &CancellationToken::new(), complete).await.map(drop)
     }
 }

@@ -1,6 +1,8 @@
 //! The baseline as pgbench writes it: tells whether this generator is slower than Postgres' own.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -183,7 +185,9 @@ impl Script {
     fn write(text: &str) -> Result<Self, BenchError> {
         let path = std::env::temp_dir().join(format!("{}.sql", crate::clock::draw_id().simple()));
         let failed = |source| BenchError::Pgbench { what: path.display().to_string(), source };
-        fs::write(&path, text).map_err(failed)?;
+        // Its place is shared with others: a file or a link that somebody put there is not written through.
+        let mut file = File::create_new(&path).map_err(failed)?;
+        file.write_all(text.as_bytes()).map_err(failed)?;
         Ok(Self(path))
     }
 }
@@ -213,8 +217,12 @@ fn environment(settings: &Config) -> Vec<(&'static str, String)> {
     named.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// What it says at its end: `tps = 1234.5 (without initial connection time)`.
+/// What it says at its end: `tps = 1234.5 (without initial connection time)`, and nothing of that when the time was over
+/// before its connections had done anything.
 fn scripts_per_second(said: &str) -> Option<f64> {
+    if said.lines().any(|line| line == "number of transactions actually processed: 0") {
+        return Some(0.0);
+    }
     let line = said.lines().find_map(|line| line.strip_prefix("tps = "))?;
     line.split_whitespace().next()?.parse().ok()
 }
@@ -227,6 +235,7 @@ mod tests {
     fn the_scripts_a_second_are_read_and_nothing_else_is() {
         let said = "number of transactions actually processed: 9\ntps = 123.25 (without initial connection time)\n";
         assert_eq!(scripts_per_second(said), Some(123.25));
+        assert_eq!(scripts_per_second("number of transactions actually processed: 0\n"), Some(0.0));
         assert_eq!(scripts_per_second("tps ="), None);
     }
 }
