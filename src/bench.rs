@@ -5,14 +5,18 @@
 //! them.
 
 mod delays;
+pub mod direct;
+pub mod load;
 mod pace;
 mod process;
 mod progress;
+mod random;
 pub mod report;
 mod runs;
 pub mod servers;
 pub mod watch;
 
+use std::error::Error;
 use std::io;
 
 use tokio::task::JoinError;
@@ -51,6 +55,42 @@ pub enum BenchError {
         /// What is missing.
         field: &'static str,
     },
+    /// A call was answered, and wrote nothing: the load would not be what it is called.
+    #[error("{rpc} answered {disposition}: somebody else changes the runs of this load")]
+    NotApplied {
+        /// The call.
+        rpc: &'static str,
+        /// Its answer.
+        disposition: &'static str,
+    },
+    /// The Postgres that was to be written to directly does not answer.
+    #[error("the database to compare with does not answer")]
+    DatabaseUnreachable {
+        /// Why not.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The Postgres that was to be written to directly refuses.
+    #[error("the database to compare with: {what}")]
+    Database {
+        /// What it refuses.
+        what: &'static str,
+        /// Why.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A direct transition wrote nothing: what was compared would not be what it is called.
+    #[error("a transition that was written directly found its run in another state: somebody else changes it")]
+    NotWritten,
+    /// pgbench cannot be run, or failed.
+    #[error("{what} failed")]
+    Pgbench {
+        /// What it was started as, or the file that it was to read.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was asked for does not go together.
+    #[error("{0}")]
+    Senseless(String),
     /// Fewer changes came to the watchers than were written, or others.
     #[error("the watchers missed {missing} changes and saw {unexpected} that nobody wrote")]
     Unmatched {
@@ -95,10 +135,15 @@ impl BenchError {
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         match self {
-            Self::Unreachable { .. } => true,
+            Self::Unreachable { .. } | Self::DatabaseUnreachable { .. } => true,
             Self::Call { status, .. } => status.code() == Code::Unavailable,
             Self::Ended { .. }
             | Self::Answer { .. }
+            | Self::NotApplied { .. }
+            | Self::Database { .. }
+            | Self::NotWritten
+            | Self::Pgbench { .. }
+            | Self::Senseless(_)
             | Self::Unmatched { .. }
             | Self::Miscounted { .. }
             | Self::TimedOut { .. }
