@@ -1,5 +1,7 @@
 //! `runledger bench`.
 
+mod fill;
+
 use std::cell::OnceCell;
 use std::io;
 
@@ -29,9 +31,10 @@ macro_rules! help {
 pub(super) const HELP: &str = help!(
     "Examples:\n  \
     runledger bench watch delay --rate 1000 --seconds 30\n  \
-    runledger bench watch catch-up --output json\n\n\
-    It is a client of a server that runs. It writes runs of its own and ends them, and the ledger keeps their events: \
-    use a ledger that may have them.\n"
+    runledger bench watch catch-up --output json\n  \
+    runledger bench fill 100000 --store sqlite:large.db\n\n\
+    It is a client of a server that runs, but for `fill`. It writes runs of its own and ends them, and the ledger keeps \
+    their events: use a ledger that may have them.\n"
 );
 
 const WATCH_HELP: &str = help!(
@@ -84,6 +87,9 @@ enum What {
     /// Watches and waits: their delays, what they cost, and how they catch up
     #[command(after_help = WATCH_HELP)]
     Watch(WatchArgs),
+    /// Write many finished runs to a database, to measure what servers do on a large one
+    #[command(after_help = fill::HELP)]
+    Fill(fill::FillArgs),
 }
 
 #[derive(Args, Debug)]
@@ -134,9 +140,15 @@ impl From<BenchError> for Stop {
     }
 }
 
-async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, BenchError> {
-    let What::Watch(WatchArgs { mode }) = what;
-    match mode {
+async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, Stop> {
+    match what {
+        What::Watch(args) => Ok(watch(args, stop).await?),
+        What::Fill(args) => fill::run(args, stop).await,
+    }
+}
+
+async fn watch(args: &WatchArgs, stop: &CancellationToken) -> Result<Report, BenchError> {
+    match &args.mode {
         Mode::Delay(plan) => delay::measure(plan, stop).await,
         Mode::Idle(plan) => idle::measure(plan, stop).await,
         Mode::CatchUp(plan) => catch_up::measure(plan, stop).await,

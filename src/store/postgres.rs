@@ -5,6 +5,7 @@
 //! be right.
 
 mod announce;
+mod bulk;
 mod changes;
 mod commit;
 pub mod dsn;
@@ -32,6 +33,7 @@ use uuid::Uuid;
 use self::announce::Announcer;
 use self::changes::OverShards;
 use self::errors::TimedOut;
+pub use self::bulk::PostgresBulk;
 pub use self::inspect::PostgresInspect;
 pub use self::query::{count as of_a_count, list as of_a_list};
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
