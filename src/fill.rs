@@ -112,9 +112,7 @@ impl Fill {
         for shard in 0..ledger.shard_count {
             let last = bulk.last_run_id(Shard(shard), &recipe.prefix()).await?;
             let number = match &last {
-                Some(run_id) => {
-                    recipe.number(run_id).ok_or_else(|| FillError::Foreign { run_id: run_id.clone() })?
-                }
+                Some(run_id) => recipe.number(run_id).ok_or_else(|| FillError::Foreign { run_id: run_id.clone() })?,
                 None => 0,
             };
             there.push((last, number));
@@ -160,13 +158,10 @@ impl Fill {
         let parts = self.bulk.loads_max().min(ledger.shard_count.into());
         let mut workers = JoinSet::new();
         for part in 0..parts {
-            let worker = Worker {
-                bulk: self.bulk.clone(),
-                recipe: self.recipe.clone(),
-                done: done.clone(),
-                stop: stop.clone(),
-            };
-            let mut there: Vec<Option<Own>> = self.there.iter().cloned().map(|(last, number)| Some(Own::new(last, number))).collect();
+            let worker =
+                Worker { bulk: self.bulk.clone(), recipe: self.recipe.clone(), done: done.clone(), stop: stop.clone() };
+            let mut there: Vec<Option<Own>> =
+                self.there.iter().cloned().map(|(last, number)| Some(Own::new(last, number))).collect();
             for (shard, own) in there.iter_mut().enumerate() {
                 if shard % parts != part {
                     *own = None;

@@ -31,9 +31,9 @@ use tokio_postgres::{Client, Config, NoTls};
 use uuid::Uuid;
 
 use self::announce::Announcer;
+pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
 use self::errors::TimedOut;
-pub use self::bulk::PostgresBulk;
 pub use self::inspect::PostgresInspect;
 pub use self::query::{count as of_a_count, list as of_a_list};
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};

@@ -29,7 +29,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "app", "bench", "client", "clock", "config", "domain", "fill", "proto", "service", "store", "supervise",
+            "app",
+            "bench",
+            "client",
+            "clock",
+            "config",
+            "domain",
+            "fill",
+            "proto",
+            "service",
+            "store",
+            "supervise",
             "telemetry",
         ],
     ),

@@ -111,8 +111,7 @@ fn last_run_id(connection: &Connection, shard: Shard, prefix: &str) -> Result<Op
               order by run_id desc limit 1",
         )
         .map_err(errors::statement)?;
-    let mut rows =
-        statement.query((shard.0, NAMESPACE, prefix, bulk::past(prefix))).map_err(errors::statement)?;
+    let mut rows = statement.query((shard.0, NAMESPACE, prefix, bulk::past(prefix))).map_err(errors::statement)?;
     let cell = Cell { table: "runs", key: &|| prefix.to_owned() };
     rows.next().map_err(errors::statement)?.map(|row| cell.get(row, 0, "run_id")).transpose()
 }
