@@ -22,8 +22,8 @@ use recipe::Recipe;
 /// The largest number that a run's id has room for.
 pub const RUNS_MAX: u64 = recipe::NUMBER_MAX;
 
-/// Runs of one transaction. It holds its shard's head for some tenths of a second, and servers wait for that long.
-const LOAD_RUNS: usize = 4_096;
+/// Runs of one transaction. It holds its shard's head for a tenth of a second, and servers wait for that long.
+const LOAD_RUNS: usize = 1_024;
 
 /// Why a fill was not done, or not to its end.
 #[derive(Debug, thiserror::Error)]

@@ -143,21 +143,22 @@ impl End {
 /// Decides the histories of runs that are not there, each command at a time of its own. The runs begin one after the other
 /// through the first half of the time that has passed since the shard's last event, and each takes up to half of it: so
 /// their events lie between one another in the log, as those of runs that are under way together do.
-pub(super) fn decided(histories: &[Vec<Command>], end: &End) -> Result<Decided, StoreError> {
+pub(super) fn decided(histories: Vec<Vec<Command>>, end: &End) -> Result<Decided, StoreError> {
     let (from, until) = end.times();
     let count = histories.len().max(1);
     let mut writes = Vec::with_capacity(histories.len());
     let mut events = Vec::with_capacity(histories.len() * 3);
-    for (index, commands) in histories.iter().enumerate() {
+    for (index, commands) in histories.into_iter().enumerate() {
         let mut run: Option<Run> = None;
-        for (step, command) in commands.iter().enumerate() {
-            let part = index + step * count / commands.len();
+        let steps = commands.len();
+        for (step, command) in commands.into_iter().enumerate() {
+            let part = index + step * count / steps;
             let now = from + part_of(until - from, part, 2 * count);
             let context = Context { now: Time::from_micros(now), applied: None };
-            match decide(run.as_ref(), command, &context) {
+            match decide(run.as_ref(), &command, &context) {
                 Ok(Decision::Apply(event, next)) => {
                     let keyframe = event.revision.is_multiple_of(KEYFRAME_EVENTS).then(|| Arc::new((*next).clone()));
-                    events.push(NewEvent { position: 0, event: *event, request: command.request.clone(), keyframe });
+                    events.push(NewEvent { position: 0, event: *event, request: command.request, keyframe });
                     run = Some(*next);
                 }
                 Ok(Decision::Unchanged | Decision::Replayed { .. }) => {}
@@ -167,7 +168,7 @@ pub(super) fn decided(histories: &[Vec<Command>], end: &End) -> Result<Decided, 
         writes.extend(run.map(|run| RunWrite { run: Arc::new(run), before: None, metadata_changed: true }));
     }
     // Stable: what happened at one time stays in the order in which it was decided.
-    events.sort_by_key(|new| new.event.at);
+    events.sort_by_cached_key(|new| new.event.at);
     let first = end.last.map_or(0, |(position, _)| position) + 1;
     for (position, new) in (first..).zip(&mut events) {
         new.position = position;
@@ -235,7 +236,7 @@ mod tests {
             End { last: Some((7, time(1_000))), elsewhere: Some(time(20)), now: time(3) },
         ];
         for end in ends {
-            let decided = decided(&histories(100), &end).unwrap();
+            let decided = decided(histories(100), &end).unwrap();
             let times: Vec<i64> = decided.events.iter().map(|new| new.event.at.micros()).collect();
             let positions: Vec<u64> = decided.events.iter().map(|new| new.position).collect();
             let first = end.last.map_or(1, |(position, _)| position + 1);
@@ -251,7 +252,7 @@ mod tests {
     #[test]
     fn the_events_of_runs_lie_between_one_another() {
         let end = End { last: None, elsewhere: None, now: time(5_000_000) };
-        let decided = decided(&histories(100), &end).unwrap();
+        let decided = decided(histories(100), &end).unwrap();
         let starts_after_an_end = decided.events.windows(2).any(|pair| {
             let [before, after] = pair else { return false };
             before.event.to.is_terminal() && after.event.to == Status::Running
@@ -262,7 +263,7 @@ mod tests {
     #[test]
     fn a_command_that_is_refused_fails_the_load() {
         let end = End { last: None, elsewhere: None, now: time(0) };
-        let refused = decided(&[vec![command("run-1", Operation::Complete)]], &end);
+        let refused = decided(vec![vec![command("run-1", Operation::Complete)]], &end);
         assert!(matches!(refused, Err(StoreError::Refused(_))));
     }
 

@@ -16,7 +16,7 @@ use crate::store::bulk::{self, Bulk, Load, LoadError, NAMESPACE, Room};
 use crate::store::{Description, Ledger, OpenError, OpenOptions, StoreError};
 
 /// As measured with `runledger bench fill`.
-const BYTES_PER_RUN: u64 = 3_000;
+const BYTES_PER_RUN: u64 = 2_300;
 
 /// The log's, which is emptied into the file again and again: as much as a few transactions.
 const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -73,7 +73,7 @@ impl Bulk for SqliteBulk {
 
     async fn load(&self, shard: Shard, commit_id: Uuid, load: Load) -> Result<u64, LoadError> {
         let clock = self.clock.clone();
-        self.connections.write(move |connection| write(connection, shard, commit_id, &load, clock.as_ref())).await?
+        self.connections.write(move |connection| write(connection, shard, commit_id, load, clock.as_ref())).await?
     }
 
     /// SQLite cleans up by itself, and plans without statistics, as it does for a server.
@@ -90,14 +90,14 @@ fn write(
     connection: &mut Connection,
     shard: Shard,
     commit_id: Uuid,
-    load: &Load,
+    load: Load,
     clock: &dyn Clock,
 ) -> Result<u64, LoadError> {
     let transaction = commit::begin(connection)?;
     if last_run_id(&transaction, shard, &load.prefix)? != load.after {
-        return Err(LoadError::Taken { prefix: load.prefix.clone() });
+        return Err(LoadError::Taken { prefix: load.prefix });
     }
-    let decided = bulk::decided(&load.histories, &commit::load::end(&transaction, shard, clock)?)?;
+    let decided = bulk::decided(load.histories, &commit::load::end(&transaction, shard, clock)?)?;
     commit::write::write(&transaction, shard, commit_id, &decided)?;
     transaction.commit().map_err(errors::statement)?;
     u64::try_from(decided.events.len()).map_err(|error| bulk::broken(error).into())

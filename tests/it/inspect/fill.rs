@@ -203,7 +203,7 @@ async fn a_load_that_somebody_else_has_done_is_refused(ledger: Ledger) {
     let bulk = open::for_loading(&location, &options, Arc::new(SystemClock)).await.unwrap();
     assert_eq!(bulk.last_run_id(Shard(0), "fill-1-").await.unwrap(), None);
     // What sorts right before and after them is none of them.
-    let loads = [("fill-0", None), ("fill-1-b", None), ("fill-10-c", None), ("fill-1-c", Some("fill-1-b"))];
+    let loads = [("fill-0", None), ("fill-10-c", None), ("fill-1-b", None), ("fill-1-c", Some("fill-1-b"))];
     let load = |run_id: &str, after: Option<&str>| BulkLoad {
         histories: vec![vec![start(run_id), complete(run_id)]],
         prefix: "fill-1-".to_owned(),
