@@ -130,10 +130,8 @@ fn end(dice: &mut Dice) -> (Operation, Changes) {
 }
 
 fn object(value: serde_json::Value) -> Metadata {
-    match value {
-        serde_json::Value::Object(map) => Metadata::from(map),
-        other => unreachable!("{other} is not an object"),
-    }
+    let serde_json::Value::Object(map) = value else { unreachable!("what is made here is an object") };
+    Metadata::from(map)
 }
 
 /// The same throws for the same run, each time.

@@ -4,11 +4,11 @@ mod copy;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::SinkExt as _;
-use std::pin::pin;
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
@@ -103,7 +103,7 @@ impl PostgresBulk {
     }
 
     /// Every early return closes the session, and with it the transaction.
-    async fn attempt(&self, shard: Shard, commit_id: Uuid, load: &Load) -> Result<Attempt, LoadError> {
+    async fn attempt(&self, shard: Shard, load: &Load) -> Result<Attempt, LoadError> {
         let session = self.sessions.commit().await?;
         session.batch_execute(BEGIN).await.map_err(errors::statement)?;
         match session.query_opt(LOCK_HEAD, &[&smallint(shard)]).await {
@@ -122,7 +122,7 @@ impl PostgresBulk {
             session.give_back();
             return Err(LoadError::Taken { prefix: load.prefix.clone() });
         }
-        Ok(Attempt::Begun(session, end, commit_id))
+        Ok(Attempt::Begun(Box::new((session, end))))
     }
 
     async fn end(&self, session: &Session, shard: Shard) -> Result<End, StoreError> {
@@ -148,7 +148,7 @@ impl PostgresBulk {
 
 enum Attempt {
     /// Under the head.
-    Begun(Session, End, Uuid),
+    Begun(Box<(Session, End)>),
     /// Somebody else held the head for too long.
     Again(StoreError),
 }
@@ -193,9 +193,9 @@ impl Bulk for PostgresBulk {
 
     async fn load(&self, shard: Shard, commit_id: Uuid, load: Load) -> Result<u64, LoadError> {
         let mut attempt = 1;
-        let (session, end, commit_id) = loop {
-            match self.attempt(shard, commit_id, &load).await? {
-                Attempt::Begun(session, end, commit_id) => break (session, end, commit_id),
+        let (session, end) = loop {
+            match self.attempt(shard, &load).await? {
+                Attempt::Begun(begun) => break *begun,
                 Attempt::Again(_) if attempt < ATTEMPTS_MAX => attempt += 1,
                 Attempt::Again(error) => return Err(error.into()),
             }
