@@ -61,14 +61,17 @@ fn adapted(line: &str) -> String {
         let here = match words[index - 1].as_str() {
             "--for" => "1s",
             "--server" | "--watch-server" => "\"$RUNLEDGER_SERVER\"",
-            "--store" => "\"$DATABASE\"",
+            // A file is made where the example is run.
+            "--store" if words[index].contains("://") => "\"$DATABASE\"",
             "--server-pid" => "\"$SERVER_PID\"",
             "--cursor" => "\"$CURSOR\"",
             _ => continue,
         };
         here.clone_into(&mut words[index]);
     }
-    if kind(line) == Kind::Bench {
+    if kind(line) == Kind::Bench && words[2] == "fill" {
+        words[3] = words[3].parse::<u32>().unwrap().min(300).to_string();
+    } else if kind(line) == Kind::Bench {
         let (_, sizes) = SIZES.iter().find(|(mode, _)| words[3] == *mode).expect("a measurement");
         for (flag, size) in *sizes {
             match words.iter().position(|word| word == flag) {
