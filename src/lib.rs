@@ -61,6 +61,7 @@ pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod feed;
+pub mod fill;
 pub mod proto;
 pub mod reads;
 pub mod service;

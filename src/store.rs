@@ -4,6 +4,7 @@
 //! and that one list of behaviours tests. A store holds no rules: it reads under the shard's head lock, lets
 //! [`decide_batch`](crate::domain::batch::decide_batch) decide, and writes what was decided.
 
+pub mod bulk;
 mod columns;
 pub mod error;
 pub mod inspect;

@@ -1,5 +1,7 @@
 //! `runledger bench`.
 
+mod fill;
+
 use std::cell::OnceCell;
 use std::io;
 
@@ -32,9 +34,10 @@ pub(super) const HELP: &str = help!(
     runledger bench lifecycle --callers 512 --seconds 30\n  \
     runledger bench start-complete --versus chatty,one-statement --database postgres://app@db/runs\n  \
     runledger bench watch delay --rate 1000 --seconds 30\n  \
-    runledger bench watch catch-up --output json\n\n\
-    It is a client of a server that runs. It writes runs of its own and ends them, and the ledger keeps their events: \
-    use a ledger that may have them.\n"
+    runledger bench watch catch-up --output json\n  \
+    runledger bench fill 100000 --store sqlite:large.db\n\n\
+    It is a client of a server that runs, but for `fill`. It writes runs of its own and ends them, and the ledger keeps \
+    their events: use a ledger that may have them.\n"
 );
 
 macro_rules! comparison {
@@ -164,6 +167,9 @@ enum What {
     /// Watches and waits: their delays, what they cost, and how they catch up
     #[command(after_help = WATCH_HELP)]
     Watch(WatchArgs),
+    /// Write many finished runs to a database, to measure what servers do on a large one
+    #[command(after_help = fill::HELP)]
+    Fill(fill::FillArgs),
 }
 
 #[derive(Args, Debug)]
@@ -217,8 +223,8 @@ impl From<BenchError> for Stop {
     }
 }
 
-async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, BenchError> {
-    match what {
+async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, Stop> {
+    let measured = match what {
         What::Lifecycle(plan) => load::measure(Workload::Lifecycle, plan, stop).await,
         What::StartComplete(plan) => load::measure(Workload::StartComplete, plan, stop).await,
         What::HotRun(plan) => plan.measure(stop).await,
@@ -228,7 +234,9 @@ async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, BenchE
         What::Watch(WatchArgs { mode: Mode::Idle(plan) }) => idle::measure(plan, stop).await,
         What::Watch(WatchArgs { mode: Mode::CatchUp(plan) }) => catch_up::measure(plan, stop).await,
         What::Watch(WatchArgs { mode: Mode::Waiters(plan) }) => waiters::measure(plan, stop).await,
-    }
+        What::Fill(args) => return fill::run(args, stop).await,
+    };
+    Ok(measured?)
 }
 
 /// The signals that end a measurement.

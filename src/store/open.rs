@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::bulk::Bulk;
 use super::inspect::Inspect;
 use super::migrations::Migrated;
-use super::postgres::{PostgresInspect, PostgresStore, dsn};
-use super::sqlite::{SqliteInspect, SqliteStore};
+use super::postgres::{PostgresBulk, PostgresInspect, PostgresStore, dsn};
+use super::sqlite::{SqliteBulk, SqliteInspect, SqliteStore};
 use super::{OpenError, OpenOptions, Store};
 use crate::clock::Clock;
 
@@ -89,6 +90,26 @@ pub async fn for_reading(
             Err(OpenError::Failed { location: location.to_string(), source })
         }
         Location::Postgres(dsn) => Ok(Arc::new(PostgresInspect::open(dsn, options).await?)),
+    }
+}
+
+/// Opens the ledger at a location to load runs into it past its servers, once. A missing or empty one is made.
+///
+/// # Errors
+///
+/// See [`OpenError`]. Memory is its server's alone.
+pub async fn for_loading(
+    location: &Location,
+    options: &OpenOptions,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn Bulk>, OpenError> {
+    match location {
+        Location::Sqlite(path) => Ok(Arc::new(SqliteBulk::open(path.clone(), options, clock).await?)),
+        Location::Memory => {
+            let source = "a store in memory can be written by its own server only".into();
+            Err(OpenError::Failed { location: location.to_string(), source })
+        }
+        Location::Postgres(dsn) => Ok(Arc::new(PostgresBulk::open(dsn, options).await?)),
     }
 }
 

@@ -6,9 +6,11 @@
 
 mod announce;
 mod at_once;
+mod bulk;
 mod changes;
 mod commit;
 pub mod dsn;
+mod ends;
 mod errors;
 mod fence;
 mod inspect;
@@ -32,6 +34,7 @@ use tokio_postgres::{Client, Config, NoTls};
 use uuid::Uuid;
 
 use self::announce::Announcer;
+pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
 use self::commit::Commits;
 use self::errors::TimedOut;

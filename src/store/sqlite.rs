@@ -4,6 +4,7 @@
 //! immediately is alone. Readers have connections of their own and see snapshots of the write-ahead log. Each call is
 //! one job on a blocking thread; a caller that goes away leaves its job to end on its own.
 
+mod bulk;
 mod changes;
 mod commit;
 mod connections;
@@ -31,6 +32,7 @@ use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
 use crate::domain::{Command, Decided, Event, Filter, Position, Run, RunKey, Shard};
+pub use bulk::SqliteBulk;
 use connections::Connections;
 pub use inspect::SqliteInspect;
 

@@ -1,8 +1,9 @@
-//! `verify`, `export` and `doctor`: the real binary beside servers, beside none, and on what somebody damaged.
+//! `verify`, `export`, `doctor` and `bench fill`: the real binary beside servers, beside none, and on what somebody damaged.
 
 mod damage;
 mod doctor;
 mod export;
+mod fill;
 mod following;
 mod ledger;
 mod opening;

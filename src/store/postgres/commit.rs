@@ -18,17 +18,17 @@ use tokio_postgres::{Error, Row, Statement};
 use uuid::Uuid;
 
 use super::at_once::{self, AtOnce};
+use super::ends::{self, Ends};
 use super::errors::{self, TimedOut};
-use super::fence;
 use super::kept::Kept;
-use super::rows::{At, Reader, after_all, shown, smallint};
+use super::rows::{Reader, after_all, shown, smallint};
 use super::sessions::{Session, Sessions};
-use super::statements::{BEGIN, COMMIT, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, ROLLBACK, ends};
+use super::statements::{BEGIN, COMMIT, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, ROLLBACK};
 use super::writes::{Place, write};
 use crate::domain::batch::decide_batch;
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, Decided, Loaded, RunKey, Shard, Time};
+use crate::domain::{Command, Decided, Loaded, Run, RunKey, Shard, Time};
 use crate::store::{CommitError, StoreError, Unsettled, json};
 
 /// For everything before COMMIT may have been sent: past it, surely nothing was applied.
@@ -61,7 +61,7 @@ pub(super) struct Commits {
 
 impl Commits {
     pub(super) fn new(sessions: Sessions, shard_count: u16) -> Self {
-        Self { sessions, kept: Kept::new(shard_count), ends: ends(shard_count), shard_count }
+        Self { sessions, kept: Kept::new(shard_count), ends: ends::statement(shard_count), shard_count }
     }
 }
 
@@ -222,15 +222,16 @@ async fn lock_and_load(
         return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source }.into());
     }
     let ends = ends.map_err(retriable)?;
-    let Some(first) = ends.first() else {
-        let source = "the only row is missing".into();
-        return Err(StoreError::Corrupt { table: "ledger", column: "id", key: "the only row".into(), source }.into());
-    };
-    let min_release = fence::admits(first)?.into();
+    let ends = Ends::read(&ends, shard)?;
     let runs = runs.map_err(retriable)?;
     let requests = requests.map_err(retriable)?;
-    let (loaded, now) = read_loaded(shard, &ends, &runs, &requests)?;
-    Ok(Read { loaded, now, min_release })
+    let loaded = Loaded {
+        last: ends.last,
+        now: after_all(ends.now, ends.elsewhere),
+        runs: runs.iter().map(run_of).collect::<Result<_, _>>()?,
+        requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
+    };
+    Ok(Read { loaded, now: ends.now, min_release: ends.min_release })
 }
 
 fn retriable(error: Error) -> Failure {
@@ -239,53 +240,24 @@ fn retriable(error: Error) -> Failure {
     if again { Failure::Again(error) } else { error.into() }
 }
 
-fn read_loaded(
-    shard: i16,
-    ends: &[Row],
-    runs: &[Row],
-    requests: &[Row],
-) -> Result<(Loaded, Time), StoreError> {
-    let (mut last, mut elsewhere, mut clock) = (None, None, None);
-    for row in ends {
-        let At(now) = Reader { table: "clock_timestamp()", row }.get("now", String::new)?;
-        clock = Some(now);
-        let event = Reader { table: "run_events", row };
-        let of: Option<i64> = event.get("shard", || "the last of a shard".to_owned())?;
-        let Some(of) = of else { continue };
-        let place = || format!("the last of shard {of}");
-        let At(at) = event.get("at", place)?;
-        if of == i64::from(shard) {
-            last = Some((event.unsigned("position", place)?, at));
-        } else {
-            elsewhere = elsewhere.max(Some(at));
-        }
-    }
-    let now = clock.expect("the ledger has its row");
-    let runs = runs.iter().map(|row| {
-        let run = Reader { table: "runs", row };
-        let key = run.key()?;
-        let record: &str = run.get("record", || shown(&key))?;
-        let metadata: Option<&str> = run.get("metadata", || shown(&key))?;
-        json::read_run(&key, record, metadata).map(Arc::new)
-    });
-    let requests = requests.iter().map(|row| {
-        let event = Reader { table: "run_events", row };
-        let key = event.key()?;
-        let id: String = event.get("request_id", || shown(&key))?;
-        let revision = event.unsigned("revision", || shown(&key))?;
-        let digest: &[u8] = event.get("request_digest", || shown(&key))?;
-        let digest = digest.try_into().map_err(|_| {
-            event.corrupt("request_digest", shown(&key), format!("{} bytes and not 32", digest.len()).into())
-        })?;
-        Ok((key, id, AppliedRequest { revision, digest }))
-    });
-    let loaded = Loaded {
-        last,
-        now: after_all(now, elsewhere),
-        runs: runs.collect::<Result<_, StoreError>>()?,
-        requests: requests.collect::<Result<_, StoreError>>()?,
-    };
-    Ok((loaded, now))
+fn run_of(row: &Row) -> Result<Arc<Run>, StoreError> {
+    let run = Reader { table: "runs", row };
+    let key = run.key()?;
+    let record: &str = run.get("record", || shown(&key))?;
+    let metadata: Option<&str> = run.get("metadata", || shown(&key))?;
+    json::read_run(&key, record, metadata).map(Arc::new)
+}
+
+fn applied_of(row: &Row) -> Result<(RunKey, String, AppliedRequest), StoreError> {
+    let event = Reader { table: "run_events", row };
+    let key = event.key()?;
+    let id: String = event.get("request_id", || shown(&key))?;
+    let revision = event.unsigned("revision", || shown(&key))?;
+    let digest: &[u8] = event.get("request_digest", || shown(&key))?;
+    let digest = digest.try_into().map_err(|_| {
+        event.corrupt("request_digest", shown(&key), format!("{} bytes and not 32", digest.len()).into())
+    })?;
+    Ok((key, id, AppliedRequest { revision, digest }))
 }
 
 /// What became of a writing statement and its transaction.

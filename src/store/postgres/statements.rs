@@ -22,21 +22,6 @@ set local statement_timeout = 0; commit";
 pub(super) const LOCK_HEAD: &str = "-- commit.lock_head
 select shard from shards where shard = $1 for update";
 
-/// The clock, and the last event of each shard that has one. A statement of its own: its snapshot is younger than the
-/// wait for the head, and shows every commit that was acknowledged before a command of this one was sent, and a
-/// `min_release` that was raised meanwhile. The clock's name is not qualified, so that a schema in front of
-/// `pg_catalog` may give another time.
-pub(super) fn ends(shard_count: u16) -> String {
-    format!(
-        "-- commit.ends
-select clock_timestamp() as now, l.min_release, e.shard, e.position, e.at
-from ledger l
-left join ({}) as e on true
-where l.singleton",
-        last_events(shard_count)
-    )
-}
-
 /// The last event of each shard that has one: an index probe each.
 pub(super) fn last_events(shard_count: u16) -> String {
     let ends = (0..shard_count).map(|shard| {

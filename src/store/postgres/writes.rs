@@ -9,7 +9,8 @@ use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 
 use super::rows::{At, bigint};
-use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, ends, last_events};
+use super::ends;
+use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, last_events};
 use crate::domain::ids::request_key;
 use crate::domain::{Changes, Decided, NewEvent, Position, Run, RunWrite, Status, Time};
 use crate::store::json::Keyframe;
@@ -387,7 +388,7 @@ pub fn of_a_commit(shard_count: u16, decided: &Decided) -> Vec<String> {
     let written = |place| write(0, Uuid::nil(), Time::from_micros(0), decided, place).sql;
     vec![
         LOCK_HEAD.to_owned(),
-        ends(shard_count),
+        ends::statement(shard_count),
         LOAD_RUNS.to_owned(),
         LOAD_REQUEST_IDS.to_owned(),
         written(Place::After(0)),

@@ -1,7 +1,7 @@
 //! One batch in one transaction: read, decide, write, and know what became of it.
 
-mod load;
-mod write;
+pub(super) mod load;
+pub(super) mod write;
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ fn overwrite(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
 }
 
 /// Alone from here on: this is every shard's head lock.
-fn begin(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
+pub(super) fn begin(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(errors::statement)
 }
 

@@ -71,6 +71,8 @@ fn adapted(line: &str) -> String {
         let here = match words[index - 1].as_str() {
             "--for" => "1s",
             "--server" | "--watch-server" => "\"$RUNLEDGER_SERVER\"",
+            // A file is made where the example is run.
+            "--store" if !words[index].contains("://") => continue,
             "--store" | "--database" => "\"$DATABASE\"",
             "--pgbench" => "\"$PGBENCH\"",
             "--server-pid" => "\"$SERVER_PID\"",
@@ -79,7 +81,9 @@ fn adapted(line: &str) -> String {
         };
         here.clone_into(&mut words[index]);
     }
-    if kind(line) == Kind::Bench {
+    if kind(line) == Kind::Bench && words[2] == "fill" {
+        words[3] = words[3].parse::<u32>().unwrap().min(300).to_string();
+    } else if kind(line) == Kind::Bench {
         let named = if words[2] == "watch" { &words[3] } else { &words[2] };
         let (_, sizes) = SIZES.iter().find(|(mode, _)| named == mode).expect("a measurement");
         for (flag, size) in *sizes {

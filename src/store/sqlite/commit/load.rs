@@ -10,11 +10,12 @@ use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
 use crate::domain::{Command, Loaded, Position, RunKey, Shard, Time};
 use crate::store::StoreError;
+use crate::store::bulk::End;
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{self, Cell};
 
 /// Reads the shard's end, the clock, the commands' runs, and those of their request ids that were applied before.
-pub(super) fn load(
+pub(in crate::store::sqlite) fn load(
     transaction: &Transaction<'_>,
     shard: Shard,
     commands: &[Arc<Command>],
@@ -37,6 +38,15 @@ pub(super) fn load(
         requests.extend(applied.map(|applied| (key.clone(), id.to_owned(), applied)));
     }
     Ok(Loaded { last, now, runs, requests })
+}
+
+/// What a load is decided on.
+pub(in crate::store::sqlite) fn end(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    clock: &dyn Clock,
+) -> Result<End, StoreError> {
+    Ok(End { last: last(transaction, shard)?, elsewhere: elsewhere(transaction, shard)?, now: clock.now() })
 }
 
 fn last(transaction: &Transaction<'_>, shard: Shard) -> Result<Option<(Position, Time)>, StoreError> {

@@ -12,7 +12,7 @@ use crate::store::sqlite::rows::{self, Cell, bigint};
 use crate::store::{StoreError, json};
 
 /// Writes the runs, the rows of those that are not terminal, and the events.
-pub(super) fn write(
+pub(in crate::store::sqlite) fn write(
     transaction: &Transaction<'_>,
     shard: Shard,
     commit_id: Uuid,

@@ -1,0 +1,145 @@
+//! `runledger bench fill`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use tokio::time::{Instant, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::bench::report::{Number, Report};
+use crate::cli::ending::{Stop, say};
+use crate::cli::look::Progress;
+use crate::clock::SystemClock;
+use crate::config::StoreLocation;
+use crate::fill::{Done, Fill, FillError, Plan, RUNS_MAX};
+use crate::store::bulk::Bulk;
+use crate::store::{self, OpenOptions};
+use crate::telemetry::chain;
+
+pub(super) const HELP: &str = "Examples:\n  \
+    runledger bench fill 10000000 --store postgres://app:secret@db/runs\n  \
+    runledger bench fill 100000 --store sqlite:large.db --seed 2\n\n\
+    Writes to the database itself: no server is needed. On Postgres servers may run meanwhile, and may have to wait some \
+    tenths of a second for a shard; a file must not be a server's at the time. A missing or empty database is made.\n\
+    The runs have three events on average, 200 bytes of metadata, agents, and task threads of ten runs, some of 100,000. \
+    N is how many runs of the seed there are at the end: after a fill that was ended early, the same one goes on where it \
+    stopped; with another seed, it adds N others.\n\
+    It says how much disk it will want, and writes nothing where there is too little. At the end it settles a Postgres: \
+    VACUUM (FREEZE, ANALYZE) of the tables that it wrote to. There is no way back but to drop the database.\n\n\
+    Ctrl-C or SIGTERM ends it after the transactions in hand, a second one at once.\n\
+    Exit codes: 0 filled; 1 refused, or it failed, or the output cannot be written; 2 usage; 3 the store does not \
+    answer; 130 after Ctrl-C, and 143 after SIGTERM.";
+
+/// How often the progress is looked at.
+const TICK: Duration = Duration::from_millis(200);
+
+#[derive(Args, Debug)]
+pub(super) struct FillArgs {
+    /// Runs of the seed that are there at the end
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..=RUNS_MAX))]
+    runs: u64,
+    #[command(flatten)]
+    store: StoreLocation,
+    /// Which runs: the same seed makes the same runs
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Connections to Postgres that write at the same time, each to a shard of its own
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=4))]
+    connections: usize,
+}
+
+pub(super) async fn run(args: &FillArgs, stop: &CancellationToken) -> Result<Report, Stop> {
+    let location = args.store.location().map_err(Stop::Usage)?;
+    // Of a store's connections, half write.
+    let options = OpenOptions { connections: 2 * args.connections + 1, ..OpenOptions::default() };
+    let opened = store::open::for_loading(&location, &options, Arc::new(SystemClock)).await;
+    let bulk = opened.map_err(|error| {
+        let sentence = format!("{location} cannot be filled: {}", chain(&error));
+        if error.is_temporary() { Stop::Unreachable(sentence) } else { Stop::Undone(sentence) }
+    })?;
+    let report = fill(args, bulk.clone(), stop).await;
+    bulk.close().await;
+    report
+}
+
+async fn fill(args: &FillArgs, bulk: Arc<dyn Bulk>, stop: &CancellationToken) -> Result<Report, Stop> {
+    let fill = Fill::plan(bulk.clone(), args.seed, args.runs).await?;
+    let plan = fill.planned().clone();
+    announce(&plan, &bulk.describe().location);
+
+    let begun = Instant::now();
+    let done = Arc::new(Done::default());
+    let mut progress = Progress::shown(plan.runs, "runs");
+    let mut tick = interval(TICK);
+    let mut filling = Box::pin(fill.run(args.runs, done.clone(), stop));
+    let filled = loop {
+        tokio::select! {
+            biased;
+            filled = &mut filling => break filled,
+            _ = tick.tick() => progress.at(done.runs()),
+        }
+    };
+    progress.end();
+    let time = begun.elapsed();
+    filled?;
+
+    let settling = Instant::now();
+    let interrupted = stop.is_cancelled() && done.runs() < plan.runs;
+    let mut notes = Vec::new();
+    if done.runs() > 0 && !interrupted {
+        say("settling: statistics are taken and rows are frozen; Ctrl-C leaves that to the database");
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => notes.push("It was not settled: the database does that in its time.".to_owned()),
+            settled = bulk.settle() => settled?,
+        }
+    }
+    let seconds = |time: Duration| Number::from(time.as_secs_f64());
+    let rate = |count: u64| crate::cli::look::rate(count, time);
+    Ok(Report {
+        bench: "fill",
+        did: format!("wrote runs of seed {} to {}", args.seed, bulk.describe().location),
+        interrupted,
+        numbers: vec![
+            ("runs_there_before", plan.there.into()),
+            ("runs", done.runs().into()),
+            ("events", done.events().into()),
+            ("seconds", seconds(time)),
+            ("runs_per_second", rate(done.runs()).into()),
+            ("events_per_second", rate(done.events()).into()),
+            ("settling_seconds", seconds(settling.elapsed())),
+        ],
+        delays_ms: Vec::new(),
+        rounds: Vec::new(),
+        ratios: Vec::new(),
+        notes,
+    })
+}
+
+fn announce(plan: &Plan, location: &str) {
+    let Plan { there, runs, wanted, free } = plan;
+    let free = match free {
+        Some((place, free)) => format!("{} are free at {}", HumanBytes(*free), place.display()),
+        None => "how much is free there cannot be told from here: see to it".to_owned(),
+    };
+    say(&format!(
+        "{} runs are there and {} are to be written to {location}: they want about {} of disk, and {free}",
+        HumanCount(*there),
+        HumanCount(*runs),
+        HumanBytes(*wanted),
+    ));
+}
+
+impl From<FillError> for Stop {
+    fn from(error: FillError) -> Self {
+        match error {
+            FillError::Store(error) => error.into(),
+            FillError::NoRoom { .. } | FillError::Foreign { .. } | FillError::Load(_) | FillError::Broken(_) => {
+                Self::Undone(chain(&error))
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What the runs of a fill are like: each is made from the seed and its number alone.
+
+use serde_json::json;
+
+use crate::domain::ids::DEFAULT_NAMESPACE;
+use crate::domain::{Changes, Command, Metadata, Operation, Principal, Request, Route, RunKey};
+
+/// Ten digits, so that ids sort as their numbers do.
+pub(super) const NUMBER_MAX: u64 = 9_999_999_999;
+const NUMBER_DIGITS: usize = 10;
+
+/// The small task threads of so many runs that follow one another, ten runs each: the runs of a thread lie apart, as those
+/// of a task that takes its time do.
+const THREADS: u64 = 1_000;
+const RUNS_OF_THREADS: u64 = 10 * THREADS;
+
+/// Every twentieth run, of so many that follow one another, is of one large thread: 100,000 of them.
+const LARGE_ONE_IN: u64 = 20;
+const RUNS_OF_A_LARGE_THREAD: u64 = 100_000 * LARGE_ONE_IN;
+
+const AGENTS: u64 = 500;
+const WORKFLOWS: u64 = 50;
+
+/// The runs of a seed.
+#[derive(Clone, Debug)]
+pub(super) struct Recipe {
+    seed: u64,
+}
+
+impl Recipe {
+    pub(super) fn of(seed: u64) -> Self {
+        Self { seed }
+    }
+
+    /// What its run ids begin with.
+    pub(super) fn prefix(&self) -> String {
+        format!("fill-{}-", self.seed)
+    }
+
+    /// The run with a number, from 1.
+    pub(super) fn key(&self, number: u64) -> RunKey {
+        let run_id = format!("fill-{}-{number:0NUMBER_DIGITS$}", self.seed);
+        RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id }
+    }
+
+    /// The number of a run; none when it is not of this seed.
+    pub(super) fn number(&self, run_id: &str) -> Option<u64> {
+        let digits = run_id.strip_prefix(&self.prefix())?;
+        let number = digits.parse().ok()?;
+        (self.key(number).run_id == run_id).then_some(number)
+    }
+
+    /// What its callers ask for, from its start to its end: a start, up to two updates, and an end. Every fourth run's calls
+    /// have request ids.
+    pub(super) fn history(&self, number: u64) -> Vec<Command> {
+        let mut dice = Dice(self.seed.wrapping_mul(0x0100_0000_01b3) ^ number);
+        let key = self.key(number);
+        let agent_id = format!("agent-{}", dice.below(AGENTS));
+        let keyed = dice.below(4) == 0;
+        let updates = dice.below(3);
+        let mut commands = vec![(Operation::Start { deferred: false }, self.start(number, &agent_id, &mut dice))];
+        commands.extend((1..=updates).map(|step| (Operation::Update, update(step, number, &mut dice))));
+        commands.push(end(&mut dice));
+        let command = |(revision, (operation, changes)): (u64, (Operation, Changes))| {
+            let principal = Principal::claimed(agent_id.clone());
+            let (key, expected_revision, request) = (key.clone(), None, None);
+            let mut command = Command { key, operation, changes, expected_revision, request, principal };
+            if keyed {
+                let (id, digest) = (format!("{}/{revision}", command.key.run_id), command.digest());
+                command.request = Some(Request { id, digest });
+            }
+            command
+        };
+        (1..).zip(commands).map(command).collect()
+    }
+
+    fn start(&self, number: u64, agent_id: &str, dice: &mut Dice) -> Changes {
+        let index = number - 1;
+        let thread = if index.is_multiple_of(LARGE_ONE_IN) {
+            format!("fill-{}-large-{}", self.seed, index / RUNS_OF_A_LARGE_THREAD)
+        } else {
+            format!("fill-{}-{}", self.seed, index / RUNS_OF_THREADS * THREADS + index % THREADS)
+        };
+        let metadata = json!({
+            "url": format!("https://shop.example.com/orders/{number}/checkout"),
+            "browser": "chromium",
+            "viewport": {"width": 1280, "height": 720},
+            "attempt": 1 + dice.below(3),
+            "step": 0,
+            "note": "the customer asked for an invoice by mail and for a later delivery",
+        });
+        let labels = [("team", ["web", "data", "payments"]), ("tier", ["free", "paid", "trial"])];
+        let labels = match dice.below(3) {
+            0 => labels.map(|(key, values)| (key.to_owned(), dice.one_of(&values).to_owned())).into(),
+            _ => std::collections::BTreeMap::new(),
+        };
+        Changes {
+            task_thread_id: Some(thread),
+            agent_id: Some(agent_id.to_owned()),
+            route: Some(dice.one_of(&[Route::Mcp, Route::Cli, Route::Http])),
+            workflow_id: (dice.below(5) == 0).then(|| format!("workflow-{}", dice.below(WORKFLOWS))),
+            labels,
+            metadata: object(metadata),
+            ..Changes::default()
+        }
+    }
+}
+
+fn update(step: u64, number: u64, dice: &mut Dice) -> Changes {
+    Changes {
+        audit_session_id: (dice.below(8) == 0).then(|| format!("audit-{}", number / 4)),
+        tab_group_id: (step == 1).then(|| format!("tabs-{}", number % 64)),
+        metadata: object(json!({"step": step})),
+        ..Changes::default()
+    }
+}
+
+/// Four of five runs complete.
+fn end(dice: &mut Dice) -> (Operation, Changes) {
+    let because = |reason: &str, code: &str| Changes {
+        failure_reason: Some(reason.to_owned()),
+        reason_code: Some(code.to_owned()),
+        ..Changes::default()
+    };
+    match dice.below(10) {
+        0 => (Operation::Fail, because("the page did not load in time", "TIMEOUT")),
+        1 => (Operation::Abort, because("the user closed the tab", "USER_CANCELLED")),
+        _ => (Operation::Complete, Changes::default()),
+    }
+}
+
+fn object(value: serde_json::Value) -> Metadata {
+    let serde_json::Value::Object(map) = value else { unreachable!("what is made here is an object") };
+    Metadata::from(map)
+}
+
+/// The same throws for the same run, each time.
+struct Dice(u64);
+
+impl Dice {
+    /// From 0, below this.
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
+        let index = self.below(u64::try_from(values.len()).unwrap_or(1));
+        values[usize::try_from(index).unwrap_or(0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    #[test]
+    fn a_run_is_the_same_each_time_and_another_with_another_seed() {
+        let recipe = Recipe::of(7);
+        for number in [1, 2, 12_345_678, NUMBER_MAX] {
+            assert_eq!(recipe.history(number), Recipe::of(7).history(number));
+            assert_ne!(recipe.history(number), Recipe::of(8).history(number));
+            assert_eq!(recipe.number(&recipe.key(number).run_id), Some(number));
+        }
+        for strange in ["fill-7-", "fill-7-1", "fill-7-+000000001", "fill-8-0000000001", "run-1", "fill-7-x"] {
+            assert_eq!(recipe.number(strange), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn ids_sort_as_numbers_do() {
+        let recipe = Recipe::of(7);
+        let ids: Vec<_> = [1, 9, 10, 999, 1_000, NUMBER_MAX].map(|number| recipe.key(number).run_id).into();
+        assert!(ids.is_sorted(), "{ids:?}");
+    }
+
+    #[test]
+    fn runs_are_as_they_are_said_to_be() {
+        let recipe = Recipe::of(1);
+        let histories: Vec<_> = (1..=20_000).map(|number| recipe.history(number)).collect();
+        let events: usize = histories.iter().map(Vec::len).sum();
+        assert!((58_000..62_000).contains(&events), "about three events a run: {events}");
+        let bytes: usize = histories.iter().map(|history| history[0].changes.metadata.bytes()).sum();
+        assert!((190..230).contains(&(bytes / 20_000)), "about 200 bytes of metadata: {}", bytes / 20_000);
+        let ends: BTreeSet<_> = histories.iter().map(|history| history.last().unwrap().operation.rpc()).collect();
+        assert_eq!(ends, BTreeSet::from(["AbortRun", "CompleteRun", "FailRun"]));
+        let mut threads = BTreeMap::new();
+        for history in &histories {
+            *threads.entry(history[0].changes.task_thread_id.clone().unwrap()).or_insert(0) += 1;
+        }
+        assert_eq!(threads.remove("fill-1-large-0"), Some(1_000), "one of twenty");
+        assert!(threads.values().all(|runs| *runs <= 10));
+        assert!(threads.len() > 1_800, "{}", threads.len());
+    }
+}

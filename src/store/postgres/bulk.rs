@@ -1,0 +1,278 @@
+//! Loads runs by COPY: what was decided as two streams of rows, under the shard's head.
+
+mod copy;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::pin::pin;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::SinkExt as _;
+use tokio_postgres::{Error, Row};
+use uuid::Uuid;
+
+use self::copy::Copy;
+use super::rows::{Reader, bigint, smallint};
+use super::sessions::{Session, Sessions};
+use super::ends::{self, Ends};
+use super::statements::{COMMIT, ROLLBACK};
+use super::{Alone, dsn, errors, migrate, safety};
+use crate::domain::ids::request_key;
+use crate::domain::{Decided, NewEvent, Route, Run, Shard};
+use crate::store::bulk::{self, Bulk, End, Load, LoadError, NAMESPACE, Room};
+use crate::store::{Description, Ledger, OpenError, OpenOptions, StoreError, json};
+
+/// A load's COPY takes longer than a commit's statements, and its rows are made between two of them.
+const BEGIN: &str = "-- bulk.begin
+begin isolation level read committed;
+set local idle_in_transaction_session_timeout = '10s';
+set local statement_timeout = '60s'";
+
+const LOCK_HEAD: &str = "-- bulk.lock_head
+select shard from shards where shard = $1 for update";
+
+
+const LAST_RUN_ID: &str = "-- bulk.last_run_id
+select run_id from runs where shard = $1 and namespace = $2 and run_id >= $3 and run_id < $4
+order by run_id desc limit 1";
+
+const COPY_RUNS: &str = "-- bulk.copy_runs
+copy runs (shard, namespace, run_id, revision, status, started_at, task_thread_id, agent_id, workflow_id,
+           audit_session_id, route, labels, record, metadata) from stdin (format binary)";
+
+const COPY_EVENTS: &str = "-- bulk.copy_events
+copy run_events (shard, position, namespace, run_id, revision, at, event, commit_id, request_id, request_digest,
+                 request_key, keyframe) from stdin (format binary)";
+
+/// Where the data is, to whom it may be told, and whether the server is on this machine.
+const ROOM: &str = "-- bulk.room
+select case when pg_has_role('pg_read_all_settings', 'usage') then current_setting('data_directory') end as directory,
+       pg_size_bytes(current_setting('max_wal_size')) as log_bytes_max, host(inet_server_addr()) as address";
+
+/// Freezes as well: later, it would be the automatic cleaning's work, in the middle of somebody's measurement.
+const SETTLE: [&str; 2] = [
+    "-- bulk.settle_runs
+vacuum (freeze, analyze) runs",
+    "-- bulk.settle_run_events
+vacuum (freeze, analyze) run_events",
+];
+
+/// As measured with `runledger bench fill` on PostgreSQL 15.
+const BYTES_PER_RUN: u64 = 3_400;
+const LOG_BYTES_PER_RUN: u64 = 3_500;
+
+/// Tries for a head that somebody else holds, each as long as a session waits for a lock.
+const ATTEMPTS_MAX: usize = 5;
+
+/// A database that is loaded.
+pub struct PostgresBulk {
+    ledger: Ledger,
+    description: Description,
+    sessions: Sessions,
+    dsn: String,
+    /// The statement that reads each shard's end.
+    ends: String,
+}
+
+impl PostgresBulk {
+    /// Opens the database that the connection string names, and creates the ledger in an empty one. Half of the
+    /// connections load.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`].
+    pub async fn open(dsn: &str, options: &OpenOptions) -> Result<Self, OpenError> {
+        let config = dsn::config(dsn)?;
+        let location = dsn::redacted(dsn);
+        let mut alone = Alone::connect(&config, &location).await?;
+        safety::writable(&alone.client, &location).await?;
+        let options = OpenOptions { allow_unsafe: true, ..*options };
+        let not_durable = safety::not_durable(&alone.client, &location, &options).await?;
+        let (ledger, _) = migrate::prepare(&mut alone.client, &location, &options).await?;
+        let sessions = Sessions::new(&config, options.connections);
+        safety::isolated(&sessions, &location).await?;
+        Ok(Self {
+            ledger,
+            description: Description { kind: "postgres", location, not_durable },
+            sessions,
+            dsn: dsn.to_owned(),
+            ends: ends::statement(ledger.shard_count),
+        })
+    }
+
+    /// Every early return closes the session, and with it the transaction.
+    async fn attempt(&self, shard: Shard, load: &Load) -> Result<Attempt, LoadError> {
+        let session = self.sessions.commit().await?;
+        session.batch_execute(BEGIN).await.map_err(errors::statement)?;
+        match session.query_opt(LOCK_HEAD, &[&smallint(shard)]).await {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let source = "the head is missing".into();
+                let key = shard.0.to_string();
+                return Err(StoreError::Corrupt { table: "shards", column: "shard", key, source }.into());
+            }
+            Err(error) if errors::asks_for_retry(&error) => return Ok(Attempt::Again(errors::statement(error))),
+            Err(error) => return Err(errors::statement(error).into()),
+        }
+        let end = self.ends(&session, shard).await?;
+        if last_run_id(&session, shard, &load.prefix).await? != load.after {
+            session.batch_execute(ROLLBACK).await.map_err(errors::statement)?;
+            session.give_back();
+            return Err(LoadError::Taken { prefix: load.prefix.clone() });
+        }
+        Ok(Attempt::Begun(Box::new((session, end))))
+    }
+
+    async fn ends(&self, session: &Session, shard: Shard) -> Result<End, StoreError> {
+        let ends = session.query(&self.ends, &[]).await.map_err(errors::statement)?;
+        let Ends { last, elsewhere, now, .. } = Ends::read(&ends, smallint(shard))?;
+        Ok(End { last, elsewhere, now })
+    }
+}
+
+enum Attempt {
+    /// Under the head.
+    Begun(Box<(Session, End)>),
+    /// Somebody else held the head for too long.
+    Again(StoreError),
+}
+
+#[async_trait]
+impl Bulk for PostgresBulk {
+    fn ledger(&self) -> Ledger {
+        self.ledger
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+
+    fn loads_max(&self) -> usize {
+        self.sessions.commits_max()
+    }
+
+    async fn room(&self) -> Result<Room, StoreError> {
+        let session = self.sessions.read().await?;
+        let row = session.query_one(ROOM, &[]).await.map_err(errors::statement)?;
+        session.give_back();
+        let place = Reader { table: "pg_settings", row: &row };
+        let directory: Option<String> = place.get("directory", String::new)?;
+        let address: Option<String> = place.get("address", String::new)?;
+        // Without an address it was reached by a socket of this machine.
+        let here = address.is_none_or(|address| address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()));
+        Ok(Room {
+            bytes_per_run: BYTES_PER_RUN,
+            log_bytes_per_run: LOG_BYTES_PER_RUN,
+            log_bytes_max: place.unsigned("log_bytes_max", String::new)?,
+            free: directory.filter(|_| here).and_then(|directory| bulk::free_at(PathBuf::from(directory))),
+        })
+    }
+
+    async fn last_run_id(&self, shard: Shard, prefix: &str) -> Result<Option<String>, StoreError> {
+        let session = self.sessions.read().await?;
+        let found = last_run_id(&session, shard, prefix).await?;
+        session.give_back();
+        Ok(found)
+    }
+
+    async fn load(&self, shard: Shard, commit_id: Uuid, load: Load) -> Result<u64, LoadError> {
+        let mut attempt = 1;
+        let (session, end) = loop {
+            match self.attempt(shard, &load).await? {
+                Attempt::Begun(begun) => break *begun,
+                Attempt::Again(_) if attempt < ATTEMPTS_MAX => attempt += 1,
+                Attempt::Again(error) => return Err(error.into()),
+            }
+        };
+        let encode = move || Rows::of(shard, commit_id, &bulk::decided(load.histories, &end)?);
+        let rows = tokio::task::spawn_blocking(encode).await.map_err(bulk::broken)??;
+        let events = rows.events_count;
+        let written = async {
+            copy(&session, COPY_RUNS, rows.runs).await?;
+            copy(&session, COPY_EVENTS, rows.events).await?;
+            session.batch_execute(COMMIT).await
+        };
+        written.await.map_err(errors::statement)?;
+        session.give_back();
+        Ok(events)
+    }
+
+    async fn settle(&self) -> Result<(), StoreError> {
+        let config = dsn::config(&self.dsn).map_err(bulk::broken)?;
+        let alone = Alone::connect(&config, &self.description.location).await.map_err(bulk::broken)?;
+        for statement in SETTLE {
+            alone.client.batch_execute(statement).await.map_err(errors::statement)?;
+        }
+        Ok(())
+    }
+
+    async fn close(&self) {
+        self.sessions.close();
+    }
+}
+
+async fn last_run_id(session: &Session, shard: Shard, prefix: &str) -> Result<Option<String>, StoreError> {
+    let past = bulk::past(prefix);
+    let found = async {
+        let statement = session.prepare_cached(LAST_RUN_ID).await?;
+        session.query_opt(&statement, &[&smallint(shard), &NAMESPACE, &prefix, &past]).await
+    };
+    let found: Option<Row> = found.await.map_err(errors::statement)?;
+    found.map(|row| Reader { table: "runs", row: &row }.get("run_id", || prefix.to_owned())).transpose()
+}
+
+async fn copy(session: &Session, statement: &str, rows: Copy) -> Result<(), Error> {
+    let mut sink = pin!(session.copy_in::<_, Bytes>(statement).await?);
+    for chunk in rows.finish() {
+        sink.feed(chunk).await?;
+    }
+    sink.finish().await.map(|_| ())
+}
+
+/// About how many bytes a run and an event take on the way, so that the buffers need not grow often.
+const RUN_BYTES: usize = 1_000;
+const EVENT_BYTES: usize = 400;
+
+/// What was decided, as rows.
+struct Rows {
+    runs: Copy,
+    events: Copy,
+    events_count: u64,
+}
+
+impl Rows {
+    fn of(shard: Shard, commit_id: Uuid, decided: &Decided) -> Result<Self, StoreError> {
+        let shard = smallint(shard);
+        let mut runs = Copy::with_capacity(decided.runs.len() * RUN_BYTES);
+        for write in &decided.runs {
+            run(&mut runs, shard, &write.run);
+        }
+        let mut events = Copy::with_capacity(decided.events.len() * EVENT_BYTES);
+        for new in &decided.events {
+            event(&mut events, shard, commit_id, new);
+        }
+        Ok(Self { runs, events, events_count: u64::try_from(decided.events.len()).map_err(bulk::broken)? })
+    }
+}
+
+/// The columns of [`COPY_RUNS`].
+fn run(rows: &mut Copy, shard: i16, run: &Run) {
+    rows.row(14).smallint(shard).text(&run.namespace).text(&run.run_id).bigint(bigint(run.revision));
+    rows.smallint(run.status.code()).timestamptz(run.started_at).text(&run.task_thread_id);
+    rows.text_or_null(run.agent_id.as_deref()).text_or_null(run.workflow_id.as_deref());
+    rows.text_or_null(run.audit_session_id.as_deref()).text_or_null(run.route.map(Route::name));
+    rows.jsonb_or_null(json::labels(&run.labels).as_deref()).jsonb(&json::record(run));
+    rows.jsonb_or_null(json::metadata(run).as_deref());
+}
+
+/// The columns of [`COPY_EVENTS`].
+fn event(rows: &mut Copy, shard: i16, commit_id: Uuid, new: &NewEvent) {
+    let NewEvent { position, event, request, keyframe } = new;
+    rows.row(12).smallint(shard).bigint(bigint(*position)).text(&event.key.namespace).text(&event.key.run_id);
+    rows.bigint(bigint(event.revision)).timestamptz(event.at).jsonb(&json::event(event)).uuid(commit_id);
+    rows.text_or_null(request.as_ref().map(|request| request.id.as_str()));
+    rows.bytes_or_null(request.as_ref().map(|request| request.digest.as_slice()));
+    rows.bigint_or_null(request.as_ref().map(|request| request_key(&event.key, &request.id)));
+    rows.jsonb_or_null(keyframe.as_deref().map(json::keyframe).as_deref());
+}

@@ -1,0 +1,256 @@
+//! `runledger bench fill`: what it wrote is what servers would have written, whoever looks and whoever writes beside it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use runledger::clock::{SystemClock, draw_id};
+use runledger::domain::Shard;
+use runledger::proto::v1::watch_runs_request::Initial;
+use runledger::proto::v1::watch_runs_response::Frame;
+use runledger::proto::v1::{CountRunsRequest, ListRunsRequest, RunFilter, WatchRunsRequest};
+use runledger::store::OpenOptions;
+use runledger::store::bulk::{Load as BulkLoad, LoadError};
+use runledger::store::open;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::ledger::Ledger;
+use super::on_both_stores;
+use crate::process::data::Contents;
+use crate::process::load::Load;
+use crate::process::server::{Client, Process, SOON, Server, eventually};
+use crate::support::commands::{complete, start};
+
+on_both_stores! {
+    a_filled_ledger_is_sound_and_lists_and_counts_agree_with_it
+    a_watch_resumed_after_a_fill_sees_every_event_of_it
+    a_fill_goes_on_where_it_ended_and_another_seed_adds
+    a_fill_that_is_stopped_leaves_whole_runs_and_goes_on
+    a_fill_without_room_writes_nothing
+    a_load_that_somebody_else_has_done_is_refused
+}
+
+/// Runs a fill to its end, and gives its numbers.
+async fn filled(ledger: &Ledger, runs: u64, seed: u64) -> BTreeMap<String, f64> {
+    let (code, said) = ledger.run(&fill(&runs.to_string(), &seed.to_string())).await;
+    assert_eq!(code, 0, "{said}");
+    numbers(&said)
+}
+
+fn fill<'a>(runs: &'a str, seed: &'a str) -> [&'a str; 7] {
+    ["bench", "fill", runs, "--seed", seed, "--output", "json"]
+}
+
+fn numbers(said: &str) -> BTreeMap<String, f64> {
+    let report = said.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no report: {said}"));
+    let report: Value = serde_json::from_str(report).unwrap();
+    let numbers = report["numbers"].as_object().unwrap();
+    numbers.iter().map(|(name, number)| (name.clone(), number.as_f64().unwrap())).collect()
+}
+
+/// Holds it against itself, in two ways that know nothing of each other.
+async fn sound(ledger: &Ledger) -> Contents {
+    let (code, said) = ledger.run(&["verify"]).await;
+    assert_eq!(code, 0, "{said}");
+    ledger.data.sound().await
+}
+
+async fn a_filled_ledger_is_sound_and_lists_and_counts_agree_with_it(ledger: Ledger) {
+    let numbers = filled(&ledger, 3_000, 7).await;
+    let contents = sound(&ledger).await;
+    assert_eq!((contents.runs.len(), contents.events.len()), (3_000, count(numbers["events"])));
+    assert!(contents.runs.values().all(|run| run.status.is_terminal() && run.started_at < run.updated_at));
+    assert!(contents.events.iter().any(|event| event.request_id.is_some()), "some calls have request ids");
+
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    let mut listed = 0;
+    for thread in ["fill-7-large-0", "fill-7-1", "fill-7-999", "fill-7-nobody"] {
+        let mut expected: Vec<_> = contents.runs.values().filter(|run| run.task_thread_id == thread).collect();
+        expected.sort_by_key(|run| std::cmp::Reverse((run.started_at, run.run_id.clone())));
+        let expected: Vec<&str> = expected.into_iter().map(|run| run.run_id.as_str()).collect();
+        assert_eq!(list(&mut client, thread).await, expected, "{thread}");
+        listed += expected.len();
+        let filter = Some(RunFilter { task_thread_id: thread.to_owned(), ..RunFilter::default() });
+        let counts = client.count_runs(CountRunsRequest { filter }).await.unwrap().into_inner().counts;
+        for status in counts {
+            let of_status = |run: &&_| (i32::from(status_of(run)), thread) == (status.status, thread_of(run));
+            let expected = contents.runs.values().filter(of_status).count();
+            assert_eq!(status.count, u64::try_from(expected).unwrap(), "{thread}");
+        }
+    }
+    assert!(listed > 150, "one run of twenty is of the large thread");
+}
+
+fn status_of(run: &runledger::domain::Run) -> i16 {
+    run.status.code()
+}
+
+fn thread_of(run: &runledger::domain::Run) -> &str {
+    &run.task_thread_id
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was counted")]
+fn count(number: f64) -> usize {
+    number as usize
+}
+
+async fn list(client: &mut Client, thread: &str) -> Vec<String> {
+    let filter = Some(RunFilter { task_thread_id: thread.to_owned(), ..RunFilter::default() });
+    let mut asked = ListRunsRequest { filter, page_size: 60, ..ListRunsRequest::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = client.list_runs(asked.clone()).await.unwrap().into_inner();
+        found.extend(page.runs.into_iter().map(|run| run.run_id));
+        asked.page_token = page.next_page_token;
+        if asked.page_token.is_empty() {
+            return found;
+        }
+    }
+}
+
+async fn a_watch_resumed_after_a_fill_sees_every_event_of_it(ledger: Ledger) {
+    filled(&ledger, 500, 1).await;
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let asked = WatchRunsRequest { initial: Initial::None.into(), ..WatchRunsRequest::default() };
+    let (changes, cursor) = until_caught_up(&mut server.client(), asked).await;
+    assert_eq!(changes, Vec::new());
+    drop(server);
+    filled(&ledger, 700, 2).await;
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let asked = WatchRunsRequest { cursor, ..WatchRunsRequest::default() };
+    let (mut changes, _) = until_caught_up(&mut server.client(), asked).await;
+    let contents = ledger.data.sound().await;
+    let mut of_the_second: Vec<_> =
+        contents.events.iter().map(|event| (event.key.run_id.clone(), event.revision)).collect();
+    of_the_second.retain(|(run_id, _)| run_id.starts_with("fill-2-"));
+    of_the_second.sort();
+    changes.sort();
+    assert_eq!(changes, of_the_second);
+}
+
+/// The changes up to `caught_up`, and its cursor.
+async fn until_caught_up(client: &mut Client, asked: WatchRunsRequest) -> (Vec<(String, u64)>, String) {
+    let mut stream = client.watch_runs(asked).await.unwrap().into_inner();
+    let mut changes = Vec::new();
+    loop {
+        match timeout(SOON, stream.message()).await.unwrap().unwrap().unwrap().frame.unwrap() {
+            Frame::Change(change) => {
+                let event = change.event.unwrap();
+                changes.push((event.run_id, event.revision));
+            }
+            Frame::CaughtUp(caught_up) => return (changes, caught_up.cursor),
+            Frame::Snapshot(_) | Frame::Checkpoint(_) => panic!("nothing else was asked for"),
+        }
+    }
+}
+
+async fn a_fill_goes_on_where_it_ended_and_another_seed_adds(ledger: Ledger) {
+    for (runs, seed, there, written) in
+        [(700, 7, 0, 700), (1_000, 7, 700, 300), (1_000, 7, 1_000, 0), (900, 7, 1_000, 0), (200, 77, 0, 200)]
+    {
+        let numbers = filled(&ledger, runs, seed).await;
+        assert_eq!((count(numbers["runs_there_before"]), count(numbers["runs"])), (there, written), "{runs} {seed}");
+    }
+    let contents = sound(&ledger).await;
+    assert_eq!(contents.runs.len(), 1_200);
+    let at_once = ["0000000001", "0000000700", "0000000701", "0000001000"];
+    assert!(at_once.iter().all(|number| contents.run(&format!("fill-7-{number}")).is_some()));
+}
+
+async fn a_fill_that_is_stopped_leaves_whole_runs_and_goes_on(ledger: Ledger) {
+    let store = ledger.store();
+    let mut process = Process::spawn(&[&fill("400000", "7")[..], &["--store", &store]].concat());
+    let at_work = eventually(SOON * 2, async || {
+        let said = process.said();
+        assert!(!said.contains("cannot"), "{said}");
+        let begun =
+            said.contains("runs are there") && ledger.data.sql("select run_id from runs limit 1").await.len() == 1;
+        begun.then_some(())
+    });
+    at_work.await.unwrap_or_else(|| panic!("nothing was written: {}", process.said()));
+    process.signal("INT");
+    let (code, said) = process.exited(SOON).await;
+    assert_eq!(code, 130, "{said}");
+    let written = count(numbers(&said)["runs"]);
+    let contents = ledger.data.sound().await;
+    assert_eq!(contents.runs.len(), written);
+    assert!(contents.runs.values().all(|run| run.status.is_terminal()));
+    let last = contents.runs.keys().map(|key| key.run_id.rsplit('-').next().unwrap().parse::<u64>().unwrap()).max();
+    let numbers = filled(&ledger, last.unwrap() + 10, 7).await;
+    assert_eq!(count(numbers["runs_there_before"]), written);
+    let (code, said) = ledger.run(&["verify"]).await;
+    assert_eq!(code, 0, "{said}");
+    let there = ledger.data.sql("select count(*), max(run_id) from runs").await;
+    let last = last.unwrap() + 10;
+    assert_eq!(there, [[Some(last.to_string()), Some(format!("fill-7-{last:010}"))]], "every number is there");
+}
+
+async fn a_fill_without_room_writes_nothing(ledger: Ledger) {
+    let (code, said) = ledger.run(&fill("9999999999", "7")).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("9999999999 runs want about") && said.contains("are free at"), "{said}");
+    assert_eq!(ledger.data.sql("select count(*) from run_events").await, [[Some("0".to_owned())]]);
+}
+
+async fn a_load_that_somebody_else_has_done_is_refused(ledger: Ledger) {
+    let location = ledger.store().parse().unwrap();
+    let options = OpenOptions { shards: Some(1), ..OpenOptions::default() };
+    let bulk = open::for_loading(&location, &options, Arc::new(SystemClock)).await.unwrap();
+    assert_eq!(bulk.last_run_id(Shard(0), "fill-1-").await.unwrap(), None);
+    // What sorts right before and after them is none of them.
+    let loads = [("fill-0", None), ("fill-10-c", None), ("fill-1-b", None), ("fill-1-c", Some("fill-1-b"))];
+    let load = |run_id: &str, after: Option<&str>| BulkLoad {
+        histories: vec![vec![start(run_id), complete(run_id)]],
+        prefix: "fill-1-".to_owned(),
+        after: after.map(str::to_owned),
+    };
+    for (run_id, after) in loads {
+        assert_eq!(bulk.load(Shard(0), draw_id(), load(run_id, after)).await.unwrap(), 2);
+    }
+    for after in [None, Some("fill-1-b"), Some("fill-1-d")] {
+        let refused = bulk.load(Shard(0), draw_id(), load("fill-1-d", after)).await;
+        assert!(matches!(refused, Err(LoadError::Taken { .. })), "{refused:?}");
+    }
+    assert_eq!(bulk.last_run_id(Shard(0), "fill-1-").await.unwrap().as_deref(), Some("fill-1-c"));
+    bulk.close().await;
+    assert_eq!(ledger.data.sound().await.runs.len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_s_file_is_not_filled() {
+    let ledger = Ledger::sqlite();
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let (code, said) = ledger.run(&fill("10", "1")).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("is in use by another server"), "{said}");
+    let (code, said) = crate::process::server::run(&["bench", "fill", "10", "--store", "memory"]).await;
+    assert_eq!((code, said.contains("its own server only")), (1, true), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_go_on_beside_a_fill_and_nothing_of_either_is_lost() {
+    let ledger = Ledger::postgres().await;
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let (_servers, targets) = watch::channel(vec![server.address]);
+    let mut load = Load::start("run", 8, &targets);
+    load.progresses(50).await;
+    let store = ledger.store();
+    let mut process = Process::spawn(&[&fill("12000", "7")[..], &["--store", &store]].concat());
+    load.progresses(100).await;
+    let (code, said) = process.exited(SOON * 3).await;
+    assert_eq!(code, 0, "{said}");
+    load.progresses(50).await;
+    let calls = load.finish().await;
+    let mut contents = sound(&ledger).await;
+    let of_the_fill = |run_id: &str| run_id.starts_with("fill-");
+    assert_eq!(contents.runs.keys().filter(|key| of_the_fill(&key.run_id)).count(), 12_000);
+    contents.events.retain(|event| !of_the_fill(&event.key.run_id));
+    contents.agree_with(&calls);
+}
