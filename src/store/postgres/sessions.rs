@@ -17,13 +17,15 @@ use crate::store::StoreError;
 const QUEUE_MAX: Duration = Duration::from_secs(3);
 pub(super) const CREATE_MAX: Duration = Duration::from_secs(6);
 
-/// After this long unused, a session's plans may be for tables that have grown since.
-const PLANS_IDLE_MAX: Duration = Duration::from_mins(1);
+/// After this long, a session's plans may be for tables that have grown since.
+const PLANS_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// A read that is abandoned this late hangs for a reason that may be its session's.
 const ABANDONED_MAX: Duration = Duration::from_millis(900);
 
-/// What every session is told first.
+/// What every session is told first. A row is looked for by its whole key: without statistics, and in small tables, the
+/// planner thinks as much of an index that has only some of the key's columns, or more, since there is less to compare.
+/// Comparisons that cost nothing and index entries that cost much make the primary key the cheapest at every size.
 macro_rules! settings {
     ($name:literal, read_only: $read_only:literal $(, $more:literal)?) => {
         concat!(
@@ -39,6 +41,8 @@ set default_transaction_read_only = ",
             $read_only,
             ";
 set enable_seqscan = off;
+set cpu_operator_cost = 0;
+set cpu_index_tuple_cost = 1;
 set jit = off;
 set plan_cache_mode = force_generic_plan",
             $($more)?
@@ -123,16 +127,23 @@ fn pool(config: &Config, size: usize, settings: &'static str) -> Pool {
             })
         }))
         .pre_recycle(Hook::async_fn(|client: &mut ClientWrapper, metrics: &Metrics| {
-            let due = (metrics.recycle_count + 1).is_power_of_two() || metrics.last_used() > PLANS_IDLE_MAX;
+            let due = (metrics.recycle_count + 1).is_power_of_two() || are_old(metrics);
             Box::pin(async move { if due { plan_anew(client).await } else { Ok(()) } })
         }))
         .build()
         .expect("a runtime is given")
 }
 
+/// Whether the session's age has passed a multiple of [`PLANS_AGE_MAX`] since it was last lent.
+fn are_old(metrics: &Metrics) -> bool {
+    let age_at = |when: std::time::Instant| (when - metrics.created).as_nanos() / PLANS_AGE_MAX.as_nanos();
+    age_at(metrics.created + metrics.age()) > metrics.recycled.map_or(0, age_at)
+}
+
 /// A generic plan made while a table has less than a few hundred rows scans a whole shard, or the wrong index, for ever:
 /// one row then costs as much as all. Statistics come with autoanalyze, minutes later, and planning each time costs more
-/// than the statements. Planning anew at every doubling of a session's uses leaves such a plan behind soon.
+/// than the statements. Planning anew at every doubling of a session's uses, and in every half minute, leaves such a plan
+/// behind soon.
 async fn plan_anew(client: &ClientWrapper) -> Result<(), HookError> {
     client.batch_execute("-- session.plan_anew\ndiscard plans").await.map_err(HookError::Backend)
 }

@@ -2,8 +2,8 @@
 //!
 //! The parts of a commit that write nothing are left out, columns that change for none of its rows too: a session
 //! prepares the few forms that its load needs. The statement answers one row, and raises "division by zero" (22012)
-//! unless every part changed exactly the rows that it was given: a wrong count then ends the transaction before it
-//! commits instead of being noticed after it.
+//! unless what changes or ends was exactly the rows that it was given: a wrong count then ends the transaction before
+//! it commits instead of being noticed after it. What is new is there, or its insert fails.
 
 use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
@@ -95,7 +95,7 @@ place as materialized (
 with {}
 select place.last, place.now, 1 / ({})::int as complete from place",
         tables.join(",\n"),
-        counted.join(" and "),
+        if counted.is_empty() { "true".to_owned() } else { counted.join(" and ") },
     );
     Write { sql, arguments }
 }
@@ -129,21 +129,32 @@ impl<'a> Parts<'a> {
         format!("${}::{sql_type}", self.arguments.len())
     }
 
-    /// Arrays as a table, in their order. Gives the expression of the first one.
+    /// Rows as a table, in their order: one row as it is, since an array costs a store of its own; more as arrays. Gives
+    /// the expression of how many rows there are.
     fn table(&mut self, name: &str, columns: Columns<'a>) -> String {
-        let names = columns.0.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
-        let arrays: Vec<String> =
-            columns.0.into_iter().map(|column| {
+        let Columns { rows, columns } = columns;
+        let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        let values: Vec<String> = columns
+            .into_iter()
+            .map(|column| {
                 self.arguments.push(column.values);
-                format!("${}::{}[]", self.arguments.len(), column.sql_type)
-            }).collect();
-        let first = arrays.first().expect("a table has columns").clone();
+                let array = if rows == 1 { "" } else { "[]" };
+                format!("${}::{}{array}", self.arguments.len(), column.sql_type)
+            })
+            .collect();
+        if rows == 1 {
+            let values = values.iter().zip(names).map(|(value, name)| format!("{value} as {name}"));
+            let values = values.collect::<Vec<_>>().join(", ");
+            self.tables.push(format!("{name} as materialized (\n    select {values}, 1 as n)"));
+            return "1".to_owned();
+        }
         self.tables.push(format!(
             "{name} as materialized (
-    select * from unnest({}) with ordinality as v ({names}, n))",
-            arrays.join(", "),
+    select * from unnest({}) with ordinality as v ({}, n))",
+            values.join(", "),
+            names.join(", "),
         ));
-        first
+        format!("cardinality({})", values[0])
     }
 
     /// So many rows must be written by a part; gives how its count is asked for.
@@ -156,30 +167,24 @@ impl<'a> Parts<'a> {
         columns.add("task_thread_id", "text", runs(writes).map(|run| run.task_thread_id.as_str()));
         columns.changeable(writes);
         columns.add("metadata", "jsonb", runs(writes).map(|run| (!run.metadata.is_empty()).then(|| Json(&run.metadata))));
-        let rows = self.table("new", columns);
+        self.table("new", columns);
         self.writes.push(format!(
             "created as (
     insert into runs (shard, namespace, run_id, revision, status, started_at, task_thread_id,
                       agent_id, workflow_id, audit_session_id, route, labels, record, metadata)
     select {shard}, v.namespace, v.run_id, v.revision, v.status, {at}, v.task_thread_id,
            v.agent_id, v.workflow_id, v.audit_session_id, v.route, v.labels, v.record, v.metadata
-    from place, new v
-    returning 1)"
+    from place, new v)"
         ));
-        self.count("created", &format!("cardinality({rows})"));
-        let born = runs(writes).filter(|run| !run.status.is_terminal()).count();
-        if born > 0 {
+        if runs(writes).any(|run| !run.status.is_terminal()) {
             self.writes.push(format!(
                 "born as (
     insert into active (shard, namespace, run_id, started_at, status)
     select {shard}, v.namespace, v.run_id, {at}, v.status
     from place, new v
-    where v.status <= {ALIVE_MAX}
-    returning 1)",
+    where v.status <= {ALIVE_MAX})",
                 ALIVE_MAX = Status::Running.code(),
             ));
-            let born = self.add("bigint", rows_of(born));
-            self.count("born", &born);
         }
     }
 
@@ -222,7 +227,7 @@ impl<'a> Parts<'a> {
             "changed as (
     update runs r set {set} from place, old v where r.ctid = v.place_in_runs returning 1)"
         ));
-        self.count("changed", &format!("cardinality({rows})"));
+        self.count("changed", &rows);
         let alive = Status::Running.code();
         let place_in_active = format!("(select a.ctid from active a where {})", key("a", shard));
         if !ended.is_empty() {
@@ -251,7 +256,7 @@ impl<'a> Parts<'a> {
     }
 
     fn insert_events(&mut self, shard: &str, commit_id: &str, events: &'a [NewEvent]) {
-        let mut columns = Columns::default();
+        let mut columns = Columns::of(events.len());
         columns.add("namespace", "text", events.iter().map(|new| new.event.key.namespace.as_str()));
         columns.add("run_id", "text", events.iter().map(|new| new.event.key.run_id.as_str()));
         columns.add("revision", "bigint", events.iter().map(|new| bigint(new.event.revision)));
@@ -274,16 +279,14 @@ impl<'a> Parts<'a> {
             columns.add("keyframe", "jsonb", events.iter().map(keyframe));
             more += ", keyframe";
         }
-        let rows = self.table("happened", columns);
+        self.table("happened", columns);
         let more_of_v = more.replace(", ", ", v.");
         self.writes.push(format!(
             "logged as (
     insert into run_events (shard, commit_id, position, namespace, run_id, revision, at, event{more})
     select {shard}, {commit_id}, place.last + v.n, v.namespace, v.run_id, v.revision, v.at, v.event{more_of_v}
-    from place, happened v
-    returning 1)"
+    from place, happened v)"
         ));
-        self.count("logged", &format!("cardinality({rows})"));
     }
 
     /// What must still be so for a commit that was decided before its head was taken.
@@ -317,23 +320,25 @@ impl<'a> Parts<'a> {
             guard += &format!(
                 "\n      and not exists (
         select from unnest({keys}) as v (request_key)
-        where (select e.position from run_events e
-               where e.shard = {shard} and e.request_key = v.request_key limit 1) is not null)"
+        where exists (select from run_events e
+                      where e.shard = {shard} and e.request_key = v.request_key offset 0))"
             );
         }
         guard
     }
 }
 
-/// A row by its whole key. As a subquery, it is looked for by index one by one, whatever the planner thinks of the
-/// sizes of tables.
+/// A row by its whole key. As a subquery, it is looked for by index one by one, whatever the planner thinks of the sizes
+/// of tables when it makes a plan that lasts.
 fn key(table: &str, shard: &str) -> String {
     format!("{table}.shard = {shard} and {table}.namespace = v.namespace and {table}.run_id = v.run_id")
 }
 
-/// One array a column, all of the same length.
-#[derive(Default)]
-struct Columns<'a>(Vec<Column<'a>>);
+/// Rows, column by column.
+struct Columns<'a> {
+    rows: usize,
+    columns: Vec<Column<'a>>,
+}
 
 struct Column<'a> {
     name: &'static str,
@@ -342,16 +347,24 @@ struct Column<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn add<T>(&mut self, name: &'static str, sql_type: &'static str, values: impl Iterator<Item = T>)
+    fn of(rows: usize) -> Self {
+        Self { rows, columns: Vec::new() }
+    }
+
+    fn add<T>(&mut self, name: &'static str, sql_type: &'static str, mut values: impl Iterator<Item = T>)
     where
         T: ToSql + Send + Sync + 'a,
     {
-        self.0.push(Column { name, sql_type, values: Box::new(values.collect::<Vec<T>>()) });
+        let values: Argument<'a> = match self.rows {
+            1 => Box::new(values.next().expect("one row")),
+            _ => Box::new(values.collect::<Vec<T>>()),
+        };
+        self.columns.push(Column { name, sql_type, values });
     }
 
     /// What every part that writes runs needs.
     fn of_runs(writes: &[&'a RunWrite]) -> Self {
-        let mut columns = Self::default();
+        let mut columns = Self::of(writes.len());
         columns.add("namespace", "text", runs(writes).map(|run| run.namespace.as_str()));
         columns.add("run_id", "text", runs(writes).map(|run| run.run_id.as_str()));
         columns.add("revision", "bigint", runs(writes).map(|run| bigint(run.revision)));

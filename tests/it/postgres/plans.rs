@@ -88,7 +88,7 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
         other.batch_execute(&format!("alter table {table} set (autovacuum_enabled = off)")).await.unwrap();
     }
     let statements = of_a_commit(4, &everything_at_once());
-    let (mut rows, fills) = (0, [(1_000, false), (20_000, false), (100_000, true)]);
+    let (mut rows, fills) = (0, [(0, false), (0, true), (1, false), (1_000, false), (20_000, false), (100_000, true)]);
     for (more, analysed) in fills {
         other.batch_execute(&filled(rows, more)).await.unwrap();
         rows = more;
