@@ -37,6 +37,7 @@ pub const POSTGRES: &[Migration] = &[
         name: "active_by_start",
         sql: include_str!("../../migrations/postgres/0002_active_by_start.sql"),
     },
+    Migration { number: 3, name: "growth", sql: include_str!("../../migrations/postgres/0003_growth.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -47,6 +48,7 @@ pub const SQLITE: &[Migration] = &[
         name: "active_by_start",
         sql: include_str!("../../migrations/sqlite/0002_active_by_start.sql"),
     },
+    Migration { number: 3, name: "growth", sql: include_str!("../../migrations/sqlite/0003_growth.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

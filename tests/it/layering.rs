@@ -21,8 +21,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["domain"]),
     ("proto", &["auth", "clock", "domain", "feed", "store"]),
     ("config", &["domain", "store", "telemetry"]),
-    ("service", &["auth", "clock", "config", "domain", "engine", "feed", "proto", "reads", "store", "supervise", "telemetry"]),
-    ("app", &["auth", "clock", "config", "domain", "engine", "feed", "reads", "service", "store", "supervise", "telemetry"]),
+    (
+        "service",
+        &["auth", "clock", "config", "domain", "engine", "feed", "proto", "reads", "store", "supervise", "telemetry"],
+    ),
+    (
+        "app",
+        &["auth", "clock", "config", "domain", "engine", "feed", "reads", "service", "store", "supervise", "telemetry"],
+    ),
     ("client", &["auth", "domain", "proto", "telemetry"]),
     ("bench", &["clock", "config", "proto"]),
     // It writes past the service and asks no server, so it is no part of `bench`, whose numbers are those of a client.

@@ -13,9 +13,9 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use self::copy::Copy;
+use super::ends::{self, Ends};
 use super::rows::{Reader, bigint, smallint};
 use super::sessions::{Session, Sessions};
-use super::ends::{self, Ends};
 use super::statements::{COMMIT, ROLLBACK};
 use super::{Alone, dsn, errors, migrate, safety};
 use crate::domain::ids::request_key;
@@ -31,7 +31,6 @@ set local statement_timeout = '60s'";
 
 const LOCK_HEAD: &str = "-- bulk.lock_head
 select shard from shards where shard = $1 for update";
-
 
 const LAST_RUN_ID: &str = "-- bulk.last_run_id
 select run_id from runs where shard = $1 and namespace = $2 and run_id >= $3 and run_id < $4
@@ -59,7 +58,7 @@ vacuum (freeze, analyze) run_events",
 ];
 
 /// As measured with `runledger bench fill` on PostgreSQL 15.
-const BYTES_PER_RUN: u64 = 3_400;
+const BYTES_PER_RUN: u64 = 3_900;
 const LOG_BYTES_PER_RUN: u64 = 3_500;
 
 /// Tries for a head that somebody else holds, each as long as a session waits for a lock.

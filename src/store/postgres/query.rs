@@ -80,10 +80,14 @@ fn looked_at(by: By, direction: &str, max: usize, more: &str, joined: bool) -> S
             ("runs", format!("namespace, run_id, started_at, status, {TESTED}{more}"))
         }
     };
-    let known = by.column().map_or_else(String::new, |column| {
-        let parameter = TEXTS.iter().find(|(name, _)| *name == column).expect("each link is a text").1;
-        format!(" and {column} = {parameter}")
-    });
+    // Without a link, what the index's own condition says of all rows.
+    let known = by.column().map_or_else(
+        || " and started_at > '-infinity'".to_owned(),
+        |column| {
+            let parameter = TEXTS.iter().find(|(name, _)| *name == column).expect("each link is a text").1;
+            format!(" and {column} = {parameter}")
+        },
+    );
     let numbered = format!(
         "(
     select *, row_number() over (order by started_at {direction}, run_id {direction}) as n

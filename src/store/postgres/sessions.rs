@@ -23,9 +23,7 @@ const PLANS_AGE_MAX: Duration = Duration::from_secs(30);
 /// A read that is abandoned this late hangs for a reason that may be its session's.
 const ABANDONED_MAX: Duration = Duration::from_millis(900);
 
-/// What every session is told first. A row is looked for by its whole key: without statistics, and in small tables, the
-/// planner thinks as much of an index that has only some of the key's columns, or more, since there is less to compare.
-/// Comparisons that cost nothing and index entries that cost much make the primary key the cheapest at every size.
+/// What every session is told first.
 macro_rules! settings {
     ($name:literal, read_only: $read_only:literal $(, $more:literal)?) => {
         concat!(
@@ -41,8 +39,6 @@ set default_transaction_read_only = ",
             $read_only,
             ";
 set enable_seqscan = off;
-set cpu_operator_cost = 0;
-set cpu_index_tuple_cost = 1;
 set jit = off;
 set plan_cache_mode = force_generic_plan",
             $($more)?

@@ -8,8 +8,8 @@
 use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 
-use super::rows::{At, bigint};
 use super::ends;
+use super::rows::{At, bigint};
 use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, last_events};
 use crate::domain::ids::request_key;
 use crate::domain::{Changes, Decided, NewEvent, Position, Run, RunWrite, Status, Time};
@@ -166,7 +166,11 @@ impl<'a> Parts<'a> {
         let mut columns = Columns::of_runs(writes);
         columns.add("task_thread_id", "text", runs(writes).map(|run| run.task_thread_id.as_str()));
         columns.changeable(writes);
-        columns.add("metadata", "jsonb", runs(writes).map(|run| (!run.metadata.is_empty()).then(|| Json(&run.metadata))));
+        columns.add(
+            "metadata",
+            "jsonb",
+            runs(writes).map(|run| (!run.metadata.is_empty()).then(|| Json(&run.metadata))),
+        );
         self.table("new", columns);
         self.writes.push(format!(
             "created as (
@@ -213,7 +217,8 @@ impl<'a> Parts<'a> {
         }
         let was = |write: &RunWrite| write.before.map_or(Status::Pending, |before| before.status);
         let moved = writes.iter().filter(|write| !was(write).is_terminal() && was(write) != write.run.status);
-        let (ended, moved): (Vec<&&RunWrite>, Vec<&&RunWrite>) = moved.partition(|write| write.run.status.is_terminal());
+        let (ended, moved): (Vec<&&RunWrite>, Vec<&&RunWrite>) =
+            moved.partition(|write| write.run.status.is_terminal());
         if !ended.is_empty() || !moved.is_empty() {
             columns.add("was", "smallint", writes.iter().map(|write| was(write).code()));
         }

@@ -1,0 +1,1 @@
+-- Nothing to do here: SQLite keeps one version of a row in its table, and no plan outlives the tables' sizes by much.
