@@ -8,11 +8,12 @@ mod batch;
 mod committer;
 mod inlet;
 mod recovery;
+mod slots;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +24,7 @@ use crate::telemetry::chain;
 use batch::Queue;
 use committer::Committer;
 use inlet::{InHand, Inlet, Pending, Rejected};
+use slots::Slots;
 
 /// How long a command waits for its answer when its caller sets no deadline.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
@@ -93,7 +95,7 @@ impl Engine {
     pub fn start(store: Arc<dyn Store>, supervisor: &Supervisor, committed: &Arc<Notify>) -> Self {
         let ledger = store.ledger();
         let closing = CancellationToken::new();
-        let slots = Arc::new(Semaphore::new(store.commits_max()));
+        let slots = Slots::new(store.commits_max());
         let bytes = inlet::byte_budget();
         let inlets = (0..ledger.shard_count)
             .map(|shard| {

@@ -114,6 +114,11 @@ impl Queue {
         !self.waiting.is_empty()
     }
 
+    /// How many commands wait here.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.inlet.len()
+    }
+
     /// Tells what is in hand: a batch, and what waits for the next one.
     fn tell(&self, batch: &[Pending]) {
         let commands = batch.len() + self.waiting.len();

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::batch::{Batch, Queue};
 use super::recovery::{Settled, settle};
+use super::slots::Slots;
 use super::{Failure, failure};
 use crate::clock::draw_id;
 use crate::domain::{Decided, Shard};
@@ -20,14 +21,14 @@ const RESENDS_MAX: usize = 3;
 pub(super) struct Committer {
     store: Arc<dyn Store>,
     shard: Shard,
-    slots: Arc<Semaphore>,
+    slots: Arc<Slots>,
     committed: Arc<Notify>,
     /// Whether the last commit found the store unavailable: an outage is logged once, not once a batch.
     down: bool,
 }
 
 impl Committer {
-    pub(super) fn new(store: Arc<dyn Store>, shard: Shard, slots: Arc<Semaphore>, committed: Arc<Notify>) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, shard: Shard, slots: Arc<Slots>, committed: Arc<Notify>) -> Self {
         Self { store, shard, slots, committed, down: false }
     }
 
@@ -35,8 +36,10 @@ impl Committer {
     pub(super) async fn run(mut self, mut queue: Queue, closing: CancellationToken) {
         let slots = self.slots.clone();
         while queue.ready(&closing).await {
-            let slot = slots.acquire().await.expect("the semaphore is never closed");
-            self.commit(queue.batch(), &mut queue).await;
+            let mut slot = slots.begin(|| queue.len()).await;
+            let batch = queue.batch();
+            slot.takes(batch.len());
+            self.commit(batch, &mut queue).await;
             drop(slot);
         }
     }
