@@ -5,9 +5,11 @@
 //! them.
 
 mod delays;
+pub mod load;
 mod pace;
 mod process;
 mod progress;
+mod random;
 pub mod report;
 mod runs;
 pub mod servers;
@@ -51,6 +53,17 @@ pub enum BenchError {
         /// What is missing.
         field: &'static str,
     },
+    /// A call was answered, and wrote nothing: the load would not be what it is called.
+    #[error("{rpc} answered {disposition}: somebody else changes the runs of this load")]
+    NotApplied {
+        /// The call.
+        rpc: &'static str,
+        /// Its answer.
+        disposition: &'static str,
+    },
+    /// What was asked for does not go together.
+    #[error("{0}")]
+    Senseless(String),
     /// Fewer changes came to the watchers than were written, or others.
     #[error("the watchers missed {missing} changes and saw {unexpected} that nobody wrote")]
     Unmatched {
@@ -99,6 +112,8 @@ impl BenchError {
             Self::Call { status, .. } => status.code() == Code::Unavailable,
             Self::Ended { .. }
             | Self::Answer { .. }
+            | Self::NotApplied { .. }
+            | Self::Senseless(_)
             | Self::Unmatched { .. }
             | Self::Miscounted { .. }
             | Self::TimedOut { .. }

@@ -9,7 +9,7 @@ use serde::Serialize;
 const MICROS_MAX: u64 = 3_600_000_000;
 
 /// Delays in microseconds, to three digits.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Delays(Histogram<u64>);
 
 /// What a report says of delays, in milliseconds.
@@ -35,7 +35,19 @@ impl Delays {
     }
 
     pub(super) fn record(&mut self, delay: Duration) {
-        self.0.saturating_record(u64::try_from(delay.as_micros()).unwrap_or(MICROS_MAX));
+        self.record_micros(u64::try_from(delay.as_micros()).unwrap_or(MICROS_MAX));
+    }
+
+    pub(super) fn record_micros(&mut self, micros: u64) {
+        self.0.saturating_record(micros);
+    }
+
+    pub(super) fn add(&mut self, others: &Self) {
+        self.0.add(&others.0).expect("both have the same bounds");
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.len()
     }
 
     pub(super) fn summary(&self) -> Summary {

@@ -11,15 +11,16 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::BenchError;
+use super::random::Random;
 
 /// Calls of an open loop that may be open: a server that stands still must not take the client's memory.
-const OPEN_MAX: usize = 8_192;
+pub(super) const OPEN_MAX: usize = 8_192;
 
 /// The pauses of a load that is hardly one, in milliseconds: not even, so that they do not fall in with a server's poll.
 const PAUSE_MS: std::ops::Range<u64> = 25..75;
 
 /// The same load each time.
-const SEED: u64 = 0x52_75_6e_6c_65_64_67_65;
+pub(super) const SEED: u64 = 0x52_75_6e_6c_65_64_67_65;
 
 /// How often calls are made.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +52,7 @@ where
 {
     let begun = Instant::now();
     let mut calls = JoinSet::new();
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     let mut due = begun;
     let mut made = 0;
     while made < count && until.is_none_or(|until| due < until) && !stop.is_cancelled() {
@@ -112,20 +113,6 @@ async fn all_answered(calls: &mut JoinSet<Result<(), BenchError>>) -> Result<(),
         next_answered(calls).await?;
     }
     Ok(())
-}
-
-/// Numbers that look random and are the same each time (`SplitMix64`).
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    fn within(&mut self, range: std::ops::Range<u64>) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        range.start + (mixed ^ (mixed >> 31)) % (range.end - range.start)
-    }
 }
 
 #[cfg(test)]

@@ -35,6 +35,13 @@ impl Progress {
         self.draw(|state| *state = State { phase, done: 0, total, drawn: None });
     }
 
+    /// Says how far it is in words of its own.
+    pub(super) fn say(&self, words: &str) {
+        if self.shown {
+            let _closed = write!(io::stderr(), "\r\x1b[K{words}");
+        }
+    }
+
     /// One step more is done.
     pub(super) fn step(&self) {
         self.draw(|state| state.done += 1);

@@ -1,6 +1,7 @@
 //! What a measurement says: a table for people, or one JSON object for programs.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -22,8 +23,26 @@ pub struct Report {
     /// Delays by name.
     #[serde(serialize_with = "by_name")]
     pub delays_ms: Vec<(&'static str, Summary)>,
+    /// The same of each round and each side, where there were several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<Round>,
     /// What to know when reading the numbers.
     pub notes: Vec<String>,
+}
+
+/// One round of a measurement that is made several times.
+#[derive(Debug, Serialize)]
+pub struct Round {
+    /// Which one, from 1.
+    pub round: u32,
+    /// What was measured in it.
+    pub of: &'static str,
+    /// Numbers by name.
+    #[serde(serialize_with = "by_name")]
+    pub numbers: Vec<(&'static str, Number)>,
+    /// Delays by name.
+    #[serde(serialize_with = "by_name")]
+    pub delays_ms: Vec<(&'static str, Summary)>,
 }
 
 /// A number of a report.
@@ -87,8 +106,22 @@ impl fmt::Display for Report {
             [p50, p90, p99, p99_9, max].iter().try_for_each(|delay| write!(f, "  {delay:>9.3}"))?;
             writeln!(f)?;
         }
+        for Round { round, of, numbers, .. } in &self.rounds {
+            let numbers = numbers.iter().map(|(name, number)| format!("{number} {}", spoken(name)));
+            writeln!(f, "  round {round}, {of}: {}", numbers.collect::<Vec<_>>().join(", "))?;
+        }
         self.notes.iter().try_for_each(|note| writeln!(f, "  {note}"))
     }
+}
+
+/// 0 in no time.
+pub(super) fn per_second(count: u64, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { real(count) / time.as_secs_f64() }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "what is counted here is far below 2^52")]
+pub(super) fn real(count: u64) -> f64 {
+    count as f64
 }
 
 fn spoken(name: &str) -> String {
@@ -113,6 +146,7 @@ mod tests {
             interrupted: false,
             numbers: vec![("transitions", 3.into()), ("transitions_per_second", 1.23456.into())],
             delays_ms: vec![("commit_to_watcher", delays)],
+            rounds: Vec::new(),
             notes: vec!["A note.".into()],
         }
     }

@@ -49,6 +49,45 @@ impl Connections {
     }
 }
 
+/// Whom a load calls.
+#[derive(Args, Clone, Debug)]
+pub struct Replicas {
+    /// The servers that are called, replicas of one ledger: callers are spread over them
+    #[arg(
+        long = "server",
+        env = "RUNLEDGER_SERVER",
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:50051"
+    )]
+    servers: Vec<HostPort>,
+    /// Connections to each, which the calls share
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    connections: u16,
+}
+
+impl Replicas {
+    /// Neighbours go to different replicas.
+    pub(super) async fn connect(&self) -> Result<Connections, BenchError> {
+        let mut replicas = Vec::new();
+        for server in &self.servers {
+            replicas.push(Connections::open(server, self.connections).await?.0.into_iter());
+        }
+        let mut clients = Vec::new();
+        for _ in 0..self.connections {
+            clients.extend(replicas.iter_mut().filter_map(Iterator::next));
+        }
+        Ok(Connections(clients))
+    }
+
+    /// Who was called, for a report.
+    pub(super) fn named(&self) -> String {
+        let names: Vec<&str> = self.servers.iter().map(HostPort::as_str).collect();
+        let many = if self.connections == 1 { "" } else { "s" };
+        format!("{} connection{many} to {}", self.connections, names.join(" and to "))
+    }
+}
+
 impl Servers {
     /// Connects for writing and for watching.
     pub(super) async fn connect(&self) -> Result<(Connections, Connections), BenchError> {

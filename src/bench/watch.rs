@@ -14,6 +14,7 @@ use futures_util::future::pending;
 use tokio::task::JoinSet;
 
 use super::BenchError;
+use super::report::{per_second, real};
 
 /// How long the last changes may take to come to all watchers once everything was written.
 const STRAGGLERS_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -46,13 +47,4 @@ async fn failed(parts: &mut JoinSet<Result<(), BenchError>>) -> BenchError {
         }
     }
     pending().await
-}
-
-fn per_second(count: u64, time: Duration) -> f64 {
-    real(count) / time.as_secs_f64()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "what is counted here is far below 2^52")]
-fn real(count: u64) -> f64 {
-    count as f64
 }

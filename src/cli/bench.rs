@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::ending::Stop;
 use super::output::{Output, tell};
 use crate::bench::BenchError;
+use crate::bench::load::{self, HotRunPlan, Plan, ReadPlan, Workload};
 use crate::bench::report::Report;
 use crate::bench::watch::{catch_up, delay, idle, waiters};
 use crate::telemetry::chain;
@@ -28,10 +29,55 @@ macro_rules! help {
 
 pub(super) const HELP: &str = help!(
     "Examples:\n  \
+    runledger bench lifecycle --callers 512 --seconds 30\n  \
     runledger bench watch delay --rate 1000 --seconds 30\n  \
     runledger bench watch catch-up --output json\n\n\
     It is a client of a server that runs. It writes runs of its own and ends them, and the ledger keeps their events: \
     use a ledger that may have them.\n"
+);
+
+macro_rules! load_help {
+    ($($text:expr),* $(,)?) => { help!(
+        $($text,)*
+        "\n\
+        A caller calls again once it was answered; with --rate, calls are made at their times, and what is late counts \
+        from then. Transitions are counted when the answer says that this call made its event; any other answer ends \
+        the measurement.\n\n\
+        --output json is one object: `bench` and `did` say what was done, `numbers` and `delays_ms` are of all rounds \
+        together, `rounds` has the same of each when there are several. `events_written` is all that the ledger got, \
+        the warm-up's too. Delays are in milliseconds: count, p50, p90, p99, p99_9, max.\n"
+    ) };
+}
+
+const LIFECYCLE_HELP: &str = load_help!(
+    "Examples:\n  \
+    runledger bench lifecycle --callers 512 --seconds 30\n  \
+    runledger bench lifecycle --rate 200 --server 10.0.0.7:50051,10.0.0.8:50051\n"
+);
+
+const START_COMPLETE_HELP: &str = load_help!(
+    "Examples:\n  \
+    runledger bench start-complete --callers 1 --seconds 30\n  \
+    runledger bench start-complete --callers 512 --rounds 5 --metadata-bytes 60000 --output json\n"
+);
+
+const HOT_RUN_HELP: &str = load_help!(
+    "Examples:\n  \
+    runledger bench hot-run --callers 64\n  \
+    runledger bench hot-run --callers 64 --runs 8 --request-ids\n"
+);
+
+const READ_HELP: &str = load_help!(
+    "Examples:\n  \
+    runledger bench read --callers 512\n  \
+    runledger bench read --rate 2000 --runs 10000\n"
+);
+
+const WAIT_HELP: &str = load_help!(
+    "Examples:\n  \
+    runledger bench wait --callers 64\n  \
+    runledger bench wait --callers 64 --server 10.0.0.7:50051,10.0.0.8:50051\n\n\
+    Each caller's wait is open for a call's time before its run is completed.\n"
 );
 
 const WATCH_HELP: &str = help!(
@@ -81,6 +127,21 @@ pub(super) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Start runs, update each twice, complete them
+    #[command(after_help = LIFECYCLE_HELP)]
+    Lifecycle(Plan),
+    /// Start runs and complete them
+    #[command(after_help = START_COMPLETE_HELP)]
+    StartComplete(Plan),
+    /// Update few runs from many callers
+    #[command(after_help = HOT_RUN_HELP)]
+    HotRun(HotRunPlan),
+    /// Read runs
+    #[command(after_help = READ_HELP)]
+    Read(ReadPlan),
+    /// Start runs and complete them while somebody waits for each
+    #[command(after_help = WAIT_HELP)]
+    Wait(Plan),
     /// Watches and waits: their delays, what they cost, and how they catch up
     #[command(after_help = WATCH_HELP)]
     Watch(WatchArgs),
@@ -130,17 +191,24 @@ pub(super) async fn run(args: BenchArgs) -> Result<(), Stop> {
 impl From<BenchError> for Stop {
     fn from(error: BenchError) -> Self {
         let sentence = chain(&error);
+        if let BenchError::Senseless(sentence) = error {
+            return Self::Usage(sentence);
+        }
         if error.is_unreachable() { Self::Unreachable(sentence) } else { Self::Undone(sentence) }
     }
 }
 
 async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, BenchError> {
-    let What::Watch(WatchArgs { mode }) = what;
-    match mode {
-        Mode::Delay(plan) => delay::measure(plan, stop).await,
-        Mode::Idle(plan) => idle::measure(plan, stop).await,
-        Mode::CatchUp(plan) => catch_up::measure(plan, stop).await,
-        Mode::Waiters(plan) => waiters::measure(plan, stop).await,
+    match what {
+        What::Lifecycle(plan) => load::measure(Workload::Lifecycle, plan, stop).await,
+        What::StartComplete(plan) => load::measure(Workload::StartComplete, plan, stop).await,
+        What::HotRun(plan) => plan.measure(stop).await,
+        What::Read(plan) => plan.measure(stop).await,
+        What::Wait(plan) => load::measure(Workload::Wait, plan, stop).await,
+        What::Watch(WatchArgs { mode: Mode::Delay(plan) }) => delay::measure(plan, stop).await,
+        What::Watch(WatchArgs { mode: Mode::Idle(plan) }) => idle::measure(plan, stop).await,
+        What::Watch(WatchArgs { mode: Mode::CatchUp(plan) }) => catch_up::measure(plan, stop).await,
+        What::Watch(WatchArgs { mode: Mode::Waiters(plan) }) => waiters::measure(plan, stop).await,
     }
 }
 

@@ -94,7 +94,15 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
     }
     let did = format!("{did}, {}", plan.servers.named());
     let notes = vec![format!("the same events again: --cursor {}", missed.cursor)];
-    Ok(Report { bench: "watch catch-up", did, interrupted: stop.is_cancelled(), numbers, delays_ms: Vec::new(), notes })
+    Ok(Report {
+        bench: "watch catch-up",
+        did,
+        interrupted: stop.is_cancelled(),
+        numbers,
+        delays_ms: Vec::new(),
+        rounds: Vec::new(),
+        notes,
+    })
 }
 
 /// Takes a cursor and writes events after it.

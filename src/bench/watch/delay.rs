@@ -110,7 +110,15 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         plan.servers.named()
     );
     let notes = notes(plan, per_second(made, took));
-    Ok(Report { bench: "watch delay", did, interrupted: stop.is_cancelled(), numbers, delays_ms, notes })
+    Ok(Report {
+        bench: "watch delay",
+        did,
+        interrupted: stop.is_cancelled(),
+        numbers,
+        delays_ms,
+        rounds: Vec::new(),
+        notes,
+    })
 }
 
 fn notes(plan: &Plan, rate: f64) -> Vec<String> {

@@ -115,7 +115,15 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         held.as_secs_f64(),
         plan.servers.named()
     );
-    Ok(Report { bench: "watch idle", did, interrupted: stop.is_cancelled(), numbers, delays_ms: Vec::new(), notes })
+    Ok(Report {
+        bench: "watch idle",
+        did,
+        interrupted: stop.is_cancelled(),
+        numbers,
+        delays_ms: Vec::new(),
+        rounds: Vec::new(),
+        notes,
+    })
 }
 
 /// A watch to which nothing happens.

@@ -118,7 +118,15 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
     ];
     let how = if plan.rate == 0 { "at once".to_owned() } else { format!("{} a second", plan.rate) };
     let did = format!("{} x WaitRun on {count} runs, completed {how}, {}", plan.waiters, plan.servers.named());
-    Ok(Report { bench: "watch waiters", did, interrupted: stop.is_cancelled(), numbers, delays_ms, notes })
+    Ok(Report {
+        bench: "watch waiters",
+        did,
+        interrupted: stop.is_cancelled(),
+        numbers,
+        delays_ms,
+        rounds: Vec::new(),
+        notes,
+    })
 }
 
 async fn wait(mut client: Client, run: u64, run_id: String) -> Result<Waited, BenchError> {

@@ -1,0 +1,252 @@
+//! Load: many callers, what they get done in a second, and how long their calls take.
+
+pub mod asked;
+mod over_grpc;
+mod phase;
+mod rounds;
+mod tally;
+mod waits;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::asked::{Asked, Content};
+use self::over_grpc::{Calls, GrpcCaller};
+use self::phase::Phase;
+use self::rounds::{Rounds, Turn};
+use self::tally::{Sum, Tally};
+use self::waits::WaitingCaller;
+use super::BenchError;
+use super::pace::{self, OPEN_MAX};
+use super::progress::Progress;
+use super::report::Report;
+use super::runs::AT_ONCE;
+use super::servers::{Connections, Replicas};
+
+/// What the callers do, again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Start a run, update it twice, complete it.
+    Lifecycle,
+    /// Start a run, complete it.
+    StartComplete,
+    /// Update one of a few runs.
+    HotRun {
+        /// How many.
+        runs: u32,
+    },
+    /// Read one of many runs.
+    Read {
+        /// How many.
+        runs: u32,
+    },
+    /// Start a run, wait for its end, complete it meanwhile.
+    Wait,
+}
+
+/// What to measure.
+#[derive(Args, Clone, Debug)]
+pub struct Plan {
+    /// Callers, each of which calls again once it was answered; with --rate, how many may be busy at once
+    /// [default: 32, with --rate 8192]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    callers: Option<u32>,
+    /// Begin so many in a second whether or not earlier ones were answered: runs, or updates or reads of such. What is
+    /// late counts from when it was due
+    #[arg(long, value_name = "N")]
+    rate: Option<NonZeroU32>,
+    /// How long to measure in each round, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    /// How long to call before that in each round, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+    warm_up: u32,
+    /// How often to measure
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+    #[command(flatten)]
+    content: Content,
+    #[command(flatten)]
+    replicas: Replicas,
+}
+
+/// What a load over runs that were started before is told.
+#[derive(Args, Clone, Debug)]
+pub struct HotRunPlan {
+    /// On how many runs all callers are
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    runs: u32,
+    #[command(flatten)]
+    plan: Plan,
+}
+
+/// What a load over runs that were started before is told.
+#[derive(Args, Clone, Debug)]
+pub struct ReadPlan {
+    /// How many runs to start first, and to read then
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    runs: u32,
+    #[command(flatten)]
+    plan: Plan,
+}
+
+impl HotRunPlan {
+    /// See [`measure`].
+    ///
+    /// # Errors
+    ///
+    /// See [`measure`].
+    pub async fn measure(&self, stop: &CancellationToken) -> Result<Report, BenchError> {
+        measure(Workload::HotRun { runs: self.runs }, &self.plan, stop).await
+    }
+}
+
+impl ReadPlan {
+    /// See [`measure`].
+    ///
+    /// # Errors
+    ///
+    /// See [`measure`].
+    pub async fn measure(&self, stop: &CancellationToken) -> Result<Report, BenchError> {
+        measure(Workload::Read { runs: self.runs }, &self.plan, stop).await
+    }
+}
+
+impl Workload {
+    /// As on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lifecycle => "lifecycle",
+            Self::StartComplete => "start-complete",
+            Self::HotRun { .. } => "hot-run",
+            Self::Read { .. } => "read",
+            Self::Wait => "wait",
+        }
+    }
+
+    /// Runs that are there before it begins.
+    fn runs(self) -> u32 {
+        match self {
+            Self::HotRun { runs } | Self::Read { runs } => runs,
+            Self::Lifecycle | Self::StartComplete | Self::Wait => 0,
+        }
+    }
+}
+
+impl Plan {
+    fn phase(&self) -> Phase {
+        let callers = self.callers.map(|callers| usize::try_from(callers).expect("32 bits"));
+        Phase {
+            callers: callers.unwrap_or(if self.rate.is_some() { OPEN_MAX } else { 32 }),
+            rate: self.rate,
+            warm_up: Duration::from_secs(self.warm_up.into()),
+            time: Duration::from_secs(self.seconds.into()),
+        }
+    }
+
+    /// What is done, in words.
+    fn named(&self, phase: &Phase) -> String {
+        let Self { seconds, warm_up, rounds, .. } = self;
+        let who = match self.rate {
+            Some(rate) => format!("{rate} a second, at most {} at once", phase.callers),
+            None if phase.callers == 1 => "one caller".to_owned(),
+            None => format!("{} callers", phase.callers),
+        };
+        let often = if *rounds == 1 { String::new() } else { format!("{rounds} x ") };
+        format!("{who}, {often}{seconds} s after {warm_up} s not measured, {}", self.replicas.named())
+    }
+}
+
+/// Lets callers call for a time, as often as there are rounds.
+///
+/// # Errors
+///
+/// A call failed, or changed nothing.
+pub async fn measure(workload: Workload, plan: &Plan, stop: &CancellationToken) -> Result<Report, BenchError> {
+    let progress = Progress::new();
+    let asked = Asked::new(&plan.content);
+    let runledger = Runledger { workload, connections: plan.replicas.connect().await?, asked };
+    let phase = plan.phase();
+    let mut rounds = Rounds::new(workload, plan.rate);
+    let runs = runledger.prepared(&progress, stop).await?;
+    for round in 1..=plan.rounds {
+        if stop.is_cancelled() {
+            break;
+        }
+        let name = format!("round {round} of {}", plan.rounds);
+        let (sum, time) = runledger.round(&phase, &runs, &name, &progress, stop).await?;
+        rounds.add(Turn { round, of: "runledger", sum, time });
+    }
+    runledger.end(&runs, &progress).await?;
+    drop(progress);
+    let around = 2 * runs.len() as u64;
+    Ok(rounds.report(workload.name(), plan.named(&phase), around, stop.is_cancelled()))
+}
+
+/// Runledger as it is called.
+#[derive(Clone, Debug)]
+struct Runledger {
+    workload: Workload,
+    connections: Connections,
+    asked: Arc<Asked>,
+}
+
+impl Runledger {
+    fn calls(&self, caller: u64) -> Calls {
+        Calls::new(self.connections.of(caller), self.asked.clone(), caller)
+    }
+
+    async fn round(
+        &self,
+        phase: &Phase,
+        runs: &Arc<[String]>,
+        name: &str,
+        progress: &Progress,
+        stop: &CancellationToken,
+    ) -> Result<(Sum, Duration), BenchError> {
+        match self.workload {
+            Workload::Wait => phase.run(|caller| WaitingCaller::new(self.calls(caller)), name, progress, stop).await,
+            Workload::Lifecycle | Workload::StartComplete | Workload::HotRun { .. } | Workload::Read { .. } => {
+                let caller = |caller| GrpcCaller::new(self.workload, self.calls(caller), runs.clone());
+                phase.run(caller, name, progress, stop).await
+            }
+        }
+    }
+
+    /// Starts the runs that the load is on: so many as there are before the stop.
+    async fn prepared(&self, progress: &Progress, stop: &CancellationToken) -> Result<Arc<[String]>, BenchError> {
+        let count = u64::from(self.workload.runs());
+        progress.phase("runs", count);
+        let start = |number| {
+            let (load, mut tally) = (self.clone(), Tally::unmeasured());
+            progress.step();
+            async move {
+                let run_id = load.asked.run_id(number);
+                load.calls(number).start(&run_id, Instant::now(), &mut tally).await.map(drop)
+            }
+        };
+        let made = pace::make_all(count, AT_ONCE, stop, start).await?;
+        Ok((0..made).map(|number| self.asked.run_id(number)).collect())
+    }
+
+    /// Completes them.
+    async fn end(&self, runs: &Arc<[String]>, progress: &Progress) -> Result<(), BenchError> {
+        progress.phase("ends", runs.len() as u64);
+        let complete = |number: u64| {
+            let (load, runs, mut tally) = (self.clone(), runs.clone(), Tally::unmeasured());
+            progress.step();
+            async move {
+                let run_id = &runs[usize::try_from(number).expect("an index")];
+                load.calls(number).complete(run_id, Instant::now(), &mut tally).await.map(drop)
+            }
+        };
+        // What was started is ended, whoever is in a hurry.
+        pace::make_all(runs.len() as u64, AT_ONCE, &CancellationToken::new(), complete).await.map(drop)
+    }
+}
