@@ -5,6 +5,7 @@
 //! them.
 
 mod delays;
+pub mod direct;
 pub mod load;
 mod pace;
 mod process;
@@ -15,6 +16,7 @@ mod runs;
 pub mod servers;
 pub mod watch;
 
+use std::error::Error;
 use std::io;
 
 use tokio::task::JoinError;
@@ -60,6 +62,31 @@ pub enum BenchError {
         rpc: &'static str,
         /// Its answer.
         disposition: &'static str,
+    },
+    /// The Postgres that was to be written to directly does not answer.
+    #[error("the database to compare with does not answer")]
+    DatabaseUnreachable {
+        /// Why not.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The Postgres that was to be written to directly refuses.
+    #[error("the database to compare with: {what}")]
+    Database {
+        /// What it refuses.
+        what: &'static str,
+        /// Why.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A direct transition wrote nothing: what was compared would not be what it is called.
+    #[error("a transition that was written directly found its run in another state: somebody else changes it")]
+    NotWritten,
+    /// pgbench cannot be run, or failed.
+    #[error("{what} failed")]
+    Pgbench {
+        /// What it was started as, or the file that it was to read.
+        what: String,
+        /// Why.
+        source: io::Error,
     },
     /// What was asked for does not go together.
     #[error("{0}")]
@@ -108,11 +135,14 @@ impl BenchError {
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         match self {
-            Self::Unreachable { .. } => true,
+            Self::Unreachable { .. } | Self::DatabaseUnreachable { .. } => true,
             Self::Call { status, .. } => status.code() == Code::Unavailable,
             Self::Ended { .. }
             | Self::Answer { .. }
             | Self::NotApplied { .. }
+            | Self::Database { .. }
+            | Self::NotWritten
+            | Self::Pgbench { .. }
             | Self::Senseless(_)
             | Self::Unmatched { .. }
             | Self::Miscounted { .. }

@@ -123,6 +123,22 @@ impl StoreConfig {
 #[derive(Clone)]
 pub struct Asked(String);
 
+impl Asked {
+    /// The connection string, for whoever wants a Postgres and no other store.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it. The text itself is not in it.
+    pub fn postgres(&self) -> Result<&str, String> {
+        match self.0.parse()? {
+            Location::Postgres(_) => Ok(&self.0),
+            Location::Sqlite(_) | Location::Memory => {
+                Err("expected postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned())
+            }
+        }
+    }
+}
+
 impl FromStr for Asked {
     type Err = Infallible;
 

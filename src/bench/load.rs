@@ -2,9 +2,9 @@
 
 pub mod asked;
 mod over_grpc;
-mod phase;
+pub(super) mod phase;
 mod rounds;
-mod tally;
+pub(super) mod tally;
 mod waits;
 
 use std::num::NonZeroU32;
@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use self::asked::{Asked, Content};
 use self::over_grpc::{Calls, GrpcCaller};
-use self::phase::Phase;
-use self::rounds::{Rounds, Turn};
+use self::phase::{Phase, Watched};
+use self::rounds::{Rounds, Turn, Wrote};
 use self::tally::{Sum, Tally};
 use self::waits::WaitingCaller;
 use super::BenchError;
+use super::direct::{Direct, Side, Versus};
 use super::pace::{self, OPEN_MAX};
 use super::progress::Progress;
 use super::report::Report;
@@ -66,13 +67,15 @@ pub struct Plan {
     /// How long to call before that in each round, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3)]
     warm_up: u32,
-    /// How often to measure
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    rounds: u32,
+    /// How often to measure [default: 1, with --versus 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: Option<u32>,
     #[command(flatten)]
     content: Content,
     #[command(flatten)]
     replicas: Replicas,
+    #[command(flatten)]
+    versus: Versus,
 }
 
 /// What a load over runs that were started before is told.
@@ -131,7 +134,7 @@ impl Workload {
     }
 
     /// Runs that are there before it begins.
-    fn runs(self) -> u32 {
+    pub(super) fn runs(self) -> u32 {
         match self {
             Self::HotRun { runs } | Self::Read { runs } => runs,
             Self::Lifecycle | Self::StartComplete | Self::Wait => 0,
@@ -150,15 +153,19 @@ impl Plan {
         }
     }
 
+    fn rounds(&self, sides: &[Side]) -> u32 {
+        self.rounds.unwrap_or(if sides.len() > 1 { 5 } else { 1 })
+    }
+
     /// What is done, in words.
-    fn named(&self, phase: &Phase) -> String {
-        let Self { seconds, warm_up, rounds, .. } = self;
+    fn named(&self, phase: &Phase, rounds: u32) -> String {
+        let Self { seconds, warm_up, .. } = self;
         let who = match self.rate {
             Some(rate) => format!("{rate} a second, at most {} at once", phase.callers),
             None if phase.callers == 1 => "one caller".to_owned(),
             None => format!("{} callers", phase.callers),
         };
-        let often = if *rounds == 1 { String::new() } else { format!("{rounds} x ") };
+        let often = if rounds == 1 { String::new() } else { format!("{rounds} x ") };
         format!("{who}, {often}{seconds} s after {warm_up} s not measured, {}", self.replicas.named())
     }
 }
@@ -169,24 +176,73 @@ impl Plan {
 ///
 /// A call failed, or changed nothing.
 pub async fn measure(workload: Workload, plan: &Plan, stop: &CancellationToken) -> Result<Report, BenchError> {
+    plan.versus.check(workload)?;
     let progress = Progress::new();
     let asked = Asked::new(&plan.content);
-    let runledger = Runledger { workload, connections: plan.replicas.connect().await?, asked };
-    let phase = plan.phase();
-    let mut rounds = Rounds::new(workload, plan.rate);
+    let runledger = Runledger { workload, connections: plan.replicas.connect().await?, asked: asked.clone() };
+    // What may be left behind by a failure is the tables, which the next comparison drops, and not runs that are open.
+    let direct = plan.versus.prepare(workload, &asked).await?;
     let runs = runledger.prepared(&progress, stop).await?;
-    for round in 1..=plan.rounds {
-        if stop.is_cancelled() {
-            break;
+    let sides = Sides { runledger, direct, runs, progress, stop };
+    let measured = sides.rounds(workload, plan).await;
+    // What was made is removed, also when a round failed; why it failed is what matters then.
+    let (around, ended) = sides.end().await;
+    let rounds = measured?;
+    ended?;
+    let did = plan.named(&plan.phase(), plan.rounds(&plan.versus.sides()));
+    Ok(rounds.report(workload.name(), did, around, stop.is_cancelled()))
+}
+
+/// Who is called.
+struct Sides<'a> {
+    runledger: Runledger,
+    direct: Option<Direct>,
+    /// What the load is on.
+    runs: Arc<[String]>,
+    progress: Progress,
+    stop: &'a CancellationToken,
+}
+
+impl Sides<'_> {
+    async fn rounds(&self, workload: Workload, plan: &Plan) -> Result<Rounds, BenchError> {
+        let mut sides = plan.versus.sides();
+        let count = plan.rounds(&sides);
+        let durability = self.direct.as_ref().map(|direct| direct.durability.clone());
+        let mut rounds = Rounds::new(workload, plan.rate, durability);
+        for round in 1..=count {
+            for side in &sides {
+                if !self.stop.is_cancelled() {
+                    let name = format!("round {round} of {count}, {}", side.name());
+                    let wrote = self.turn(*side, &plan.phase(), &name).await?;
+                    rounds.add(Turn { round, side: *side, wrote, whole: !self.stop.is_cancelled() });
+                }
+            }
+            // Who comes first finds the machine as the round before left it: that is not always the same one.
+            sides.reverse();
         }
-        let name = format!("round {round} of {}", plan.rounds);
-        let (sum, time) = runledger.round(&phase, &runs, &name, &progress, stop).await?;
-        rounds.add(Turn { round, of: "runledger", sum, time });
+        Ok(rounds)
     }
-    runledger.end(&runs, &progress).await?;
-    drop(progress);
-    let around = 2 * runs.len() as u64;
-    Ok(rounds.report(workload.name(), plan.named(&phase), around, stop.is_cancelled()))
+
+    async fn turn(&self, side: Side, phase: &Phase, name: &str) -> Result<Wrote, BenchError> {
+        let watched = Watched { name, progress: &self.progress, stop: self.stop };
+        let direct = || self.direct.as_ref().expect("it was prepared when it has a side");
+        Ok(match side {
+            Side::Runledger => Wrote::Measured(Box::new(self.runledger.phase(phase, &self.runs, watched).await?)),
+            Side::Direct(baseline) => Wrote::Measured(Box::new(direct().phase(baseline, phase, watched).await?)),
+            Side::Pgbench(baseline) => Wrote::Told(direct().pgbench(baseline, phase, watched).await?),
+        })
+    }
+
+    /// Removes what was made. Gives how many events that and its making were.
+    async fn end(self) -> (u64, Result<(), BenchError>) {
+        let Self { runledger, direct, runs, progress, .. } = self;
+        let dropped = match direct {
+            Some(direct) => direct.end().await,
+            None => Ok(()),
+        };
+        let ended = runledger.end(&runs, &progress).await;
+        (2 * runs.len() as u64, dropped.and(ended))
+    }
 }
 
 /// Runledger as it is called.
@@ -202,19 +258,17 @@ impl Runledger {
         Calls::new(self.connections.of(caller), self.asked.clone(), caller)
     }
 
-    async fn round(
+    async fn phase(
         &self,
         phase: &Phase,
         runs: &Arc<[String]>,
-        name: &str,
-        progress: &Progress,
-        stop: &CancellationToken,
+        watched: Watched<'_>,
     ) -> Result<(Sum, Duration), BenchError> {
         match self.workload {
-            Workload::Wait => phase.run(|caller| WaitingCaller::new(self.calls(caller)), name, progress, stop).await,
+            Workload::Wait => phase.run(|caller| WaitingCaller::new(self.calls(caller)), watched).await,
             Workload::Lifecycle | Workload::StartComplete | Workload::HotRun { .. } | Workload::Read { .. } => {
                 let caller = |caller| GrpcCaller::new(self.workload, self.calls(caller), runs.clone());
-                phase.run(caller, name, progress, stop).await
+                phase.run(caller, watched).await
             }
         }
     }

@@ -26,6 +26,9 @@ pub struct Report {
     /// The same of each round and each side, where there were several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<Round>,
+    /// How it stands to what it is compared with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ratios: Vec<Ratio>,
     /// What to know when reading the numbers.
     pub notes: Vec<String>,
 }
@@ -43,6 +46,36 @@ pub struct Round {
     /// Delays by name.
     #[serde(serialize_with = "by_name")]
     pub delays_ms: Vec<(&'static str, Summary)>,
+}
+
+/// What was measured, divided by the same of something else in the same round.
+#[derive(Debug, Serialize)]
+pub struct Ratio {
+    /// What.
+    pub of: &'static str,
+    /// Over whose.
+    pub over: &'static str,
+    /// The middle one; the mean of the two in the middle when they are even.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// By round.
+    pub each: Vec<f64>,
+}
+
+impl Ratio {
+    /// None of nothing.
+    pub(super) fn of(of: &'static str, over: &'static str, each: impl Iterator<Item = f64>) -> Option<Self> {
+        let rounded = |ratio: f64| (ratio * 1e3).round() / 1e3;
+        let each: Vec<f64> = each.map(rounded).collect();
+        let mut sorted = each.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let median = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        Some(Self { of, over, median: rounded(median), min, max, each })
+    }
 }
 
 /// A number of a report.
@@ -106,10 +139,8 @@ impl fmt::Display for Report {
             [p50, p90, p99, p99_9, max].iter().try_for_each(|delay| write!(f, "  {delay:>9.3}"))?;
             writeln!(f)?;
         }
-        for Round { round, of, numbers, .. } in &self.rounds {
-            let numbers = numbers.iter().map(|(name, number)| format!("{number} {}", spoken(name)));
-            writeln!(f, "  round {round}, {of}: {}", numbers.collect::<Vec<_>>().join(", "))?;
-        }
+        self.rounds.iter().try_for_each(|round| writeln!(f, "  {round}"))?;
+        self.ratios.iter().try_for_each(|ratio| writeln!(f, "  {ratio}"))?;
         self.notes.iter().try_for_each(|note| writeln!(f, "  {note}"))
     }
 }
@@ -122,6 +153,29 @@ pub(super) fn per_second(count: u64, time: Duration) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "what is counted here is far below 2^52")]
 pub(super) fn real(count: u64) -> f64 {
     count as f64
+}
+
+impl fmt::Display for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { round, of, numbers, delays_ms } = self;
+        write!(f, "round {round}, {of}:")?;
+        let rates = numbers.iter().filter(|(name, _)| name.ends_with("_per_second"));
+        rates.enumerate().try_for_each(|(index, (name, rate))| {
+            write!(f, "{} {rate} {}", if index == 0 { "" } else { "," }, spoken(name))
+        })?;
+        match delays_ms.iter().find(|(name, _)| *name == "all_calls") {
+            Some((_, Summary { p50, p99, .. })) => write!(f, ", p50 {p50:.3} ms, p99 {p99:.3} ms"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { of, over, median, min, max, each } = self;
+        let rounds = each.len();
+        write!(f, "{} over {over}: {median:.3} x ({min:.3} to {max:.3} in {rounds} rounds)", spoken(of))
+    }
 }
 
 fn spoken(name: &str) -> String {
@@ -147,6 +201,7 @@ mod tests {
             numbers: vec![("transitions", 3.into()), ("transitions_per_second", 1.23456.into())],
             delays_ms: vec![("commit_to_watcher", delays)],
             rounds: Vec::new(),
+            ratios: Vec::new(),
             notes: vec!["A note.".into()],
         }
     }
@@ -160,6 +215,15 @@ mod tests {
             r#""notes":["A note."]}"#
         );
         assert_eq!(report().json(), expected);
+    }
+
+    #[test]
+    fn a_ratio_has_the_middle_of_its_rounds_and_their_spread() {
+        let ratio = Ratio::of("p50", "other", [3.0, 1.0, 2.0].into_iter()).unwrap();
+        assert_eq!(ratio.to_string(), "p50 over other: 2.000 x (1.000 to 3.000 in 3 rounds)");
+        let even = Ratio::of("p50", "other", [4.0, 1.0, 2.0, 3.0].into_iter()).unwrap();
+        assert!((even.median - 2.5).abs() < 1e-9 && (even.each[0] - 4.0).abs() < 1e-9, "{even:?}");
+        assert!(Ratio::of("p50", "other", std::iter::empty()).is_none());
     }
 
     #[test]

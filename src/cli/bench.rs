@@ -30,11 +30,23 @@ macro_rules! help {
 pub(super) const HELP: &str = help!(
     "Examples:\n  \
     runledger bench lifecycle --callers 512 --seconds 30\n  \
+    runledger bench start-complete --versus chatty,one-statement --database postgres://app@db/runs\n  \
     runledger bench watch delay --rate 1000 --seconds 30\n  \
     runledger bench watch catch-up --output json\n\n\
     It is a client of a server that runs. It writes runs of its own and ends them, and the ledger keeps their events: \
     use a ledger that may have them.\n"
 );
+
+macro_rules! comparison {
+    () => {
+        "\n\
+        --versus writes the same transitions directly to Postgres, with prepared statements over as many connections as \
+        there are callers, 64 at most: one row a run, one row an event, with the checks that keep a run's history \
+        sound. Runledger and the baselines take turns in each round, in an order that alternates. `ratios` is Runledger \
+        over each of them by round, with the median and the spread: more transitions a second are better, and a smaller \
+        p50. The schema runledger_bench of that database is dropped first and last.\n"
+    };
+}
 
 macro_rules! load_help {
     ($($text:expr),* $(,)?) => { help!(
@@ -44,7 +56,7 @@ macro_rules! load_help {
         from then. Transitions are counted when the answer says that this call made its event; any other answer ends \
         the measurement.\n\n\
         --output json is one object: `bench` and `did` say what was done, `numbers` and `delays_ms` are of all rounds \
-        together, `rounds` has the same of each when there are several. `events_written` is all that the ledger got, \
+        together (Runledger's alone), `rounds` has the same of each when there are several. `events_written` is all that the ledger got, \
         the warm-up's too. Delays are in milliseconds: count, p50, p90, p99, p99_9, max.\n"
     ) };
 }
@@ -52,19 +64,26 @@ macro_rules! load_help {
 const LIFECYCLE_HELP: &str = load_help!(
     "Examples:\n  \
     runledger bench lifecycle --callers 512 --seconds 30\n  \
-    runledger bench lifecycle --rate 200 --server 10.0.0.7:50051,10.0.0.8:50051\n"
+    runledger bench lifecycle --rate 200 --server 10.0.0.7:50051,10.0.0.8:50051\n  \
+    runledger bench lifecycle --versus one-statement --database postgres://app@db/runs\n",
+    comparison!()
 );
 
 const START_COMPLETE_HELP: &str = load_help!(
     "Examples:\n  \
     runledger bench start-complete --callers 1 --seconds 30\n  \
-    runledger bench start-complete --callers 512 --rounds 5 --metadata-bytes 60000 --output json\n"
+    runledger bench start-complete --callers 512 --rounds 5 --metadata-bytes 60000 --output json\n  \
+    runledger bench start-complete --versus chatty,one-statement --database postgres://app@db/runs\n  \
+    runledger bench start-complete --versus chatty --pgbench pgbench --database postgres://app@db/runs\n",
+    comparison!()
 );
 
 const HOT_RUN_HELP: &str = load_help!(
     "Examples:\n  \
     runledger bench hot-run --callers 64\n  \
-    runledger bench hot-run --callers 64 --runs 8 --request-ids\n"
+    runledger bench hot-run --callers 64 --runs 8 --request-ids\n  \
+    runledger bench hot-run --callers 64 --versus one-statement --database postgres://app@db/runs\n",
+    comparison!()
 );
 
 const READ_HELP: &str = load_help!(

@@ -39,7 +39,8 @@ const INNER: &[(&str, &[&str])] =
 const CRATES: &[(&str, &[&str])] = &[
     ("tonic", &["proto", "service", "auth", "bench", "client"]),
     ("prost", &["proto", "service", "auth", "bench", "client"]),
-    ("tokio_postgres", &["store::postgres"]),
+    // The baseline that a measurement compares with is a user's own program: it is no store, and shares nothing with one.
+    ("tokio_postgres", &["store::postgres", "bench::direct"]),
     ("deadpool_postgres", &["store::postgres"]),
     ("rusqlite", &["store::sqlite"]),
 ];

@@ -12,6 +12,7 @@ mod freezes;
 mod guarantees;
 mod kills;
 pub(crate) mod load;
+mod loads;
 mod oracle;
 mod outages;
 mod refusals;

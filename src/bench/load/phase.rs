@@ -37,6 +37,15 @@ pub(in crate::bench) trait Caller: Send + Sized + 'static {
     }
 }
 
+/// Who looks on, and who may end it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::bench) struct Watched<'a> {
+    /// The phase, for people.
+    pub(in crate::bench) name: &'a str,
+    pub(in crate::bench) progress: &'a Progress,
+    pub(in crate::bench) stop: &'a CancellationToken,
+}
+
 /// How a phase goes.
 #[derive(Clone, Debug)]
 pub(in crate::bench) struct Phase {
@@ -56,28 +65,26 @@ impl Phase {
     pub(in crate::bench) async fn run<C: Caller>(
         &self,
         caller: impl Fn(u64) -> C,
-        name: &str,
-        progress: &Progress,
-        stop: &CancellationToken,
+        watched: Watched<'_>,
     ) -> Result<(Sum, Duration), BenchError> {
         let begun = Instant::now();
         let measured_from = begun + self.warm_up;
         let totals = Totals::new(measured_from..measured_from + self.time);
         let load = async {
             match self.rate {
-                Some(rate) => open(self.callers, rate, caller, &totals, stop).await,
-                None => closed(self.callers, caller, &totals, stop).await,
+                Some(rate) => open(self.callers, Due { rate, begun }, caller, &totals, watched.stop).await,
+                None => closed(self.callers, caller, &totals, watched.stop).await,
             }
         };
         tokio::select! {
             done = load => done?,
-            () = self.look_on(name, begun, &totals, progress) => {}
+            () = self.look_on(begun, &totals, watched) => {}
         }
         Ok(totals.sum())
     }
 
     /// Never ends by itself.
-    async fn look_on(&self, name: &str, begun: Instant, totals: &Totals, progress: &Progress) {
+    async fn look_on(&self, begun: Instant, totals: &Totals, Watched { name, progress, .. }: Watched<'_>) {
         let mut interval = interval(SAY_INTERVAL);
         let (mut before, mut then) = (0, begun);
         loop {
@@ -121,7 +128,7 @@ async fn closed<C: Caller>(
 
 async fn open<C: Caller>(
     callers_max: usize,
-    rate: NonZeroU32,
+    times: Due,
     caller: impl Fn(u64) -> C,
     totals: &Arc<Totals>,
     stop: &CancellationToken,
@@ -131,7 +138,7 @@ async fn open<C: Caller>(
     let mut pacing = JoinSet::new();
     pacing.spawn_blocking({
         let stop = stop.clone();
-        move || pace(rate, until, &sender, &stop)
+        move || times.tell(until, &sender, &stop)
     });
     let mut busy: JoinSet<Result<(C, Tally), BenchError>> = JoinSet::new();
     let mut idle = Vec::new();
@@ -174,20 +181,28 @@ async fn all_done(mut tasks: JoinSet<Result<(), BenchError>>) -> Result<(), Benc
     Ok(())
 }
 
-/// Tells when a turn is due. On a thread of its own: the runtime's timer is exact to a millisecond, which is longer than
-/// many of the calls that are measured.
-fn pace(rate: NonZeroU32, until: Instant, due: &mpsc::Sender<Instant>, stop: &CancellationToken) {
-    let begun = Instant::now();
-    for number in 0_u64.. {
-        let at = begun + Duration::from_nanos(number * 1_000_000_000 / u64::from(rate.get()));
-        while let Some(early) = at.checked_duration_since(Instant::now()).filter(|early| !early.is_zero()) {
-            if stop.is_cancelled() || due.is_closed() {
+/// When the turns of an open loop are due.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    rate: NonZeroU32,
+    begun: Instant,
+}
+
+impl Due {
+    /// Tells when a turn is due. On a thread of its own: the runtime's timer is exact to a millisecond, which is longer
+    /// than many of the calls that are measured.
+    fn tell(self, until: Instant, due: &mpsc::Sender<Instant>, stop: &CancellationToken) {
+        for number in 0_u64.. {
+            let at = self.begun + Duration::from_nanos(number * 1_000_000_000 / u64::from(self.rate.get()));
+            while let Some(early) = at.checked_duration_since(Instant::now()).filter(|early| !early.is_zero()) {
+                if stop.is_cancelled() || due.is_closed() {
+                    return;
+                }
+                std::thread::sleep(early.clamp(SLEEP_MIN, SLEEP_MAX));
+            }
+            if at >= until || stop.is_cancelled() || due.blocking_send(at).is_err() {
                 return;
             }
-            std::thread::sleep(early.clamp(SLEEP_MIN, SLEEP_MAX));
-        }
-        if at >= until || stop.is_cancelled() || due.blocking_send(at).is_err() {
-            return;
         }
     }
 }

@@ -101,6 +101,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         numbers,
         delays_ms: Vec::new(),
         rounds: Vec::new(),
+        ratios: Vec::new(),
         notes,
     })
 }

@@ -125,6 +125,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         numbers,
         delays_ms,
         rounds: Vec::new(),
+        ratios: Vec::new(),
         notes,
     })
 }

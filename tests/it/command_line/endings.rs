@@ -182,6 +182,7 @@ const SPOKEN: &[(&[&str], i32)] = &[
     (&["verify"], 0),
     (&["export"], 0),
     (&["bench", "watch", "idle", "--watchers", "1", "--seconds", "0"], 0),
+    (&["bench", "read", "--runs", "1", "--seconds", "1", "--warm-up", "0"], 0),
 ];
 
 /// Runs it with that standard output: its exit code, and what it said on stderr.

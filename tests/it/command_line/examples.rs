@@ -12,7 +12,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::cli::{Going, Ran, completed, ran, started};
 use super::{every_command, examples_of};
-use crate::support::postgres::Database;
+use crate::support::postgres::{Database, program};
 use crate::support::server::Server;
 
 /// How an example is held to what it says.
@@ -46,11 +46,19 @@ fn examples(wanted: Kind, at_least: usize) -> BTreeSet<String> {
     lines
 }
 
+/// A rate makes another measurement of it, so none is given to an example without.
+const LOAD: &[(&str, u32)] = &[("--callers", 8), ("--rate", 50), ("--seconds", 1), ("--warm-up", 0), ("--rounds", 2)];
+
 /// What of a measurement's size is too much here, and what is said where an example leaves it to the default.
 const SIZES: &[(&str, &[(&str, u32)])] = &[
     ("delay", &[("--rate", 50), ("--seconds", 1), ("--warm-up", 0), ("--watchers", 50)]),
     ("idle", &[("--watchers", 50), ("--seconds", 1)]),
     ("catch-up", &[("--events", 300), ("--watchers", 2)]),
+    ("lifecycle", LOAD),
+    ("start-complete", LOAD),
+    ("hot-run", LOAD),
+    ("read", LOAD),
+    ("wait", LOAD),
     ("waiters", &[("--waiters", 50), ("--runs", 5), ("--seconds", 1), ("--rate", 50)]),
 ];
 
@@ -61,7 +69,8 @@ fn adapted(line: &str) -> String {
         let here = match words[index - 1].as_str() {
             "--for" => "1s",
             "--server" | "--watch-server" => "\"$RUNLEDGER_SERVER\"",
-            "--store" => "\"$DATABASE\"",
+            "--store" | "--database" => "\"$DATABASE\"",
+            "--pgbench" => "\"$PGBENCH\"",
             "--server-pid" => "\"$SERVER_PID\"",
             "--cursor" => "\"$CURSOR\"",
             _ => continue,
@@ -69,11 +78,13 @@ fn adapted(line: &str) -> String {
         here.clone_into(&mut words[index]);
     }
     if kind(line) == Kind::Bench {
-        let (_, sizes) = SIZES.iter().find(|(mode, _)| words[3] == *mode).expect("a measurement");
+        let named = if words[2] == "watch" { &words[3] } else { &words[2] };
+        let (_, sizes) = SIZES.iter().find(|(mode, _)| named == mode).expect("a measurement");
         for (flag, size) in *sizes {
             match words.iter().position(|word| word == flag) {
                 Some(at) => words[at + 1] = words[at + 1].parse::<u32>().unwrap().min(*size).to_string(),
                 // A cursor stands for the events that were missed.
+                None if *flag == "--rate" && *sizes == LOAD => {}
                 None if *flag == "--events" && line.contains("--cursor") => {}
                 None => words.extend([(*flag).to_owned(), size.to_string()]),
             }
@@ -110,6 +121,7 @@ impl Scene {
         shell.env_clear().env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", binaries.display()));
         shell.env("RUNLEDGER_SERVER", self.server.address()).env("SERVER_PID", self.server.pid().to_string());
         shell.env("XDG_DATA_HOME", self.directory.path());
+        shell.env("PGBENCH", program("pgbench"));
         shell.env("DATABASE", self.database.as_ref().map(Database::dsn).unwrap_or_default());
         shell
     }

@@ -150,7 +150,7 @@ impl Drop for Cluster {
 
 /// A program of Postgres', run as somebody whom it accepts: it refuses root.
 fn unprivileged(program: &str) -> Command {
-    let bin = Path::new(&wanted("RUNLEDGER_TEST_PG_BIN")).join(program);
+    let bin = self::program(program);
     let mut command = match variable("RUNLEDGER_TEST_PG_USER") {
         Some(user) => {
             let group = Command::new("id").args(["-g", &user]).output().unwrap().stdout;
@@ -163,6 +163,11 @@ fn unprivileged(program: &str) -> Command {
     };
     command.stdin(Stdio::null()).stdout(Stdio::null()).current_dir("/").env("LC_ALL", "C");
     command
+}
+
+/// Where a program of Postgres' is.
+pub(crate) fn program(name: &str) -> PathBuf {
+    Path::new(&wanted("RUNLEDGER_TEST_PG_BIN")).join(name)
 }
 
 fn shared() -> String {
