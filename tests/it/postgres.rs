@@ -1,5 +1,6 @@
 //! What only a server can do to its store: be killed, be unsafe, hold a lock, end a session.
 
+mod at_once;
 mod fence;
 mod hangs;
 mod lists;

@@ -27,11 +27,12 @@ select record::text as record, metadata::text as metadata
 from runs
 where shard = $1 and namespace = $2 and run_id = $3";
 
-/// Of one shard. The limit is for the planner, as in a commit.
+/// Of one shard. Each is looked for by index, as in a commit.
 const RUNS: &str = "-- read.runs
 select v.number, r.record::text as record, r.metadata::text as metadata
-from (select * from unnest($2::bigint[], $3::text[], $4::text[]) limit cardinality($2)) as v (number, namespace, run_id)
-join runs r on r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id";
+from unnest($2::bigint[], $3::text[], $4::text[]) as v (number, namespace, run_id)
+cross join lateral (
+    select record, metadata from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r";
 
 /// From the keyframe at or before the revision, or from the first event: `number` says whose event it is.
 const RUNS_AT: &str = "-- read.runs_at
