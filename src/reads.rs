@@ -13,7 +13,7 @@ use crate::domain::{Run, RunKey};
 use crate::store::{Store, StoreError};
 
 /// Queries in flight at most. While so many are, callers gather for the next.
-const QUERIES_MAX: usize = 2;
+const QUERIES_MAX: usize = 3;
 
 /// Runs that one query reads at most: each may be some hundred kilobytes.
 const RUNS_MAX: usize = 64;

@@ -2,14 +2,20 @@
 //!
 //! A commit costs nearly the same whether it carries one command or ten. So one that would carry less than those in
 //! flight do on average waits until some of them have ended, while more comes to its queue; and then begins, whatever has
-//! come. With nothing in flight it begins at once: there is no timer.
+//! come. With nothing in flight it begins at once. It does not wait for one that takes long: what is slow, or hangs, is
+//! not what it would share the cost of.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 /// How many commits a small one lets end before it begins.
 const ENDS_MAX: usize = 3;
+
+/// How long it waits for one of them.
+const END_WAIT_MAX: Duration = Duration::from_millis(5);
 
 /// See the module.
 pub(super) struct Slots {
@@ -38,7 +44,9 @@ impl Slots {
             if self.in_flight().is_worth(queued()) {
                 break;
             }
-            ended.await;
+            if timeout(END_WAIT_MAX, ended).await.is_err() {
+                break;
+            }
         }
         let free = self.free.clone().acquire_owned().await.expect("the semaphore is never closed");
         self.in_flight().commits += 1;
@@ -107,6 +115,16 @@ mod tests {
         let third = third.now_or_never().expect("it has waited for long enough");
         drop((first, third));
         assert!(slots.begin(|| 1).now_or_never().is_some(), "nothing is in flight");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_commit_that_never_ends_holds_up_no_other() {
+        let slots = Slots::new(4);
+        let mut stuck = slots.begin(|| 9).await;
+        stuck.takes(9);
+        let begun = tokio::time::Instant::now();
+        drop(slots.begin(|| 1).await);
+        assert!(begun.elapsed() <= 2 * END_WAIT_MAX, "{:?}", begun.elapsed());
     }
 
     #[tokio::test]

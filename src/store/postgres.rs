@@ -40,8 +40,8 @@ use self::commit::Commits;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
 pub use self::query::{count as of_a_count, list as of_a_list};
+use self::sessions::CREATE_MAX;
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
-use self::sessions::{CREATE_MAX, Sessions};
 pub use self::writes::of_a_commit;
 use super::OpenOptions;
 use super::migrations::Migrated;
@@ -73,12 +73,12 @@ impl PostgresStore {
         let not_durable = safety::not_durable(&alone.client, &location, options).await?;
         let (ledger, _) = migrate::prepare(&mut alone.client, &location, options).await?;
         drop(alone);
-        let sessions = Sessions::new(&config, options.connections);
-        safety::isolated(&sessions, &location).await?;
+        let commits = Commits::new(&config, options.connections, ledger.shard_count);
+        safety::isolated(&commits.sessions, &location).await?;
         Ok(Self {
             ledger,
             description: Description { kind: "postgres", location, not_durable },
-            commits: Commits::new(sessions, ledger.shard_count),
+            commits,
             over_shards: OverShards::new(ledger.shard_count),
             announcer: if options.notify { Announcer::start(config) } else { Announcer::silent() },
         })

@@ -7,7 +7,8 @@
 //!
 //! Where nobody else seems to commit to the shard, that statement is all of the transaction. What it reads is as of its
 //! beginning, before it may have waited for the head: if somebody committed meanwhile, its first position is taken, and
-//! the log's primary key ends it with 23505. Else the head is taken by a statement of its own in front of it, in the
+//! the log's primary key ends it with 23505, or a run has moved on, and its count ends it with 22012. Who takes heads and
+//! writes no event leaves a new version of them, which is seen. Else the head is taken by a statement of its own in front of it, in the
 //! same flush, so that it begins after the wait.
 //!
 //! One that is on its way when its connection breaks may come to the database long after. The clock voids it: see
@@ -21,7 +22,7 @@ use tokio_postgres::{Error, Row, Statement};
 use uuid::Uuid;
 
 use super::commit::{Commits, WRITE_MAX, Written, before, write_alone, write_and_commit};
-use super::errors::TimedOut;
+use super::errors::{self, TimedOut};
 use super::kept::Guess;
 use super::rows::{At, Reader, smallint};
 use super::sessions::Session;
@@ -31,6 +32,7 @@ use crate::domain::batch::decide_batch;
 use crate::domain::{Command, Decided, Shard, Verdict};
 use crate::store::error::Source;
 use crate::store::{CommitError, Unsettled};
+use crate::telemetry::chain;
 
 /// What became of it.
 pub(super) enum AtOnce {
@@ -47,6 +49,7 @@ pub(super) async fn commit(
     commands: &[Arc<Command>],
 ) -> Result<AtOnce, CommitError> {
     let kept = &commits.kept;
+    let age = kept.age();
     let Some(Guess { loaded, min_release, alone }) = kept.guess(shard, commands) else {
         return Ok(AtOnce::NotWritten);
     };
@@ -60,6 +63,11 @@ pub(super) async fn commit(
     let place = Place::AtTheEnd { shard_count: commits.shard_count, min_release: &min_release };
     let write = write(smallint(shard), commit_id, now, &decided, place);
     let session = before(deadline, commits.sessions.commit()).await??;
+    if age != kept.age() {
+        // It may be a session to another server.
+        session.give_back();
+        return Ok(AtOnce::NotWritten);
+    }
     let Ok(prepared) = before(deadline, Prepared::of(&session, &write, alone)).await? else {
         // In two flushes the same is met again, and told.
         return Ok(AtOnce::NotWritten);
@@ -73,14 +81,14 @@ pub(super) async fn commit(
         Sent::Answered(Some(row)) => {
             session.give_back();
             let place = Reader { table: "run_events", row: &row };
-            let after = place.unsigned("last", || "the last position".to_owned()).unwrap_or(last);
-            if let Ok(At(now)) = place.get("now", String::new) {
-                kept.clock(now);
-            }
+            // They are not null, and of their types: a plan that answers otherwise has no place here.
+            let after = place.unsigned("last", String::new).expect("a position");
+            let At(now) = place.get("now", String::new).expect("a time");
+            kept.clock(now);
             for (position, event) in (after + 1..).zip(&mut decided.events) {
                 event.position = position;
             }
-            kept.committed(shard, after, &decided, min_release, true);
+            kept.committed(shard, after, &decided, min_release, true, age);
             return Ok(AtOnce::Committed(decided));
         }
         Sent::Answered(None) => {
@@ -148,11 +156,15 @@ async fn send(session: &Session, prepared: &Prepared, shard: Shard, write: &Writ
     };
     match written {
         Written::Committed(row) => Sent::Answered(row),
-        Written::RolledBack(error) | Written::Unsent(error) if error.is_closed() => Sent::Closed,
-        Written::RolledBack(_) | Written::Unsent(_) => match session.batch_execute(ROLLBACK).await {
+        Written::RolledBack(error) if errors::is_lost_race(&error) => match session.batch_execute(ROLLBACK).await {
             Ok(()) => Sent::RolledBack,
             Err(_) => Sent::Closed,
         },
+        Written::RolledBack(error) | Written::Unsent(error) => {
+            // Read for, the same commit meets it again, and says what it means.
+            tracing::warn!(error = chain(&error), "a commit in one flush failed: it is made in two");
+            Sent::Closed
+        }
         Written::Unknown(error) => Sent::Unknown(error.into()),
     }
 }

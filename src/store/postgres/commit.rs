@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::future::{MaybeDone, maybe_done};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, Row, Statement};
+use tokio_postgres::{Config, Error, Row, Statement};
 use uuid::Uuid;
 
 use super::at_once::{self, AtOnce};
@@ -53,15 +53,18 @@ impl From<StoreError> for Failure {
 /// What commits share.
 pub(super) struct Commits {
     pub(super) sessions: Sessions,
-    pub(super) kept: Kept,
+    pub(super) kept: Arc<Kept>,
     /// The statement that reads each shard's end.
     ends: String,
     pub(super) shard_count: u16,
 }
 
 impl Commits {
-    pub(super) fn new(sessions: Sessions, shard_count: u16) -> Self {
-        Self { sessions, kept: Kept::new(shard_count), ends: ends::statement(shard_count), shard_count }
+    pub(super) fn new(config: &Config, connections: usize, shard_count: u16) -> Self {
+        let kept = Arc::new(Kept::new(shard_count));
+        let forget = kept.clone();
+        let sessions = Sessions::new(config, connections, move || forget.forget());
+        Self { sessions, kept, ends: ends::statement(shard_count), shard_count }
     }
 }
 
@@ -99,6 +102,7 @@ async fn attempt_once(
     wanted: &Wanted<'_>,
 ) -> Result<Decided, Failure> {
     let session = before(deadline, commits.sessions.commit()).await??;
+    let age = commits.kept.age();
     let prepared = before(deadline, Prepared::of(&session, &commits.ends)).await?.map_err(errors::statement)?;
     let Read { loaded, now, min_release } =
         before(deadline, lock_and_load(&session, &prepared, shard, wanted)).await??;
@@ -122,7 +126,7 @@ async fn attempt_once(
     let source = match outcome {
         Ok(Written::Committed(_)) => {
             session.give_back();
-            commits.kept.committed(shard, last, &decided, min_release, false);
+            commits.kept.committed(shard, last, &decided, min_release, false, age);
             return Ok(decided);
         }
         Ok(Written::RolledBack(error)) if errors::asks_for_retry(&error) => {
@@ -275,14 +279,18 @@ pub(super) enum Written<T> {
 pub(super) async fn write_alone<T>(statement: impl Future<Output = Result<T, Error>>) -> Written<T> {
     let mut statement = pin!(maybe_done(statement));
     if let Some(error) = failed_to_send(statement.as_mut()).await {
-        return Written::Unsent(error);
+        // Only what has no encoding was surely not sent: a connection may break, or an answer come, in the same moment.
+        return if error.is_closed() || error.as_db_error().is_some() { ended(error) } else { Written::Unsent(error) };
     }
     statement.as_mut().await;
     match statement.take_output().expect("it was waited for") {
         Ok(answer) => Written::Committed(answer),
-        Err(error) if errors::proves_rollback(&error) => Written::RolledBack(error),
-        Err(error) => Written::Unknown(error),
+        Err(error) => ended(error),
     }
+}
+
+fn ended<T>(error: Error) -> Written<T> {
+    if errors::proves_rollback(&error) { Written::RolledBack(error) } else { Written::Unknown(error) }
 }
 
 /// The flush that ends with COMMIT. The statement's answer is looked at before COMMIT's.

@@ -82,6 +82,12 @@ pub(super) fn asks_for_retry(error: &Error) -> bool {
     })
 }
 
+/// Whether somebody else's commit came first: what was decided on is no longer so. With what asks for a retry.
+pub(super) fn is_lost_race(error: &Error) -> bool {
+    asks_for_retry(error)
+        || error.code().is_some_and(|state| [SqlState::UNIQUE_VIOLATION, SqlState::DIVISION_BY_ZERO].contains(state))
+}
+
 /// Whether the head is only held by somebody else.
 pub(super) fn is_lock_timeout(error: &Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)

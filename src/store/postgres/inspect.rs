@@ -62,7 +62,7 @@ impl PostgresInspect {
         Ok(Self {
             ledger,
             description: Description { kind: "postgres", location, not_durable },
-            sessions: Sessions::new(&config, options.connections),
+            sessions: Sessions::new(&config, options.connections, || {}),
             over_shards: OverShards::new(ledger.shard_count),
             migration,
         })

@@ -4,6 +4,7 @@
 //! and a commit whose guess was wrong writes nothing. Nothing is ever answered from here.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,11 +28,16 @@ const CLOCK_AGE_MAX: Duration = Duration::from_secs(10);
 /// Commits that are read for after a guess that was wrong, doubled with each one that follows.
 const DISTRUST_MAX: u32 = 256;
 
+/// How long a commit of unknown fate is remembered: longer than anybody waits for it.
+const SENT_MICROS_MAX: i64 = 60_000_000;
+
 /// The runs that are not terminal, the ends of the shards, and the store's clock.
 pub(super) struct Kept {
     runs: Cache<RunKey, Arc<Run>, ByWeight>,
     shards: Vec<Mutex<Option<End>>>,
     clock: Mutex<Option<Told>>,
+    /// How often everything was forgotten.
+    age: AtomicU64,
     /// Commits in one flush whose fate is not known, and when they were decided.
     sent: Mutex<HashMap<Uuid, Time>>,
 }
@@ -55,6 +61,17 @@ struct End {
 struct Told {
     now: Time,
     received: Instant,
+}
+
+impl Told {
+    fn is_better_than(self, later: Self) -> bool {
+        let age = later.received - self.received;
+        age <= CLOCK_AGE_MAX && self.after(age) > later.now
+    }
+
+    fn after(self, time: Duration) -> Time {
+        Time::from_micros(self.now.micros().saturating_add(i64::try_from(time.as_micros()).unwrap_or(i64::MAX)))
+    }
 }
 
 /// What a commit is decided on without reading.
@@ -85,8 +102,25 @@ impl Kept {
             runs: Cache::with_options(options, ByWeight, DefaultHashBuilder::default(), DefaultLifecycle::default()),
             shards: (0..shard_count).map(|_| Mutex::default()).collect(),
             clock: Mutex::default(),
+            age: AtomicU64::new(0),
             sent: Mutex::default(),
         }
+    }
+
+    /// A new session may be to another server than before, which may know less or other things: after a failover, or
+    /// from a copy.
+    pub(super) fn forget(&self) {
+        self.age.fetch_add(1, Ordering::SeqCst);
+        self.runs.clear();
+        for end in &self.shards {
+            *held(end) = None;
+        }
+        *held(&self.clock) = None;
+    }
+
+    /// What was remembered at an age is worth nothing at another.
+    pub(super) fn age(&self) -> u64 {
+        self.age.load(Ordering::SeqCst)
     }
 
     /// What the commands may be decided on: none where something is not known, or guesses were wrong of late. A run
@@ -101,12 +135,12 @@ impl Kept {
             }
             end.clone()
         };
-        let Told { now, received } = (*held(&self.clock))?;
-        let age = received.elapsed();
+        let told = (*held(&self.clock))?;
+        let age = told.received.elapsed();
         if age > CLOCK_AGE_MAX {
             return None;
         }
-        let now = Time::from_micros(now.micros() + i64::try_from(age.as_micros()).expect("seconds"));
+        let now = told.after(age);
         let mut runs: HashMap<&RunKey, Option<Arc<Run>>> = HashMap::with_capacity(commands.len());
         for command in commands {
             if runs.contains_key(&command.key) {
@@ -144,12 +178,17 @@ impl Kept {
         }
     }
 
-    /// The store's clock, as an answer told it.
+    /// The store's clock, as an answer told it. An answer that was long on its way is worth less than what an earlier
+    /// one says of now.
     pub(super) fn clock(&self, now: Time) {
-        *held(&self.clock) = Some(Told { now, received: Instant::now() });
+        let told = Told { now, received: Instant::now() };
+        let mut clock = held(&self.clock);
+        if !clock.is_some_and(|before| before.is_better_than(told)) {
+            *clock = Some(told);
+        }
     }
 
-    /// A commit was made, whose events come after this position; `guessed`: without reading.
+    /// A commit was made, whose events come after this position, on a session of this age; `guessed`: without reading.
     pub(super) fn committed(
         &self,
         shard: Shard,
@@ -157,7 +196,11 @@ impl Kept {
         decided: &Decided,
         min_release: Arc<str>,
         guessed: bool,
+        age: u64,
     ) {
+        if age != self.age() {
+            return;
+        }
         for write in &decided.runs {
             if write.run.status.is_terminal() {
                 self.runs.remove(&write.run.key());
@@ -176,7 +219,10 @@ impl Kept {
 
     /// A commit in one flush may still come to life.
     pub(super) fn is_sent(&self, commit_id: Uuid, decided_at: Time) {
-        held(&self.sent).insert(commit_id, decided_at);
+        let mut sent = held(&self.sent);
+        // Those that nobody settled any more.
+        sent.retain(|_, at| decided_at.micros() - at.micros() < SENT_MICROS_MAX);
+        sent.insert(commit_id, decided_at);
     }
 
     /// When it was decided, if it was sent in one flush and its fate is not known.

@@ -76,11 +76,12 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Shares out `connections`, of which one is the listener's.
-    pub(super) fn new(config: &Config, connections: usize) -> Self {
+    /// Shares out `connections`, of which one is the listener's. `created` hears of each new session that may write,
+    /// before it is used.
+    pub(super) fn new(config: &Config, connections: usize, created: impl Fn() + Send + Sync + 'static) -> Self {
         let commit = (connections / 2).clamp(1, 4);
         let read = connections.saturating_sub(1 + commit).max(1);
-        Self { commit: pool(config, commit, COMMIT_SETTINGS), read: pool(config, read, READ_SETTINGS) }
+        Self { commit: pool(config, commit, COMMIT_SETTINGS, created), read: pool(config, read, READ_SETTINGS, || {}) }
     }
 
     /// How many commits may be in flight.
@@ -106,7 +107,7 @@ impl Sessions {
     }
 }
 
-fn pool(config: &Config, size: usize, settings: &'static str) -> Pool {
+fn pool(config: &Config, size: usize, settings: &'static str, created: impl Fn() + Send + Sync + 'static) -> Pool {
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     Pool::builder(Manager::from_config(config.clone(), NoTls, recycling))
         .max_size(size)
@@ -115,6 +116,7 @@ fn pool(config: &Config, size: usize, settings: &'static str) -> Pool {
         .create_timeout(Some(CREATE_MAX))
         .recycle_timeout(Some(QUEUE_MAX))
         .post_create(Hook::async_fn(move |client: &mut ClientWrapper, _| {
+            created();
             Box::pin(async move {
                 match timeout(CREATE_MAX, client.batch_execute(settings)).await {
                     Ok(set) => set.map_err(HookError::Backend),

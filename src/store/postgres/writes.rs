@@ -75,8 +75,8 @@ pub(super) fn write<'a>(shard: i16, commit_id: Uuid, at: Time, decided: &'a Deci
         Place::AtTheEnd { shard_count, min_release } => {
             let guard = parts.guard(&shard, &at, min_release, !new.is_empty(), !old.is_empty(), &decided.events);
             let place = format!(
-                "head as materialized (select shard from shards where shard = {shard} for update),
-clock as materialized (select clock_timestamp() as now from head),
+                "head as materialized (select ctid as version from shards where shard = {shard} for update),
+clock as materialized (select clock_timestamp() as now, version from head),
 ends as materialized ({ends}),
 place as materialized (
     select coalesce((select position from ends where shard = {shard}), 0) as last, now
@@ -306,7 +306,8 @@ impl<'a> Parts<'a> {
     ) -> String {
         let min_release = self.add("text", min_release);
         let mut guard = format!(
-            "{at} > now - interval '{DECIDED_BEFORE_MAX_MS} ms' and {at} <= now + interval '{AHEAD_MAX_MS} ms'
+            "version = (select ctid from shards where shard = {shard})
+      and {at} > now - interval '{DECIDED_BEFORE_MAX_MS} ms' and {at} <= now + interval '{AHEAD_MAX_MS} ms'
       and (select min_release from ledger where singleton) = {min_release}
       and not exists (select from ends where at > {at} or (at = {at} and shard <> {shard}))"
         );

@@ -11,7 +11,7 @@ use super::{holding_the_head, open, waiting};
 use crate::conformance::asking::{apply, ask, home, neighbours};
 use crate::conformance::sound::sound;
 use crate::support::commands::{Asking as _, complete, deferred, key, start, update};
-use crate::support::postgres::{Database, direct};
+use crate::support::postgres::{Cluster, Database, direct};
 
 #[tokio::test]
 async fn what_another_replica_did_meanwhile_is_met_and_not_overwritten() {
@@ -119,4 +119,51 @@ async fn a_session_that_is_ended_in_it_leaves_an_outcome_that_is_settled() {
     assert!(!store.settle(&unsettled).await.unwrap());
     assert_eq!(sound(&store).await.log.len(), 2);
     assert_eq!(apply(&store, complete("run-1")).await.revision, 3);
+}
+
+#[tokio::test]
+async fn a_database_that_was_put_back_is_not_written_to_from_memory() {
+    let mut cluster = Cluster::start(&[]);
+    let store = open(&cluster.dsn()).await;
+    apply(&store, start("run-1")).await;
+    apply(&store, update("run-1").label("kept", "no")).await;
+    // The last commit is gone, as after a failover to a standby that had not heard of it, and another was made instead.
+    let shard = home(&store, &key("run-1")).0;
+    let direct_to_it = direct(&cluster.dsn()).await;
+    direct_to_it
+        .batch_execute(&format!("delete from run_events where shard = {shard} and revision = 2"))
+        .await
+        .unwrap();
+    direct_to_it
+        .batch_execute(
+            "update runs set revision = 1, labels = null,
+                             record = jsonb_set(record - 'labels', '{revision}', '1')
+                               || jsonb_build_object('updatedAt', record->'startedAt')",
+        )
+        .await
+        .unwrap();
+    cluster.kill();
+    cluster.restart();
+    let other = open(&cluster.dsn()).await;
+    apply(&other, update("run-1").label("other", "yes")).await;
+    let mut answer = commit_again(&store).await;
+    for _ in 0..20 {
+        if answer.is_some() {
+            break;
+        }
+        answer = commit_again(&store).await;
+    }
+    let labels = answer.expect("the store is back");
+    assert_eq!(labels.keys().collect::<Vec<_>>(), ["mine", "other"], "decided on what the database has");
+    sound(&store).await;
+}
+
+/// The labels after an update, once the store has let go of its dead sessions.
+async fn commit_again(store: &dyn Store) -> Option<std::collections::BTreeMap<String, String>> {
+    let batch = Arc::from([Arc::new(update("run-1").label("mine", "yes"))]);
+    let mut decided = store.commit(home(store, &key("run-1")), draw_id(), batch).await.ok()?;
+    match decided.verdicts.remove(0) {
+        Ok(Verdict::Applied(run)) => Some(run.labels.clone()),
+        other => panic!("{other:?}"),
+    }
 }

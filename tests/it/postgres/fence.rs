@@ -12,7 +12,7 @@ use runledger::telemetry::chain;
 use super::{holding_the_head, open, waiting};
 use crate::conformance::asking::{apply, home};
 use crate::conformance::sound::sound;
-use crate::support::commands::{complete, key, start};
+use crate::support::commands::{Asking as _, complete, key, start, update};
 use crate::support::postgres::{Database, direct};
 
 async fn is_refused(store: &PostgresStore, command: Command) {
@@ -52,4 +52,25 @@ async fn a_commit_that_waits_for_its_head_sees_the_release_that_was_wanted_meanw
     };
     join(is_refused(&store, complete("run-1")), raise).await;
     assert_eq!(sound(&store).await.log.len(), 1);
+}
+
+/// A commit in one flush begins before it waits, and would read what was wanted then.
+#[tokio::test]
+async fn a_commit_in_one_flush_that_waits_for_its_head_sees_it_too() {
+    let database = Database::fresh().await;
+    let store = open(&database.dsn()).await;
+    apply(&store, start("run-1")).await;
+    for step in 0..5 {
+        apply(&store, update("run-1").label("step", &step.to_string())).await;
+    }
+    let (watch, migration) =
+        join(direct(&database.dsn()), holding_the_head(&database.dsn(), home(&store, &key("run-1")))).await;
+    let raise = async {
+        waiting(&watch).await;
+        // As migrating does: every head becomes a new version of itself.
+        let raised = "update shards set shard = shard; update ledger set min_release = '999.0.0'; commit";
+        migration.batch_execute(raised).await.unwrap();
+    };
+    join(is_refused(&store, complete("run-1")), raise).await;
+    assert_eq!(sound(&store).await.log.len(), 6);
 }

@@ -111,7 +111,7 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 // The run that changes, and of `active` the run that ends and the one that starts.
                 "write" => vec!["run", "run", "run"],
                 // The same, and that the new one is not there.
-                "at_once" => [vec!["head", "ledger", "request"], vec!["end"; 4], vec!["run"; 4]].concat(),
+                "at_once" => [vec!["head", "head", "ledger", "request"], vec!["end"; 4], vec!["run"; 4]].concat(),
                 other => panic!("what does {other} look for?"),
             };
             expected.sort_unstable();
