@@ -91,12 +91,7 @@ pub(super) async fn commit(
             kept.committed(shard, after, &decided, min_release, true, age);
             return Ok(AtOnce::Committed(decided));
         }
-        Sent::Answered(None) => {
-            session.give_back();
-            kept.distrust(shard, commands);
-            return Ok(AtOnce::NotWritten);
-        }
-        Sent::RolledBack => {
+        Sent::Answered(None) | Sent::RolledBack => {
             session.give_back();
             kept.distrust(shard, commands);
             return Ok(AtOnce::NotWritten);

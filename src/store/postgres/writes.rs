@@ -169,7 +169,7 @@ impl<'a> Parts<'a> {
         columns.add(
             "metadata",
             "jsonb",
-            runs(writes).map(|run| (!run.metadata.is_empty()).then(|| Json(&run.metadata))),
+            runs(writes).map(|run| (!run.metadata.is_empty()).then_some(Json(&run.metadata))),
         );
         self.table("new", columns);
         self.writes.push(format!(
@@ -209,7 +209,7 @@ impl<'a> Parts<'a> {
             let changed = |write: &&&'a RunWrite| write.metadata_changed;
             let metadata = |write: &&'a RunWrite| {
                 let run = &*write.run;
-                (changed(&write) && !run.metadata.is_empty()).then(|| Json(&run.metadata))
+                (changed(&write) && !run.metadata.is_empty()).then_some(Json(&run.metadata))
             };
             columns.add("rewritten", "bool", writes.iter().map(|write| write.metadata_changed));
             columns.add("metadata", "jsonb", writes.iter().map(metadata));
@@ -312,10 +312,11 @@ impl<'a> Parts<'a> {
       and not exists (select from ends where at > {at} or (at = {at} and shard <> {shard}))"
         );
         if new {
-            guard += &format!(
+            let there = format!(
                 "\n      and not exists (select from new v where (select r.revision from runs r where {}) is not null)",
                 key("r", shard),
             );
+            guard.push_str(&there);
         }
         if old {
             guard += "\n      and not exists (select from old where place_in_runs is null)";
@@ -323,12 +324,13 @@ impl<'a> Parts<'a> {
         let keys: Vec<i64> = events.iter().filter_map(key_of).collect();
         if !keys.is_empty() {
             let keys = self.add("bigint[]", keys);
-            guard += &format!(
+            let applied = format!(
                 "\n      and not exists (
         select from unnest({keys}) as v (request_key)
         where exists (select from run_events e
                       where e.shard = {shard} and e.request_key = v.request_key offset 0))"
             );
+            guard.push_str(&applied);
         }
         guard
     }
@@ -384,7 +386,7 @@ impl<'a> Columns<'a> {
         self.add("workflow_id", "text", runs(writes).map(|run| run.workflow_id.as_deref()));
         self.add("audit_session_id", "text", runs(writes).map(|run| run.audit_session_id.as_deref()));
         self.add("route", "text", runs(writes).map(|run| run.route.map(crate::domain::Route::name)));
-        self.add("labels", "jsonb", runs(writes).map(|run| (!run.labels.is_empty()).then(|| Json(&run.labels))));
+        self.add("labels", "jsonb", runs(writes).map(|run| (!run.labels.is_empty()).then_some(Json(&run.labels))));
         self.add("record", "jsonb", runs(writes).map(Json));
     }
 }

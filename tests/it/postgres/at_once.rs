@@ -58,7 +58,7 @@ async fn a_request_that_another_replica_applied_is_replayed() {
         let made = apply(&here, asked()).await.revision;
         match ask(&there, asked()).await {
             Ok(Verdict::Replayed { revision, current_revision }) => {
-                assert_eq!((revision, current_revision), (made, made))
+                assert_eq!((revision, current_revision), (made, made));
             }
             other => panic!("{other:?}"),
         }
