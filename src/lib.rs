@@ -21,11 +21,17 @@
 //! - One transaction writes exactly one shard, and takes the shard's head first. So in each shard positions are dense
 //!   and in commit order: a reader that has seen p has seen all before p.
 //! - Answers go out after the commit, refusals too. A commit of unknown outcome is settled before its callers hear.
+//! - A commit rests on what was read under the head. On Postgres it may be decided before, on what this process
+//!   remembers: then the statement that writes looks under the head whether all of it is so, and else writes nothing, and
+//!   the commit is made by reading. Nothing is answered from memory.
 //! - The time is the store's; no time in a run is before its `updated_at`, and an event's `at` is not before its
-//!   shard's last, and after every event of any shard that was acknowledged before its call was sent.
+//!   shard's last, and after every event of any shard that was acknowledged before its call was sent. A commit that was
+//!   decided before the head was taken bears the time that this process took for the store's, which the store checks: at
+//!   most 5 ms ahead of it, and less than a second behind.
 //! - A replica whose release the database has outgrown (`min_release`) commits nothing more: it reads that under the head.
 //! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
 //!   every event carries whose revision is a multiple of 32.
+//! - Callers of `GetRun` that meet share the next query, never one that was sent. Nothing is cached between calls.
 //! - A list or a count walks one index in its order and looks at a bounded number of runs, whatever its filter says.
 //! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice.
 //!

@@ -49,6 +49,9 @@ impl Metadata {
     /// The object after the RFC 7396 merge patch: objects merge key by key, null deletes, all else replaces.
     #[must_use]
     pub fn merged(&self, patch: &Self) -> Self {
+        if self.is_empty() && !deletes(&patch.0) {
+            return patch.clone();
+        }
         let mut target = Map::clone(&self.0);
         merge(&mut target, &patch.0);
         Self(Arc::new(target))
@@ -102,6 +105,15 @@ fn canonical(value: &mut Value) {
         Value::Array(values) => values.iter_mut().for_each(canonical),
         Value::Object(map) => map.values_mut().for_each(canonical),
     }
+}
+
+/// Whether a patch has a null that a merge leaves out; those in arrays stay.
+fn deletes(patch: &Map<String, Value>) -> bool {
+    patch.values().any(|change| match change {
+        Value::Null => true,
+        Value::Object(change) => deletes(change),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
+    })
 }
 
 fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
@@ -163,6 +175,7 @@ mod tests {
             (json!({"a":[{"b":"c"}]}), json!({"a":[1]}), json!({"a":[1]})),
             (json!({"e":null}), json!({"a":1}), json!({"e":null,"a":1})),
             (json!({}), json!({"a":{"bb":{"ccc":null}}}), json!({"a":{"bb":{}}})),
+            (json!({}), json!({"a":{"b":[null]}}), json!({"a":{"b":[null]}})),
         ] {
             assert_eq!(metadata(&target).merged(&metadata(&patch)), metadata(&result), "{target} with {patch}");
         }

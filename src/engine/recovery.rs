@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) enum Settled {
     Applied,
     NotApplied,
-    /// Nobody waits for it any more. The next commit takes the head first and so waits for it.
+    /// Nobody waits for it any more. The next commit takes the head first and so waits for it, if it has come to the store
+    /// at all; what has not may still come, until the store finds it too old.
     Abandoned,
 }
 
