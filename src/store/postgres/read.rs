@@ -35,6 +35,8 @@ cross join lateral (
     select record, metadata from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r";
 
 /// From the keyframe at or before the revision, or from the first event: `number` says whose event it is.
+/// The limit limits nothing: the planner takes an array that it does not know for ten rows and a limit that it does not
+/// know for a tenth, and for one row the whole key is the cheapest way.
 const RUNS_AT: &str = "-- read.runs_at
 select v.number, e.revision, e.at, e.event::text as event, e.request_id,
        case when e.revision <= v.first then e.keyframe::text end as keyframe
