@@ -1,5 +1,6 @@
 //! The gRPC service: authenticate, convert, validate, submit, answer. Holds no SQL and no rules.
 
+mod connection;
 mod frames;
 pub mod health;
 mod layer;

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion};
-use runledger::store::json::{self, EventColumns};
+use runledger::store::json::{self, EventColumns, RunColumns};
 
 use super::samples::{self, SIZES, Sample};
 
@@ -19,7 +19,21 @@ pub(super) fn measure(criterion: &mut Criterion) {
             bencher.iter(|| json::metadata(black_box(&run)));
         });
         group.bench_function(format!("run_decode/{size}"), |bencher| {
-            bencher.iter(|| json::read_run(&key, black_box(&record), metadata.as_deref()));
+            let columns = RunColumns {
+                key: key.clone(),
+                revision: 1,
+                status: run.status.code(),
+                started_at: run.started_at,
+                task_thread_id: run.task_thread_id.clone(),
+                agent_id: run.agent_id.clone(),
+                workflow_id: None,
+                audit_session_id: None,
+                route: None,
+                labels: None,
+                record: record.clone(),
+                metadata: metadata.clone(),
+            };
+            bencher.iter_batched(|| columns.clone(), json::read_run, BatchSize::SmallInput);
         });
         group.bench_function(format!("event_encode/{size}"), |bencher| bencher.iter(|| json::event(black_box(&event))));
         group.bench_function(format!("event_decode/{size}"), |bencher| {

@@ -34,7 +34,7 @@ create table runs (
     audit_session_id text collate "C",
     route text collate "C",
     labels jsonb,                               -- null: none
-    record jsonb not null,                      -- the run without its metadata
+    record jsonb not null,                      -- what of the run has no column of its own
     metadata jsonb,                             -- null: {}; a column of its own, left alone by most transitions
     primary key (shard, namespace, run_id)
 ) with (fillfactor = 70);

@@ -32,7 +32,7 @@ create table runs (
     audit_session_id text,
     route text,
     labels text,                                -- null: none
-    record text not null,                       -- the run without its metadata
+    record text not null,                       -- what of the run has no column of its own
     metadata text,                              -- null: {}; a column of its own, left alone by most transitions
     primary key (shard, namespace, run_id)
 ) strict;

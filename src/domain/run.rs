@@ -95,6 +95,9 @@ pub enum Route {
 }
 
 impl Route {
+    /// Every route.
+    pub const ALL: [Self; 3] = [Self::Mcp, Self::Cli, Self::Http];
+
     /// The lower-case name that the bridges' envelope uses.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -106,8 +109,7 @@ impl Route {
     }
 }
 
-/// One run. Its serde form is the bridges' envelope, as the ledger's `record` column keeps it: without the metadata,
-/// which has a column of its own.
+/// One run. Its serde form is the bridges' envelope without the metadata, as the ledger's keyframes keep it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {

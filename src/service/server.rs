@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
@@ -9,6 +10,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic_health::pb::health_server::{Health, HealthServer};
 
 use super::BackendSlot;
+use super::connection::Connection;
 use super::layer::CallLayer;
 use super::replica::Replica;
 use super::runs::Runs;
@@ -42,6 +44,7 @@ pub async fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true)).map_ok(Connection);
     Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_WAIT_MAX))
@@ -52,7 +55,7 @@ pub async fn serve(
         .add_service(health)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
-        .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), stop.cancelled_owned())
+        .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
         .await?;
     Ok(())
 }

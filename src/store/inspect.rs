@@ -6,6 +6,7 @@
 use async_trait::async_trait;
 use serde::Serialize;
 
+use super::json::RunColumns;
 use super::{Description, Ledger, Page, StoreError};
 use crate::domain::{Event, Position, RunKey, Shard, Time};
 
@@ -128,30 +129,8 @@ pub(super) fn whole_at(revision: u64) -> u64 {
 /// A row of `runs`, and of `active`.
 #[derive(Clone, Debug)]
 pub struct RunRow {
-    /// `namespace` and `run_id`.
-    pub key: RunKey,
-    /// `revision`.
-    pub revision: i64,
-    /// `status`.
-    pub status: i16,
-    /// `started_at`.
-    pub started_at: Time,
-    /// `task_thread_id`.
-    pub task_thread_id: String,
-    /// `agent_id`.
-    pub agent_id: Option<String>,
-    /// `workflow_id`.
-    pub workflow_id: Option<String>,
-    /// `audit_session_id`.
-    pub audit_session_id: Option<String>,
-    /// `route`.
-    pub route: Option<String>,
-    /// `labels`.
-    pub labels: Option<String>,
-    /// `record`.
-    pub record: String,
-    /// `metadata`.
-    pub metadata: Option<String>,
+    /// The row of `runs`.
+    pub columns: RunColumns<String>,
     /// `status` and `started_at` of its row in `active`.
     pub active: Option<(i16, Time)>,
 }

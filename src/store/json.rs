@@ -1,13 +1,80 @@
 //! The JSON that both stores keep: the `record`, `metadata`, `labels`, `event` and `keyframe` columns.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
-use super::columns::shown;
+use super::columns::{self, shown};
 use crate::domain::evolve::evolve;
-use crate::domain::{Event, Metadata, Run, RunKey, Time};
+use crate::domain::{Event, Metadata, Route, Run, RunKey, Time};
+
+/// The columns of `runs` that make a run, with its documents as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunColumns<T> {
+    /// `namespace` and `run_id`.
+    pub key: RunKey,
+    /// `revision`.
+    pub revision: i64,
+    /// `status`.
+    pub status: i16,
+    /// `started_at`.
+    pub started_at: Time,
+    /// `task_thread_id`.
+    pub task_thread_id: String,
+    /// `agent_id`.
+    pub agent_id: Option<String>,
+    /// `workflow_id`.
+    pub workflow_id: Option<String>,
+    /// `audit_session_id`.
+    pub audit_session_id: Option<String>,
+    /// `route`.
+    pub route: Option<String>,
+    /// `labels`.
+    pub labels: Option<T>,
+    /// `record`.
+    pub record: T,
+    /// `metadata`.
+    pub metadata: Option<T>,
+}
+
+impl<T: AsRef<str>> RunColumns<T> {
+    /// How long the texts and documents are: for bounds on pages.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let texts = [&self.agent_id, &self.workflow_id, &self.audit_session_id];
+        let documents = [self.labels.as_ref(), Some(&self.record), self.metadata.as_ref()];
+        self.key.namespace.len()
+            + self.key.run_id.len()
+            + self.task_thread_id.len()
+            + texts.into_iter().flatten().map(String::len).sum::<usize>()
+            + documents.into_iter().flatten().map(|document| document.as_ref().len()).sum::<usize>()
+    }
+}
+
+impl RunColumns<&str> {
+    /// With documents of its own.
+    #[must_use]
+    pub fn into_owned(self) -> RunColumns<String> {
+        let Self { key, revision, status, started_at, task_thread_id, agent_id, workflow_id, audit_session_id, .. } =
+            self;
+        RunColumns {
+            key,
+            revision,
+            status,
+            started_at,
+            task_thread_id,
+            agent_id,
+            workflow_id,
+            audit_session_id,
+            route: self.route,
+            labels: self.labels.map(str::to_owned),
+            record: self.record.to_owned(),
+            metadata: self.metadata.map(str::to_owned),
+        }
+    }
+}
 
 /// The columns of `run_events` that make an event, besides its place.
 #[derive(Clone, Debug)]
@@ -24,10 +91,46 @@ pub struct EventColumns {
     pub request_id: Option<String>,
 }
 
-/// `record`: the run without its metadata.
+/// What `record` keeps: what no other column does. Each version of a row is written to the database's log whole, so what
+/// columns have is not there twice.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record<'a> {
+    updated_at: Time,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    running_at: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    completed_at: Option<Time>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    fallback_used: bool,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    tab_group_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    failure_reason: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    reason_code: Option<Cow<'a, str>>,
+}
+
+impl<'a> Record<'a> {
+    /// Of a run.
+    #[must_use]
+    pub fn of(run: &'a Run) -> Self {
+        Self {
+            updated_at: run.updated_at,
+            running_at: run.running_at,
+            completed_at: run.completed_at,
+            fallback_used: run.fallback_used,
+            tab_group_id: run.tab_group_id.as_deref().map(Cow::Borrowed),
+            failure_reason: run.failure_reason.as_deref().map(Cow::Borrowed),
+            reason_code: run.reason_code.as_deref().map(Cow::Borrowed),
+        }
+    }
+}
+
+/// `record`.
 #[must_use]
 pub fn record(run: &Run) -> String {
-    text(run)
+    text(&Record::of(run))
 }
 
 /// `metadata`: none for an empty object.
@@ -69,17 +172,86 @@ impl<'a> Keyframe<'a> {
     }
 }
 
-/// The run of `record` and `metadata`.
+/// The run of its columns.
 ///
 /// # Errors
 ///
 /// [`StoreError::Corrupt`].
-pub fn read_run(key: &RunKey, record: &str, metadata: Option<&str>) -> Result<Run, StoreError> {
-    let mut run: Run = read("runs", "record", key, record)?;
-    if let Some(metadata) = metadata {
-        run.metadata = read("runs", "metadata", key, metadata)?;
-    }
+pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError> {
+    let RunColumns {
+        key, revision, status, started_at, task_thread_id, agent_id, workflow_id, audit_session_id, ..
+    } = columns;
+    let corrupt = |column, source| StoreError::Corrupt { table: "runs", column, key: shown(&key), source };
+    let revision = u64::try_from(revision).map_err(|error| corrupt("revision", error.into()))?;
+    let status = columns::status(status).ok_or_else(|| corrupt("status", format!("no status is {status}").into()))?;
+    let route = match &columns.route {
+        None => None,
+        Some(name) => {
+            let known = Route::ALL.into_iter().find(|route| route.name() == name);
+            Some(known.ok_or_else(|| corrupt("route", format!("no route is {name}").into()))?)
+        }
+    };
+    let labels = columns.labels.as_ref().map(|labels| read("runs", "labels", &key, labels.as_ref())).transpose()?;
+    let documents = Documents::read(&key, &columns.record, columns.metadata.as_ref())?;
+    let mut run = Run {
+        run_id: key.run_id,
+        namespace: key.namespace,
+        task_thread_id,
+        status,
+        revision,
+        started_at,
+        route,
+        agent_id,
+        audit_session_id,
+        workflow_id,
+        labels: labels.unwrap_or_default(),
+        metadata: Metadata::default(),
+        updated_at: started_at,
+        running_at: None,
+        completed_at: None,
+        fallback_used: false,
+        tab_group_id: None,
+        failure_reason: None,
+        reason_code: None,
+    };
+    documents.put_into(&mut run);
     Ok(run)
+}
+
+/// A run with what `record` and `metadata` say instead of what it says.
+///
+/// # Errors
+///
+/// [`StoreError::Corrupt`].
+pub fn with_documents<T: AsRef<str>>(mut run: Run, columns: &RunColumns<T>) -> Result<Run, StoreError> {
+    Documents::read(&columns.key, &columns.record, columns.metadata.as_ref())?.put_into(&mut run);
+    Ok(run)
+}
+
+/// What `record` and `metadata` say.
+struct Documents<'a> {
+    record: Record<'a>,
+    metadata: Metadata,
+}
+
+impl<'a> Documents<'a> {
+    fn read<T: AsRef<str>>(key: &RunKey, record: &'a T, metadata: Option<&T>) -> Result<Self, StoreError> {
+        let metadata = metadata.map(|metadata| read("runs", "metadata", key, metadata.as_ref())).transpose()?;
+        Ok(Self { record: read("runs", "record", key, record.as_ref())?, metadata: metadata.unwrap_or_default() })
+    }
+
+    fn put_into(self, run: &mut Run) {
+        let Record { updated_at, running_at, completed_at, fallback_used, tab_group_id, failure_reason, reason_code } =
+            self.record;
+        run.updated_at = updated_at;
+        run.running_at = running_at;
+        run.completed_at = completed_at;
+        run.fallback_used = fallback_used;
+        run.tab_group_id = tab_group_id.map(Cow::into_owned);
+        run.failure_reason = failure_reason.map(Cow::into_owned);
+        run.reason_code = reason_code.map(Cow::into_owned);
+        run.metadata = self.metadata;
+    }
 }
 
 /// The event of its columns.

@@ -116,7 +116,7 @@ conformance! { conforms:
 // Behaviours that are seen past the store: in its tables.
 conformance! { conforms_on_disk:
     tables: [
-        the_columns_of_runs_are_what_their_record_says
+        the_columns_of_runs_are_the_run_and_each_of_its_fields_is_there_once
         the_columns_of_events_are_what_was_decided
         keyframes_stand_at_every_32nd_revision_and_are_the_run
         the_active_table_holds_the_runs_that_are_not_terminal

@@ -6,9 +6,9 @@ use super::difference::{Difference, Row};
 use crate::domain::evolve::evolve;
 use crate::domain::ids::request_key;
 use crate::domain::limits::KEYFRAME_EVENTS;
-use crate::domain::{Event, EventType, Route, Run, Status};
+use crate::domain::{Event, EventType, Route, Run, RunKey, Status};
 use crate::store::inspect::{EventRow, RunRow};
-use crate::store::json::{self, EventColumns};
+use crate::store::json::{self, EventColumns, RunColumns};
 
 /// Takes a run's events in the order of their revisions.
 pub(super) struct Replay<'a> {
@@ -24,16 +24,22 @@ pub(super) struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     pub(super) fn new(row: &'a RunRow) -> Self {
-        Self { row, key: format!("{}/{}", row.key.namespace, row.key.run_id), next: 1, run: None, gap: false }
+        Self {
+            row,
+            key: format!("{}/{}", row.columns.key.namespace, row.columns.key.run_id),
+            next: 1,
+            run: None,
+            gap: false,
+        }
     }
 
-    pub(super) fn row(&self) -> &'a RunRow {
-        self.row
+    pub(super) fn key(&self) -> &'a RunKey {
+        &self.row.columns.key
     }
 
     /// The next event. Those above the row's revision were committed after it was read.
     pub(super) fn take(&mut self, event: EventRow, differences: &mut Vec<Difference>) {
-        if event.revision > self.row.revision {
+        if event.revision > self.row.columns.revision {
             return;
         }
         let mut said = Row { table: "run_events", key: &self.key, differences };
@@ -92,7 +98,7 @@ impl<'a> Replay<'a> {
             None if due => said.differs("keyframe", "the whole run", "nothing"),
             Some(_) if !due => said.differs("keyframe", "nothing", "a run"),
             None => {}
-            Some(keyframe) => match (json::read_keyframe(&self.row.key, keyframe), &self.run) {
+            Some(keyframe) => match (json::read_keyframe(self.key(), keyframe), &self.run) {
                 (Ok(there), Some(run)) => same_run("keyframe", run, &there, said),
                 (Ok(there), None) => {
                     self.run = Some(there);
@@ -106,29 +112,30 @@ impl<'a> Replay<'a> {
     /// After the last event: the row must be the fold.
     pub(super) fn end(self, differences: &mut Vec<Difference>) {
         let row = self.row;
+        let revision = row.columns.revision;
         let last = self.next.saturating_sub(1);
-        if last < row.revision {
+        if last < revision {
             let mut said = Row { table: "run_events", key: &self.key, differences };
-            said.differs("revision", format!("events up to revision {}", row.revision), format!("none after {last}"));
+            said.differs("revision", format!("events up to revision {revision}"), format!("none after {last}"));
         }
         let mut said = Row { table: "runs", key: &self.key, differences };
-        let stored = match json::read_run(&row.key, &row.record, row.metadata.as_deref()) {
-            Ok(stored) => Some(stored),
-            Err(error) => {
-                said.unreadable(&error);
-                None
+        let run = match self.run.filter(|_| last == revision) {
+            Some(folded) => {
+                match json::with_documents(folded.clone(), &row.columns) {
+                    Ok(stored) => same_run("record", &folded, &stored, &mut said),
+                    Err(error) => said.unreadable(&error),
+                }
+                columns(&row.columns, &folded, &mut said);
+                folded
             }
+            // With a gap in the events, there is nothing to hold the row against.
+            None => match json::read_run(row.columns.clone()) {
+                Ok(stored) => stored,
+                Err(error) => return said.unreadable(&error),
+            },
         };
-        let folded = self.run.filter(|_| last == row.revision);
-        if let (Some(folded), Some(stored)) = (&folded, &stored) {
-            same_run("record", folded, stored, &mut said);
-        }
-        // With a gap in the events, the row can only be held against itself.
-        if let Some(run) = folded.or(stored) {
-            columns(row, &run, &mut said);
-            let mut said = Row { table: "active", key: &self.key, differences };
-            active(row, &run, &mut said);
-        }
+        let mut said = Row { table: "active", key: &self.key, differences };
+        active(row, &run, &mut said);
     }
 }
 
@@ -151,7 +158,7 @@ fn request(event: &EventRow, said: &mut Row<'_>) {
     said.same("request_digest", &event.request_id.as_ref().map(|_| "32 bytes".to_owned()), &digest);
 }
 
-fn columns(row: &RunRow, run: &Run, said: &mut Row<'_>) {
+fn columns(row: &RunColumns<String>, run: &Run, said: &mut Row<'_>) {
     said.same("revision", &i64::try_from(run.revision).unwrap_or(i64::MAX), &row.revision);
     said.same("status", &run.status.code(), &row.status);
     if run.started_at != row.started_at {

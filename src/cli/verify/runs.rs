@@ -21,7 +21,7 @@ pub(super) async fn replay(ledger: &Ledger, shard: Shard) -> Result<(), StoreErr
         histories(ledger, shard, &after, &page, &mut differences).await?;
         ledger.found(&mut differences).await;
         ledger.runs.fetch_add(u64::try_from(page.len()).unwrap_or(0), Ordering::Relaxed);
-        after.clone_from(&last.key);
+        after.clone_from(&last.columns.key);
     }
     // A row in `active` without a run; with one, it was compared there.
     let mut after = before_all();
@@ -53,11 +53,11 @@ fn shown(key: &RunKey) -> String {
 fn places(ledger: &Ledger, shard: Shard, page: &[RunRow], differences: &mut Vec<Difference>) {
     let known = ledger.inspect.ledger();
     for row in page {
-        let home = shard_of(known.id, known.shard_count, &row.key);
+        let home = shard_of(known.id, known.shard_count, &row.columns.key);
         if home != shard {
             differences.push(Difference {
                 table: "runs",
-                key: shown(&row.key),
+                key: shown(&row.columns.key),
                 what: "shard".to_owned(),
                 expected: home.0.to_string(),
                 found: shard.0.to_string(),
@@ -79,17 +79,18 @@ async fn histories(
     let mut replay = rows.next().map(Replay::new);
     let Some(last) = page.last() else { return Ok(()) };
     let mut after = (before.clone(), i64::MAX);
-    while after.0 < last.key || after.1 < last.revision {
-        let events = patiently(PATIENCE, || ledger.inspect.event_rows(shard, (&after.0, after.1), &last.key)).await?;
+    while after.0 < last.columns.key || after.1 < last.columns.revision {
+        let events =
+            patiently(PATIENCE, || ledger.inspect.event_rows(shard, (&after.0, after.1), &last.columns.key)).await?;
         let Some(end) = events.last() else { break };
         after = (end.key.clone(), end.revision);
         ledger.count_events(events.len());
         for event in events {
-            while let Some(done) = replay.take_if(|replay| replay.row().key < event.key) {
+            while let Some(done) = replay.take_if(|replay| *replay.key() < event.key) {
                 done.end(differences);
                 replay = rows.next().map(Replay::new);
             }
-            if let Some(replay) = replay.as_mut().filter(|replay| replay.row().key == event.key) {
+            if let Some(replay) = replay.as_mut().filter(|replay| *replay.key() == event.key) {
                 replay.take(event, differences);
             }
         }

@@ -21,15 +21,15 @@ use super::at_once::{self, AtOnce};
 use super::ends::{self, Ends};
 use super::errors::{self, TimedOut};
 use super::kept::Kept;
-use super::rows::{Reader, after_all, shown, smallint};
+use super::rows::{self, Reader, after_all, shown, smallint};
 use super::sessions::{Session, Sessions};
 use super::statements::{BEGIN, COMMIT, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, ROLLBACK};
 use super::writes::{Place, write};
 use crate::domain::batch::decide_batch;
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, Decided, Loaded, Run, RunKey, Shard, Time};
-use crate::store::{CommitError, StoreError, Unsettled, json};
+use crate::domain::{Command, Decided, Loaded, RunKey, Shard, Time};
+use crate::store::{CommitError, StoreError, Unsettled};
 
 /// For everything before COMMIT may have been sent: past it, surely nothing was applied.
 const READ_MAX: Duration = Duration::from_secs(8);
@@ -232,7 +232,7 @@ async fn lock_and_load(
     let loaded = Loaded {
         last: ends.last,
         now: after_all(ends.now, ends.elsewhere),
-        runs: runs.iter().map(run_of).collect::<Result<_, _>>()?,
+        runs: runs.iter().map(|row| rows::run(row).map(Arc::new)).collect::<Result<_, _>>()?,
         requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
     };
     Ok(Read { loaded, now: ends.now, min_release: ends.min_release })
@@ -242,14 +242,6 @@ fn retriable(error: Error) -> Failure {
     let again = errors::asks_for_retry(&error);
     let error = errors::statement(error);
     if again { Failure::Again(error) } else { error.into() }
-}
-
-fn run_of(row: &Row) -> Result<Arc<Run>, StoreError> {
-    let run = Reader { table: "runs", row };
-    let key = run.key()?;
-    let record: &str = run.get("record", || shown(&key))?;
-    let metadata: Option<&str> = run.get("metadata", || shown(&key))?;
-    json::read_run(&key, record, metadata).map(Arc::new)
 }
 
 fn applied_of(row: &Row) -> Result<(RunKey, String, AppliedRequest), StoreError> {

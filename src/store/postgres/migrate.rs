@@ -13,7 +13,7 @@ use crate::store::{Ledger, OpenError, StoreError};
 
 /// The advisory lock that whoever changes the schema holds: "runledge" in ASCII.
 const LOCK: i64 = 0x7275_6e6c_6564_6765;
-const SHARDS: u16 = 4;
+const SHARDS: u16 = 2;
 
 /// Behind a long transaction a migration would make everybody wait, so it gives up and is tried again.
 pub(super) const SETTINGS: &str = "-- migrate.session

@@ -12,9 +12,9 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::read::reading;
-use super::rows::{At, Reader, shown};
+use super::rows::{At, Reader, run, run_bytes, run_columns, run_size, shown};
 use super::sessions::{Session, Sessions};
-use crate::domain::{Filter, Route, Run, RunKey};
+use crate::domain::{Filter, Route};
 use crate::store::query::{By, COUNT_RUNS_MAX, LIST_RUNS_MAX, Order, Place, Range, RunCounts, RunPage, RunQuery};
 use crate::store::{StoreError, columns, json};
 
@@ -35,23 +35,25 @@ const LABELS: &str = "($12::text is null or labels @> (select $12::text::jsonb))
 #[must_use]
 pub fn list(by: By, order: Order, metadata: bool) -> String {
     let (index, direction, metadata) = (by.index(), order.sql(), if metadata { "metadata" } else { "null::jsonb" });
-    let entries = looked_at(by, direction, LIST_RUNS_MAX, &format!(", record, {metadata} as metadata"), true);
+    let entries = looked_at(by, direction, LIST_RUNS_MAX, &format!(", revision, record, {metadata} as metadata"), true);
     let matches = matches(by);
     format!(
         "-- query.list.{index}.{direction}
-select namespace, run_id, started_at, record::text as record, metadata::text as metadata,
+select {},
        matches, n = {LIST_RUNS_MAX} as last, stored
 from (
     select *, sum(size) over (order by started_at {direction}, run_id {direction} rows unbounded preceding) as stored
     from (
-        select *, case when matches then pg_column_size(record) + coalesce(pg_column_size(metadata), 0) end as size
+        select *, case when matches then {size} end as size
         from (
             select *, {matches} as matches
             from {entries}) as tested
-        where matches or n = {LIST_RUNS_MAX}) as found) as counted
+        where matches or n = {LIST_RUNS_MAX}) as found) as r
 where not matches or stored - size < $13::bigint
 order by started_at {direction}, run_id {direction}
-limit $14::bigint"
+limit $14::bigint",
+        run_columns!(),
+        size = run_size!(),
     )
 }
 
@@ -196,18 +198,13 @@ async fn rows(
     let mut rows = Vec::new();
     let mut bytes = 0;
     while let Some(row) = stream.try_next().await? {
-        bytes += text_bytes(&row);
+        bytes += run_bytes(&row);
         rows.push(row);
         if bytes >= bytes_max {
             break;
         }
     }
     Ok(rows)
-}
-
-fn text_bytes(row: &Row) -> usize {
-    let length = |column| row.try_get::<_, Option<&str>>(column).ok().flatten().map_or(0, str::len);
-    length("record") + length("metadata")
 }
 
 fn page(rows: &[Row], limit: usize, bytes_max: usize) -> Result<RunPage, StoreError> {
@@ -227,8 +224,8 @@ fn page(rows: &[Row], limit: usize, bytes_max: usize) -> Result<RunPage, StoreEr
                 page.next = shown_last;
                 break;
             }
-            page.runs.push(run(&key, reader)?);
-            bytes += text_bytes(row);
+            page.runs.push(run(row)?);
+            bytes += run_bytes(row);
             // Either may be the longer: text is, where it is stored compressed, and numbers are as they are stored.
             if last || bytes >= bytes_max || reader.unsigned("stored", here)? >= stored_max {
                 page.next = Some(place);
@@ -240,11 +237,6 @@ fn page(rows: &[Row], limit: usize, bytes_max: usize) -> Result<RunPage, StoreEr
         }
     }
     Ok(page)
-}
-
-fn run(key: &RunKey, reader: Reader<'_>) -> Result<Run, StoreError> {
-    let here = || shown(key);
-    json::read_run(key, reader.get("record", here)?, reader.get("metadata", here)?)
 }
 
 pub(super) async fn count_runs(sessions: &Sessions, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError> {

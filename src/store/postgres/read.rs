@@ -13,7 +13,7 @@ use tokio_postgres::{Error, Row};
 
 use super::errors::{self, TimedOut};
 use super::fence;
-use super::rows::{At, Reader, bigint, shown, smallint};
+use super::rows::{self, At, Reader, bigint, run_columns, shown, smallint};
 use super::sessions::{Session, Sessions};
 use crate::domain::{Event, Position, Run, RunKey, Shard};
 use crate::store::StoreError;
@@ -22,17 +22,25 @@ use crate::store::json::{self, EventColumns};
 
 const READ_MAX: Duration = Duration::from_secs(12);
 
-const RUN: &str = "-- read.run
-select record::text as record, metadata::text as metadata
-from runs
-where shard = $1 and namespace = $2 and run_id = $3";
+const RUN: &str = concat!(
+    "-- read.run
+select ",
+    run_columns!(),
+    "
+from runs as r
+where r.shard = $1 and r.namespace = $2 and r.run_id = $3"
+);
 
 /// Of one shard. Each is looked for by index, as in a commit.
-const RUNS: &str = "-- read.runs
-select v.number, r.record::text as record, r.metadata::text as metadata
+const RUNS: &str = concat!(
+    "-- read.runs
+select v.number, ",
+    run_columns!(),
+    "
 from unnest($2::bigint[], $3::text[], $4::text[]) as v (number, namespace, run_id)
 cross join lateral (
-    select record, metadata from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r";
+    select * from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r"
+);
 
 /// From the keyframe at or before the revision, or from the first event: `number` says whose event it is.
 /// The limit limits nothing: the planner takes an array that it does not know for ten rows and a limit that it does not
@@ -95,7 +103,7 @@ where
 
 pub(super) async fn run(sessions: &Sessions, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
     let rows = rows(sessions, RUN, &[&smallint(shard), &key.namespace, &key.run_id], usize::MAX).await?;
-    rows.first().map(|row| run_of(key, row)).transpose()
+    rows.first().map(rows::run).transpose()
 }
 
 /// One statement for each shard that has some of them, all in one flush.
@@ -120,16 +128,9 @@ pub(super) async fn runs(
     let mut runs = vec![None; keys.len()];
     for row in rows.await?.iter().flatten() {
         let Some(number) = number_of(row) else { continue };
-        runs[index(number)] = Some(run_of(&keys[index(number)], row)?);
+        runs[index(number)] = Some(rows::run(row)?);
     }
     Ok(runs)
-}
-
-fn run_of(key: &RunKey, row: &Row) -> Result<Run, StoreError> {
-    let run = Reader { table: "runs", row };
-    let record: &str = run.get("record", || shown(key))?;
-    let metadata: Option<&str> = run.get("metadata", || shown(key))?;
-    json::read_run(key, record, metadata)
 }
 
 /// One statement for each shard that has some of them.

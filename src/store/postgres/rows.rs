@@ -4,9 +4,10 @@ use bytes::BytesMut;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use crate::domain::{RunKey, Shard, Time};
+use crate::domain::{Run, RunKey, Shard, Time};
 use crate::store::StoreError;
 pub(super) use crate::store::columns::{after_all, bigint, shown};
+use crate::store::json::{self, RunColumns};
 
 /// 2000-01-01, from where Postgres counts, in microseconds since 1970-01-01.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
@@ -76,4 +77,55 @@ impl<'a> Reader<'a> {
     pub(super) fn corrupt(self, column: &'static str, key: String, source: crate::store::error::Source) -> StoreError {
         StoreError::Corrupt { table: self.table, column, key, source }
     }
+}
+
+/// What a select list must have for [`run`], of the table `runs` as `r`.
+macro_rules! run_columns {
+    () => {
+        "r.namespace, r.run_id, r.revision, r.status, r.started_at, r.task_thread_id, r.agent_id, r.workflow_id,
+       r.audit_session_id, r.route, r.labels::text as labels, r.record::text as record, r.metadata::text as metadata"
+    };
+}
+pub(super) use run_columns;
+
+/// About how many bytes a row of `runs` is, as it is stored: for bounds on pages.
+macro_rules! run_size {
+    () => {
+        "pg_column_size(record) + coalesce(pg_column_size(metadata), 0) + coalesce(pg_column_size(labels), 0)
+              + octet_length(run_id) + octet_length(task_thread_id) + coalesce(octet_length(agent_id), 0)
+              + coalesce(octet_length(workflow_id), 0) + coalesce(octet_length(audit_session_id), 0)"
+    };
+}
+pub(super) use run_size;
+
+/// How many bytes of text are in a row of [`run_columns`].
+pub(super) fn run_bytes(row: &Row) -> usize {
+    run_columns_of(row).map_or(0, |columns| columns.text_bytes())
+}
+
+/// The columns of a run, from a row of [`run_columns`].
+pub(super) fn run_columns_of(row: &Row) -> Result<RunColumns<&str>, StoreError> {
+    let run = Reader { table: "runs", row };
+    let key = run.key()?;
+    let shown = || shown(&key);
+    let At(started_at) = run.get("started_at", shown)?;
+    Ok(RunColumns {
+        revision: run.get("revision", shown)?,
+        status: run.get("status", shown)?,
+        started_at,
+        task_thread_id: run.get("task_thread_id", shown)?,
+        agent_id: run.get("agent_id", shown)?,
+        workflow_id: run.get("workflow_id", shown)?,
+        audit_session_id: run.get("audit_session_id", shown)?,
+        route: run.get("route", shown)?,
+        labels: run.get("labels", shown)?,
+        record: run.get("record", shown)?,
+        metadata: run.get("metadata", shown)?,
+        key,
+    })
+}
+
+/// A run, from a row of [`run_columns`].
+pub(super) fn run(row: &Row) -> Result<Run, StoreError> {
+    json::read_run(run_columns_of(row)?)
 }

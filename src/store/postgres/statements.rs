@@ -6,6 +6,8 @@
 //! Each row is looked for by index one by one: `offset 0` keeps the planner from making a join of it, and so from walking
 //! all of a shard because it takes a table for small when it makes a plan that lasts.
 
+use super::rows::run_columns;
+
 pub(super) const BEGIN: &str = "-- commit.begin
 begin isolation level read committed";
 
@@ -32,11 +34,15 @@ order by position desc limit 1)"
     ends.collect::<Vec<_>>().join("\nunion all\n")
 }
 
-pub(super) const LOAD_RUNS: &str = "-- commit.load_runs
-select r.namespace, r.run_id, r.record::text as record, r.metadata::text as metadata
+pub(super) const LOAD_RUNS: &str = concat!(
+    "-- commit.load_runs
+select ",
+    run_columns!(),
+    "
 from unnest($2::text[], $3::text[]) as v (namespace, run_id)
 cross join lateral (
-    select * from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r";
+    select * from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r"
+);
 
 /// By key: other requests may share it, and are told apart by their texts.
 pub(super) const LOAD_REQUEST_IDS: &str = "-- commit.load_request_ids

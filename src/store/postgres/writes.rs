@@ -13,7 +13,7 @@ use super::rows::{At, bigint};
 use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, last_events};
 use crate::domain::ids::request_key;
 use crate::domain::{Changes, Decided, NewEvent, Position, Run, RunWrite, Status, Time};
-use crate::store::json::Keyframe;
+use crate::store::json::{Keyframe, Record};
 
 type Argument<'a> = Box<dyn ToSql + Send + Sync + 'a>;
 
@@ -203,7 +203,7 @@ impl<'a> Parts<'a> {
             set += ", agent_id = v.agent_id, workflow_id = v.workflow_id, audit_session_id = v.audit_session_id,
         route = v.route, labels = v.labels";
         } else {
-            columns.add("record", "jsonb", runs(writes).map(Json));
+            columns.add("record", "jsonb", runs(writes).map(|run| Json(Record::of(run))));
         }
         if writes.iter().any(|write| write.metadata_changed) {
             let changed = |write: &&&'a RunWrite| write.metadata_changed;
@@ -387,7 +387,7 @@ impl<'a> Columns<'a> {
         self.add("audit_session_id", "text", runs(writes).map(|run| run.audit_session_id.as_deref()));
         self.add("route", "text", runs(writes).map(|run| run.route.map(crate::domain::Route::name)));
         self.add("labels", "jsonb", runs(writes).map(|run| (!run.labels.is_empty()).then_some(Json(&run.labels))));
-        self.add("record", "jsonb", runs(writes).map(Json));
+        self.add("record", "jsonb", runs(writes).map(|run| Json(Record::of(run))));
     }
 }
 

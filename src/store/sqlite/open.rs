@@ -111,6 +111,12 @@ fn configured(connection: Connection) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// So many pages of 4 KiB are in the write-ahead log before they are brought home.
+const CHECKPOINT_PAGES: i64 = 8_000;
+
+/// What the writer keeps of the file in memory.
+const WRITER_CACHE_KIB: i64 = 16 * 1024;
+
 /// A COMMIT that returns is on the disk: the log is synced with each, and on macOS past the disk's own cache.
 fn make_durable(writer: &Connection) -> rusqlite::Result<()> {
     let mode: String = writer.query_row("pragma journal_mode = wal", [], |row| row.get(0))?;
@@ -123,6 +129,10 @@ fn make_durable(writer: &Connection) -> rusqlite::Result<()> {
     writer.pragma_update(None, "synchronous", "full")?;
     writer.pragma_update(None, "fullfsync", true)?;
     writer.pragma_update(None, "checkpoint_fullfsync", true)?;
+    // Runs are found by keys in no order, so a commit of 256 changes some 500 pages, each written to the log whole. Beside
+    // the usual 1,000 pages and 2 MB of cache: a third more commits, for 32 MB of log and 16 MB of memory.
+    writer.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    writer.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     // A log that a long read made large is cut when it is next started over.
     writer.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     Ok(())

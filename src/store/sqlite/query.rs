@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, Row, ToSql};
 
 use super::errors;
-use super::rows::{Cell, shown};
+use super::rows::{Cell, run_columns, run_columns_of, shown};
 use crate::domain::{Filter, Route, RunKey, Status, Time};
+use crate::store::json::{self, RunColumns};
 use crate::store::query::{By, COUNT_RUNS_MAX, LIST_RUNS_MAX, Order, Place, Range, RunCounts, RunPage, RunQuery};
-use crate::store::{StoreError, columns, json};
+use crate::store::{StoreError, columns};
 
 /// The columns that a filter is held against, and the id for an error to name.
 const TESTED: &str =
@@ -58,24 +59,29 @@ pub(super) fn listed() -> String {
     format!("{TESTED}, r.started_at, r.rowid")
 }
 
-/// The record, and the metadata where it is asked for, of a run that matches.
+/// A run that matches, with its metadata where that is asked for.
 fn fetch(
     connection: &Connection,
     rowid: i64,
     cell: Cell<'_>,
     metadata: bool,
-) -> Result<(String, Option<String>), StoreError> {
+) -> Result<RunColumns<String>, StoreError> {
     let statement = if metadata {
-        "-- query.fetch_whole\nselect record, metadata from runs where rowid = ?1"
+        concat!("-- query.fetch_whole\nselect ", run_columns!(), " from runs as r where r.rowid = ?1")
     } else {
-        "-- query.fetch_basic\nselect record, null from runs where rowid = ?1"
+        concat!(
+            "-- query.fetch_basic\nselect ",
+            run_columns!(),
+            " from (select *, null as metadata from (select namespace, run_id, revision, status, started_at, task_thread_id,
+              agent_id, workflow_id, audit_session_id, route, labels, record from runs where rowid = ?1)) as r"
+        )
     };
     let mut statement = connection.prepare_cached(statement).map_err(errors::statement)?;
     let mut rows = statement.query([rowid]).map_err(errors::statement)?;
     let Some(row) = rows.next().map_err(errors::statement)? else {
         return Err(cell.corrupt("record", "the row is missing"));
     };
-    Ok((cell.get(row, 0, "record")?, cell.get(row, 1, "metadata")?))
+    run_columns_of(row)
 }
 
 /// A walk in order: the visitor says when it ends.
@@ -113,7 +119,7 @@ enum Step {
 pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage, StoreError> {
     let RunQuery { namespace, filter, order, limit, bytes_max, metadata, .. } = query;
     let statement = walk(By::of(filter), *order, &listed());
-    let mut found: Vec<(Place, String, Option<String>)> = Vec::new();
+    let mut found: Vec<(Place, RunColumns<String>)> = Vec::new();
     let (mut looked_at, mut bytes) = (0, 0);
     let mut next = None;
     follow(connection, &statement, namespace, filter, &Range::of_page(query), |row| {
@@ -130,10 +136,10 @@ pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage,
                 return Ok(Step::End);
             }
             // The walk has not ended: this is its snapshot.
-            let (record, metadata) = fetch(connection, cell.get(row, ROWID, "rowid")?, cell, *metadata)?;
-            bytes += record.len() + metadata.as_ref().map_or(0, String::len);
+            let columns = fetch(connection, cell.get(row, ROWID, "rowid")?, cell, *metadata)?;
+            bytes += columns.text_bytes();
             full |= bytes >= *bytes_max;
-            found.push((here.clone(), record, metadata));
+            found.push((here.clone(), columns));
         }
         if full {
             next = Some(here);
@@ -141,9 +147,7 @@ pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage,
         }
         Ok(Step::On)
     })?;
-    let runs = found.into_iter().map(|(Place { run_id, .. }, record, metadata)| {
-        json::read_run(&RunKey { namespace: namespace.clone(), run_id }, &record, metadata.as_deref())
-    });
+    let runs = found.into_iter().map(|(_, columns)| json::read_run(columns));
     Ok(RunPage { runs: runs.collect::<Result<_, _>>()?, next })
 }
 

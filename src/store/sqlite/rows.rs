@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::errors;
 use crate::domain::{Position, Run, RunKey, Shard, Time};
 pub(super) use crate::store::columns::{after_all, bigint, shown};
-use crate::store::json::{self, EventColumns};
+use crate::store::json::{self, EventColumns, RunColumns};
 use crate::store::{Ledger, StoreError};
 
 /// One cell of a table: what an error names.
@@ -38,20 +38,48 @@ impl Cell<'_> {
     }
 }
 
+/// What a select list must begin with for [`run_columns_of`], of the table `runs` as `r`.
+macro_rules! run_columns {
+    () => {
+        "r.namespace, r.run_id, r.revision, r.status, r.started_at, r.task_thread_id, r.agent_id, r.workflow_id,
+       r.audit_session_id, r.route, r.labels, r.record, r.metadata"
+    };
+}
+pub(super) use run_columns;
+
+/// The columns of a run, from a row of [`run_columns`].
+pub(super) fn run_columns_of(row: &Row<'_>) -> Result<RunColumns<String>, StoreError> {
+    let cell = Cell { table: "runs", key: &|| "a row without a key".to_owned() };
+    let key = RunKey { namespace: cell.get(row, 0, "namespace")?, run_id: cell.get(row, 1, "run_id")? };
+    let cell = Cell { table: "runs", key: &|| shown(&key) };
+    Ok(RunColumns {
+        revision: cell.get(row, 2, "revision")?,
+        status: cell.get(row, 3, "status")?,
+        started_at: Time::from_micros(cell.get(row, 4, "started_at")?),
+        task_thread_id: cell.get(row, 5, "task_thread_id")?,
+        agent_id: cell.get(row, 6, "agent_id")?,
+        workflow_id: cell.get(row, 7, "workflow_id")?,
+        audit_session_id: cell.get(row, 8, "audit_session_id")?,
+        route: cell.get(row, 9, "route")?,
+        labels: cell.get(row, 10, "labels")?,
+        record: cell.get(row, 11, "record")?,
+        metadata: cell.get(row, 12, "metadata")?,
+        key,
+    })
+}
+
 /// The run as it is stored.
 pub(super) fn run(connection: &Connection, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
-    let mut statement = connection
-        .prepare_cached(
-            "-- rows.run
-             select record, metadata from runs where shard = ?1 and namespace = ?2 and run_id = ?3",
-        )
-        .map_err(errors::statement)?;
+    let statement = concat!(
+        "-- rows.run
+         select ",
+        run_columns!(),
+        " from runs as r where r.shard = ?1 and r.namespace = ?2 and r.run_id = ?3"
+    );
+    let mut statement = connection.prepare_cached(statement).map_err(errors::statement)?;
     let mut rows = statement.query((shard.0, &key.namespace, &key.run_id)).map_err(errors::statement)?;
     let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
-    let cell = Cell { table: "runs", key: &|| shown(key) };
-    let record: String = cell.get(row, 0, "record")?;
-    let metadata: Option<String> = cell.get(row, 1, "metadata")?;
-    json::read_run(key, &record, metadata.as_deref()).map(Some)
+    json::read_run(run_columns_of(row)?).map(Some)
 }
 
 /// What a select list must be for [`event`].

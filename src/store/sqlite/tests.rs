@@ -336,16 +336,25 @@ async fn a_commit_that_is_refused_at_its_very_end_is_not_applied() {
 }
 
 #[tokio::test]
-async fn a_row_that_disagrees_with_itself_is_corrupt() {
+async fn a_row_that_cannot_be_read_is_corrupt_by_its_column() {
     let store = memory().await;
     commit(&store, vec![start("run")]).await.unwrap();
     let damage = |sql: &'static str| store.connections.write(move |connection| connection.execute(sql, []).unwrap());
-    damage("update runs set revision = 7").await.unwrap();
-    let corrupt = commit(&store, vec![command("run", Operation::Complete)]).await;
-    let Err(CommitError::NotApplied(StoreError::Corrupt { table, key: row, .. })) = corrupt else {
-        panic!("{corrupt:?}")
-    };
-    assert_eq!((table, row.as_str()), ("runs", "default/run"));
+    for (wrong, sound, expected) in [
+        ("update runs set revision = -7", "update runs set revision = 1", "revision"),
+        ("update runs set status = 7", "update runs set status = 2", "status"),
+        ("update runs set route = 'x'", "update runs set route = null", "route"),
+        ("update runs set labels = '['", "update runs set labels = null", "labels"),
+        ("update runs set metadata = '['", "update runs set metadata = null", "metadata"),
+    ] {
+        damage(wrong).await.unwrap();
+        let corrupt = commit(&store, vec![command("run", Operation::Complete)]).await;
+        let Err(CommitError::NotApplied(StoreError::Corrupt { table, column, key: row, .. })) = corrupt else {
+            panic!("{corrupt:?}")
+        };
+        assert_eq!((table, column, row.as_str()), ("runs", expected, "default/run"));
+        damage(sound).await.unwrap();
+    }
     damage("update run_events set event = '{'").await.unwrap();
     let error = store.changes(&[0], 1, PAGE_BYTES_MAX).await.unwrap_err();
     assert_eq!(error.to_string(), "run_events.event of default/run cannot be read");

@@ -52,7 +52,15 @@ fn parsed(cell: Option<&String>) -> Option<Value> {
     cell.map(|text| serde_json::from_str(text).unwrap())
 }
 
-pub(crate) async fn the_columns_of_runs_are_what_their_record_says<F: OnDisk>(fixture: F) {
+/// What of a run has no column of its own.
+fn rest_of(run: &Run) -> Value {
+    let Ok(Value::Object(mut rest)) = serde_json::to_value(run) else { panic!("a run is an object") };
+    let kept = ["updatedAt", "runningAt", "completedAt", "failureReason", "reasonCode", "fallbackUsed", "tabGroupId"];
+    rest.retain(|field, _| kept.contains(&field.as_str()));
+    Value::Object(rest)
+}
+
+pub(crate) async fn the_columns_of_runs_are_the_run_and_each_of_its_fields_is_there_once<F: OnDisk>(fixture: F) {
     all_kinds(fixture.store()).await;
     let contents = sound(fixture.store()).await;
     let rows = fixture
@@ -81,7 +89,7 @@ pub(crate) async fn the_columns_of_runs_are_what_their_record_says<F: OnDisk>(fi
         assert_eq!(row[2..11], plain, "{key:?}");
         let labels = (!run.labels.is_empty()).then(|| json!(run.labels));
         assert_eq!(parsed(row[11].as_ref()), labels, "labels of {key:?}");
-        assert_eq!(parsed(row[12].as_ref()), Some(serde_json::to_value(run).unwrap()), "record of {key:?}");
+        assert_eq!(parsed(row[12].as_ref()), Some(rest_of(run)), "record of {key:?}");
         let metadata = (!run.metadata.is_empty()).then(|| json!(run.metadata));
         assert_eq!(parsed(row[13].as_ref()), metadata, "metadata of {key:?}");
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use runledger::domain::{Event, Run, RunKey, Time};
-use runledger::store::json::{EventColumns, read_event, read_run};
+use runledger::store::json::{EventColumns, RunColumns, read_event, read_run};
 use rusqlite::types::ValueRef;
 use tokio_postgres::SimpleQueryMessage;
 
@@ -45,10 +45,10 @@ impl Data {
         }
     }
 
-    fn micros(&self) -> &'static str {
+    fn micros(&self, column: &str) -> String {
         match self {
-            Self::Sqlite(_) => "at",
-            Self::Postgres(_) => "(extract(epoch from at) * 1000000)::bigint",
+            Self::Sqlite(_) => column.to_owned(),
+            Self::Postgres(_) => format!("(extract(epoch from {column}) * 1000000)::bigint"),
         }
     }
 
@@ -56,7 +56,7 @@ impl Data {
     /// revisions, runs that are the fold of their events, and `active` the runs that are not terminal.
     pub(crate) async fn sound(&self) -> Contents {
         let columns = "shard, position, run_id, revision, event, request_id, namespace";
-        let log = format!("select {columns}, {} from run_events order by shard, position", self.micros());
+        let log = format!("select {columns}, {} from run_events order by shard, position", self.micros("at"));
         let mut events = Vec::new();
         let mut ends: BTreeMap<String, (u64, Time)> = BTreeMap::new();
         for row in self.sql(&log).await {
@@ -77,10 +77,28 @@ impl Data {
         }
         let runs = folded(&events);
         let mut stored = BTreeMap::new();
-        for row in self.sql("select namespace, run_id, record, metadata from runs").await {
-            let key = RunKey { namespace: row[0].clone().unwrap(), run_id: row[1].clone().unwrap() };
-            let run = read_run(&key, row[2].as_ref().unwrap(), row[3].as_deref()).unwrap();
-            stored.insert(key, run);
+        let columns = "namespace, run_id, revision, status, task_thread_id, agent_id, workflow_id, audit_session_id, \
+                       route, labels, record, metadata";
+        for row in self.sql(&format!("select {}, {columns} from runs", self.micros("started_at"))).await {
+            let mut row = row.into_iter();
+            let mut cell = || row.next().unwrap();
+            let started_at = Time::from_micros(cell().unwrap().parse().unwrap());
+            let key = RunKey { namespace: cell().unwrap(), run_id: cell().unwrap() };
+            let columns = RunColumns {
+                key: key.clone(),
+                revision: cell().unwrap().parse().unwrap(),
+                status: cell().unwrap().parse().unwrap(),
+                started_at,
+                task_thread_id: cell().unwrap(),
+                agent_id: cell(),
+                workflow_id: cell(),
+                audit_session_id: cell(),
+                route: cell(),
+                labels: cell(),
+                record: cell().unwrap(),
+                metadata: cell(),
+            };
+            stored.insert(key, read_run(columns).unwrap());
         }
         for (key, run) in &runs {
             assert_eq!(stored.get(key), Some(run), "the stored run is the fold of its events");

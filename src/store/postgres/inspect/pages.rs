@@ -11,20 +11,23 @@ use tokio_postgres::types::ToSql;
 use super::{rows, text_bytes};
 use crate::domain::{RunKey, Shard};
 use crate::store::inspect::{EventRow, PlaceRow, ROWS_MAX, RunRow, ShardRows};
-use crate::store::postgres::rows::{At, Reader, shown, smallint};
+use crate::store::postgres::rows::{At, Reader, run_bytes, run_columns, run_columns_of, run_size, shown, smallint};
 use crate::store::postgres::sessions::Sessions;
 use crate::store::{PAGE_BYTES_MAX, StoreError};
 
 /// Bounded by stored bytes as well, without reading out what it then leaves.
-const RUNS: &str = "-- inspect.runs
-select r.namespace, r.run_id, r.revision, r.status, r.started_at, r.task_thread_id, r.agent_id, r.workflow_id,
-       r.audit_session_id, r.route, r.labels::text as labels, r.record::text as record, r.metadata::text as metadata,
+const RUNS: &str = concat!(
+    "-- inspect.runs
+select ",
+    run_columns!(),
+    ",
        a.status as active_status, a.started_at as active_started_at
 from (
-    select *, sum(pg_column_size(record) + coalesce(pg_column_size(metadata), 0))
-              over (order by namespace, run_id rows unbounded preceding) as stored
+    select *, sum(size) over (order by namespace, run_id rows unbounded preceding) as stored
     from (
-        select *
+        select *, ",
+    run_size!(),
+    " as size
         from runs
         where shard = $1 and (namespace, run_id) > ($2, $3)
         order by namespace, run_id
@@ -34,8 +37,9 @@ left join lateral (
     from active a
     where a.shard = $1 and a.namespace = r.namespace and a.run_id = r.run_id
     limit 1) as a on true
-where r.stored - pg_column_size(r.record) - coalesce(pg_column_size(r.metadata), 0) < $5
-order by r.namespace, r.run_id";
+where r.stored - r.size < $5
+order by r.namespace, r.run_id"
+);
 
 const EVENTS: &str = "-- inspect.events
 select namespace, run_id, revision, position, at, event::text as event, request_id, request_digest, request_key,
@@ -89,32 +93,16 @@ fn bytes_max() -> i64 {
 pub(super) async fn runs(sessions: &Sessions, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError> {
     let (shard, bytes_max) = (smallint(shard), bytes_max());
     let arguments: [&(dyn ToSql + Sync); 5] = [&shard, &after.namespace, &after.run_id, &ROWS_MAX, &bytes_max];
-    let weight = |row: &Row| text_bytes(row, "record") + text_bytes(row, "metadata");
-    let rows = rows(sessions, RUNS, &arguments, weight).await?;
+    let rows = rows(sessions, RUNS, &arguments, run_bytes).await?;
     rows.iter().map(run).collect()
 }
 
 fn run(row: &Row) -> Result<RunRow, StoreError> {
+    let columns = run_columns_of(row)?;
     let run = Reader { table: "runs", row };
-    let key = run.key()?;
-    let shown = || shown(&key);
-    let At(started_at) = run.get("started_at", shown)?;
+    let shown = || shown(&columns.key);
     let active: (Option<i16>, Option<At>) = (run.get("active_status", shown)?, run.get("active_started_at", shown)?);
-    Ok(RunRow {
-        revision: run.get("revision", shown)?,
-        status: run.get("status", shown)?,
-        started_at,
-        task_thread_id: run.get("task_thread_id", shown)?,
-        agent_id: run.get("agent_id", shown)?,
-        workflow_id: run.get("workflow_id", shown)?,
-        audit_session_id: run.get("audit_session_id", shown)?,
-        route: run.get("route", shown)?,
-        labels: run.get("labels", shown)?,
-        record: run.get("record", shown)?,
-        metadata: run.get("metadata", shown)?,
-        active: active.0.zip(active.1.map(|At(at)| at)),
-        key,
-    })
+    Ok(RunRow { columns: columns.into_owned(), active: active.0.zip(active.1.map(|At(at)| at)) })
 }
 
 pub(super) async fn events(

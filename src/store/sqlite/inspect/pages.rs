@@ -7,14 +7,17 @@ use crate::domain::{RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::inspect::{EventRow, PlaceRow, ROWS_MAX, RunRow, ShardRows};
 use crate::store::sqlite::errors;
-use crate::store::sqlite::rows::{Cell, shown};
+use crate::store::sqlite::rows::{Cell, run_columns, run_columns_of, shown};
 
-const RUNS: &str = "-- inspect.runs
-select r.namespace, r.run_id, r.revision, r.status, r.started_at, r.task_thread_id, r.agent_id, r.workflow_id,
-       r.audit_session_id, r.route, r.labels, r.record, r.metadata, a.status, a.started_at
+const RUNS: &str = concat!(
+    "-- inspect.runs
+select ",
+    run_columns!(),
+    ", a.status, a.started_at
   from runs as r left join active as a on a.shard = r.shard and a.namespace = r.namespace and a.run_id = r.run_id
  where r.shard = ?1 and (r.namespace, r.run_id) > (?2, ?3)
- order by r.namespace, r.run_id limit ?4";
+ order by r.namespace, r.run_id limit ?4"
+);
 
 const EVENTS: &str = "-- inspect.events
 select namespace, run_id, revision, position, at, event, request_id, request_digest, request_key, keyframe
@@ -36,26 +39,12 @@ select a.namespace, a.run_id,
 
 pub(super) fn runs(connection: &Connection, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError> {
     let read = |row: &rusqlite::Row<'_>| {
-        let key = key(row, "runs", 0)?;
-        let cell = Cell { table: "runs", key: &|| shown(&key) };
+        let columns = run_columns_of(row)?;
+        let cell = Cell { table: "active", key: &|| shown(&columns.key) };
         let active: (Option<i16>, Option<i64>) = (cell.get(row, 13, "status")?, cell.get(row, 14, "started_at")?);
-        Ok(RunRow {
-            revision: cell.get(row, 2, "revision")?,
-            status: cell.get(row, 3, "status")?,
-            started_at: Time::from_micros(cell.get(row, 4, "started_at")?),
-            task_thread_id: cell.get(row, 5, "task_thread_id")?,
-            agent_id: cell.get(row, 6, "agent_id")?,
-            workflow_id: cell.get(row, 7, "workflow_id")?,
-            audit_session_id: cell.get(row, 8, "audit_session_id")?,
-            route: cell.get(row, 9, "route")?,
-            labels: cell.get(row, 10, "labels")?,
-            record: cell.get(row, 11, "record")?,
-            metadata: cell.get(row, 12, "metadata")?,
-            active: active.0.zip(active.1.map(Time::from_micros)),
-            key,
-        })
+        Ok(RunRow { columns, active: active.0.zip(active.1.map(Time::from_micros)) })
     };
-    let weight = |row: &RunRow| row.record.len() + row.metadata.as_ref().map_or(0, String::len);
+    let weight = |row: &RunRow| row.columns.text_bytes();
     page(connection, RUNS, (shard.0, &after.namespace, &after.run_id, ROWS_MAX), read, weight)
 }
 
