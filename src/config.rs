@@ -71,7 +71,7 @@ pub struct StoreConfig {
     #[command(flatten)]
     pub at: StoreLocation,
 
-    /// Shards of a database that is created now [default: 1 on SQLite, 4 on Postgres]; fixed afterwards
+    /// Shards of a database that is created now [default: 1 on SQLite, 2 on Postgres]; fixed afterwards
     #[arg(long, env = "RUNLEDGER_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub shards: Option<u16>,
 

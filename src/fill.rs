@@ -22,6 +22,15 @@ use recipe::Recipe;
 /// The largest number that a run's id has room for.
 pub const RUNS_MAX: u64 = recipe::NUMBER_MAX;
 
+/// The seed of a fill that names none.
+pub const SEED: u64 = 1;
+
+/// The id of a run of a fill, by its number from 1.
+#[must_use]
+pub fn run_id(seed: u64, number: u64) -> String {
+    Recipe::of(seed).key(number).run_id
+}
+
 /// Runs of one transaction. It holds its shard's head for a tenth of a second, and servers wait for that long.
 const LOAD_RUNS: usize = 1_024;
 

@@ -251,7 +251,7 @@ pub struct Description {
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// How many shards a database gets when it is created: 1 on SQLite and 4 on Postgres unless said.
+    /// How many shards a database gets when it is created: 1 on SQLite and 2 on Postgres unless said.
     pub shards: Option<u16>,
     /// How many connections to Postgres this process may hold, at least 3.
     pub connections: usize,

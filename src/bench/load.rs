@@ -8,14 +8,14 @@ mod runledger;
 pub(super) mod tally;
 mod waits;
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
-use self::asked::{Asked, Content};
+use self::asked::{Asked, Content, Draws};
 use self::phase::{Phase, Watched};
 use self::rounds::{Rounds, Turn, Wrote};
 use self::runledger::Runledger;
@@ -25,6 +25,7 @@ use super::pace::OPEN_MAX;
 use super::progress::Progress;
 use super::report::Report;
 use super::servers::Replicas;
+use crate::fill;
 
 /// What the callers do, again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +41,20 @@ pub enum Workload {
     },
     /// Read one of many runs.
     Read {
-        /// How many.
+        /// How many are started for it.
         runs: u32,
+        /// The runs of a fill, which are read instead.
+        filled: Option<Filled>,
     },
     /// Start a run, wait for its end, complete it meanwhile.
     Wait,
+}
+
+/// The runs of `bench fill`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    seed: u64,
+    runs: NonZeroU64,
 }
 
 /// What to measure.
@@ -91,6 +101,12 @@ pub struct ReadPlan {
     /// How many runs to start first, and to read then
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
+    /// Read the runs of `bench fill N` instead, all of them alike
+    #[arg(long, value_name = "N", conflicts_with = "runs")]
+    filled: Option<NonZeroU64>,
+    /// The seed of that fill
+    #[arg(long, value_name = "N", default_value_t = fill::SEED, requires = "filled")]
+    fill_seed: u64,
     #[command(flatten)]
     plan: Plan,
 }
@@ -113,7 +129,16 @@ impl ReadPlan {
     ///
     /// See [`measure`].
     pub async fn measure(&self, stop: &CancellationToken) -> Result<Report, BenchError> {
-        measure(Workload::Read { runs: self.runs }, &self.plan, stop).await
+        let filled = self.filled.map(|runs| Filled { seed: self.fill_seed, runs });
+        let runs = if filled.is_some() { 0 } else { self.runs };
+        measure(Workload::Read { runs, filled }, &self.plan, stop).await
+    }
+}
+
+impl Filled {
+    /// The id of one of them.
+    fn run_id(self, draws: &mut Draws) -> String {
+        fill::run_id(self.seed, 1 + draws.number_below(self.runs.get()))
     }
 }
 
@@ -133,7 +158,7 @@ impl Workload {
     /// Runs that are there before it begins.
     pub(super) fn runs(self) -> u32 {
         match self {
-            Self::HotRun { runs } | Self::Read { runs } => runs,
+            Self::HotRun { runs } | Self::Read { runs, .. } => runs,
             Self::Lifecycle | Self::StartComplete | Self::Wait => 0,
         }
     }

@@ -116,9 +116,13 @@ impl Draws {
         format!("{}-{}", self.drawer, self.steps)
     }
 
+    pub(in crate::bench) fn number_below(&mut self, end: u64) -> u64 {
+        self.random.within(0..end)
+    }
+
     /// One of so many.
     pub(in crate::bench) fn one_of(&mut self, count: usize) -> usize {
-        usize::try_from(self.random.within(0..count as u64)).expect("less than a count")
+        usize::try_from(self.number_below(count as u64)).expect("less than a count")
     }
 }
 

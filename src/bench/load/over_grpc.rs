@@ -60,7 +60,11 @@ impl Caller for GrpcCaller {
                 let run = self.calls.draws.one_of(self.runs.len());
                 self.calls.update(&self.runs[run], due, tally).await.map(drop)
             }
-            Workload::Read { .. } => {
+            Workload::Read { filled: Some(filled), .. } => {
+                let run_id = filled.run_id(&mut self.calls.draws);
+                self.calls.get(&run_id, due, tally).await
+            }
+            Workload::Read { filled: None, .. } => {
                 let run = self.calls.draws.one_of(self.runs.len());
                 self.calls.get(&self.runs[run], due, tally).await
             }

@@ -13,7 +13,7 @@ use crate::cli::ending::{Stop, say};
 use crate::cli::look::Progress;
 use crate::clock::SystemClock;
 use crate::config::StoreLocation;
-use crate::fill::{Done, Fill, FillError, Plan, RUNS_MAX};
+use crate::fill::{Done, Fill, FillError, Plan, RUNS_MAX, SEED};
 use crate::store::bulk::Bulk;
 use crate::store::{self, OpenOptions};
 use crate::telemetry::chain;
@@ -43,7 +43,7 @@ pub(super) struct FillArgs {
     #[command(flatten)]
     store: StoreLocation,
     /// Which runs: the same seed makes the same runs
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    #[arg(long, value_name = "SEED", default_value_t = SEED)]
     seed: u64,
     /// Connections to Postgres that write at the same time, each to a shard of its own
     #[arg(long, value_name = "N", default_value_t = 4,

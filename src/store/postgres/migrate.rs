@@ -13,6 +13,10 @@ use crate::store::{Ledger, OpenError, StoreError};
 
 /// The advisory lock that whoever changes the schema holds: "runledge" in ASCII.
 const LOCK: i64 = 0x7275_6e6c_6564_6765;
+
+/// Of a database that is created now and whose shards nobody counts. With four, the same calls make smaller commits: a
+/// third fewer transitions at 32 callers, on quick disks and on slow ones, and no more at 512. With one, a commit never
+/// overlaps the next, which leaves cores unused.
 const SHARDS: u16 = 2;
 
 /// Behind a long transaction a migration would make everybody wait, so it gives up and is tried again.

@@ -28,6 +28,7 @@ on_both_stores! {
     a_fill_goes_on_where_it_ended_and_another_seed_adds
     a_fill_that_is_stopped_leaves_whole_runs_and_goes_on
     a_fill_without_room_writes_nothing
+    a_read_load_reads_the_runs_of_a_fill_and_writes_none
     a_load_that_somebody_else_has_done_is_refused
 }
 
@@ -160,6 +161,27 @@ async fn a_fill_goes_on_where_it_ended_and_another_seed_adds(ledger: Ledger) {
     assert_eq!(contents.runs.len(), 1_200);
     let at_once = ["0000000001", "0000000700", "0000000701", "0000001000"];
     assert!(at_once.iter().all(|number| contents.run(&format!("fill-7-{number}")).is_some()));
+}
+
+async fn a_read_load_reads_the_runs_of_a_fill_and_writes_none(ledger: Ledger) {
+    filled(&ledger, 50, 7).await;
+    let server = Server::start(&ledger.data.store()).await;
+    server.is_ready().await;
+    let address = server.address.to_string();
+    let read = |runs: &'static str| {
+        let words = ["bench", "read", "--filled", runs, "--fill-seed", "7", "--seconds", "1", "--warm-up", "0"];
+        let words: Vec<&str> = words.into_iter().chain(["--server", &address, "--output", "json"]).collect();
+        async move { crate::process::server::run(&words).await }
+    };
+    let (code, said) = read("50").await;
+    assert_eq!(code, 0, "{said}");
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert!(report["delays_ms"]["get"]["count"].as_u64().unwrap() > 0, "{said}");
+    assert_eq!(sound(&ledger).await.runs.len(), 50);
+    // More than there are: some are not found.
+    let (code, said) = read("100000").await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("RUN_NOT_FOUND"), "{said}");
 }
 
 async fn a_fill_that_is_stopped_leaves_whole_runs_and_goes_on(ledger: Ledger) {
