@@ -18,7 +18,7 @@ create table shards (
     shard smallint primary key
 ) with (fillfactor = 10);
 
--- The runs as they are: a cached fold of their events. The plain columns are written from the same value as `record`.
+-- The runs as they are: a cached fold of their events. A run is all of its columns, and none says what another does.
 -- fillfactor: room for the next version of a row beside it. No index may touch a column that a transition changes
 -- (revision, status, record), so that transitions stay heap-only (HOT).
 create table runs (

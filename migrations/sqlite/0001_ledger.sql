@@ -18,7 +18,7 @@ create table shards (
     shard integer primary key
 ) strict;
 
--- The runs as they are: a cached fold of their events. The plain columns are written from the same value as `record`.
+-- The runs as they are: a cached fold of their events. A run is all of its columns, and none says what another does.
 create table runs (
     shard integer not null,
     namespace text not null,

@@ -8,7 +8,7 @@ mod runledger;
 pub(super) mod tally;
 mod waits;
 
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub enum Workload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
     seed: u64,
-    runs: NonZeroU64,
+    runs: u64,
 }
 
 /// What to measure.
@@ -95,15 +95,15 @@ pub struct HotRunPlan {
     plan: Plan,
 }
 
-/// What a load over runs that were started before is told.
+/// What a load that reads is told.
 #[derive(Args, Clone, Debug)]
 pub struct ReadPlan {
     /// How many runs to start first, and to read then
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
     /// Read the runs of `bench fill N` instead, all of them alike
-    #[arg(long, value_name = "N", conflicts_with = "runs")]
-    filled: Option<NonZeroU64>,
+    #[arg(long, value_name = "N", conflicts_with = "runs", value_parser = clap::value_parser!(u64).range(1..=fill::RUNS_MAX))]
+    filled: Option<u64>,
     /// The seed of that fill
     #[arg(long, value_name = "N", default_value_t = fill::SEED, requires = "filled")]
     fill_seed: u64,
@@ -138,7 +138,7 @@ impl ReadPlan {
 impl Filled {
     /// The id of one of them.
     fn run_id(self, draws: &mut Draws) -> String {
-        fill::run_id(self.seed, 1 + draws.number_below(self.runs.get()))
+        fill::run_id(self.seed, 1 + draws.number_below(self.runs))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What both stores do alike with the values of columns.
 
 use crate::domain::limits::KEYFRAME_EVENTS;
-use crate::domain::{RunKey, Status, Time};
+use crate::domain::{Route, RunKey, Status, Time};
 
 /// A position or revision as the stores keep it. No ledger gets near 2^63; a caller may ask for anything, and then the
 /// end will do: it is above all that are stored.
@@ -28,4 +28,9 @@ pub(super) fn first_of(revision: u64) -> u64 {
 /// The status of a `status` column.
 pub(super) fn status(code: i16) -> Option<Status> {
     Status::ALL.into_iter().find(|status| status.code() == code)
+}
+
+/// The route of a `route` column.
+pub(super) fn route(name: &str) -> Option<Route> {
+    Route::ALL.into_iter().find(|route| route.name() == name)
 }

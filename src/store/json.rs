@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use super::columns::{self, shown};
 use crate::domain::evolve::evolve;
-use crate::domain::{Event, Metadata, Route, Run, RunKey, Time};
+use crate::domain::{Event, Metadata, Run, RunKey, Time};
 
 /// The columns of `runs` that make a run, with its documents as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,11 +103,11 @@ pub struct Record<'a> {
     completed_at: Option<Time>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     fallback_used: bool,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     tab_group_id: Option<Cow<'a, str>>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     failure_reason: Option<Cow<'a, str>>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     reason_code: Option<Cow<'a, str>>,
 }
 
@@ -184,13 +184,11 @@ pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError
     let corrupt = |column, source| StoreError::Corrupt { table: "runs", column, key: shown(&key), source };
     let revision = u64::try_from(revision).map_err(|error| corrupt("revision", error.into()))?;
     let status = columns::status(status).ok_or_else(|| corrupt("status", format!("no status is {status}").into()))?;
-    let route = match &columns.route {
-        None => None,
-        Some(name) => {
-            let known = Route::ALL.into_iter().find(|route| route.name() == name);
-            Some(known.ok_or_else(|| corrupt("route", format!("no route is {name}").into()))?)
-        }
-    };
+    let route = columns
+        .route
+        .as_deref()
+        .map(|name| columns::route(name).ok_or_else(|| corrupt("route", format!("no route is {name}").into())));
+    let route = route.transpose()?;
     let labels = columns.labels.as_ref().map(|labels| read("runs", "labels", &key, labels.as_ref())).transpose()?;
     let documents = Documents::read(&key, &columns.record, columns.metadata.as_ref())?;
     let mut run = Run {

@@ -30,9 +30,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["auth", "clock", "config", "domain", "engine", "feed", "reads", "service", "store", "supervise", "telemetry"],
     ),
     ("client", &["auth", "domain", "proto", "telemetry"]),
-    ("bench", &["clock", "config", "fill", "proto"]),
-    // It writes past the service and asks no server, so it is no part of `bench`, whose numbers are those of a client.
+    // It writes past the service and asks no server, so it is no part of `bench`, whose numbers are those of a client
+    // that may read what it wrote.
     ("fill", &["clock", "domain", "store"]),
+    ("bench", &["clock", "config", "fill", "proto"]),
     (
         "cli",
         &[

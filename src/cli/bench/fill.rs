@@ -45,7 +45,7 @@ pub(super) struct FillArgs {
     /// Which runs: the same seed makes the same runs
     #[arg(long, value_name = "SEED", default_value_t = SEED)]
     seed: u64,
-    /// Connections to Postgres that write at the same time, each to a shard of its own
+    /// Connections to Postgres that write at the same time, one a shard at most
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=4))]
     connections: usize,

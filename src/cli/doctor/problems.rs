@@ -20,7 +20,7 @@ const OPEN_MS_MAX: i64 = 10 * 60_000;
 const USED_PERCENT_MAX: u64 = 90;
 /// Dead rows beside live ones that autovacuum should have cleaned up by now.
 const DEAD_ROWS_MAX: u64 = 100_000;
-/// The log is emptied at 4 MiB where nothing keeps it from that.
+/// The log is emptied at 32 MB where nothing keeps it from that.
 const WAL_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Something that is not as it should be.

@@ -58,7 +58,7 @@ vacuum (freeze, analyze) run_events",
 ];
 
 /// As measured with `runledger bench fill` on PostgreSQL 15.
-const BYTES_PER_RUN: u64 = 3_900;
+const BYTES_PER_RUN: u64 = 3_400;
 const LOG_BYTES_PER_RUN: u64 = 3_500;
 
 /// Tries for a head that somebody else holds, each as long as a session waits for a lock.
@@ -230,7 +230,7 @@ async fn copy(session: &Session, statement: &str, rows: Copy) -> Result<(), Erro
 }
 
 /// About how many bytes a run and an event take on the way, so that the buffers need not grow often.
-const RUN_BYTES: usize = 1_000;
+const RUN_BYTES: usize = 800;
 const EVENT_BYTES: usize = 400;
 
 /// What was decided, as rows.

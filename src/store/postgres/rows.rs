@@ -100,7 +100,10 @@ pub(super) use run_size;
 
 /// How many bytes of text are in a row of [`run_columns`].
 pub(super) fn run_bytes(row: &Row) -> usize {
-    run_columns_of(row).map_or(0, |columns| columns.text_bytes())
+    let texts = ["namespace", "run_id", "task_thread_id", "agent_id", "workflow_id", "audit_session_id"];
+    let columns = texts.into_iter().chain(["labels", "record", "metadata"]);
+    let length = |column| row.try_get::<_, Option<&str>>(column).ok().flatten().map_or(0, str::len);
+    columns.map(length).sum()
 }
 
 /// The columns of a run, from a row of [`run_columns`].

@@ -72,8 +72,8 @@ fn fetch(
         concat!(
             "-- query.fetch_basic\nselect ",
             run_columns!(),
-            " from (select *, null as metadata from (select namespace, run_id, revision, status, started_at, task_thread_id,
-              agent_id, workflow_id, audit_session_id, route, labels, record from runs where rowid = ?1)) as r"
+            " from (select namespace, run_id, revision, status, started_at, task_thread_id, agent_id, workflow_id,
+                     audit_session_id, route, labels, record, null as metadata from runs where rowid = ?1) as r"
         )
     };
     let mut statement = connection.prepare_cached(statement).map_err(errors::statement)?;
@@ -115,7 +115,7 @@ enum Step {
     End,
 }
 
-/// A page of a list. The walk has ended, and its snapshot is let go, before a record is read.
+/// A page of a list. The walk has ended, and its snapshot is let go, before a document is parsed.
 pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage, StoreError> {
     let RunQuery { namespace, filter, order, limit, bytes_max, metadata, .. } = query;
     let statement = walk(By::of(filter), *order, &listed());
@@ -171,8 +171,7 @@ pub(super) fn count(connection: &Connection, namespace: &str, filter: &Filter) -
     Ok(counts)
 }
 
-/// Whether a run is meant: [`Filter::matches`] on the columns, which say the same as the record. The place was the
-/// walk's concern.
+/// Whether a run is meant: [`Filter::matches`] on the run's columns. The place was the walk's concern.
 fn matches(row: &Row<'_>, cell: Cell<'_>, filter: &Filter) -> Result<bool, StoreError> {
     let Filter { task_thread_id, statuses, agent_id, workflow_id, audit_session_id, route, labels, .. } = filter;
     if !statuses.is_empty() && !statuses.contains(&status(row, cell)?) {

@@ -137,8 +137,7 @@ async fn a_database_that_was_put_back_is_not_written_to_from_memory() {
     direct_to_it
         .batch_execute(
             "update runs set revision = 1, labels = null,
-                             record = jsonb_set(record - 'labels', '{revision}', '1')
-                               || jsonb_build_object('updatedAt', record->'startedAt')",
+                             record = record || jsonb_build_object('updatedAt', record->'runningAt')",
         )
         .await
         .unwrap();

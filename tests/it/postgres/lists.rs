@@ -16,10 +16,7 @@ const FILLED: [&str; 2] = [
      select i % 4, 'default', id, 1, status, at, 'thread-' || i % 1000,
             case when i % 5 > 0 then 'agent-' || i % 50 end, case when i % 3 = 0 then 'workflow-' || i % 200 end,
             case when i % 2 = 0 then 'audit-' || i % 5000 end, 'mcp', labels,
-            jsonb_build_object('taskThreadId', 'thread-' || i % 1000, 'runId', id, 'namespace', 'default',
-                               'status', (array['pending', 'running', 'completed', 'aborted', 'failed'])[status],
-                               'revision', 1, 'startedAt', at, 'updatedAt', at, 'labels', labels,
-                               'failureReason', repeat('x', 200)), null
+            jsonb_build_object('updatedAt', at, 'failureReason', repeat('x', 200)), null
      from (select i, 'run-' || md5(i::text) as id, case when i % 5 < 2 then 1 + i % 2 else 3 + i % 3 end as status,
                   timestamptz '2025-01-01 00:00Z' + i * interval '1 second' as at,
                   jsonb_build_object('team', 'team-' || i % 7) as labels
