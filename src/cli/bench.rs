@@ -92,8 +92,7 @@ const HOT_RUN_HELP: &str = load_help!(
 const READ_HELP: &str = load_help!(
     "Examples:\n  \
     runledger bench read --callers 512\n  \
-    runledger bench read --rate 2000 --runs 10000\n  \
-    runledger bench read --rate 2000 --filled 10000000\n"
+    runledger bench read --rate 2000 --runs 10000\n"
 );
 
 const WAIT_HELP: &str = load_help!(

@@ -181,7 +181,7 @@ async fn a_read_load_reads_the_runs_of_a_fill_and_writes_none(ledger: Ledger) {
     // More than there are: some are not found.
     let (code, said) = read("100000").await;
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("RUN_NOT_FOUND"), "{said}");
+    assert!(said.contains("does not exist"), "{said}");
 }
 
 async fn a_fill_that_is_stopped_leaves_whole_runs_and_goes_on(ledger: Ledger) {
