@@ -8,7 +8,7 @@ use super::limits::KEYFRAME_EVENTS;
 use super::{Command, Event, Position, Refusal, Request, Run, RunKey, Status, Time};
 
 /// What the store read under the shard's head lock.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Loaded {
     /// The shard's last event: its position and time; none in an empty shard.
     pub last: Option<(Position, Time)>,
@@ -32,6 +32,14 @@ pub struct Decided {
     pub events: Vec<NewEvent>,
     /// About how many bytes of runs were read and made.
     pub weight: usize,
+}
+
+impl Decided {
+    /// Whether each command that was looked at made its event.
+    #[must_use]
+    pub fn all_applied(&self) -> bool {
+        self.verdicts.iter().all(|verdict| matches!(verdict, Ok(Verdict::Applied(_))))
+    }
 }
 
 /// Bytes of metadata that one batch merges at most, as they lie in memory: what is above waits for the next batch. A

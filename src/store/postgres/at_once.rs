@@ -5,11 +5,12 @@
 //! the store's clock close to what was taken for it. Only then it writes; else nothing, and the commit is made in two
 //! flushes. The position is read in it.
 //!
-//! Where nobody else seems to commit to the shard, that statement is all of the transaction. What it reads is as of its
-//! beginning, before it may have waited for the head: if somebody committed meanwhile, its first position is taken, and
-//! the log's primary key ends it with 23505, or a run has moved on, and its count ends it with 22012. Who takes heads and
-//! writes no event leaves a new version of them, which is seen. Else the head is taken by a statement of its own in front of it, in the
-//! same flush, so that it begins after the wait.
+//! That statement is all of the transaction. What it reads is as of its beginning, before it may have waited for the
+//! head: if somebody committed to the shard meanwhile, its first position is taken, and the log's primary key ends it
+//! with 23505, or a run has moved on, and its count ends it with 22012. Who takes heads and writes no event leaves a new
+//! version of them, which is seen. Calls that were answered before it began are all in what it reads, so times follow
+//! the order of calls. Where others commit all the time, guesses are wrong all the time: then commits are made in two
+//! flushes for a while.
 //!
 //! One that is on its way when its connection breaks may come to the database long after. The clock voids it: see
 //! [`DECIDED_BEFORE_MAX_MS`](super::writes::DECIDED_BEFORE_MAX_MS) and [`settle`](super::settle).
@@ -17,20 +18,15 @@
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout};
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, Row, Statement};
 use uuid::Uuid;
 
-use super::commit::{Commits, WRITE_MAX, Written, before, write_alone, write_and_commit};
+use super::commit::{Commits, WRITE_MAX, Written, before, write_alone};
 use super::errors::{self, TimedOut};
-use super::kept::Guess;
+use super::kept::{Guess, Guessed};
 use super::rows::{At, Reader, smallint};
-use super::sessions::Session;
-use super::statements::{BEGIN, LOCK_HEAD, ROLLBACK};
-use super::writes::{Place, Write, write};
+use super::writes::{Place, write};
 use crate::domain::batch::decide_batch;
-use crate::domain::{Command, Decided, Shard, Verdict};
-use crate::store::error::Source;
+use crate::domain::{Command, Decided, Shard};
 use crate::store::{CommitError, Unsettled};
 use crate::telemetry::chain;
 
@@ -50,14 +46,13 @@ pub(super) async fn commit(
 ) -> Result<AtOnce, CommitError> {
     let kept = &commits.kept;
     let age = kept.age();
-    let Some(Guess { loaded, min_release, alone }) = kept.guess(shard, commands) else {
+    let Some(Guess { loaded, min_release }) = kept.guess(shard, commands) else {
         return Ok(AtOnce::NotWritten);
     };
     let (last, now) = (loaded.last.map_or(0, |(position, _)| position), loaded.now);
     let mut decided = decide_batch(commands, loaded);
     // What makes no event rests on the run as it is, and nothing would have looked at that.
-    let all_applied = decided.verdicts.iter().all(|verdict| matches!(verdict, Ok(Verdict::Applied(_))));
-    if !all_applied || decided.events.iter().any(|new| new.event.at != now) {
+    if !decided.all_applied() || decided.events.iter().any(|new| new.event.at != now) {
         return Ok(AtOnce::NotWritten);
     }
     let place = Place::AtTheEnd { shard_count: commits.shard_count, min_release: &min_release };
@@ -68,17 +63,16 @@ pub(super) async fn commit(
         session.give_back();
         return Ok(AtOnce::NotWritten);
     }
-    let Ok(prepared) = before(deadline, Prepared::of(&session, &write, alone)).await? else {
+    let Ok(statement) = before(deadline, session.prepare_cached(&write.sql)).await? else {
         // In two flushes the same is met again, and told.
         return Ok(AtOnce::NotWritten);
     };
-    let written = match timeout(WRITE_MAX, send(&session, &prepared, shard, &write)).await {
-        Ok(written) => written,
-        Err(_elapsed) => Sent::Unknown(TimedOut.into()),
-    };
+    let arguments = write.arguments();
+    let sent = timeout(WRITE_MAX, write_alone(session.query_opt(&statement, &arguments))).await;
+    drop(arguments);
     drop(write);
-    let source = match written {
-        Sent::Answered(Some(row)) => {
+    let source = match sent {
+        Ok(Written::Committed(Some(row))) => {
             session.give_back();
             let place = Reader { table: "run_events", row: &row };
             // They are not null, and of their types: a plan that answers otherwise has no place here.
@@ -88,78 +82,32 @@ pub(super) async fn commit(
             for (position, event) in (after + 1..).zip(&mut decided.events) {
                 event.position = position;
             }
-            kept.committed(shard, after, &decided, min_release, true, age);
+            kept.committed(shard, after, &decided, min_release, Guessed::All, age);
             return Ok(AtOnce::Committed(decided));
         }
-        Sent::Answered(None) | Sent::RolledBack => {
+        Ok(Written::Committed(None)) => {
             session.give_back();
-            kept.distrust(shard, commands);
+            kept.was_wrong(shard);
             return Ok(AtOnce::NotWritten);
         }
-        Sent::Closed => {
-            kept.distrust(shard, commands);
+        Ok(Written::RolledBack(error)) if errors::is_lost_race(&error) => {
+            session.give_back();
+            kept.was_wrong(shard);
             return Ok(AtOnce::NotWritten);
         }
-        Sent::Unknown(source) => source,
+        Ok(Written::RolledBack(error) | Written::Unsent(error)) => {
+            // Read for, the same commit meets it again, and says what it means.
+            tracing::warn!(error = chain(&error), "a commit in one flush failed: it is made in two");
+            kept.was_wrong(shard);
+            kept.runs_were_wrong(shard, commands);
+            return Ok(AtOnce::NotWritten);
+        }
+        Ok(Written::Unknown(error)) => error.into(),
+        Err(_elapsed) => TimedOut.into(),
     };
-    kept.distrust(shard, commands);
+    kept.was_wrong(shard);
+    kept.runs_were_wrong(shard, commands);
     kept.is_sent(commit_id, now);
     let unsettled = Box::new(Unsettled { shard, commit_id, first_position: last + 1, decided });
     Err(CommitError::Unknown { unsettled, source })
-}
-
-/// Prepared before anything is sent.
-struct Prepared {
-    write: Statement,
-    /// Takes the head in front of it.
-    lock_head: Option<Statement>,
-}
-
-impl Prepared {
-    async fn of(session: &Session, write: &Write<'_>, alone: bool) -> Result<Self, Error> {
-        let lock_head = if alone { None } else { Some(session.prepare_cached(LOCK_HEAD).await?) };
-        Ok(Self { write: session.prepare_cached(&write.sql).await?, lock_head })
-    }
-}
-
-enum Sent {
-    /// With a row: it is durable; without: nothing was written.
-    Answered(Option<Row>),
-    RolledBack,
-    /// Rolled back, and the session is no good any more.
-    Closed,
-    Unknown(Source),
-}
-
-async fn send(session: &Session, prepared: &Prepared, shard: Shard, write: &Write<'_>) -> Sent {
-    let arguments = write.arguments();
-    let statement = session.query_opt(&prepared.write, &arguments);
-    let written = match &prepared.lock_head {
-        None => write_alone(statement).await,
-        Some(lock_head) => {
-            let shard = smallint(shard);
-            let by_shard: [&(dyn ToSql + Sync); 1] = [&shard];
-            // Where one of the first two fails, the write does.
-            let (_begun, _head, written) = tokio::join!(
-                biased;
-                session.batch_execute(BEGIN),
-                session.query_opt(lock_head, &by_shard),
-                write_and_commit(session, statement),
-            );
-            written
-        }
-    };
-    match written {
-        Written::Committed(row) => Sent::Answered(row),
-        Written::RolledBack(error) if errors::is_lost_race(&error) => match session.batch_execute(ROLLBACK).await {
-            Ok(()) => Sent::RolledBack,
-            Err(_) => Sent::Closed,
-        },
-        Written::RolledBack(error) | Written::Unsent(error) => {
-            // Read for, the same commit meets it again, and says what it means.
-            tracing::warn!(error = chain(&error), "a commit in one flush failed: it is made in two");
-            Sent::Closed
-        }
-        Written::Unknown(error) => Sent::Unknown(error.into()),
-    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Of two flushes, the first takes the shard's head and reads, the second writes and commits. Run rows need no lock:
 //! every writer takes the head first, and what is read after it is current, because a READ COMMITTED statement that
-//! begins after the wait sees what the one before committed. For one flush see [`at_once`].
+//! begins after the wait sees what the one before committed. Runs that this process left behind need not be read: the
+//! second flush writes nothing when they are otherwise. For one flush see [`at_once`].
 
 use std::collections::HashSet;
 use std::future::{Future, poll_fn};
@@ -20,7 +21,7 @@ use uuid::Uuid;
 use super::at_once::{self, AtOnce};
 use super::ends::{self, Ends};
 use super::errors::{self, TimedOut};
-use super::kept::Kept;
+use super::kept::{Guessed, Kept};
 use super::rows::{self, Reader, after_all, shown, smallint};
 use super::sessions::{Session, Sessions};
 use super::statements::{BEGIN, COMMIT, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, ROLLBACK};
@@ -28,7 +29,7 @@ use super::writes::{Place, write};
 use crate::domain::batch::decide_batch;
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, Decided, Loaded, RunKey, Shard, Time};
+use crate::domain::{Command, Decided, Loaded, Run, RunKey, Shard, Time};
 use crate::store::{CommitError, StoreError, Unsettled};
 
 /// For everything before COMMIT may have been sent: past it, surely nothing was applied.
@@ -41,6 +42,8 @@ const ATTEMPTS_MAX: usize = 3;
 enum Failure {
     /// Rolled back, and worth another attempt at once.
     Again(StoreError),
+    /// Rolled back: it was decided on runs as this process left them, and they are otherwise now.
+    Stale,
     Final(CommitError),
 }
 
@@ -82,9 +85,11 @@ pub(super) async fn commit(
     }
     let wanted = Wanted::by(commands);
     let mut attempt = 1;
+    let mut trusting = true;
     loop {
-        match attempt_once(commits, deadline, shard, commit_id, commands, &wanted).await {
+        match attempt_once(commits, deadline, shard, commit_id, commands, &wanted, trusting).await {
             Ok(decided) => return Ok(decided),
+            Err(Failure::Stale) => trusting = false,
             Err(Failure::Again(_)) if attempt < ATTEMPTS_MAX => attempt += 1,
             Err(Failure::Again(error)) => return Err(error.into()),
             Err(Failure::Final(error)) => return Err(error),
@@ -92,7 +97,8 @@ pub(super) async fn commit(
     }
 }
 
-/// Every early return closes the session, and with it the transaction.
+/// Every early return closes the session, and with it the transaction. `trusting`: runs that this process left behind
+/// are not read; the statement that writes looks whether they still are as they were.
 async fn attempt_once(
     commits: &Commits,
     deadline: Instant,
@@ -100,16 +106,28 @@ async fn attempt_once(
     commit_id: Uuid,
     commands: &[Arc<Command>],
     wanted: &Wanted<'_>,
+    trusting: bool,
 ) -> Result<Decided, Failure> {
     let session = before(deadline, commits.sessions.commit()).await??;
     let age = commits.kept.age();
+    let kept = if trusting { commits.kept.runs(shard, commands) } else { None };
     let prepared = before(deadline, Prepared::of(&session, &commits.ends)).await?.map_err(errors::statement)?;
     let Read { loaded, now, min_release } =
-        before(deadline, lock_and_load(&session, &prepared, shard, wanted)).await??;
+        before(deadline, lock_and_load(&session, &prepared, shard, wanted, kept.is_none())).await??;
     commits.kept.clock(now);
     let last = loaded.last.map_or(0, |(position, _)| position);
 
-    let decided = decide_batch(commands, loaded);
+    let guess = kept.map(|runs| decide_batch(commands, Loaded { runs, ..loaded.clone() }));
+    let (decided, guessed) = match guess {
+        None => (decide_batch(commands, loaded), Guessed::Nothing),
+        Some(decided) if decided.all_applied() => (decided, Guessed::Runs),
+        Some(_) => {
+            // What makes no event rests on the run as it is, and no write would look at that.
+            let runs = before(deadline, load_runs(&session, &prepared, smallint(shard), wanted)).await?;
+            let runs = read_runs(&runs.map_err(errors::statement)?)?;
+            (decide_batch(commands, Loaded { runs, ..loaded }), Guessed::Nothing)
+        }
+    };
     let Some(first) = decided.events.first() else {
         // Nothing to make durable: a COMMIT would be as sure, but need not be told apart from one that writes.
         before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
@@ -126,18 +144,24 @@ async fn attempt_once(
     let source = match outcome {
         Ok(Written::Committed(_)) => {
             session.give_back();
-            commits.kept.committed(shard, last, &decided, min_release, false, age);
+            commits.kept.committed(shard, last, &decided, min_release, guessed, age);
             return Ok(decided);
         }
         Ok(Written::RolledBack(error)) if errors::asks_for_retry(&error) => {
             return Err(Failure::Again(errors::statement(error)));
+        }
+        Ok(Written::RolledBack(error)) if guessed == Guessed::Runs && errors::is_lost_race(&error) => {
+            commits.kept.runs_were_wrong(shard, commands);
+            before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
+            session.give_back();
+            return Err(Failure::Stale);
         }
         Ok(Written::RolledBack(error)) => return Err(errors::statement(error).into()),
         Ok(Written::Unsent(error)) => return Err(errors::unsent(error).into()),
         Ok(Written::Unknown(error)) => error.into(),
         Err(_) => TimedOut.into(),
     };
-    commits.kept.distrust(shard, commands);
+    commits.kept.runs_were_wrong(shard, commands);
     let unsettled = Box::new(Unsettled { shard, commit_id, first_position: last + 1, decided });
     Err(Failure::Final(CommitError::Unknown { unsettled, source }))
 }
@@ -195,16 +219,24 @@ struct Read {
     min_release: Arc<str>,
 }
 
+async fn load_runs(session: &Session, prepared: &Prepared, shard: i16, wanted: &Wanted<'_>) -> Result<Vec<Row>, Error> {
+    session.query(&prepared.load_runs, &[&shard, &wanted.namespaces, &wanted.run_ids]).await
+}
+
+fn read_runs(rows: &[Row]) -> Result<Vec<Arc<Run>>, StoreError> {
+    rows.iter().map(|row| rows::run(row).map(Arc::new)).collect()
+}
+
 /// The first flush. The futures are polled in their order, so the statements go out in it, in one write.
 async fn lock_and_load(
     session: &Session,
     prepared: &Prepared,
     shard: Shard,
     wanted: &Wanted<'_>,
+    with_runs: bool,
 ) -> Result<Read, Failure> {
     let shard = smallint(shard);
     let by_shard: [&(dyn ToSql + Sync); 1] = [&shard];
-    let by_run: [&(dyn ToSql + Sync); 3] = [&shard, &wanted.namespaces, &wanted.run_ids];
     let by_request: [&(dyn ToSql + Sync); 2] = [&shard, &wanted.request_keys];
     let requests = async {
         if wanted.request_keys.is_empty() {
@@ -212,12 +244,13 @@ async fn lock_and_load(
         }
         session.query(&prepared.load_request_ids, &by_request).await
     };
+    let runs = async { if with_runs { load_runs(session, prepared, shard, wanted).await } else { Ok(Vec::new()) } };
     let (begun, head, ends, runs, requests) = tokio::join!(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
         session.query(&prepared.ends, &[]),
-        session.query(&prepared.load_runs, &by_run),
+        runs,
         requests,
     );
     begun.map_err(retriable)?;
@@ -232,7 +265,7 @@ async fn lock_and_load(
     let loaded = Loaded {
         last: ends.last,
         now: after_all(ends.now, ends.elsewhere),
-        runs: runs.iter().map(|row| rows::run(row).map(Arc::new)).collect::<Result<_, _>>()?,
+        runs: read_runs(&runs)?,
         requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
     };
     Ok(Read { loaded, now: ends.now, min_release: ends.min_release })

@@ -25,8 +25,9 @@ const RUNS: usize = 16 * 1024;
 /// After this long without a word from the store, its clock is asked again: clocks drift apart.
 const CLOCK_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// Commits that are read for after a guess that was wrong, doubled with each one that follows.
-const DISTRUST_MAX: u32 = 256;
+/// Commits that go without a guess after one that was wrong: at first, and at most, after wrong ones in a row.
+const DOUBTED: u32 = 8;
+const DOUBTED_MAX: u32 = 256;
 
 /// How long a commit of unknown fate is remembered: longer than anybody waits for it.
 const SENT_MICROS_MAX: i64 = 60_000_000;
@@ -48,12 +49,48 @@ struct End {
     position: Position,
     at: Time,
     min_release: Arc<str>,
-    /// Nobody else committed between this process's last two commits.
-    alone: bool,
-    /// Commits still to be read for.
-    distrusted: u32,
-    /// How many they are after the next wrong guess.
-    distrust: u32,
+    /// Whether nobody else commits meanwhile.
+    place: Doubt,
+    /// Whether runs still are as this process left them.
+    runs: Doubt,
+}
+
+/// How often a guess is worth a try. One that was wrong costs a commit that wrote nothing.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    /// Commits that go without it.
+    left: u32,
+    /// How many they are after the next wrong one.
+    next: u32,
+}
+
+impl Doubt {
+    const NONE: Self = Self { left: 0, next: DOUBTED };
+
+    fn allows(&mut self) -> bool {
+        let allows = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        allows
+    }
+
+    fn right(&mut self) {
+        self.next = (self.next - 1).max(DOUBTED);
+    }
+
+    fn wrong(&mut self) {
+        self.left = self.next;
+        self.next = (self.next * 2).min(DOUBTED_MAX);
+    }
+}
+
+/// What a commit that was made had not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guessed {
+    /// Anything.
+    All,
+    /// The runs.
+    Runs,
+    Nothing,
 }
 
 /// The store's clock.
@@ -78,8 +115,6 @@ impl Told {
 pub(super) struct Guess {
     pub(super) loaded: Loaded,
     pub(super) min_release: Arc<str>,
-    /// Nobody else seems to commit to the shard: its head need not be taken in a statement of its own.
-    pub(super) alone: bool,
 }
 
 #[derive(Clone)]
@@ -129,8 +164,7 @@ impl Kept {
         let end = {
             let mut end = held(&self.shards[usize::from(shard.0)]);
             let end = end.as_mut()?;
-            if end.distrusted > 0 {
-                end.distrusted -= 1;
+            if !end.place.allows() {
                 return None;
             }
             end.clone()
@@ -141,6 +175,23 @@ impl Kept {
             return None;
         }
         let now = told.after(age);
+        let loaded = Loaded {
+            last: Some((end.position, end.at)),
+            now: after_all(now, self.elsewhere(shard)),
+            runs: self.all_runs(commands)?,
+            requests: Vec::new(),
+        };
+        Some(Guess { loaded, min_release: end.min_release })
+    }
+
+    /// The runs of the commands as this process left them: none where one is not kept that is not meant to be new, or
+    /// where they were otherwise of late.
+    pub(super) fn runs(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Vec<Arc<Run>>> {
+        let allows = held(&self.shards[usize::from(shard.0)]).as_mut()?.runs.allows();
+        if allows { self.all_runs(commands) } else { None }
+    }
+
+    fn all_runs(&self, commands: &[Arc<Command>]) -> Option<Vec<Arc<Run>>> {
         let mut runs: HashMap<&RunKey, Option<Arc<Run>>> = HashMap::with_capacity(commands.len());
         for command in commands {
             if runs.contains_key(&command.key) {
@@ -152,13 +203,7 @@ impl Kept {
             }
             runs.insert(&command.key, run);
         }
-        let loaded = Loaded {
-            last: Some((end.position, end.at)),
-            now: after_all(now, self.elsewhere(shard)),
-            runs: runs.into_values().flatten().collect(),
-            requests: Vec::new(),
-        };
-        Some(Guess { loaded, min_release: end.min_release, alone: end.alone })
+        Some(runs.into_values().flatten().collect())
     }
 
     fn elsewhere(&self, shard: Shard) -> Option<Time> {
@@ -166,15 +211,20 @@ impl Kept {
         others.filter_map(|(_, end)| held(end).as_ref().map(|end| end.at)).max()
     }
 
-    /// Something of a guess was wrong.
-    pub(super) fn distrust(&self, shard: Shard, commands: &[Arc<Command>]) {
+    /// Something of a guess was wrong: somebody else commits to the shard, or to others, or changes its runs.
+    pub(super) fn was_wrong(&self, shard: Shard) {
+        if let Some(end) = held(&self.shards[usize::from(shard.0)]).as_mut() {
+            end.place.wrong();
+        }
+    }
+
+    /// These runs may not be as this process left them.
+    pub(super) fn runs_were_wrong(&self, shard: Shard, commands: &[Arc<Command>]) {
         for command in commands {
             self.runs.remove(&command.key);
         }
         if let Some(end) = held(&self.shards[usize::from(shard.0)]).as_mut() {
-            end.alone = false;
-            end.distrusted = end.distrust;
-            end.distrust = (end.distrust * 2).min(DISTRUST_MAX);
+            end.runs.wrong();
         }
     }
 
@@ -188,14 +238,14 @@ impl Kept {
         }
     }
 
-    /// A commit was made, whose events come after this position, on a session of this age; `guessed`: without reading.
+    /// A commit was made, whose events come after this position, on a session of this age.
     pub(super) fn committed(
         &self,
         shard: Shard,
         after: Position,
         decided: &Decided,
         min_release: Arc<str>,
-        guessed: bool,
+        guessed: Guessed,
         age: u64,
     ) {
         if age != self.age() {
@@ -210,11 +260,17 @@ impl Kept {
         }
         let Some(last) = decided.events.last() else { return };
         let mut end = held(&self.shards[usize::from(shard.0)]);
-        let alone = end.as_ref().is_some_and(|end| end.position == after);
-        let (distrusted, distrust) = end.as_ref().map_or((0, 1), |end| (end.distrusted, end.distrust));
-        let distrust = if guessed { (distrust / 2).max(1) } else { distrust };
+        let (mut place, mut runs) = end.as_ref().map_or((Doubt::NONE, Doubt::NONE), |end| (end.place, end.runs));
+        match guessed {
+            Guessed::All => {
+                place.right();
+                runs.right();
+            }
+            Guessed::Runs => runs.right(),
+            Guessed::Nothing => {}
+        }
         let position = after + decided.events.len() as u64;
-        *end = Some(End { position, at: last.event.at, min_release, alone, distrusted, distrust });
+        *end = Some(End { position, at: last.event.at, min_release, place, runs });
     }
 
     /// A commit in one flush may still come to life.
