@@ -66,6 +66,8 @@ struct Doubt {
 
 impl Doubt {
     const NONE: Self = Self { left: 0, next: DOUBTED };
+    /// One commit more, before there is a guess: for who commits only once or twice there is nothing to win.
+    const FIRST: Self = Self { left: 1, next: DOUBTED };
 
     fn allows(&mut self) -> bool {
         let allows = self.left == 0;
@@ -260,7 +262,7 @@ impl Kept {
         }
         let Some(last) = decided.events.last() else { return };
         let mut end = held(&self.shards[usize::from(shard.0)]);
-        let (mut place, mut runs) = end.as_ref().map_or((Doubt::NONE, Doubt::NONE), |end| (end.place, end.runs));
+        let (mut place, mut runs) = end.as_ref().map_or((Doubt::FIRST, Doubt::NONE), |end| (end.place, end.runs));
         match guessed {
             Guessed::All => {
                 place.right();
@@ -294,4 +296,34 @@ impl Kept {
 /// Nothing is left half done under these mutexes, so a poisoned one is as good as any.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many commits go without a guess from now on.
+    fn skipped(doubt: &mut Doubt) -> u32 {
+        (0..).find(|_| doubt.allows()).expect("some day")
+    }
+
+    #[test]
+    fn what_was_wrong_is_left_out_for_longer_each_time_and_forgiven_step_by_step() {
+        let mut doubt = Doubt::NONE;
+        assert_eq!(skipped(&mut doubt), 0);
+        for expected in [DOUBTED, 2 * DOUBTED, 4 * DOUBTED] {
+            doubt.wrong();
+            assert_eq!(skipped(&mut doubt), expected);
+        }
+        for _ in 0..8 {
+            doubt.wrong();
+        }
+        assert_eq!(skipped(&mut doubt), DOUBTED_MAX);
+        for _ in 0..DOUBTED_MAX {
+            assert!(doubt.allows());
+            doubt.right();
+        }
+        doubt.wrong();
+        assert_eq!(skipped(&mut doubt), DOUBTED);
+    }
 }
