@@ -23,7 +23,8 @@
 //! - Answers go out after the commit, refusals too. A commit of unknown outcome is settled before its callers hear.
 //! - A commit rests on what was read under the head. On Postgres it may be decided before, on what this process
 //!   remembers: then the statement that writes looks under the head whether all of it is so, and else writes nothing, and
-//!   the commit is made by reading. Nothing is answered from memory.
+//!   the commit is made again under the head. Where others commit all the time it is made there from the first: of what
+//!   is remembered only runs are then taken, and looked at in the same way. Nothing is answered from memory.
 //! - The time is the store's; no time in a run is before its `updated_at`, and an event's `at` is not before its
 //!   shard's last, and after every event of any shard that was acknowledged before its call was sent. A commit that was
 //!   decided before the head was taken bears the time that this process took for the store's, which the store checks: at

@@ -97,7 +97,7 @@ pub(super) async fn commit(
     }
 }
 
-/// Every early return closes the session, and with it the transaction. `trusting`: runs that this process left behind
+/// An early return that does not give the session back closes it, and with it the transaction. `trusting`: runs that this process left behind
 /// are not read; the statement that writes looks whether they still are as they were.
 async fn attempt_once(
     commits: &Commits,
