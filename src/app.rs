@@ -18,6 +18,8 @@ use crate::clock::SystemClock;
 use crate::config::ServeConfig;
 use crate::engine::{ANSWER_WAIT_MAX, Engine};
 use crate::feed::Feed;
+use crate::leases::renewals::Renewals;
+use crate::leases::sweeper;
 use crate::reads::Reads;
 use crate::service::{Backend, BackendSlot, Turns, WireFrames, health, server};
 use crate::store::open::{self, Location};
@@ -184,8 +186,11 @@ async fn open_store(config: &ServeConfig, location: &Location) -> Result<Arc<dyn
 fn install(slot: &BackendSlot, store: Arc<dyn Store>, supervisor: &Supervisor, wait_max: Duration) {
     let frames = WireFrames { ledger: store.ledger() };
     let committed = Arc::new(Notify::new());
+    let engine = Arc::new(Engine::start(store.clone(), supervisor, &committed));
+    sweeper::start(store.clone(), engine.clone(), supervisor);
     slot.install(Backend {
-        engine: Engine::start(store.clone(), supervisor, &committed),
+        engine,
+        renewals: Renewals::start(store.clone(), supervisor),
         feed: Feed::start(store.clone(), supervisor, committed, Arc::new(frames)),
         reads: Reads::new(store.clone()),
         wait_max,

@@ -70,6 +70,8 @@ pub enum Disposition {
     Unchanged,
     /// Its `request_id` was applied before.
     Replayed,
+    /// It made its event, which keeps beside the run what was reported late.
+    RecordedLate,
 }
 
 /// The commands of one shard that have no answer yet.
@@ -136,6 +138,9 @@ impl Engine {
         match verdict {
             Verdict::Applied(run) => {
                 Ok(Answer { current_revision: run.revision, run, disposition: Disposition::Applied })
+            }
+            Verdict::RecordedLate(run) => {
+                Ok(Answer { current_revision: run.revision, run, disposition: Disposition::RecordedLate })
             }
             Verdict::Unchanged(run) => {
                 Ok(Answer { current_revision: run.revision, run, disposition: Disposition::Unchanged })

@@ -69,6 +69,7 @@ pub mod domain;
 pub mod engine;
 pub mod feed;
 pub mod fill;
+pub mod leases;
 pub mod proto;
 pub mod reads;
 pub mod service;

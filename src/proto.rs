@@ -18,6 +18,13 @@ pub use self::json::structure;
 /// `Run.metadata` as the wire has it.
 pub type Metadata = prost_types::Struct;
 
+/// A duration as the wire has it; what is too long for it is refused by the authority.
+#[must_use]
+pub fn duration(duration: std::time::Duration) -> prost_types::Duration {
+    let nanos = i32::try_from(duration.subsec_nanos()).expect("less than a second");
+    prost_types::Duration { seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX), nanos }
+}
+
 /// The messages and the client of `runledger.v1`, generated from `proto/`.
 #[expect(clippy::all, clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
 #[allow(unreachable_pub, clippy::wildcard_enum_match_arm, reason = "generated code, and not every release warns")]

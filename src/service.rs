@@ -4,6 +4,7 @@ mod connection;
 mod frames;
 pub mod health;
 mod layer;
+mod leases;
 mod lists;
 mod replica;
 mod runs;
@@ -18,6 +19,7 @@ use tonic::Status;
 use crate::domain::RunKey;
 use crate::engine::Engine;
 use crate::feed::Feed;
+use crate::leases::renewals::Renewals;
 use crate::proto::status;
 use crate::reads::Reads;
 use crate::store::{Store, StoreError};
@@ -33,7 +35,9 @@ pub struct Backend {
     /// The read path.
     pub reads: Reads,
     /// The command path.
-    pub engine: Engine,
+    pub engine: Arc<Engine>,
+    /// The heartbeats' path.
+    pub renewals: Renewals,
     /// The watch path.
     pub feed: Feed,
     /// How long a wait for a run's end lasts at most.

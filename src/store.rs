@@ -9,6 +9,7 @@ mod columns;
 pub mod error;
 pub mod inspect;
 pub mod json;
+pub mod leases;
 mod merge;
 pub mod migrations;
 pub mod open;
@@ -21,8 +22,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::domain::{Command, Decided, Event, Filter, Position, Run, RunKey, Shard, Time};
+use crate::domain::{Command, Decided, Event, Filter, Position, Renewal, Run, RunKey, Shard, Time};
 pub use error::{CommitError, OpenError, StoreError};
+use leases::{KeptLease, Renewed};
 use query::{RunCounts, RunPage, RunQuery};
 
 /// The database's own identity, fixed when it was created.
@@ -76,6 +78,32 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// The outcome is still unknown; ask again.
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError>;
+
+    /// Renews leases of runs of one shard: each whose epoch is the row's and that is not [over](leases), for another ttl
+    /// from now, with the progress that its holder tells. Waits for no head and makes no event: what was renewed is
+    /// durable when this returns, and a commit that finds the lease over afterwards cannot have found it so before. None
+    /// for a lease that was not renewed, for whatever reason. No run may come twice.
+    ///
+    /// # Errors
+    ///
+    /// Nothing may have been renewed, or all of it: renewing again does no harm.
+    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError>;
+
+    /// The leases of runs as they are kept, in the order of their keys.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError>;
+
+    /// Says that a server is alive, and answers at most `limit` runs whose lease is [over](leases) and as many that are
+    /// [due](Run::due_at), those that are due for the longest first. What is told here may be otherwise a moment later: a
+    /// [sweep](crate::domain::Operation::Sweep) decides.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written.
+    async fn overdue(&self, limit: usize) -> Result<Vec<RunKey>, StoreError>;
 
     /// The run as it is: sees every commit that was acknowledged before the call.
     ///

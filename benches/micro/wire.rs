@@ -57,6 +57,7 @@ fn answered(group: &mut BenchmarkGroup<'_, WallTime>, size: &str, run: &runledge
                 current_revision: run.revision,
                 run: Some(run),
                 disposition: v1::Disposition::Applied.into(),
+                abort_requested: false,
             };
             answer.encode_to_vec()
         });

@@ -1,6 +1,7 @@
 //! `runledger run`: one run's life, and lists of runs.
 
 mod events;
+mod heartbeat;
 mod help;
 mod list;
 mod mutations;
@@ -40,6 +41,18 @@ enum RunCommand {
     /// End a pending or running run as failed
     #[command(after_help = help::FAIL)]
     Fail(mutations::FailArgs),
+    /// Take the lease of a pending run, or of one that nobody holds any more
+    #[command(after_help = help::CLAIM)]
+    Claim(mutations::ClaimArgs),
+    /// Give a lease up, so that another may claim the run
+    #[command(after_help = help::RELEASE)]
+    Release(mutations::ReleaseArgs),
+    /// Renew a lease, and hear whether the run is to be aborted
+    #[command(after_help = help::HEARTBEAT)]
+    Heartbeat(heartbeat::HeartbeatArgs),
+    /// Ask whoever executes a run to abort it
+    #[command(after_help = help::REQUEST_ABORT)]
+    RequestAbort(mutations::RequestAbortArgs),
     /// Show a run as it is
     #[command(after_help = help::GET)]
     Get(GetArgs),
@@ -77,6 +90,10 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
         RunCommand::Complete(args) => mutations::complete(args).await,
         RunCommand::Abort(args) => mutations::abort(args).await,
         RunCommand::Fail(args) => mutations::fail(args).await,
+        RunCommand::Claim(args) => mutations::claim(args).await,
+        RunCommand::Release(args) => mutations::release(args).await,
+        RunCommand::Heartbeat(args) => heartbeat::run(args).await,
+        RunCommand::RequestAbort(args) => mutations::request_abort(args).await,
         RunCommand::Get(args) => get(args).await,
         RunCommand::Events(args) => events::run(args).await,
         RunCommand::List(args) => list::run(*args).await,

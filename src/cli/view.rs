@@ -83,12 +83,35 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
         ("completed at", at(run.completed_at.as_ref())),
         ("reason code", run.reason_code.clone()),
         ("failure reason", run.failure_reason.clone()),
+        ("presumed", if run.presumed { "yes: nobody who executes it reported this".to_owned() } else { String::new() }),
+        ("late report", run.late_report.as_ref().map(json::line).unwrap_or_default()),
+        ("abort request", run.abort_request.as_ref().map(json::line).unwrap_or_default()),
+        ("lease", run.lease.as_ref().map(lease).unwrap_or_default()),
+        ("progress", run.progress.as_ref().map(progress).unwrap_or_default()),
+        ("start deadline", at(run.start_deadline.as_ref())),
+        ("deadline", at(run.deadline.as_ref())),
         ("labels", labels.collect::<Vec<_>>().join(" ")),
         ("metadata", run.metadata.as_ref().map(json::line).unwrap_or_default()),
         ("namespace", run.namespace.clone()),
     ];
     let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     set.map(|(name, value)| vec![name.to_owned(), value]).collect()
+}
+
+/// Such as `epoch 2, ttl 30s, until 2026-11-22T10:00:00.000000Z`.
+fn lease(lease: &v1::Lease) -> String {
+    let ttl = lease.ttl.as_ref().map(|ttl| format!(", ttl {}", json::seconds(ttl))).unwrap_or_default();
+    let until = time(lease.expires_at.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
+    let released = if lease.released { ", released" } else { "" };
+    format!("epoch {}{ttl}{until}{released}", lease.epoch)
+}
+
+/// Such as `3 of 10, fetching, at 2026-11-22T10:00:00.000000Z`.
+fn progress(progress: &v1::Progress) -> String {
+    let of = if progress.total > 0 { format!(" of {}", progress.total) } else { String::new() };
+    let message = if progress.message.is_empty() { String::new() } else { format!(", {}", progress.message) };
+    let at = time(progress.at.as_ref()).map(|at| format!(", at {at}")).unwrap_or_default();
+    format!("{}{of}{message}{at}", progress.done)
 }
 
 /// Such as `running`.

@@ -44,6 +44,10 @@ calls! {
     CompleteRunRequest -> CompleteRunResponse by complete_run, mutates: true;
     AbortRunRequest -> AbortRunResponse by abort_run, mutates: true;
     FailRunRequest -> FailRunResponse by fail_run, mutates: true;
+    ClaimRunRequest -> ClaimRunResponse by claim_run, mutates: true;
+    ReleaseRunRequest -> ReleaseRunResponse by release_run, mutates: true;
+    HeartbeatRunRequest -> HeartbeatRunResponse by heartbeat_run, mutates: false;
+    RequestAbortRequest -> RequestAbortResponse by request_abort, mutates: true;
     GetRunRequest -> GetRunResponse by get_run, mutates: false;
     ListRunEventsRequest -> ListRunEventsResponse by list_run_events, mutates: false;
     ListRunsRequest -> ListRunsResponse by list_runs, mutates: false;

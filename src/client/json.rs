@@ -30,6 +30,7 @@ macro_rules! named {
 
 named! {
     StartRunResponse UpdateRunResponse CompleteRunResponse AbortRunResponse FailRunResponse GetRunResponse
+    ClaimRunResponse ReleaseRunResponse HeartbeatRunResponse RequestAbortResponse AbortRequest LateReport
     WaitRunResponse CountRunsResponse WatchRunResponse WatchRunsResponse Run RunEvent RunChanges
 }
 
@@ -59,6 +60,10 @@ fn write_message(json: &mut String, message: &DynamicMessage) {
             let shown = shown.strip_suffix("000").unwrap_or(shown);
             write_text(json, &format!("{}Z", shown.strip_suffix(".000").unwrap_or(shown)));
         }
+        "google.protobuf.Duration" => {
+            let duration = message.transcode_to::<prost_types::Duration>().expect("it has this type");
+            write_text(json, &seconds(&duration));
+        }
         "google.protobuf.Struct" | "google.protobuf.ListValue" => {
             let field = message.descriptor().fields().next().expect("its one field");
             write_value(json, &field, &message.get_field(&field));
@@ -79,6 +84,18 @@ fn write_message(json: &mut String, message: &DynamicMessage) {
             json.push('}');
         }
     }
+}
+
+/// Such as `30s` or `1.500s`: zeros go by threes, as protobuf writes durations.
+#[must_use]
+pub fn seconds(duration: &prost_types::Duration) -> String {
+    let fraction = format!("{:09}", duration.nanos.unsigned_abs());
+    let mut fraction = fraction.as_str();
+    while let Some(shorter) = fraction.strip_suffix("000") {
+        fraction = shorter;
+    }
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{}{point}{fraction}s", duration.seconds)
 }
 
 fn write_value(json: &mut String, field: &FieldDescriptor, value: &Value) {
@@ -205,6 +222,17 @@ mod tests {
             r#""labels":{"a":"","b":"","c":""}}"#
         );
         assert_eq!(line(&run), shown);
+    }
+
+    #[test]
+    fn a_duration_is_seconds() {
+        for (seconds, nanos, shown) in
+            [(0, 0, "0s"), (30, 0, "30s"), (1_000, 0, "1000s"), (1, 500_000_000, "1.500s"), (0, 1, "0.000000001s")]
+        {
+            let lease = v1::Lease { ttl: Some(prost_types::Duration { seconds, nanos }), ..v1::Lease::default() };
+            let run = v1::Run { lease: Some(lease), ..v1::Run::default() };
+            assert_eq!(line(&run), format!(r#"{{"lease":{{"ttl":"{shown}"}}}}"#));
+        }
     }
 
     #[test]

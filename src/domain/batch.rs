@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::decide::{AppliedRequest, Context, Decision, decide};
 use super::limits::KEYFRAME_EVENTS;
-use super::{Command, Event, Position, Refusal, Request, Run, RunKey, Status, Time};
+use super::{Command, Event, EventType, HeldLease, Lease, Position, Refusal, Request, Run, RunKey, Status, Time};
 
 /// What the store read under the shard's head lock.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct Loaded {
     pub runs: Vec<Arc<Run>>,
     /// The commands' `request_id`s that were applied before.
     pub requests: Vec<(RunKey, String, AppliedRequest)>,
+    /// The leases of those runs whose command looks at them, as far as there are any.
+    pub leases: Vec<(RunKey, HeldLease)>,
 }
 
 /// What the commands came to, and what is to be written.
@@ -38,7 +40,7 @@ impl Decided {
     /// Whether each command that was looked at made its event.
     #[must_use]
     pub fn all_applied(&self) -> bool {
-        self.verdicts.iter().all(|verdict| matches!(verdict, Ok(Verdict::Applied(_))))
+        self.verdicts.iter().all(|verdict| matches!(verdict, Ok(Verdict::Applied(_) | Verdict::RecordedLate(_))))
     }
 }
 
@@ -51,6 +53,8 @@ const MERGED_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub enum Verdict {
     /// It made its event; the run right after it.
     Applied(Arc<Run>),
+    /// It made its event, which keeps what was reported late; the run right after it.
+    RecordedLate(Arc<Run>),
     /// It was a permitted no-op; the run as it is.
     Unchanged(Arc<Run>),
     /// It was applied before.
@@ -80,6 +84,48 @@ pub struct Stored {
     pub revision: u64,
     /// Its status.
     pub status: Status,
+    /// See [`Run::due_at`].
+    pub due_at: Option<Time>,
+    /// The epoch of its lease; 0: it never had one.
+    pub epoch: u64,
+}
+
+impl Stored {
+    fn of(run: &Run) -> Self {
+        let epoch = run.supervision.epoch();
+        Self { revision: run.revision, status: run.status, due_at: run.due_at(), epoch }
+    }
+}
+
+/// What becomes of the row that keeps a run's lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseWrite {
+    /// It is left to its renewals; or there is none.
+    Keep,
+    /// It begins, or begins anew.
+    Grant(Lease),
+    /// It goes: the run has ended.
+    End,
+}
+
+impl RunWrite {
+    /// What becomes of the run's lease.
+    #[must_use]
+    pub fn lease(&self) -> LeaseWrite {
+        let stored = self.before.map_or(0, |before| before.epoch);
+        let was_active = self.before.is_some_and(|before| !before.status.is_terminal());
+        match self.run.supervision.lease {
+            Some(_) | None if self.run.status.is_terminal() => {
+                if was_active && stored > 0 {
+                    LeaseWrite::End
+                } else {
+                    LeaseWrite::Keep
+                }
+            }
+            Some(lease) if lease.epoch != stored => LeaseWrite::Grant(lease),
+            Some(_) | None => LeaseWrite::Keep,
+        }
+    }
 }
 
 /// An event to be appended.
@@ -104,13 +150,14 @@ struct Slot {
 /// Decides a shard's commands and numbers their events, as many as the limit on work allows.
 #[must_use]
 pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
-    let Loaded { last, now, runs, requests } = loaded;
+    let Loaded { last, now, runs, requests, leases } = loaded;
+    let mut leases: HashMap<RunKey, HeldLease> = leases.into_iter().collect();
     let now = last.map_or(now, |(_, at)| now.max(at));
     let mut position = last.map_or(0, |(position, _)| position);
     let mut slots: HashMap<RunKey, Slot> = runs
         .into_iter()
         .map(|run| {
-            let before = Some(Stored { revision: run.revision, status: run.status });
+            let before = Some(Stored::of(&run));
             (run.key(), Slot { run: Some(run), before, metadata_changed: false })
         })
         .collect();
@@ -133,7 +180,8 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         }
         let request = command.request.clone();
         let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
-        let verdict = match decide(slot.run.as_deref(), command, &Context { now, applied: remembered }) {
+        let lease = leases.get(&command.key).copied();
+        let verdict = match decide(slot.run.as_deref(), command, &Context { now, applied: remembered, lease }) {
             Err(refusal) => Err(refusal),
             Ok(Decision::Unchanged) => {
                 Ok(Verdict::Unchanged(slot.run.clone().expect("only an existing run is left unchanged")))
@@ -148,6 +196,9 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                 if slot.run.as_ref().map_or(0, |run| run.revision) == stored_revision {
                     written.push(command.key.clone());
                 }
+                if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
+                    leases.insert(command.key.clone(), HeldLease { epoch, expires_at: now.plus_ms(ttl_ms) });
+                }
                 slot.metadata_changed |= !event.changes.metadata.is_empty();
                 slot.run = Some(run.clone());
                 if let Some(request) = &request {
@@ -156,8 +207,9 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                 }
                 position += 1;
                 let keyframe = event.revision.is_multiple_of(KEYFRAME_EVENTS).then(|| run.clone());
+                let late = event.event_type == EventType::LateReported;
                 decided.events.push(NewEvent { position, event: *event, request, keyframe });
-                Ok(Verdict::Applied(run))
+                Ok(if late { Verdict::RecordedLate(run) } else { Verdict::Applied(run) })
             }
         };
         decided.verdicts.push(verdict);

@@ -2,7 +2,7 @@
 
 use super::decide::{Context, Decision, decide};
 use super::evolve::evolve;
-use super::{Changes, Command, Event, EventType, Operation, Principal, Refusal, Run, RunKey, Status, Time};
+use super::{Changes, Command, Event, EventType, Operation, Principal, Refusal, Run, RunKey, Status, Terms, Time};
 
 /// What the RPC that leads to a status would come to on a run as it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,12 +28,14 @@ pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Princip
             Status::Failed => Operation::Fail,
         },
         changes: Changes::default(),
+        // As its holder would ask: who that is, the request alone can say.
+        terms: Terms { lease_epoch: run.map(|run| run.supervision.epoch()), ..Terms::default() },
         expected_revision: None,
         request: None,
         principal,
     };
     let now = run.map_or(Time::from_micros(0), |run| run.updated_at);
-    let outcome = decide(run, &command, &Context { now, applied: None }).map(|decision| match decision {
+    let outcome = decide(run, &command, &Context { now, applied: None, lease: None }).map(|decision| match decision {
         Decision::Apply(..) => true,
         Decision::Unchanged | Decision::Replayed { .. } => false,
     });

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Metadata, Route, RunKey, Status};
+use super::{AbortRequest, LateReport, Lease, Metadata, Route, RunKey, Status, Time};
 
 /// One mutation, validated as far as it can be without the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,8 @@ pub struct Command {
     pub operation: Operation,
     /// The fields that it brings.
     pub changes: Changes,
+    /// What it says of leases and of time.
+    pub terms: Terms,
     /// The revision that the run must have; 0: it must not exist.
     pub expected_revision: Option<u64>,
     /// What makes it safe to retry.
@@ -40,6 +42,8 @@ impl Command {
             expected_revision: Option<u64>,
             #[serde(skip_serializing_if = "Option::is_none")]
             acting_agent: Option<&'a str>,
+            #[serde(skip_serializing_if = "Terms::is_empty")]
+            terms: &'a Terms,
             changes: &'a Changes,
         }
         let asked = Asked {
@@ -48,6 +52,7 @@ impl Command {
             run_id: &self.key.run_id,
             expected_revision: self.expected_revision,
             acting_agent: self.principal.agent_id.as_deref(),
+            terms: &self.terms,
             changes: &self.changes,
         };
         let json = serde_json::to_vec(&asked).expect("strings and numbers serialize");
@@ -58,6 +63,35 @@ impl Command {
     #[must_use]
     pub fn weight(&self) -> usize {
         size_of::<Self>() + self.key.run_id.len() + self.changes.weight()
+    }
+}
+
+/// What a command says of leases and of time. Times are in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Terms {
+    /// The lease that the caller holds; for a claim, the one that the run must have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_epoch: Option<u64>,
+    /// How long the lease lasts that it asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_ttl_ms: Option<u64>,
+    /// How long a new run may be pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_timeout_ms: Option<u64>,
+    /// How long the run may be running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_timeout_ms: Option<u64>,
+    /// How long after a request to abort it the run may go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
+}
+
+impl Terms {
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -77,20 +111,32 @@ pub enum Operation {
     Abort,
     /// Ends it with an error.
     Fail,
+    /// Takes its lease: of a pending run, or where nobody holds it any more.
+    Claim,
+    /// Gives its lease up.
+    Release,
+    /// Asks who executes it to abort it.
+    RequestAbort,
+    /// The authority's own: ends it if its time is over.
+    Sweep,
 }
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::Start { deferred: false },
         Self::Start { deferred: true },
         Self::Update,
         Self::Complete,
         Self::Abort,
         Self::Fail,
+        Self::Claim,
+        Self::Release,
+        Self::RequestAbort,
+        Self::Sweep,
     ];
 
-    /// The RPC that asks for it.
+    /// The RPC that asks for it; a sweep has none.
     #[must_use]
     pub fn rpc(self) -> &'static str {
         match self {
@@ -99,16 +145,21 @@ impl Operation {
             Self::Complete => "CompleteRun",
             Self::Abort => "AbortRun",
             Self::Fail => "FailRun",
+            Self::Claim => "ClaimRun",
+            Self::Release => "ReleaseRun",
+            Self::RequestAbort => "RequestAbort",
+            Self::Sweep => "Sweep",
         }
     }
 
-    /// The status that it leads to; none for an update.
+    /// The status that it leads to; none where that is the run's own, or depends on it.
     #[must_use]
     pub fn leads_to(self) -> Option<Status> {
         match self {
             Self::Start { deferred: true } => Some(Status::Pending),
             Self::Start { deferred: false } => Some(Status::Running),
-            Self::Update => None,
+            Self::Update | Self::Release | Self::RequestAbort | Self::Sweep => None,
+            Self::Claim => Some(Status::Running),
             Self::Complete => Some(Status::Completed),
             Self::Abort => Some(Status::Aborted),
             Self::Fail => Some(Status::Failed),
@@ -119,8 +170,30 @@ impl Operation {
     #[must_use]
     pub fn is_idempotent(self) -> bool {
         match self {
-            Self::Start { .. } | Self::Complete | Self::Abort | Self::Fail => true,
-            Self::Update => false,
+            Self::Start { .. }
+            | Self::Complete
+            | Self::Abort
+            | Self::Fail
+            | Self::Release
+            | Self::RequestAbort
+            | Self::Sweep => true,
+            // A claim that was applied makes its own repetition fail.
+            Self::Update | Self::Claim => false,
+        }
+    }
+
+    /// Whether it is decided on the lease as it is kept, besides the run.
+    #[must_use]
+    pub fn looks_at_lease(self) -> bool {
+        match self {
+            Self::Claim | Self::Sweep => true,
+            Self::Start { .. }
+            | Self::Update
+            | Self::Complete
+            | Self::Abort
+            | Self::Fail
+            | Self::Release
+            | Self::RequestAbort => false,
         }
     }
 }
@@ -165,6 +238,24 @@ pub struct Changes {
     /// Merge patch on the metadata; empty changes nothing.
     #[serde(skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
+    /// The lease that was granted or given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
+    /// See [`Supervision::start_deadline`](super::Supervision::start_deadline).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_deadline: Option<Time>,
+    /// See [`Supervision::run_timeout_ms`](super::Supervision::run_timeout_ms).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_timeout_ms: Option<u64>,
+    /// The request to abort the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub abort_request: Option<Box<AbortRequest>>,
+    /// The authority concluded it by itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub presumed: bool,
+    /// What was reported late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_report: Option<Box<LateReport>>,
 }
 
 impl Changes {
@@ -197,6 +288,8 @@ pub enum PrincipalKind {
     Claimed,
     /// The caller proved who it is.
     Authenticated,
+    /// Nobody called: the authority itself.
+    Authority,
 }
 
 /// Who makes a call.
@@ -215,6 +308,12 @@ impl Principal {
     #[must_use]
     pub fn anonymous() -> Self {
         Self { kind: PrincipalKind::Anonymous, agent_id: None }
+    }
+
+    /// The authority itself.
+    #[must_use]
+    pub fn authority() -> Self {
+        Self { kind: PrincipalKind::Authority, agent_id: None }
     }
 
     /// A caller that named an agent, unproven.
@@ -250,7 +349,9 @@ mod tests {
                 labels: [("z".into(), "1".into()), ("a".into(), "🦀".into())].into(),
                 remove_labels: ["old".into(), "gone".into()].into(),
                 metadata: Metadata::from(metadata.as_object().unwrap().clone()),
+                ..Changes::default()
             },
+            terms: Terms::default(),
             expected_revision: Some(0),
             request: Some(Request { id: "not part of it".into(), digest: [0; 32] }),
             principal: Principal::claimed("acting".into()),

@@ -2,7 +2,14 @@
 
 use super::evolve::evolve;
 use super::limits::{LABELS_MAX, METADATA_BYTES_MAX};
-use super::{Changes, Command, Event, EventType, Operation, Refusal, Request, Run, Status, Time, Violation};
+use super::sweep::Due;
+use super::{
+    AbortRequest, Changes, Command, Event, EventType, HeldLease, LateReport, Lease, Operation, Refusal, Request, Run,
+    Status, Time, Violation,
+};
+
+/// The `reason_code` of a pending run that was aborted because somebody asked for it.
+const ABORT_REQUESTED: &str = "ABORT_REQUESTED";
 
 /// What a decision rests on besides the run and the command.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +18,8 @@ pub struct Context<'a> {
     pub now: Time,
     /// What the run's history says of the command's `request_id`.
     pub applied: Option<&'a AppliedRequest>,
+    /// The run's lease as it is kept; none where the command does not [look at it](Operation::looks_at_lease).
+    pub lease: Option<HeldLease>,
 }
 
 /// A call that was applied under a `request_id`.
@@ -50,32 +59,63 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
         return event(None, command, context, EventType::Created);
     };
     same_identity(run, command)?;
+    holds_lease(run, command)?;
     owned(run, command)?;
     at_revision(Some(run), command)?;
     match (run.status, command.operation) {
-        (Status::Pending, Operation::Start { deferred: true })
-        | (Status::Running, Operation::Start { .. })
-        | (Status::Completed, Operation::Complete)
-        | (Status::Completed | Status::Aborted | Status::Failed, Operation::Abort | Operation::Fail) => {
+        (Status::Pending, Operation::Start { deferred: true }) | (Status::Running, Operation::Start { .. }) => {
             Ok(Decision::Unchanged)
         }
-        (Status::Pending, Operation::Start { deferred: false }) => {
+        (Status::Aborted | Status::Failed, Operation::Complete | Operation::Fail) if run.supervision.presumed => {
+            match run.supervision.late_report {
+                None => event(Some(run), command, context, EventType::LateReported),
+                Some(_) => Ok(Decision::Unchanged),
+            }
+        }
+        (Status::Completed, Operation::Complete)
+        | (
+            Status::Completed | Status::Aborted | Status::Failed,
+            Operation::Abort | Operation::Fail | Operation::RequestAbort | Operation::Sweep,
+        ) => Ok(Decision::Unchanged),
+        (Status::Pending, Operation::Start { deferred: false } | Operation::Claim) => {
             event(Some(run), command, context, EventType::Started)
         }
         (Status::Running, Operation::Update) => event(Some(run), command, context, EventType::Updated),
         (Status::Running, Operation::Complete) => event(Some(run), command, context, EventType::Completed),
-        (Status::Pending | Status::Running, Operation::Abort) => event(Some(run), command, context, EventType::Aborted),
-        (Status::Pending | Status::Running, Operation::Fail) => event(Some(run), command, context, EventType::Failed),
-        (Status::Pending | Status::Completed | Status::Aborted | Status::Failed, Operation::Update) => {
-            Err(Refusal::RunNotRunning { run: run.summary() })
+        (Status::Pending | Status::Running, Operation::Abort) | (Status::Pending, Operation::RequestAbort) => {
+            event(Some(run), command, context, EventType::Aborted)
         }
+        (Status::Pending | Status::Running, Operation::Fail) => event(Some(run), command, context, EventType::Failed),
+        (Status::Running, Operation::Claim) => {
+            free(run, context)?;
+            event(Some(run), command, context, EventType::Claimed)
+        }
+        (Status::Running, Operation::Release) => event(Some(run), command, context, EventType::Released),
+        (Status::Running, Operation::RequestAbort) if run.supervision.abort_request.is_some() => {
+            Ok(Decision::Unchanged)
+        }
+        (Status::Running, Operation::RequestAbort) => event(Some(run), command, context, EventType::AbortRequested),
+        (Status::Pending | Status::Running, Operation::Sweep) => match Due::of(run, context).map(Due::leads_to) {
+            None => Ok(Decision::Unchanged),
+            Some(Status::Failed) => event(Some(run), command, context, EventType::Failed),
+            Some(Status::Pending | Status::Running | Status::Completed | Status::Aborted) => {
+                event(Some(run), command, context, EventType::Aborted)
+            }
+        },
+        (
+            Status::Pending | Status::Completed | Status::Aborted | Status::Failed,
+            Operation::Update | Operation::Release,
+        ) => Err(Refusal::RunNotRunning { run: run.summary() }),
         (Status::Pending | Status::Aborted | Status::Failed, Operation::Complete) => {
             Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Completed })
         }
-        (Status::Completed | Status::Aborted | Status::Failed, Operation::Start { deferred }) => {
-            let to = if deferred { Status::Pending } else { Status::Running };
-            Err(Refusal::InvalidTransition { run: run.summary(), to })
+        (Status::Completed | Status::Aborted | Status::Failed, Operation::Start { deferred: true }) => {
+            Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Pending })
         }
+        (
+            Status::Completed | Status::Aborted | Status::Failed,
+            Operation::Start { deferred: false } | Operation::Claim,
+        ) => Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Running }),
     }
 }
 
@@ -93,9 +133,17 @@ fn existing<'a>(run: Option<&'a Run>, command: &Command) -> Result<Option<&'a Ru
     match (run, command.operation) {
         (Some(run), _) => Ok(Some(run)),
         (None, Operation::Start { .. }) => Ok(None),
-        (None, Operation::Update | Operation::Complete | Operation::Abort | Operation::Fail) => {
-            Err(Refusal::RunNotFound { key: command.key.clone() })
-        }
+        (
+            None,
+            Operation::Update
+            | Operation::Complete
+            | Operation::Abort
+            | Operation::Fail
+            | Operation::Claim
+            | Operation::Release
+            | Operation::RequestAbort
+            | Operation::Sweep,
+        ) => Err(Refusal::RunNotFound { key: command.key.clone() }),
     }
 }
 
@@ -108,7 +156,14 @@ fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
     };
     match command.operation {
         Operation::Start { .. } => {}
-        Operation::Update | Operation::Complete | Operation::Abort | Operation::Fail => return Ok(()),
+        Operation::Update
+        | Operation::Complete
+        | Operation::Abort
+        | Operation::Fail
+        | Operation::Claim
+        | Operation::Release
+        | Operation::RequestAbort
+        | Operation::Sweep => return Ok(()),
     }
     match &command.changes.task_thread_id {
         Some(requested) if *requested != run.task_thread_id => {
@@ -122,19 +177,61 @@ fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
     }
 }
 
-/// An abort is open to everyone, and so is everything to a caller that names no agent.
-fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
-    match command.operation {
-        Operation::Start { .. } | Operation::Abort => return Ok(()),
-        Operation::Update | Operation::Complete | Operation::Fail => {}
+/// What its holder may do needs the lease that the run has, and no older one: whoever lost it may still believe to have
+/// it. A claim may name the lease that it means to follow.
+fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
+    let asked = match command.operation {
+        Operation::Update | Operation::Complete | Operation::Fail | Operation::Release => {
+            command.terms.lease_epoch.unwrap_or(0)
+        }
+        Operation::Claim => match command.terms.lease_epoch {
+            Some(expected) => expected,
+            None => return Ok(()),
+        },
+        Operation::Start { .. } | Operation::Abort | Operation::RequestAbort | Operation::Sweep => return Ok(()),
+    };
+    lease_is(run, command.operation.rpc(), asked, command.operation == Operation::Release)
+}
+
+/// `needs_lease`: what is asked makes no sense without one.
+pub(super) fn lease_is(run: &Run, rpc: &'static str, asked: u64, needs_lease: bool) -> Result<(), Refusal> {
+    let epoch = run.supervision.epoch();
+    // Nobody holds what is not there.
+    let may = asked == epoch && (epoch > 0 || !needs_lease);
+    if may { Ok(()) } else { Err(Refusal::LeaseLost { rpc, asked, epoch, run: run.summary() }) }
+}
+
+/// Whether nobody holds the run any more, so that it may be claimed.
+fn free(run: &Run, context: &Context<'_>) -> Result<(), Refusal> {
+    let epoch = run.supervision.epoch();
+    let held = context.lease.filter(|held| held.epoch == epoch);
+    let is_over = held.is_some_and(|held| held.expires_at <= context.now);
+    if is_over || run.supervision.lease.is_some_and(|lease| lease.released) {
+        return Ok(());
     }
-    match (&command.principal.agent_id, &run.agent_id) {
+    Err(Refusal::LeaseHeld { epoch, expires_at: held.map(|held| held.expires_at), run: run.summary() })
+}
+
+/// An abort is open to everyone, and so is everything to a caller that names no agent. Who takes over a running run
+/// takes it from its owner.
+fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
+    match (command.operation, run.status) {
+        (Operation::Start { .. } | Operation::Abort | Operation::RequestAbort | Operation::Sweep, _)
+        | (Operation::Claim, Status::Running) => Ok(()),
+        (Operation::Update | Operation::Complete | Operation::Fail | Operation::Release | Operation::Claim, _) => {
+            owned_by(run, command.operation.rpc(), command.principal.agent_id.as_ref())
+        }
+    }
+}
+
+pub(super) fn owned_by(run: &Run, rpc: &'static str, agent_id: Option<&String>) -> Result<(), Refusal> {
+    match (agent_id, &run.agent_id) {
         (Some(agent_id), Some(owner)) if agent_id != owner => Err(Refusal::NotOwner {
             agent_id: agent_id.clone(),
             owner_agent_id: owner.clone(),
             tab_group_id: run.tab_group_id.clone(),
-            operation: command.operation,
-            key: command.key.clone(),
+            rpc,
+            key: run.key(),
         }),
         (Some(_) | None, Some(_) | None) => Ok(()),
     }
@@ -156,25 +253,94 @@ fn event(
     context: &Context<'_>,
     event_type: EventType,
 ) -> Result<Decision, Refusal> {
-    let changes = effective(run, command);
+    let at = run.map_or(context.now, |run| context.now.max(run.updated_at));
+    let changes = changes(run, command, context, event_type, at);
     if event_type == EventType::Updated && changes == Changes::default() {
         return Ok(Decision::Unchanged);
     }
     let from = run.map(|run| run.status);
+    let to = match event_type {
+        EventType::Created => command.operation.leads_to(),
+        EventType::Started | EventType::Claimed => Some(Status::Running),
+        EventType::Completed => Some(Status::Completed),
+        EventType::Aborted => Some(Status::Aborted),
+        EventType::Failed => Some(Status::Failed),
+        EventType::Updated | EventType::Released | EventType::AbortRequested | EventType::LateReported => from,
+    };
     let event = Event {
         key: command.key.clone(),
         revision: run.map_or(0, |run| run.revision) + 1,
-        at: run.map_or(context.now, |run| context.now.max(run.updated_at)),
+        at,
         request_id: command.request.as_ref().map(|request| request.id.clone()),
         event_type,
         from,
-        to: command.operation.leads_to().or(from).expect("only an update leads nowhere, and it has a run"),
+        to: to.expect("a start leads somewhere, and all else has a run"),
         principal: command.principal.clone(),
         changes,
     };
     let next = evolve(run.cloned(), &event);
     within_limits(&next, &event.changes)?;
     Ok(Decision::Apply(Box::new(event), Box::new(next)))
+}
+
+/// What the event sets: what of the command's changes changes the run, and what the authority adds.
+fn changes(run: Option<&Run>, command: &Command, context: &Context<'_>, event_type: EventType, at: Time) -> Changes {
+    let terms = &command.terms;
+    let (epoch, acting) = (run.map_or(0, |run| run.supervision.epoch()), &command.principal.agent_id);
+    let granted = terms.lease_ttl_ms.map(|ttl_ms| Lease { epoch: epoch + 1, ttl_ms, released: false });
+    match command.operation {
+        Operation::Start { deferred } => Changes {
+            lease: granted,
+            start_deadline: terms.start_timeout_ms.filter(|_| deferred).map(|timeout| at.plus_ms(timeout)),
+            run_timeout_ms: terms
+                .run_timeout_ms
+                .filter(|timeout| run.is_none_or(|run| run.supervision.run_timeout_ms != Some(*timeout))),
+            ..effective(run, command)
+        },
+        Operation::Claim => {
+            // Who takes over a running run becomes its owner; a pending run may have one already.
+            let owner = run.and_then(|run| run.agent_id.as_ref());
+            let takes_over = event_type == EventType::Claimed || owner.is_none();
+            let agent_id = acting.clone().filter(|agent_id| takes_over && Some(agent_id) != owner);
+            Changes { lease: granted, agent_id, ..Changes::default() }
+        }
+        // The epoch that follows is nobody's: the holder's own writes are refused from here on.
+        Operation::Release => {
+            let lease = run.and_then(|run| run.supervision.lease);
+            let lease = lease.map(|lease| Lease { epoch: epoch + 1, released: true, ..lease });
+            Changes { lease, ..Changes::default() }
+        }
+        Operation::RequestAbort => {
+            let Changes { failure_reason: reason, .. } = command.changes.clone();
+            let ends = event_type == EventType::Aborted;
+            let deadline = terms.grace_ms.filter(|_| !ends).map(|grace| at.plus_ms(grace));
+            let by = command.principal.clone();
+            Changes {
+                failure_reason: reason.clone().filter(|_| ends),
+                reason_code: ends.then(|| ABORT_REQUESTED.to_owned()),
+                abort_request: Some(Box::new(AbortRequest { at, by, reason, deadline })),
+                ..Changes::default()
+            }
+        }
+        Operation::Sweep => {
+            let due = run.and_then(|run| Some((run, Due::of(run, context)?)));
+            let (run, due) = due.expect("a sweep makes an event only of a run whose time is over");
+            Changes {
+                failure_reason: Some(due.reason(run)),
+                reason_code: Some(due.reason_code().to_owned()),
+                presumed: due.is_presumed(),
+                ..Changes::default()
+            }
+        }
+        Operation::Complete | Operation::Fail if event_type == EventType::LateReported => {
+            let Changes { failure_reason, reason_code, metadata, .. } = command.changes.clone();
+            let status = command.operation.leads_to().expect("both lead to a status");
+            let by = command.principal.clone();
+            let report = LateReport { at, by, lease_epoch: epoch, status, failure_reason, reason_code, metadata };
+            Changes { late_report: Some(Box::new(report)), ..Changes::default() }
+        }
+        Operation::Update | Operation::Complete | Operation::Abort | Operation::Fail => effective(run, command),
+    }
 }
 
 /// What of the command's changes changes the run.

@@ -52,6 +52,16 @@ pub enum EventType {
     Aborted,
     /// The run became failed.
     Failed,
+    /// A running run got a new lease, and perhaps a new owner.
+    Claimed,
+    /// The lease's holder gave it up.
+    Released,
+    /// Somebody asked for the run to be aborted.
+    #[serde(rename = "abort_requested")]
+    AbortRequested,
+    /// An outcome came after the authority had ended the run.
+    #[serde(rename = "late_reported")]
+    LateReported,
 }
 
 fn no_key() -> RunKey {

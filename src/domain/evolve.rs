@@ -1,6 +1,6 @@
 //! What an event makes of a run. Pure and total: any event applies to any run.
 
-use super::{Event, Metadata, Run, Status};
+use super::{Event, Metadata, Run, Status, Supervision};
 
 /// The run right after the event.
 #[must_use]
@@ -33,6 +33,17 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Run {
         run.labels.remove(key);
     }
     run.labels.extend(changes.labels.clone());
+    let supervision = &mut run.supervision;
+    supervision.lease = changes.lease.or(supervision.lease);
+    supervision.start_deadline = changes.start_deadline.or(supervision.start_deadline);
+    supervision.run_timeout_ms = changes.run_timeout_ms.or(supervision.run_timeout_ms);
+    supervision.presumed |= changes.presumed;
+    if let Some(request) = &changes.abort_request {
+        supervision.abort_request = Some(request.clone());
+    }
+    if let Some(report) = &changes.late_report {
+        supervision.late_report = Some(Box::new(report.without_metadata()));
+    }
     if !changes.metadata.is_empty() {
         run.metadata = run.metadata.merged(&changes.metadata);
     }
@@ -66,6 +77,7 @@ fn blank(event: &Event) -> Run {
         failure_reason: None,
         reason_code: None,
         labels: std::collections::BTreeMap::new(),
+        supervision: Supervision::default(),
         metadata: Metadata::default(),
     }
 }

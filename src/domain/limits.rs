@@ -24,5 +24,13 @@ pub const METADATA_BYTES_MAX: usize = 65_536;
 pub const METADATA_PATCH_BYTES_MAX: usize = 2 * METADATA_BYTES_MAX;
 /// Nested objects and lists in metadata; the metadata object is the first.
 pub const METADATA_DEPTH_MAX: usize = 32;
+/// A lease's `lease_ttl` at least, in milliseconds: what is shorter dies of an ordinary pause.
+pub const LEASE_TTL_MS_MIN: u64 = 1_000;
+/// A lease's `lease_ttl` at most, in milliseconds.
+pub const LEASE_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+/// `start_timeout`, `run_timeout` and `grace` at most, in milliseconds: a year.
+pub const TIMEOUT_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1_000;
+/// `progress.message`.
+pub const PROGRESS_MESSAGE_BYTES_MAX: usize = 256;
 /// Events from one keyframe to the next: the state after any event is fewer than this many events away.
 pub const KEYFRAME_EVENTS: u64 = 32;

@@ -1,6 +1,6 @@
 //! Why a command was not applied. A refusal carries what was asked and what was found.
 
-use super::{Operation, RunKey, Status, Summary};
+use super::{RunKey, Status, Summary, Time};
 
 /// A command's typed refusal. Nothing was changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,9 +37,29 @@ pub enum Refusal {
         /// The run's tab group.
         tab_group_id: Option<String>,
         /// What was asked.
-        operation: Operation,
+        rpc: &'static str,
         /// The run.
         key: RunKey,
+    },
+    /// The caller does not hold the run's lease, or not any more.
+    LeaseLost {
+        /// What was asked.
+        rpc: &'static str,
+        /// The epoch that the command named; 0: none.
+        asked: u64,
+        /// The run's epoch; 0: it has no lease.
+        epoch: u64,
+        /// The run as it is.
+        run: Summary,
+    },
+    /// Somebody else holds the run, and it cannot be claimed.
+    LeaseHeld {
+        /// The run's epoch; 0: it runs without a lease.
+        epoch: u64,
+        /// When the lease is over unless it is renewed; none: never.
+        expires_at: Option<Time>,
+        /// The run as it is.
+        run: Summary,
     },
     /// The run is not at the expected revision.
     RevisionMismatch {
@@ -57,7 +77,7 @@ pub enum Refusal {
         /// The status that was asked for.
         to: Status,
     },
-    /// An update of a run that is not running.
+    /// An update or a heartbeat of a run that is not running.
     RunNotRunning {
         /// The run as it is.
         run: Summary,
@@ -75,6 +95,8 @@ impl Refusal {
             Self::RunNotFound { .. } => "RUN_NOT_FOUND",
             Self::RunIdConflict { .. } => "RUN_ID_CONFLICT",
             Self::NotOwner { .. } => "NOT_OWNER",
+            Self::LeaseLost { .. } => "LEASE_LOST",
+            Self::LeaseHeld { .. } => "LEASE_HELD",
             Self::RevisionMismatch { .. } => "REVISION_MISMATCH",
             Self::InvalidTransition { .. } => "INVALID_TRANSITION",
             Self::RunNotRunning { .. } => "RUN_NOT_RUNNING",

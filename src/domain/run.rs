@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::limits::SUMMARY_REASON_BYTES_MAX;
-use super::{Metadata, RunKey, Time};
+use super::{Metadata, RunKey, Supervision, Time};
 
 /// A run's lifecycle state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -160,6 +160,9 @@ pub struct Run {
     /// For filtering.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// What the authority watches over.
+    #[serde(default, skip_serializing_if = "Supervision::is_empty")]
+    pub supervision: Supervision,
     /// The bridge's own data.
     #[serde(skip)]
     pub metadata: Metadata,
@@ -192,6 +195,7 @@ impl Run {
             running_at: self.running_at,
             updated_at: self.updated_at,
             completed_at: self.completed_at,
+            presumed: self.supervision.presumed,
             reason_code: self.reason_code.clone(),
             failure_reason: self
                 .failure_reason
@@ -210,6 +214,7 @@ impl Run {
             + self.run_id.len()
             + texts.iter().filter_map(|text| text.as_ref().map(String::len)).sum::<usize>()
             + self.labels.iter().map(|(key, value)| 64 + key.len() + value.len()).sum::<usize>()
+            + self.supervision.weight()
             + self.metadata.weight()
     }
 }
@@ -237,6 +242,8 @@ pub struct Summary {
     pub updated_at: Time,
     /// See [`Run::completed_at`].
     pub completed_at: Option<Time>,
+    /// See [`Supervision::presumed`].
+    pub presumed: bool,
     /// See [`Run::reason_code`].
     pub reason_code: Option<String>,
     /// The first 512 bytes of [`Run::failure_reason`], cut at a character.

@@ -25,6 +25,13 @@ impl Time {
     pub fn micros(self) -> i64 {
         self.micros
     }
+
+    /// The time that comes so many milliseconds later.
+    #[must_use]
+    pub fn plus_ms(self, ms: u64) -> Self {
+        let micros = i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000);
+        Self::from_micros(self.micros.saturating_add(micros))
+    }
 }
 
 impl fmt::Display for Time {

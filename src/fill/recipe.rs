@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Changes, Command, Metadata, Operation, Principal, Request, Route, RunKey};
+use crate::domain::{Changes, Command, Metadata, Operation, Principal, Request, Route, RunKey, Terms};
 
 /// Ten digits, so that ids sort as their numbers do.
 pub(super) const NUMBER_MAX: u64 = 9_999_999_999;
@@ -64,7 +64,8 @@ impl Recipe {
         let command = |(revision, (operation, changes)): (u64, (Operation, Changes))| {
             let principal = Principal::claimed(agent_id.clone());
             let (key, expected_revision, request) = (key.clone(), None, None);
-            let mut command = Command { key, operation, changes, expected_revision, request, principal };
+            let mut command =
+                Command { key, operation, changes, terms: Terms::default(), expected_revision, request, principal };
             if keyed {
                 let (id, digest) = (format!("{}/{revision}", command.key.run_id), command.digest());
                 command.request = Some(Request { id, digest });

@@ -1,11 +1,13 @@
 //! Domain values as the wire shows them.
 
-use prost_types::Timestamp;
+use prost_types::{Duration, Timestamp};
 
 use super::json::structure;
 use super::v1;
 use crate::domain::command::{Changes, Principal, PrincipalKind};
-use crate::domain::{Event, EventType, Metadata, Route, Run, Status, Summary, Time};
+use crate::domain::{
+    AbortRequest, Event, EventType, LateReport, Lease, Metadata, Progress, Route, Run, Status, Summary, Time,
+};
 
 impl From<&Run> for v1::Run {
     fn from(run: &Run) -> Self {
@@ -29,7 +31,54 @@ impl From<&Run> for v1::Run {
             reason_code: text(run.reason_code.as_ref()),
             labels: run.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             namespace: run.namespace.clone(),
+            lease: run.supervision.lease.as_ref().map(Into::into),
+            presumed: run.supervision.presumed,
+            abort_request: run.supervision.abort_request.as_deref().map(Into::into),
+            late_report: run.supervision.late_report.as_deref().map(Into::into),
+            outcome: run.outcome().map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
+            start_deadline: run.supervision.start_deadline.map(timestamp),
+            deadline: run.deadline().map(timestamp),
+            progress: None,
         }
+    }
+}
+
+impl From<&Lease> for v1::Lease {
+    fn from(lease: &Lease) -> Self {
+        let Lease { epoch, ttl_ms, released } = *lease;
+        Self { epoch, ttl: Some(duration(ttl_ms)), expires_at: None, released }
+    }
+}
+
+impl From<&AbortRequest> for v1::AbortRequest {
+    fn from(request: &AbortRequest) -> Self {
+        Self {
+            at: Some(timestamp(request.at)),
+            by: Some((&request.by).into()),
+            reason: text(request.reason.as_ref()),
+            deadline: request.deadline.map(timestamp),
+        }
+    }
+}
+
+impl From<&LateReport> for v1::LateReport {
+    fn from(report: &LateReport) -> Self {
+        Self {
+            at: Some(timestamp(report.at)),
+            by: Some((&report.by).into()),
+            lease_epoch: report.lease_epoch,
+            status: v1::RunStatus::from(report.status).into(),
+            failure_reason: text(report.failure_reason.as_ref()),
+            reason_code: text(report.reason_code.as_ref()),
+            metadata: metadata(&report.metadata),
+        }
+    }
+}
+
+impl From<&(Progress, Time)> for v1::Progress {
+    fn from((progress, at): &(Progress, Time)) -> Self {
+        let Progress { done, total, message } = progress.clone();
+        Self { done, total, message, at: Some(timestamp(*at)) }
     }
 }
 
@@ -48,6 +97,7 @@ impl From<&Summary> for v1::RunSummary {
             completed_at: run.completed_at.map(timestamp),
             reason_code: text(run.reason_code.as_ref()),
             failure_reason: text(run.failure_reason.as_ref()),
+            presumed: run.presumed,
         }
     }
 }
@@ -83,6 +133,12 @@ impl From<&Changes> for v1::RunChanges {
             labels: changes.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             remove_labels: changes.remove_labels.iter().cloned().collect(),
             metadata: metadata(&changes.metadata),
+            lease: changes.lease.as_ref().map(Into::into),
+            start_deadline: changes.start_deadline.map(timestamp),
+            run_timeout: changes.run_timeout_ms.map(duration),
+            abort_request: changes.abort_request.as_deref().map(Into::into),
+            presumed: changes.presumed,
+            late_report: changes.late_report.as_deref().map(Into::into),
         }
     }
 }
@@ -93,6 +149,7 @@ impl From<&Principal> for v1::Principal {
             PrincipalKind::Anonymous => v1::PrincipalKind::Anonymous,
             PrincipalKind::Claimed => v1::PrincipalKind::Claimed,
             PrincipalKind::Authenticated => v1::PrincipalKind::Authenticated,
+            PrincipalKind::Authority => v1::PrincipalKind::Authority,
         };
         Self { kind: kind.into(), agent_id: text(principal.agent_id.as_ref()) }
     }
@@ -119,6 +176,10 @@ impl From<EventType> for v1::RunEventType {
             EventType::Completed => Self::Completed,
             EventType::Aborted => Self::Aborted,
             EventType::Failed => Self::Failed,
+            EventType::Claimed => Self::Claimed,
+            EventType::Released => Self::Released,
+            EventType::AbortRequested => Self::AbortRequested,
+            EventType::LateReported => Self::LateReported,
         }
     }
 }
@@ -128,6 +189,11 @@ impl From<EventType> for v1::RunEventType {
 pub fn timestamp(time: Time) -> Timestamp {
     const SECOND: i64 = 1_000_000;
     Timestamp { seconds: time.micros().div_euclid(SECOND), nanos: nanos(time.micros().rem_euclid(SECOND)) }
+}
+
+fn duration(ms: u64) -> Duration {
+    let seconds = i64::try_from(ms / 1_000).unwrap_or(i64::MAX);
+    Duration { seconds, nanos: nanos(i64::try_from(ms % 1_000).expect("less than a thousand") * 1_000) }
 }
 
 fn nanos(micros: i64) -> i32 {
@@ -155,7 +221,7 @@ fn text(text: Option<&String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Metadata;
+    use crate::domain::{Metadata, Supervision};
 
     #[test]
     fn a_time_before_the_epoch_has_positive_nanos() {
@@ -185,6 +251,27 @@ mod tests {
             failure_reason: Some("because".into()),
             reason_code: Some("TIMEOUT".into()),
             labels: [("k".into(), "v".into())].into(),
+            supervision: Supervision {
+                lease: Some(Lease { epoch: 2, ttl_ms: 1_500, released: true }),
+                start_deadline: Some(at(5)),
+                run_timeout_ms: Some(1),
+                abort_request: Some(Box::new(AbortRequest {
+                    at: at(6),
+                    by: Principal::claimed("operator".into()),
+                    reason: Some("enough".into()),
+                    deadline: Some(at(7)),
+                })),
+                presumed: true,
+                late_report: Some(Box::new(LateReport {
+                    at: at(8),
+                    by: Principal::anonymous(),
+                    lease_epoch: 2,
+                    status: Status::Completed,
+                    failure_reason: Some("late".into()),
+                    reason_code: Some("LATE".into()),
+                    metadata: Metadata::default(),
+                })),
+            },
             metadata: Metadata::from(serde_json::Map::from_iter([("a".into(), 1.into())])),
         };
         let number = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(1.0)) };
@@ -208,6 +295,32 @@ mod tests {
             reason_code: "TIMEOUT".into(),
             labels: [("k".into(), "v".into())].into(),
             namespace: "default".into(),
+            lease: Some(v1::Lease {
+                epoch: 2,
+                ttl: Some(Duration { seconds: 1, nanos: 500_000_000 }),
+                expires_at: None,
+                released: true,
+            }),
+            presumed: true,
+            abort_request: Some(v1::AbortRequest {
+                at: Some(timestamp(at(6))),
+                by: Some((&Principal::claimed("operator".into())).into()),
+                reason: "enough".into(),
+                deadline: Some(timestamp(at(7))),
+            }),
+            late_report: Some(v1::LateReport {
+                at: Some(timestamp(at(8))),
+                by: Some((&Principal::anonymous()).into()),
+                lease_epoch: 2,
+                status: v1::RunStatus::Completed.into(),
+                failure_reason: "late".into(),
+                reason_code: "LATE".into(),
+                metadata: None,
+            }),
+            outcome: v1::RunStatus::Completed.into(),
+            start_deadline: Some(timestamp(at(5))),
+            deadline: Some(timestamp(at(1_002))),
+            progress: None,
         };
         assert_eq!(v1::Run::from(&run), shown);
         let summary = v1::RunSummary::from(&run.summary());

@@ -8,7 +8,7 @@ use prost_types::Timestamp;
 
 use super::v1;
 use super::v1::watch_runs_request::Initial;
-use super::validate::Violations;
+use super::validate::{Violations, domain_duration};
 use crate::auth::Caller;
 use crate::domain::{Filter, RunKey, Time, Violation};
 use crate::feed::cursor::ViewOf;
@@ -182,10 +182,4 @@ fn domain_time(time: &Timestamp) -> Option<Time> {
     let years = -62_135_596_800..=253_402_300_799;
     let micros = i64::from(nanos.div_ceil(1_000));
     years.contains(&time.seconds).then(|| Time::from_micros(time.seconds * 1_000_000 + micros))
-}
-
-/// A duration of the wire that is not negative. Not `prost`'s own conversion: it overflows on the least of all.
-fn domain_duration(duration: prost_types::Duration) -> Option<Duration> {
-    let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
-    Some(Duration::new(u64::try_from(duration.seconds).ok()?, nanos))
 }

@@ -8,8 +8,10 @@ use super::validate::Violations;
 use crate::auth::Caller;
 use crate::clock::draw_id;
 use crate::domain::ids::derived_run_id;
-use crate::domain::limits::{FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX};
-use crate::domain::{Changes, Command, Operation, Request, RunKey, Status, Violation};
+use crate::domain::limits::{
+    FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX, TIMEOUT_MS_MAX,
+};
+use crate::domain::{Changes, Command, Operation, Renewal, Request, RunKey, Status, Terms, Violation};
 
 /// The command of a `StartRun`. Makes the run's id where the request names none: from `request_id`, else at random.
 ///
@@ -30,14 +32,26 @@ pub fn start_run(request: v1::StartRunRequest, caller: &Caller, ledger: Uuid) ->
         metadata: metadata(request.metadata, METADATA_BYTES_MAX, &mut violations),
         ..Changes::default()
     };
+    let terms = Terms {
+        lease_ttl_ms: violations.lease_ttl_ms(request.lease_ttl),
+        start_timeout_ms: timeout("start_timeout", request.start_timeout, &mut violations),
+        run_timeout_ms: timeout("run_timeout", request.run_timeout, &mut violations),
+        ..Terms::default()
+    };
+    if request.deferred && request.lease_ttl.is_some() {
+        violations.push("lease_ttl", "not with deferred: a pending run gets its lease when it is started or claimed");
+    }
+    if !request.deferred && request.start_timeout.is_some() {
+        violations.push("start_timeout", "only with deferred: it is for a run that is created pending");
+    }
     let run_id = match (request.run_id.as_str(), request.request_id.as_str()) {
         ("", "") => draw_id().to_string(),
         ("", request_id) => derived_run_id(ledger, &caller.namespace, request_id),
         (_, _) => request.run_id,
     };
     let operation = Operation::Start { deferred: request.deferred };
-    Ask { operation, changes, run_id, request_id: request.request_id, expected_revision: request.expected_revision }
-        .command(violations, caller)
+    let (request_id, expected_revision) = (request.request_id, request.expected_revision);
+    Ask { operation, changes, terms, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of an `UpdateRun`.
@@ -60,7 +74,9 @@ pub fn update_run(request: v1::UpdateRunRequest, caller: &Caller) -> Result<Comm
         ..Changes::default()
     };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Ask { operation: Operation::Update, changes, run_id, request_id, expected_revision }.command(violations, caller)
+    let terms = holder(request.lease_epoch);
+    Ask { operation: Operation::Update, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
 }
 
 /// The command of a `CompleteRun`.
@@ -75,7 +91,9 @@ pub fn complete_run(request: v1::CompleteRunRequest, caller: &Caller) -> Result<
         ..Changes::default()
     };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Ask { operation: Operation::Complete, changes, run_id, request_id, expected_revision }.command(violations, caller)
+    let terms = holder(request.lease_epoch);
+    Ask { operation: Operation::Complete, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
 }
 
 /// The command of an `AbortRun`.
@@ -91,7 +109,9 @@ pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Comman
         ..Changes::default()
     };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Ask { operation: Operation::Abort, changes, run_id, request_id, expected_revision }.command(violations, caller)
+    let terms = Terms::default();
+    Ask { operation: Operation::Abort, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
 }
 
 /// The command of a `FailRun`.
@@ -107,7 +127,87 @@ pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command,
         ..Changes::default()
     };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Ask { operation: Operation::Fail, changes, run_id, request_id, expected_revision }.command(violations, caller)
+    let terms = holder(request.lease_epoch);
+    Ask { operation: Operation::Fail, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
+}
+
+/// The command of a `ClaimRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn claim_run(request: v1::ClaimRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    if request.lease_ttl.is_none() {
+        violations.push("lease_ttl", "is required: 1 second to 24 hours");
+    }
+    let terms = Terms {
+        lease_ttl_ms: violations.lease_ttl_ms(request.lease_ttl),
+        lease_epoch: request.expected_epoch,
+        ..Terms::default()
+    };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    let changes = Changes::default();
+    Ask { operation: Operation::Claim, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
+}
+
+/// The command of a `ReleaseRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn release_run(request: v1::ReleaseRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let terms = holder(violations.required_lease_epoch(request.lease_epoch));
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    let changes = Changes::default();
+    Ask { operation: Operation::Release, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
+}
+
+/// The command of a `RequestAbort`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn request_abort(request: v1::RequestAbortRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let changes = Changes {
+        failure_reason: violations.optional("reason", request.reason, FAILURE_REASON_BYTES_MAX),
+        ..Changes::default()
+    };
+    let grace_ms = violations.duration_ms("grace", request.grace, 0..=TIMEOUT_MS_MAX, "0 to 366 days");
+    let terms = Terms { grace_ms, ..Terms::default() };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    Ask { operation: Operation::RequestAbort, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
+}
+
+/// The run and the renewal of a `HeartbeatRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn heartbeat_run(request: v1::HeartbeatRunRequest, caller: &Caller) -> Result<(RunKey, Renewal), Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&request.run_id);
+    let renewal = Renewal {
+        epoch: violations.required_lease_epoch(request.lease_epoch),
+        agent_id: caller.principal.agent_id.clone(),
+        progress: violations.progress(request.progress),
+    };
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id }, renewal))
+}
+
+/// The terms of a call that its lease's holder alone may make; 0: it names no lease.
+fn holder(lease_epoch: u64) -> Terms {
+    Terms { lease_epoch: Some(lease_epoch).filter(|epoch| *epoch > 0), ..Terms::default() }
+}
+
+fn timeout(field: &str, timeout: Option<prost_types::Duration>, violations: &mut Violations) -> Option<u64> {
+    violations.duration_ms(field, timeout, 1..=TIMEOUT_MS_MAX, "1 millisecond to 366 days")
 }
 
 /// The run that a request names: `GetRun`, `WatchRun`.
@@ -177,6 +277,7 @@ pub fn check_transition(
 struct Ask {
     operation: Operation,
     changes: Changes,
+    terms: Terms,
     run_id: String,
     request_id: String,
     expected_revision: Option<u64>,
@@ -193,6 +294,7 @@ impl Ask {
             key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id },
             operation: self.operation,
             changes: self.changes,
+            terms: self.terms,
             expected_revision: self.expected_revision,
             request: None,
             principal: caller.principal.clone(),

@@ -11,6 +11,7 @@ use tonic::{Code, Status};
 use tonic_types::pb::{ResourceInfo, RetryInfo};
 
 use self::draft::Draft;
+use super::answer::timestamp;
 use super::cursor::CursorInvalid;
 use super::page_token::PageTokenInvalid;
 use super::v1;
@@ -65,13 +66,13 @@ pub fn refusal(refusal: &Refusal) -> Status {
                 run: Some(run.into()),
             },
         ),
-        Refusal::NotOwner { agent_id, owner_agent_id, tab_group_id, operation, key } => draft(
+        Refusal::NotOwner { agent_id, owner_agent_id, tab_group_id, rpc, key } => draft(
             Code::PermissionDenied,
             refusal,
-            format!("Run {} belongs to another agent: only its owner may call {}.", key.run_id, operation.rpc()),
+            format!("Run {} belongs to another agent: only its owner may call {rpc}.", key.run_id),
         )
         .info("run_id", &key.run_id)
-        .info("action", operation.rpc())
+        .info("action", rpc)
         .detail(
             "runledger.v1.OwnershipError",
             &v1::OwnershipError {
@@ -79,7 +80,27 @@ pub fn refusal(refusal: &Refusal) -> Status {
                 agent_id: agent_id.clone(),
                 owner_agent_id: owner_agent_id.clone(),
                 tab_group_id: tab_group_id.clone().unwrap_or_default(),
-                action: operation.rpc().to_owned(),
+                action: (*rpc).to_owned(),
+            },
+        ),
+        Refusal::LeaseLost { rpc, asked, epoch, run } => lease_lost(refusal, rpc, *asked, *epoch, run),
+        Refusal::LeaseHeld { epoch, expires_at, run } => draft(
+            Code::FailedPrecondition,
+            refusal,
+            match expires_at {
+                Some(at) => format!("Run {} is held under epoch {epoch} until {at}: claim it after that.", run.run_id),
+                None => format!("Run {} is running without a lease: only its reporter can end it.", run.run_id),
+            },
+        )
+        .info("run_id", &run.run_id)
+        .info("current_epoch", &epoch.to_string())
+        .detail(
+            "runledger.v1.LeaseHeldError",
+            &v1::LeaseHeldError {
+                run_id: run.run_id.clone(),
+                current_epoch: *epoch,
+                expires_at: expires_at.map(timestamp),
+                run: Some(run.into()),
             },
         ),
         Refusal::RevisionMismatch { key, expected, run } => {
@@ -106,7 +127,7 @@ pub fn refusal(refusal: &Refusal) -> Status {
         Refusal::RunNotRunning { run } => draft(
             Code::FailedPrecondition,
             refusal,
-            format!("Run {} is {}: only a running run can be updated.", run.run_id, run.status),
+            format!("Run {} is {}: only a running run can do this.", run.run_id, run.status),
         )
         .info("run_id", &run.run_id)
         .info("status", run.status.name())
@@ -237,6 +258,25 @@ fn after(delay: Duration) -> RetryInfo {
 
 fn draft(code: Code, refusal: &Refusal, message: String) -> Draft {
     Draft::new(code, refusal.reason(), message)
+}
+
+fn lease_lost(refusal: &Refusal, rpc: &str, asked: u64, epoch: u64, run: &Summary) -> Draft {
+    let id = &run.run_id;
+    let message = match (asked, epoch) {
+        (0, 0) => format!("Run {id} has no lease: {rpc} is for a run that has one."),
+        (_, 0) => format!("Run {id} has no lease, and {rpc} named epoch {asked}: name none."),
+        (0, _) => format!("Run {id} has a lease, of epoch {epoch}: {rpc} is its holder's, who names the epoch."),
+        _ if asked == epoch => format!("The lease of epoch {epoch} of run {id} is over: stop, or claim the run again."),
+        _ => format!("Run {id} is at epoch {epoch}, not {asked}: somebody else holds it, stop working on it."),
+    };
+    draft(Code::FailedPrecondition, refusal, message)
+        .info("run_id", id)
+        .info("lease_epoch", &asked.to_string())
+        .info("current_epoch", &epoch.to_string())
+        .detail(
+            "runledger.v1.LeaseLostError",
+            &v1::LeaseLostError { run_id: id.clone(), lease_epoch: asked, current_epoch: epoch, run: Some(run.into()) },
+        )
 }
 
 fn revision_mismatch(draft: Draft, key: &RunKey, expected: u64, run: Option<&Summary>) -> Draft {

@@ -3,12 +3,14 @@
 //! A violation never repeats more than [`EXCERPT_BYTES_MAX`] bytes of what the caller sent.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use crate::domain::limits::{
-    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LINK_BYTES_MAX, REASON_CODE_BYTES_MAX,
-    REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
+    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_TTL_MS_MAX, LEASE_TTL_MS_MIN, LINK_BYTES_MAX,
+    PROGRESS_MESSAGE_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
 };
-use crate::domain::{Route, Status, Violation};
+use crate::domain::{Progress, Route, Status, Violation};
 
 use super::v1;
 
@@ -105,6 +107,48 @@ impl Violations {
         Some(code).filter(|code| !code.is_empty())
     }
 
+    /// A duration in whole milliseconds; what is below one is cut off.
+    pub(super) fn duration_ms(
+        &mut self,
+        field: &str,
+        duration: Option<prost_types::Duration>,
+        range: RangeInclusive<u64>,
+        shown: &str,
+    ) -> Option<u64> {
+        let ms = domain_duration(duration?).and_then(|duration| u64::try_from(duration.as_millis()).ok());
+        let ms = ms.filter(|ms| range.contains(ms));
+        if ms.is_none() {
+            self.push(field, format!("must be {shown}"));
+        }
+        ms
+    }
+
+    /// The lease that a call must name.
+    pub(super) fn required_lease_epoch(&mut self, epoch: u64) -> u64 {
+        if epoch == 0 {
+            self.push("lease_epoch", "is required: the epoch of the lease that you hold, from 1");
+        }
+        epoch
+    }
+
+    /// How long a lease that is asked for lasts.
+    pub(super) fn lease_ttl_ms(&mut self, ttl: Option<prost_types::Duration>) -> Option<u64> {
+        self.duration_ms("lease_ttl", ttl, LEASE_TTL_MS_MIN..=LEASE_TTL_MS_MAX, "1 second to 24 hours")
+    }
+
+    /// How far the work has come.
+    pub(super) fn progress(&mut self, progress: Option<v1::Progress>) -> Option<Progress> {
+        let v1::Progress { done, total, message, at: _ } = progress?;
+        self.text("progress.message", &message, PROGRESS_MESSAGE_BYTES_MAX);
+        if i64::try_from(done.max(total)).is_err() {
+            self.push("progress", format!("done and total must be at most {}", i64::MAX));
+        }
+        if total > 0 && done > total {
+            self.push("progress.done", "must not be above progress.total");
+        }
+        Some(Progress { done, total, message })
+    }
+
     /// A route, absent when unspecified.
     pub(super) fn route(&mut self, field: &str, number: i32) -> Option<Route> {
         match v1::Route::try_from(number) {
@@ -176,6 +220,12 @@ impl Violations {
             self.push(field(), format!("a key must be 1 to {LABEL_KEY_BYTES_MAX} bytes without U+0000"));
         }
     }
+}
+
+/// A duration of the wire that is not negative. Not `prost`'s own conversion: it overflows on the least of all.
+pub(super) fn domain_duration(duration: prost_types::Duration) -> Option<Duration> {
+    let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(duration.seconds).ok()?, nanos))
 }
 
 fn label(field: &str, key: &str) -> String {

@@ -129,6 +129,7 @@ mod tests {
             workflow_id: None,
             failure_reason: None,
             reason_code: None,
+            supervision: crate::domain::Supervision::default(),
             labels: [("k".into(), "v".repeat(200))].into(),
             metadata: Metadata::default(),
         }

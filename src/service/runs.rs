@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::layer::Deadline;
-use super::{Backend, BackendSlot, lists, unreadable, watch};
+use super::{Backend, BackendSlot, leases, lists, unreadable, watch};
 use crate::auth::{self, Caller};
 use crate::domain::check::{check_matrix, check_run};
 use crate::domain::{Command, Refusal, RunKey, Violation};
@@ -46,6 +46,7 @@ struct Mutated {
     run: Option<v1::Run>,
     disposition: i32,
     current_revision: u64,
+    abort_requested: bool,
 }
 
 impl Runs {
@@ -84,8 +85,10 @@ impl Runs {
             Disposition::Applied => v1::Disposition::Applied,
             Disposition::Unchanged => v1::Disposition::Unchanged,
             Disposition::Replayed => v1::Disposition::Replayed,
+            Disposition::RecordedLate => v1::Disposition::RecordedLate,
         };
         Ok(Mutated {
+            abort_requested: answer.run.supervision.abort_request.is_some(),
             run: Some(answer.run.as_ref().into()),
             disposition: disposition.into(),
             current_revision: answer.current_revision,
@@ -101,7 +104,7 @@ fn run_not_found(key: RunKey) -> Status {
 impl RunService for Runs {
     async fn start_run(&self, request: Request<v1::StartRunRequest>) -> Result<Response<v1::StartRunResponse>, Status> {
         let names_run = !request.get_ref().run_id.is_empty();
-        let Mutated { run, disposition, current_revision } =
+        let Mutated { run, disposition, current_revision, .. } =
             self.mutate(request, names_run, request::start_run).await?;
         Ok(Response::new(v1::StartRunResponse { run, disposition, current_revision }))
     }
@@ -111,8 +114,9 @@ impl RunService for Runs {
         request: Request<v1::UpdateRunRequest>,
     ) -> Result<Response<v1::UpdateRunResponse>, Status> {
         let command = |message, caller: &_, _| request::update_run(message, caller);
-        let Mutated { run, disposition, current_revision } = self.mutate(request, true, command).await?;
-        Ok(Response::new(v1::UpdateRunResponse { run, disposition, current_revision }))
+        let Mutated { run, disposition, current_revision, abort_requested } =
+            self.mutate(request, true, command).await?;
+        Ok(Response::new(v1::UpdateRunResponse { run, disposition, current_revision, abort_requested }))
     }
 
     async fn complete_run(
@@ -120,27 +124,65 @@ impl RunService for Runs {
         request: Request<v1::CompleteRunRequest>,
     ) -> Result<Response<v1::CompleteRunResponse>, Status> {
         let command = |message, caller: &_, _| request::complete_run(message, caller);
-        let Mutated { run, disposition, current_revision } = self.mutate(request, true, command).await?;
-        Ok(Response::new(v1::CompleteRunResponse { run, disposition, current_revision }))
+        let Mutated { run, disposition, current_revision, abort_requested } =
+            self.mutate(request, true, command).await?;
+        Ok(Response::new(v1::CompleteRunResponse { run, disposition, current_revision, abort_requested }))
     }
 
     async fn abort_run(&self, request: Request<v1::AbortRunRequest>) -> Result<Response<v1::AbortRunResponse>, Status> {
         let command = |message, caller: &_, _| request::abort_run(message, caller);
-        let Mutated { run, disposition, current_revision } = self.mutate(request, true, command).await?;
+        let Mutated { run, disposition, current_revision, .. } = self.mutate(request, true, command).await?;
         Ok(Response::new(v1::AbortRunResponse { run, disposition, current_revision }))
     }
 
     async fn fail_run(&self, request: Request<v1::FailRunRequest>) -> Result<Response<v1::FailRunResponse>, Status> {
         let command = |message, caller: &_, _| request::fail_run(message, caller);
-        let Mutated { run, disposition, current_revision } = self.mutate(request, true, command).await?;
-        Ok(Response::new(v1::FailRunResponse { run, disposition, current_revision }))
+        let Mutated { run, disposition, current_revision, abort_requested } =
+            self.mutate(request, true, command).await?;
+        Ok(Response::new(v1::FailRunResponse { run, disposition, current_revision, abort_requested }))
+    }
+
+    async fn claim_run(&self, request: Request<v1::ClaimRunRequest>) -> Result<Response<v1::ClaimRunResponse>, Status> {
+        let command = |message, caller: &_, _| request::claim_run(message, caller);
+        let Mutated { run, disposition, current_revision, .. } = self.mutate(request, true, command).await?;
+        Ok(Response::new(v1::ClaimRunResponse { run, disposition, current_revision }))
+    }
+
+    async fn release_run(
+        &self,
+        request: Request<v1::ReleaseRunRequest>,
+    ) -> Result<Response<v1::ReleaseRunResponse>, Status> {
+        let command = |message, caller: &_, _| request::release_run(message, caller);
+        let Mutated { run, disposition, current_revision, .. } = self.mutate(request, true, command).await?;
+        Ok(Response::new(v1::ReleaseRunResponse { run, disposition, current_revision }))
+    }
+
+    async fn request_abort(
+        &self,
+        request: Request<v1::RequestAbortRequest>,
+    ) -> Result<Response<v1::RequestAbortResponse>, Status> {
+        let command = |message, caller: &_, _| request::request_abort(message, caller);
+        let Mutated { run, disposition, current_revision, .. } = self.mutate(request, true, command).await?;
+        Ok(Response::new(v1::RequestAbortResponse { run, disposition, current_revision }))
+    }
+
+    async fn heartbeat_run(
+        &self,
+        request: Request<v1::HeartbeatRunRequest>,
+    ) -> Result<Response<v1::HeartbeatRunResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        let (key, renewal) = request::heartbeat_run(call.message, &call.caller).map_err(status::invalid)?;
+        leases::heartbeat(backend, key, renewal, call.deadline).await.map(Response::new)
     }
 
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
         let (backend, call) = self.open(request)?;
         let key = request::run_key(call.message.run_id, &call.caller).map_err(status::invalid)?;
         match backend.reads.run(&key).await {
-            Ok(Some(run)) => Ok(Response::new(v1::GetRunResponse { run: Some((&run).into()) })),
+            Ok(Some(run)) => {
+                let run = leases::shown(backend, &key, &run).await?;
+                Ok(Response::new(v1::GetRunResponse { run: Some(run) }))
+            }
             Ok(None) => Err(run_not_found(key)),
             Err(error) => Err(unreadable("GetRun", &key, &error)),
         }

@@ -154,7 +154,7 @@ pub(super) fn decided(histories: Vec<Vec<Command>>, end: &End) -> Result<Decided
         for (step, command) in commands.into_iter().enumerate() {
             let part = index + step * count / steps;
             let now = from + part_of(until - from, part, 2 * count);
-            let context = Context { now: Time::from_micros(now), applied: None };
+            let context = Context { now: Time::from_micros(now), applied: None, lease: None };
             match decide(run.as_ref(), &command, &context) {
                 Ok(Decision::Apply(event, next)) => {
                     let keyframe = event.revision.is_multiple_of(KEYFRAME_EVENTS).then(|| Arc::new((*next).clone()));
@@ -207,6 +207,7 @@ mod tests {
             key: RunKey { namespace: NAMESPACE.to_owned(), run_id: run_id.to_owned() },
             operation,
             changes: Changes { task_thread_id, failure_reason, ..Changes::default() },
+            terms: crate::domain::Terms::default(),
             expected_revision: None,
             request: None,
             principal: Principal::anonymous(),

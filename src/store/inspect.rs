@@ -50,7 +50,7 @@ pub trait Inspect: Send + Sync + 'static {
     /// The revision that each run had when its shard's log ended at its position in `heads`; 0: it was not there.
     async fn revisions(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError>;
 
-    /// The rows of `runs` after a key, by key, each with its row of `active`, in one snapshot. At least one if there is one.
+    /// The rows of `runs` after a key, by key, each with its rows of `active` and `leases`, in one snapshot. At least one if there is one.
     async fn run_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError>;
 
     /// The rows of `run_events` by (run, revision): after one, of runs up to another. At least one if there is one.
@@ -126,13 +126,26 @@ pub(super) fn whole_at(revision: u64) -> u64 {
     (revision - revision % crate::domain::limits::KEYFRAME_EVENTS).max(1)
 }
 
-/// A row of `runs`, and of `active`.
+/// A row of `runs`, and those of `active` and `leases`.
 #[derive(Clone, Debug)]
 pub struct RunRow {
     /// The row of `runs`.
     pub columns: RunColumns<String>,
-    /// `status` and `started_at` of its row in `active`.
-    pub active: Option<(i16, Time)>,
+    /// Its row in `active`.
+    pub active: Option<ActiveRow>,
+    /// `epoch` and `ttl_ms` of its row in `leases`.
+    pub lease: Option<(i64, i64)>,
+}
+
+/// A row of `active`, besides its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActiveRow {
+    /// `status`.
+    pub status: i16,
+    /// `started_at`.
+    pub started_at: Time,
+    /// `due_at`.
+    pub due_at: Option<Time>,
 }
 
 /// A row of `run_events`.

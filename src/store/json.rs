@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use super::columns::{self, shown};
 use crate::domain::evolve::evolve;
-use crate::domain::{Event, Metadata, Run, RunKey, Time};
+use crate::domain::{Event, Metadata, Run, RunKey, Supervision, Time};
 
 /// The columns of `runs` that make a run, with its documents as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +109,8 @@ pub struct Record<'a> {
     failure_reason: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason_code: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    supervision: Option<Cow<'a, Supervision>>,
 }
 
 impl<'a> Record<'a> {
@@ -123,6 +125,7 @@ impl<'a> Record<'a> {
             tab_group_id: run.tab_group_id.as_deref().map(Cow::Borrowed),
             failure_reason: run.failure_reason.as_deref().map(Cow::Borrowed),
             reason_code: run.reason_code.as_deref().map(Cow::Borrowed),
+            supervision: Some(&run.supervision).filter(|kept| !kept.is_empty()).map(Cow::Borrowed),
         }
     }
 }
@@ -211,6 +214,7 @@ pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError
         tab_group_id: None,
         failure_reason: None,
         reason_code: None,
+        supervision: Supervision::default(),
     };
     documents.put_into(&mut run);
     Ok(run)
@@ -239,8 +243,16 @@ impl<'a> Documents<'a> {
     }
 
     fn put_into(self, run: &mut Run) {
-        let Record { updated_at, running_at, completed_at, fallback_used, tab_group_id, failure_reason, reason_code } =
-            self.record;
+        let Record {
+            updated_at,
+            running_at,
+            completed_at,
+            fallback_used,
+            tab_group_id,
+            failure_reason,
+            reason_code,
+            supervision,
+        } = self.record;
         run.updated_at = updated_at;
         run.running_at = running_at;
         run.completed_at = completed_at;
@@ -248,6 +260,7 @@ impl<'a> Documents<'a> {
         run.tab_group_id = tab_group_id.map(Cow::into_owned);
         run.failure_reason = failure_reason.map(Cow::into_owned);
         run.reason_code = reason_code.map(Cow::into_owned);
+        run.supervision = supervision.map(Cow::into_owned).unwrap_or_default();
         run.metadata = self.metadata;
     }
 }

@@ -38,6 +38,7 @@ pub const POSTGRES: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0002_active_by_start.sql"),
     },
     Migration { number: 3, name: "growth", sql: include_str!("../../migrations/postgres/0003_growth.sql") },
+    Migration { number: 4, name: "leases", sql: include_str!("../../migrations/postgres/0004_leases.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -49,6 +50,7 @@ pub const SQLITE: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0002_active_by_start.sql"),
     },
     Migration { number: 3, name: "growth", sql: include_str!("../../migrations/sqlite/0003_growth.sql") },
+    Migration { number: 4, name: "leases", sql: include_str!("../../migrations/sqlite/0004_leases.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

@@ -15,6 +15,7 @@ mod errors;
 mod fence;
 mod inspect;
 mod kept;
+mod leases;
 mod migrate;
 mod query;
 mod read;
@@ -39,16 +40,18 @@ use self::changes::OverShards;
 use self::commit::Commits;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
+pub use self::leases::of_leases;
 pub use self::query::{count as of_a_count, list as of_a_list};
 use self::sessions::CREATE_MAX;
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
 pub use self::writes::of_a_commit;
 use super::OpenOptions;
+use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
 use super::query::{RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::domain::ids::shard_of;
-use crate::domain::{Command, Decided, Event, Filter, Position, Run, RunKey, Shard};
+use crate::domain::{Command, Decided, Event, Filter, Position, Renewal, Run, RunKey, Shard};
 
 /// Runs and their log in a Postgres database.
 pub struct PostgresStore {
@@ -128,6 +131,18 @@ impl Store for PostgresStore {
 
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
         settle::settle(&self.commits.sessions, &self.commits.kept, unsettled).await
+    }
+
+    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
+        leases::renew(&self.commits.sessions, shard, renewals).await
+    }
+
+    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
+        leases::leases(&self.commits.sessions, keys, |key| self.shard_of(key)).await
+    }
+
+    async fn overdue(&self, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+        leases::overdue(&self.commits.sessions, limit).await
     }
 
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {

@@ -10,6 +10,7 @@ mod commit;
 mod connections;
 mod errors;
 mod inspect;
+mod leases;
 mod lock;
 mod migrate;
 mod open;
@@ -26,12 +27,13 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::OpenOptions;
+use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
 use super::query::{RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
-use crate::domain::{Command, Decided, Event, Filter, Position, Run, RunKey, Shard};
+use crate::domain::{Command, Decided, Event, Filter, Position, Renewal, Run, RunKey, Shard};
 pub use bulk::SqliteBulk;
 use connections::Connections;
 pub use inspect::SqliteInspect;
@@ -126,6 +128,22 @@ impl Store for SqliteStore {
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
         let (shard, position, commit_id) = (unsettled.shard, unsettled.first_position, unsettled.commit_id);
         self.connections.write(move |connection| commit::settle(connection, shard, position, commit_id)).await?
+    }
+
+    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
+        let (renewals, clock) = (renewals.to_vec(), self.clock.clone());
+        self.connections.write(move |connection| leases::renew(connection, shard, &renewals, clock.as_ref())).await?
+    }
+
+    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
+        let keys: Vec<_> = keys.iter().map(|key| (self.shard_of(key), key.clone())).collect();
+        let clock = self.clock.clone();
+        self.connections.read(move |connection| leases::leases(connection, &keys, clock.as_ref())).await?
+    }
+
+    async fn overdue(&self, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+        let clock = self.clock.clone();
+        self.connections.write(move |connection| leases::overdue(connection, limit, clock.as_ref())).await?
     }
 
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {

@@ -5,6 +5,7 @@ mod batches;
 mod changes;
 mod fixture;
 mod history;
+mod leases;
 mod lists;
 mod model;
 mod races;
@@ -78,6 +79,19 @@ conformance! { conforms:
         a_page_of_events_is_bounded_in_bytes
         events_read_back_as_they_were_decided
         an_unknown_run_has_no_record_and_no_history
+    ]
+    leases: [
+        a_lease_is_renewed_without_an_event
+        only_the_holder_of_a_lease_that_is_not_over_renews_it
+        many_leases_are_renewed_at_once
+        a_lease_that_is_over_orphans_its_run_once
+        an_outage_ends_no_lease_of_the_living
+        a_claim_fences_the_holder_before
+        of_many_claims_one_wins
+        what_was_released_and_not_claimed_is_orphaned
+        deadlines_and_graces_end_runs_and_nothing_before_them
+        a_request_that_was_answered_before_the_end_is_in_the_record
+        what_is_reported_late_is_kept_once_and_changes_no_status
     ]
     lists: [
         a_list_and_a_count_are_of_the_runs_that_match

@@ -3,6 +3,7 @@
 mod changes;
 mod checks;
 mod identity;
+mod leases;
 mod matrix;
 mod model;
 
@@ -19,7 +20,7 @@ fn now() -> Time {
 
 /// Decides a command that was never applied before.
 fn decided(run: Option<&Run>, command: &Command) -> Result<Decision, Refusal> {
-    decide(run, command, &Context { now: now(), applied: None })
+    decide(run, command, &Context { now: now(), applied: None, lease: None })
 }
 
 /// The event that the command makes, and the run after it.

@@ -154,8 +154,9 @@ fn applied<A>(
 ) -> Result<(), BenchError> {
     match disposition(&answer.map_err(BenchError::call(rpc))?.into_inner()) {
         Disposition::Applied => Ok(()),
-        other @ (Disposition::Unchanged | Disposition::Replayed | Disposition::Unspecified) => {
-            Err(BenchError::NotApplied { rpc, disposition: other.as_str_name() })
-        }
+        other @ (Disposition::Unchanged
+        | Disposition::Replayed
+        | Disposition::RecordedLate
+        | Disposition::Unspecified) => Err(BenchError::NotApplied { rpc, disposition: other.as_str_name() }),
     }
 }

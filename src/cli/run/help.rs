@@ -61,6 +61,39 @@ pub(super) const FAIL: &str = concat!(
     exit_codes!()
 );
 
+pub(super) const CLAIM: &str = concat!(
+    "Example:\n  \
+    runledger run claim run-2 --lease-ttl 30s\n\n\
+    The answer names the epoch of the lease: every later call of its holder gives it. Send a heartbeat every third of \
+    the ttl.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(super) const RELEASE: &str = concat!(
+    "Example:\n  \
+    runledger run release run-3 --lease-epoch 1\n\n\
+    Whoever claims the run within one ttl goes on with it; else it ends as failed.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(super) const HEARTBEAT: &str = concat!(
+    "Examples:\n  \
+    runledger run heartbeat run-3 --lease-epoch 1\n  \
+    runledger run heartbeat run-3 --lease-epoch 1 --done 3 --total 10 --message fetching\n\n",
+    exit_codes!()
+);
+
+pub(super) const REQUEST_ABORT: &str = concat!(
+    "Examples:\n  \
+    runledger run request-abort run-1 --reason 'wrong page'\n  \
+    runledger run request-abort run-1 --grace 30s\n\n\
+    Its worker hears of it with the next heartbeat. With --grace, the authority ends the run by itself after that.\n",
+    once!(),
+    exit_codes!()
+);
+
 pub(super) const GET: &str = concat!(
     "Examples:\n  \
     runledger run get run-1\n  \

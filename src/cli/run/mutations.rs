@@ -1,5 +1,7 @@
 //! The calls that change a run. Each has a `request_id`, so that one that was cut off can be sent again.
 
+use std::time::Duration;
+
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
@@ -10,7 +12,15 @@ use crate::cli::output::{Format, Out, Output};
 use crate::cli::view;
 use crate::client::json::Named;
 use crate::clock;
-use crate::proto::{Metadata, v1};
+use crate::proto::{self, Metadata, v1};
+
+/// What its lease's holder says.
+#[derive(Args, Debug)]
+struct Holder {
+    /// The epoch of the lease that you hold, where the run has one
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    lease_epoch: u64,
+}
 
 /// What every mutation takes.
 #[derive(Args, Debug)]
@@ -62,6 +72,15 @@ pub(super) struct StartArgs {
     /// The run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
+    /// Hold a lease on it: without a heartbeat for so long, it ends as failed
+    #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
+    lease_ttl: Option<Duration>,
+    /// How long it may stay pending; then it ends as aborted
+    #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
+    start_timeout: Option<Duration>,
+    /// How long it may be running; then it ends as aborted
+    #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
+    run_timeout: Option<Duration>,
     #[command(flatten)]
     mutation: Mutation,
 }
@@ -95,6 +114,8 @@ pub(super) struct UpdateArgs {
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
     #[command(flatten)]
+    holder: Holder,
+    #[command(flatten)]
     mutation: Mutation,
 }
 
@@ -105,6 +126,8 @@ pub(super) struct CompleteArgs {
     /// A last merge patch on the run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
+    #[command(flatten)]
+    holder: Holder,
     #[command(flatten)]
     mutation: Mutation,
 }
@@ -133,6 +156,47 @@ pub(super) struct FailArgs {
     /// Why, for programs, such as TIMEOUT
     #[arg(long, value_name = "CODE")]
     reason_code: Option<String>,
+    #[command(flatten)]
+    holder: Holder,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ClaimArgs {
+    /// The run
+    run_id: String,
+    /// How long the lease lasts without a heartbeat
+    #[arg(long, value_name = "DURATION", value_parser = fields::duration, default_value = "30s")]
+    lease_ttl: Duration,
+    /// Refuse unless the run is at this epoch (0: it never had a lease)
+    #[arg(long, value_name = "N")]
+    expected_epoch: Option<u64>,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ReleaseArgs {
+    /// The run
+    run_id: String,
+    /// The epoch of the lease that you hold
+    #[arg(long, value_name = "N")]
+    lease_epoch: u64,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RequestAbortArgs {
+    /// The run
+    run_id: String,
+    /// Why, for people
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// How long the run may go on; then the authority ends it [default: as long as it likes]
+    #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
+    grace: Option<Duration>,
     #[command(flatten)]
     mutation: Mutation,
 }
@@ -172,6 +236,9 @@ pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
         labels: args.labels.into_iter().map(|Label(key, value)| (key, value)).collect(),
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
+        lease_ttl: args.lease_ttl.map(proto::duration),
+        start_timeout: args.start_timeout.map(proto::duration),
+        run_timeout: args.run_timeout.map(proto::duration),
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
     args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
@@ -188,6 +255,7 @@ pub(super) async fn update(args: UpdateArgs) -> Result<(), Stop> {
         metadata: read(args.metadata.as_ref())?,
         labels: args.labels.into_iter().map(|Label(key, value)| (key, value)).collect(),
         remove_labels: args.remove_labels,
+        lease_epoch: args.holder.lease_epoch,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
     };
@@ -198,6 +266,7 @@ pub(super) async fn update(args: UpdateArgs) -> Result<(), Stop> {
 pub(super) async fn complete(args: CompleteArgs) -> Result<(), Stop> {
     let request = v1::CompleteRunRequest {
         run_id: args.run_id,
+        lease_epoch: args.holder.lease_epoch,
         metadata: read(args.metadata.as_ref())?,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
@@ -221,8 +290,44 @@ pub(super) async fn abort(args: AbortArgs) -> Result<(), Stop> {
 pub(super) async fn fail(args: FailArgs) -> Result<(), Stop> {
     let request = v1::FailRunRequest {
         run_id: args.run_id,
+        lease_epoch: args.holder.lease_epoch,
         failure_reason: args.failure_reason,
         reason_code: args.reason_code.unwrap_or_default(),
+        request_id: args.mutation.request_id(),
+        expected_revision: args.mutation.expected_revision,
+    };
+    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+pub(super) async fn claim(args: ClaimArgs) -> Result<(), Stop> {
+    let request = v1::ClaimRunRequest {
+        run_id: args.run_id,
+        lease_ttl: Some(proto::duration(args.lease_ttl)),
+        expected_epoch: args.expected_epoch,
+        request_id: args.mutation.request_id(),
+        expected_revision: args.mutation.expected_revision,
+    };
+    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+pub(super) async fn release(args: ReleaseArgs) -> Result<(), Stop> {
+    let request = v1::ReleaseRunRequest {
+        run_id: args.run_id,
+        lease_epoch: args.lease_epoch,
+        request_id: args.mutation.request_id(),
+        expected_revision: args.mutation.expected_revision,
+    };
+    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+pub(super) async fn request_abort(args: RequestAbortArgs) -> Result<(), Stop> {
+    let request = v1::RequestAbortRequest {
+        run_id: args.run_id,
+        reason: args.reason.unwrap_or_default(),
+        grace: args.grace.map(proto::duration),
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
     };

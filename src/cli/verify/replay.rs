@@ -7,7 +7,7 @@ use crate::domain::evolve::evolve;
 use crate::domain::ids::request_key;
 use crate::domain::limits::KEYFRAME_EVENTS;
 use crate::domain::{Event, EventType, Route, Run, RunKey, Status};
-use crate::store::inspect::{EventRow, RunRow};
+use crate::store::inspect::{ActiveRow, EventRow, RunRow};
 use crate::store::json::{self, EventColumns, RunColumns};
 
 /// Takes a run's events in the order of their revisions.
@@ -79,6 +79,12 @@ impl<'a> Replay<'a> {
         said.same("event.from", &before, &event.from);
         let allowed = match event.event_type {
             EventType::Updated => event.from == Some(event.to) && !event.to.is_terminal(),
+            EventType::Claimed | EventType::Released | EventType::AbortRequested => {
+                event.from == Some(Status::Running) && event.to == Status::Running
+            }
+            EventType::LateReported => {
+                event.from == Some(event.to) && self.run.as_ref().is_some_and(|run| run.supervision.presumed)
+            }
             EventType::Created | EventType::Started | EventType::Completed | EventType::Aborted | EventType::Failed => {
                 Status::allows(event.from, event.to)
             }
@@ -136,6 +142,8 @@ impl<'a> Replay<'a> {
         };
         let mut said = Row { table: "active", key: &self.key, differences };
         active(row, &run, &mut said);
+        let mut said = Row { table: "leases", key: &self.key, differences };
+        lease(row, &run, &mut said);
     }
 }
 
@@ -183,11 +191,26 @@ fn active(row: &RunRow, run: &Run, said: &mut Row<'_>) {
         None if run.status.is_terminal() => {}
         None => said.differs("row", format!("one: the run is {}", run.status), "none"),
         Some(_) if run.status.is_terminal() => said.differs("row", format!("none: the run is {}", run.status), "one"),
-        Some((status, started_at)) => {
+        Some(ActiveRow { status, started_at, due_at }) => {
             said.same("status", &run.status.code(), &status);
             if run.started_at != started_at {
                 said.differs("started_at", run.started_at, started_at);
             }
+            said.same("due_at", &run.due_at(), &due_at);
+        }
+    }
+}
+
+/// A row in `leases` exactly while the run has a lease and is not terminal. Its expiry and progress are in no event.
+fn lease(row: &RunRow, run: &Run, said: &mut Row<'_>) {
+    let expected = run.supervision.lease.filter(|_| !run.status.is_terminal());
+    match (expected, row.lease) {
+        (None, None) => {}
+        (None, Some((epoch, _))) => said.differs("row", "none: nobody holds the run", format!("one of epoch {epoch}")),
+        (Some(lease), None) => said.differs("row", format!("one of epoch {}", lease.epoch), "none"),
+        (Some(lease), Some((epoch, ttl_ms))) => {
+            said.same("epoch", &i64::try_from(lease.epoch).unwrap_or(i64::MAX), &epoch);
+            said.same("ttl_ms", &i64::try_from(lease.ttl_ms).unwrap_or(i64::MAX), &ttl_ms);
         }
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::limits::{
     LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
 };
-use crate::domain::{Operation, Status as RunStatus, Time};
+use crate::domain::{Status as RunStatus, Time};
 use crate::proto::validate::VIOLATIONS_MAX;
 
 /// The longest text of a limit, of one-byte or of four-byte characters.
@@ -31,6 +31,7 @@ fn summary(fill: Fill) -> Summary {
         running_at: Some(latest),
         updated_at: latest,
         completed_at: Some(latest),
+        presumed: true,
         reason_code: Some("R".repeat(REASON_CODE_BYTES_MAX)),
         failure_reason: Some(fill(SUMMARY_REASON_BYTES_MAX)),
     }
@@ -61,11 +62,21 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
                 agent_id: link.clone(),
                 owner_agent_id: link.clone(),
                 tab_group_id: Some(link),
-                operation: Operation::Complete,
+                rpc: "CompleteRun",
                 key: key(),
             },
             Code::PermissionDenied,
             &["google.rpc.ErrorInfo", "runledger.v1.OwnershipError"],
+        ),
+        (
+            Refusal::LeaseLost { rpc: "HeartbeatRun", asked: u64::MAX, epoch: u64::MAX, run: run.clone() },
+            Code::FailedPrecondition,
+            &["google.rpc.ErrorInfo", "runledger.v1.LeaseLostError"],
+        ),
+        (
+            Refusal::LeaseHeld { epoch: u64::MAX, expires_at: Some(run.updated_at), run: run.clone() },
+            Code::FailedPrecondition,
+            &["google.rpc.ErrorInfo", "runledger.v1.LeaseHeldError"],
         ),
         (
             Refusal::RevisionMismatch { key: key(), expected: u64::MAX, run: Some(run.clone()) },

@@ -46,6 +46,10 @@ pub(super) async fn commit(
 ) -> Result<AtOnce, CommitError> {
     let kept = &commits.kept;
     let age = kept.age();
+    if commands.iter().any(|command| command.operation.looks_at_lease()) {
+        // Nobody keeps those: their rows are renewed by whoever holds them.
+        return Ok(AtOnce::NotWritten);
+    }
     let Some(Guess { loaded, min_release }) = kept.guess(shard, commands) else {
         return Ok(AtOnce::NotWritten);
     };

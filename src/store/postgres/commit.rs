@@ -22,6 +22,7 @@ use super::at_once::{self, AtOnce};
 use super::ends::{self, Ends};
 use super::errors::{self, TimedOut};
 use super::kept::{Guessed, Kept};
+use super::leases;
 use super::rows::{self, Reader, after_all, shown, smallint};
 use super::sessions::{Session, Sessions};
 use super::statements::{BEGIN, COMMIT, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, ROLLBACK};
@@ -111,7 +112,7 @@ async fn attempt_once(
     let session = before(deadline, commits.sessions.commit()).await??;
     let age = commits.kept.age();
     let kept = if trusting { commits.kept.runs(shard, commands) } else { None };
-    let prepared = before(deadline, Prepared::of(&session, &commits.ends)).await?.map_err(errors::statement)?;
+    let prepared = before(deadline, Prepared::of(&session, &commits.ends, wanted)).await?.map_err(errors::statement)?;
     let Read { loaded, now, min_release } =
         before(deadline, lock_and_load(&session, &prepared, shard, wanted, kept.is_none())).await??;
     commits.kept.clock(now);
@@ -173,11 +174,18 @@ struct Prepared {
     ends: Statement,
     load_runs: Statement,
     load_request_ids: Statement,
+    /// Only where a command looks at leases.
+    load_leases: Option<Statement>,
 }
 
 impl Prepared {
-    async fn of(session: &Session, ends: &str) -> Result<Self, Error> {
+    async fn of(session: &Session, ends: &str, wanted: &Wanted<'_>) -> Result<Self, Error> {
+        let load_leases = match wanted.leases.0.as_slice() {
+            [] => None,
+            [_, ..] => Some(session.prepare_cached(&leases::load()).await?),
+        };
         Ok(Self {
+            load_leases,
             lock_head: session.prepare_cached(LOCK_HEAD).await?,
             ends: session.prepare_cached(ends).await?,
             load_runs: session.prepare_cached(LOAD_RUNS).await?,
@@ -195,6 +203,8 @@ struct Wanted<'a> {
     namespaces: Vec<&'a str>,
     run_ids: Vec<&'a str>,
     request_keys: Vec<i64>,
+    /// The namespaces and ids of runs whose lease is looked at.
+    leases: (Vec<&'a str>, Vec<&'a str>),
 }
 
 impl<'a> Wanted<'a> {
@@ -208,6 +218,13 @@ impl<'a> Wanted<'a> {
             namespaces: keys.iter().map(|key| key.namespace.as_str()).collect(),
             run_ids: keys.iter().map(|key| key.run_id.as_str()).collect(),
             request_keys: request_keys.into_iter().collect(),
+            leases: commands
+                .iter()
+                .filter(|command| command.operation.looks_at_lease())
+                .map(|command| (command.key.namespace.as_str(), command.key.run_id.as_str()))
+                .collect::<HashSet<_>>()
+                .into_iter()
+                .unzip(),
         }
     }
 }
@@ -245,13 +262,22 @@ async fn lock_and_load(
         session.query(&prepared.load_request_ids, &by_request).await
     };
     let runs = async { if with_runs { load_runs(session, prepared, shard, wanted).await } else { Ok(Vec::new()) } };
-    let (begun, head, ends, runs, requests) = tokio::join!(
+    let (namespaces, run_ids) = &wanted.leases;
+    let by_lease: [&(dyn ToSql + Sync); 3] = [&shard, namespaces, run_ids];
+    let held = async {
+        match &prepared.load_leases {
+            None => Ok(Vec::new()),
+            Some(statement) => session.query(statement, &by_lease).await,
+        }
+    };
+    let (begun, head, ends, runs, requests, held) = tokio::join!(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
         session.query(&prepared.ends, &[]),
         runs,
         requests,
+        held,
     );
     begun.map_err(retriable)?;
     if head.map_err(retriable)?.is_none() {
@@ -262,11 +288,13 @@ async fn lock_and_load(
     let ends = Ends::read(&ends, shard)?;
     let runs = runs.map_err(retriable)?;
     let requests = requests.map_err(retriable)?;
+    let held = held.map_err(retriable)?;
     let loaded = Loaded {
         last: ends.last,
         now: after_all(ends.now, ends.elsewhere),
         runs: read_runs(&runs)?,
         requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
+        leases: held.iter().map(leases::held).collect::<Result<_, _>>()?,
     };
     Ok(Read { loaded, now: ends.now, min_release: ends.min_release })
 }

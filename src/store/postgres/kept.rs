@@ -182,6 +182,7 @@ impl Kept {
             now: after_all(now, self.elsewhere(shard)),
             runs: self.all_runs(commands)?,
             requests: Vec::new(),
+            leases: Vec::new(),
         };
         Some(Guess { loaded, min_release: end.min_release })
     }

@@ -98,7 +98,7 @@ fn write(
         return Err(LoadError::Taken { prefix: load.prefix });
     }
     let decided = bulk::decided(load.histories, &commit::load::end(&transaction, shard, clock)?)?;
-    commit::write::write(&transaction, shard, commit_id, &decided)?;
+    commit::write::write(&transaction, shard, commit_id, &decided, clock.now())?;
     transaction.commit().map_err(errors::statement)?;
     u64::try_from(decided.events.len()).map_err(|error| bulk::broken(error).into())
 }

@@ -29,7 +29,7 @@ pub(super) fn commit(
     let Some(first_position) = decided.events.first().map(|event| event.position) else {
         return Ok(decided);
     };
-    write::write(&transaction, shard, commit_id, &decided)?;
+    write::write(&transaction, shard, commit_id, &decided, clock.now())?;
     match transaction.execute_batch("COMMIT") {
         Ok(()) => Ok(decided),
         Err(error) if !transaction.is_autocommit() || errors::is_disk_full(&error) => {

@@ -38,6 +38,7 @@ fn command(run_id: &str, operation: Operation) -> Command {
         key: key(run_id),
         operation,
         changes: Changes { task_thread_id, ..Changes::default() },
+        terms: crate::domain::Terms::default(),
         expected_revision: None,
         request: None,
         principal: Principal::anonymous(),

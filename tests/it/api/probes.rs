@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use runledger::engine::Engine;
+use runledger::leases::renewals::Renewals;
 use runledger::reads::Reads;
 use runledger::service::health;
 use runledger::service::{Backend, BackendSlot, Turns};
@@ -27,9 +28,11 @@ async fn said<H: Health>(health: &HealthServer<H>, service: &str) -> ServingStat
 
 fn backend(process: &Process) -> Backend {
     let store = process.store.clone();
-    let engine = Engine::start(store.clone(), &process.supervisor, &Arc::new(Notify::new()));
+    let engine = Arc::new(Engine::start(store.clone(), &process.supervisor, &Arc::new(Notify::new())));
+    let renewals = Renewals::start(store.clone(), &process.supervisor);
     let reads = Reads::new(store.clone());
-    Backend { store, reads, engine, feed: process.feed.clone(), wait_max: Duration::MAX, turns: Turns::default() }
+    let (feed, wait_max, turns) = (process.feed.clone(), Duration::MAX, Turns::default());
+    Backend { store, reads, engine, renewals, feed, wait_max, turns }
 }
 
 /// A store that was opened and has not answered since.

@@ -73,6 +73,7 @@ pub(crate) fn summary(run: &Run) -> RunSummary {
         running_at: run.running_at,
         updated_at: run.updated_at,
         completed_at: run.completed_at,
+        presumed: run.presumed,
         reason_code: run.reason_code,
         failure_reason: run.failure_reason[..run.failure_reason.floor_char_boundary(512)].to_owned(),
     }

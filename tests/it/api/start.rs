@@ -51,6 +51,7 @@ pub(crate) async fn a_start_creates_the_run_as_it_was_asked_for(place: Place) {
         reason_code: String::new(),
         labels: labels([("team", "blue"), ("tier", "")]),
         namespace: "default".into(),
+        ..Run::default()
     };
     assert_eq!(run, wanted);
     assert_eq!(caller.get(&run.run_id).await, wanted);

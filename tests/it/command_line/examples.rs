@@ -99,7 +99,8 @@ fn adapted(line: &str) -> String {
     words.join(" ")
 }
 
-/// A server as the examples expect it, on the store that they name; else on the default one.
+/// A server as the examples expect it, on the store that they name; else on the default one: `run-1` is running, `run-2`
+/// pending, and `run-3` held under epoch 1.
 struct Scene {
     server: Server,
     directory: TempDir,
@@ -117,6 +118,18 @@ impl Scene {
         };
         server.until("readiness", ServingStatus::Serving).await;
         started(&server, "run-1").await;
+        let others = [
+            v1::StartRunRequest { run_id: "run-2".to_owned(), deferred: true, ..v1::StartRunRequest::default() },
+            v1::StartRunRequest {
+                run_id: "run-3".to_owned(),
+                lease_ttl: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
+                ..v1::StartRunRequest::default()
+            },
+        ];
+        for other in others {
+            let other = v1::StartRunRequest { task_thread_id: "thread-1".to_owned(), ..other };
+            server.client().await.start_run(other).await.unwrap();
+        }
         Self { server, directory, database }
     }
 

@@ -32,10 +32,11 @@ pub(crate) async fn apply(store: &dyn Store, command: Command) -> Run {
     }
 }
 
-/// One word for an answer: `applied`, `unchanged`, `replayed`, or the refusal's reason.
+/// One word for an answer: `applied`, `recorded late`, `unchanged`, `replayed`, or the refusal's reason.
 pub(crate) fn word(answer: &Answer) -> &'static str {
     match answer {
         Ok(Verdict::Applied(_)) => "applied",
+        Ok(Verdict::RecordedLate(_)) => "recorded late",
         Ok(Verdict::Unchanged(_)) => "unchanged",
         Ok(Verdict::Replayed { .. }) => "replayed",
         Err(refusal) => refusal.reason(),

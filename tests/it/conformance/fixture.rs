@@ -34,6 +34,9 @@ pub(crate) trait Fixture: Sized {
 
     /// Sets the store's clock back by a minute.
     async fn set_the_clock_back(&mut self);
+
+    /// Sets the store's clock forward.
+    async fn pass(&mut self, ms: u64);
 }
 
 /// A store whose tables can be seen and changed past it.
@@ -60,8 +63,8 @@ impl TestClock {
         Arc::new(Self(AtomicI64::new(1_764_000_000_000_000)))
     }
 
-    fn set_back(&self, micros: i64) {
-        self.0.fetch_sub(micros, Ordering::SeqCst);
+    fn shift(&self, micros: i64) {
+        self.0.fetch_add(micros, Ordering::SeqCst);
     }
 }
 
@@ -109,7 +112,11 @@ impl Fixture for SqliteFixture {
     }
 
     async fn set_the_clock_back(&mut self) {
-        self.clock.set_back(MINUTE_MICROS);
+        self.clock.shift(-MINUTE_MICROS);
+    }
+
+    async fn pass(&mut self, ms: u64) {
+        self.clock.shift(i64::try_from(ms).unwrap() * 1_000);
     }
 }
 
@@ -173,7 +180,11 @@ impl Fixture for MemoryFixture {
     async fn reopen(&mut self) {}
 
     async fn set_the_clock_back(&mut self) {
-        self.clock.set_back(MINUTE_MICROS);
+        self.clock.shift(-MINUTE_MICROS);
+    }
+
+    async fn pass(&mut self, ms: u64) {
+        self.clock.shift(i64::try_from(ms).unwrap() * 1_000);
     }
 }
 
@@ -181,9 +192,25 @@ impl Fixture for MemoryFixture {
 pub(crate) struct PostgresFixture {
     store: Arc<PostgresStore>,
     database: Database,
+    /// How far its clock is ahead.
+    ahead_ms: i64,
 }
 
 impl PostgresFixture {
+    /// A function of the same name hides the server's own from sessions that begin after this.
+    async fn shift(&mut self, ms: i64) {
+        self.ahead_ms += ms;
+        let (name, ahead_ms) = (self.database.name(), self.ahead_ms);
+        self.sql(&format!(
+            "create schema if not exists clock;
+             create or replace function clock.clock_timestamp() returns timestamptz language sql volatile
+                as $$ select pg_catalog.clock_timestamp() + interval '{ahead_ms} ms' $$;
+             alter database {name} set search_path = clock, pg_catalog, public"
+        ))
+        .await;
+        self.reopen().await;
+    }
+
     async fn open(database: &Database) -> Arc<PostgresStore> {
         Arc::new(PostgresStore::open(&database.dsn(), &OpenOptions::default()).await.unwrap())
     }
@@ -192,7 +219,7 @@ impl PostgresFixture {
 impl Fixture for PostgresFixture {
     async fn new() -> Self {
         let database = Database::fresh().await;
-        Self { store: Self::open(&database).await, database }
+        Self { store: Self::open(&database).await, database, ahead_ms: 0 }
     }
 
     fn store(&self) -> &dyn Store {
@@ -208,17 +235,12 @@ impl Fixture for PostgresFixture {
         self.store = Self::open(&self.database).await;
     }
 
-    /// A function of the same name hides the server's own from sessions that begin after this.
     async fn set_the_clock_back(&mut self) {
-        let name = self.database.name();
-        self.sql(&format!(
-            "create schema if not exists clock;
-             create or replace function clock.clock_timestamp() returns timestamptz language sql volatile
-                as $$ select pg_catalog.clock_timestamp() - interval '1 minute' $$;
-             alter database {name} set search_path = clock, pg_catalog, public"
-        ))
-        .await;
-        self.reopen().await;
+        self.shift(-MINUTE_MICROS / 1_000).await;
+    }
+
+    async fn pass(&mut self, ms: u64) {
+        self.shift(i64::try_from(ms).unwrap()).await;
     }
 }
 

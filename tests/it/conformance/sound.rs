@@ -22,7 +22,8 @@ impl Contents {
     }
 
     pub(crate) fn terminal_events(&self, key: &RunKey) -> usize {
-        self.log.iter().filter(|logged| logged.event.key == *key && logged.event.to.is_terminal()).count()
+        let events = self.log.iter().map(|logged| &logged.event).filter(|event| event.key == *key);
+        events.filter(|event| event.to.is_terminal() && event.from != Some(event.to)).count()
     }
 }
 

@@ -22,7 +22,13 @@ fn only_a_named_stranger_is_refused_and_never_an_abort() {
                     }
                     let only_the_owner = match operation {
                         Operation::Update | Operation::Complete | Operation::Fail => true,
-                        Operation::Start { .. } | Operation::Abort => false,
+                        // Who takes over a running run takes it from its owner.
+                        Operation::Claim => status != Status::Running,
+                        // Refused before: the run has no lease.
+                        Operation::Release => false,
+                        Operation::Start { .. } | Operation::Abort | Operation::RequestAbort | Operation::Sweep => {
+                            false
+                        }
                     };
                     let expected = only_the_owner && owner.is_some() && caller == Some("stranger");
                     let answer = decided(Some(&run), &command);
@@ -33,7 +39,7 @@ fn only_a_named_stranger_is_refused_and_never_an_abort() {
                             agent_id: "stranger".into(),
                             owner_agent_id: "owner".into(),
                             tab_group_id: Some("tabs-1".into()),
-                            operation,
+                            rpc: operation.rpc(),
                             key: run.key(),
                         };
                         assert_eq!(refusal, said);

@@ -22,16 +22,18 @@ fn every_operation_on_every_status_answers_by_the_matrix() {
     let (unknown, not_running) = (Refused("RUN_NOT_FOUND"), Refused("RUN_NOT_RUNNING"));
     let created = |status| Makes(EventType::Created, status);
     let (aborts, fails) = (Makes(EventType::Aborted, Aborted), Makes(EventType::Failed, Failed));
-    let completes = Makes(EventType::Completed, Completed);
+    let (starts, completes) = (Makes(EventType::Started, Running), Makes(EventType::Completed, Completed));
+    let (updates, held) = (Makes(EventType::Updated, Running), Refused("LEASE_HELD"));
+    let (lost, requests) = (Refused("LEASE_LOST"), Makes(EventType::AbortRequested, Running));
     #[rustfmt::skip]
-    let matrix: [(Option<Status>, [Answer; 6]); 6] = [
-        //                 start                              start deferred    update       complete            abort      fail
-        (None,            [created(Running),                  created(Pending), unknown,     unknown,            unknown,   unknown]),
-        (Some(Pending),   [Makes(EventType::Started, Running), Unchanged,       not_running, NoWayTo(Completed), aborts,    fails]),
-        (Some(Running),   [Unchanged,                         Unchanged,        Makes(EventType::Updated, Running), completes, aborts, fails]),
-        (Some(Completed), [NoWayTo(Running),                  NoWayTo(Pending), not_running, Unchanged,          Unchanged, Unchanged]),
-        (Some(Aborted),   [NoWayTo(Running),                  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged]),
-        (Some(Failed),    [NoWayTo(Running),                  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged]),
+    let matrix: [(Option<Status>, [Answer; 10]); 6] = [
+        //                 start              start deferred    update       complete            abort      fail       claim             release      request abort  sweep
+        (None,            [created(Running),  created(Pending), unknown,     unknown,            unknown,   unknown,   unknown,          unknown,     unknown,       unknown]),
+        (Some(Pending),   [starts,            Unchanged,        not_running, NoWayTo(Completed), aborts,    fails,     starts,           lost,        aborts,        Unchanged]),
+        (Some(Running),   [Unchanged,         Unchanged,        updates,     completes,          aborts,    fails,     held,             lost,        requests,      Unchanged]),
+        (Some(Completed), [NoWayTo(Running),  NoWayTo(Pending), not_running, Unchanged,          Unchanged, Unchanged, NoWayTo(Running), lost,        Unchanged,     Unchanged]),
+        (Some(Aborted),   [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        Unchanged,     Unchanged]),
+        (Some(Failed),    [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        Unchanged,     Unchanged]),
     ];
     for (from, answers) in matrix {
         for (operation, expected) in Operation::ALL.into_iter().zip(answers) {
@@ -91,12 +93,13 @@ fn the_matrix_of_transitions_is_the_contracts() {
 }
 
 #[test]
-fn every_event_is_a_transition_of_the_matrix_or_an_update() {
+fn every_event_is_a_transition_of_the_matrix_or_leaves_the_status() {
+    let stays = [EventType::Updated, EventType::AbortRequested];
     for from in Status::ALL.into_iter().map(Some).chain([None]) {
         for operation in Operation::ALL {
             if let Answer::Makes(event_type, to) = answer(from, operation) {
                 assert!(
-                    event_type == EventType::Updated && from == Some(to) || Status::allows(from, to),
+                    stays.contains(&event_type) && from == Some(to) || Status::allows(from, to),
                     "{from:?} with {operation:?}"
                 );
             }

@@ -33,6 +33,7 @@ impl Shelf {
             now,
             runs: self.runs.values().filter(|run| asked(&run.key())).cloned().map(Arc::new).collect(),
             requests: model.requests().into_iter().filter(|(key, ..)| asked(key)).collect(),
+            leases: model.leases().into_iter().filter(|(key, _)| asked(key)).collect(),
         }
     }
 }
@@ -76,7 +77,7 @@ proptest! {
         prop_assert!(shelf.log.is_sorted_by_key(|new| new.event.at), "times never fall");
     }
 
-    /// Whatever is sent, in whatever order: a terminal run has one terminal event, its last, and stays as that left it.
+    /// Whatever is sent, in whatever order: a run ends once, and what is reported late changes nothing but what says so.
     #[test]
     fn a_run_ends_once(sent in vec(commands(), 1..60)) {
         let mut model = Model::default();
@@ -86,11 +87,19 @@ proptest! {
             let answer = model.ask(command, Time::from_micros(at));
             if let Some(run) = ended.get(&command.key) {
                 prop_assert!(!matches!(answer, Ok(Verdict::Applied(_))));
-                prop_assert_eq!(&model.runs[&command.key], run);
+                let mut after = model.runs[&command.key].clone();
+                if matches!(answer, Ok(Verdict::RecordedLate(_))) {
+                    prop_assert!(run.supervision.presumed && run.supervision.late_report.is_none());
+                    prop_assert_eq!(after.revision, run.revision + 1);
+                    prop_assert!(after.supervision.late_report.take().is_some());
+                    (after.revision, after.updated_at) = (run.revision, run.updated_at);
+                }
+                prop_assert_eq!(&after, run);
             }
         }
         for (key, run) in &model.runs {
-            let ends = model.events.iter().filter(|event| event.key == *key && event.to.is_terminal()).count();
+            let ends = |event: &&Event| event.key == *key && event.from != Some(event.to) && event.to.is_terminal();
+            let ends = model.events.iter().filter(ends).count();
             prop_assert_eq!(ends, usize::from(run.status.is_terminal()));
             prop_assert_eq!(run.completed_at.is_some(), run.status.is_terminal());
             prop_assert!(run.running_at.is_some() || run.status != Status::Running);

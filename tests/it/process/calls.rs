@@ -45,7 +45,7 @@ pub(crate) async fn send(client: &mut Client, run_id: &str, step: Step, request_
             match disposition {
                 v1::Disposition::Applied => Answer::Applied(made),
                 v1::Disposition::Replayed => Answer::Replayed(made),
-                other @ (v1::Disposition::Unchanged | v1::Disposition::Unspecified) => {
+                other @ (v1::Disposition::Unchanged | v1::Disposition::RecordedLate | v1::Disposition::Unspecified) => {
                     panic!("{run_id} {step:?} {request_id}: {other:?} at {made}")
                 }
             }

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Changes, Command, Metadata, Operation, Principal, Request, RunKey};
+use runledger::domain::{Changes, Command, Metadata, Operation, Principal, Request, RunKey, Terms};
 use serde_json::Value;
 
 /// The task thread of every run that a test does not give another one.
 pub(crate) const THREAD: &str = "thread-1";
+
+/// The ttl of every lease that a test does not give another one, in milliseconds.
+pub(crate) const TTL_MS: u64 = 30_000;
 
 pub(crate) fn key(run_id: &str) -> RunKey {
     RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id: run_id.to_owned() }
@@ -17,12 +20,30 @@ pub(crate) fn command(run_id: &str, operation: Operation) -> Command {
     let changes = match operation {
         Operation::Start { .. } => Changes { task_thread_id: Some(THREAD.to_owned()), ..Changes::default() },
         Operation::Fail => Changes { failure_reason: Some("it broke".to_owned()), ..Changes::default() },
-        Operation::Update | Operation::Complete | Operation::Abort => Changes::default(),
+        Operation::Update
+        | Operation::Complete
+        | Operation::Abort
+        | Operation::Claim
+        | Operation::Release
+        | Operation::RequestAbort
+        | Operation::Sweep => Changes::default(),
+    };
+    let terms = match operation {
+        Operation::Claim => Terms { lease_ttl_ms: Some(TTL_MS), ..Terms::default() },
+        Operation::Start { .. }
+        | Operation::Update
+        | Operation::Complete
+        | Operation::Abort
+        | Operation::Fail
+        | Operation::Release
+        | Operation::RequestAbort
+        | Operation::Sweep => Terms::default(),
     };
     Command {
         key: key(run_id),
         operation,
         changes,
+        terms,
         expected_revision: None,
         request: None,
         principal: Principal::anonymous(),
@@ -53,6 +74,27 @@ pub(crate) fn fail(run_id: &str) -> Command {
     command(run_id, Operation::Fail)
 }
 
+/// Starts a run and holds a lease on it.
+pub(crate) fn leased(run_id: &str) -> Command {
+    start(run_id).lease_ttl_ms(TTL_MS)
+}
+
+pub(crate) fn claim(run_id: &str) -> Command {
+    command(run_id, Operation::Claim)
+}
+
+pub(crate) fn release(run_id: &str) -> Command {
+    command(run_id, Operation::Release)
+}
+
+pub(crate) fn request_abort(run_id: &str) -> Command {
+    command(run_id, Operation::RequestAbort)
+}
+
+pub(crate) fn sweep(run_id: &str) -> Command {
+    Command { principal: Principal::authority(), ..command(run_id, Operation::Sweep) }
+}
+
 pub(crate) fn metadata(value: &Value) -> Metadata {
     Metadata::from(value.as_object().expect("metadata is an object").clone())
 }
@@ -63,6 +105,29 @@ pub(crate) trait Asking: Sized {
     fn by(self, agent_id: &str) -> Self;
     fn revision(self, expected: u64) -> Self;
     fn request(self, id: &str) -> Self;
+
+    fn on(self, terms: impl FnOnce(&mut Terms)) -> Self;
+
+    /// Under the lease of this epoch.
+    fn epoch(self, epoch: u64) -> Self {
+        self.on(|terms| terms.lease_epoch = Some(epoch))
+    }
+
+    fn lease_ttl_ms(self, ms: u64) -> Self {
+        self.on(|terms| terms.lease_ttl_ms = Some(ms))
+    }
+
+    fn start_timeout_ms(self, ms: u64) -> Self {
+        self.on(|terms| terms.start_timeout_ms = Some(ms))
+    }
+
+    fn run_timeout_ms(self, ms: u64) -> Self {
+        self.on(|terms| terms.run_timeout_ms = Some(ms))
+    }
+
+    fn grace_ms(self, ms: u64) -> Self {
+        self.on(|terms| terms.grace_ms = Some(ms))
+    }
 
     fn thread(self, id: &str) -> Self {
         self.changing(|changes| changes.task_thread_id = Some(id.to_owned()))
@@ -98,6 +163,11 @@ pub(crate) trait Asking: Sized {
 impl Asking for Command {
     fn changing(mut self, change: impl FnOnce(&mut Changes)) -> Self {
         change(&mut self.changes);
+        self
+    }
+
+    fn on(mut self, terms: impl FnOnce(&mut Terms)) -> Self {
+        terms(&mut self.terms);
         self
     }
 

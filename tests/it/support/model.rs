@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
 use runledger::domain::evolve::evolve;
-use runledger::domain::{Command, Event, Refusal, Run, RunKey, Time, Verdict};
+use runledger::domain::{Command, Event, EventType, HeldLease, Lease, Refusal, Run, RunKey, Time, Verdict};
 
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) runs: BTreeMap<RunKey, Run>,
     pub(crate) events: Vec<Event>,
+    leases: HashMap<RunKey, HeldLease>,
     applied: HashMap<(RunKey, String), AppliedRequest>,
 }
 
@@ -20,7 +21,8 @@ impl Model {
         let remembered =
             command.request.as_ref().and_then(|request| self.applied.get(&(command.key.clone(), request.id.clone())));
         let run = self.runs.get(&command.key);
-        match decide(run, command, &Context { now, applied: remembered })? {
+        let lease = self.leases.get(&command.key).copied();
+        match decide(run, command, &Context { now, applied: remembered, lease })? {
             Decision::Unchanged => Ok(Verdict::Unchanged(Arc::new(run.expect("unchanged, so it exists").clone()))),
             Decision::Replayed { revision } => {
                 Ok(Verdict::Replayed { revision, current_revision: run.expect("replayed, so it exists").revision })
@@ -30,11 +32,21 @@ impl Model {
                     let applied = AppliedRequest { revision: event.revision, digest: request.digest };
                     self.applied.insert((command.key.clone(), request.id.clone()), applied);
                 }
+                if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
+                    self.leases.insert(command.key.clone(), HeldLease { epoch, expires_at: now.plus_ms(ttl_ms) });
+                }
+                let late = event.event_type == EventType::LateReported;
                 self.events.push(*event);
                 self.runs.insert(command.key.clone(), (*after).clone());
-                Ok(Verdict::Applied(Arc::new(*after)))
+                let after = Arc::new(*after);
+                Ok(if late { Verdict::RecordedLate(after) } else { Verdict::Applied(after) })
             }
         }
+    }
+
+    /// The leases that were granted, as a store would load them.
+    pub(crate) fn leases(&self) -> Vec<(RunKey, HeldLease)> {
+        self.leases.iter().map(|(key, lease)| (key.clone(), *lease)).collect()
     }
 
     /// The requests that were applied, as a store would load them.

@@ -3,10 +3,10 @@
 use proptest::collection::vec;
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
-use runledger::domain::{Changes, Command, Operation, Route};
+use runledger::domain::{Changes, Command, Operation, Route, Terms};
 use serde_json::{Value, json};
 
-use super::commands::{Asking as _, command, metadata};
+use super::commands::{Asking as _, TTL_MS, command, metadata};
 
 /// Commands over three runs, in batches of up to eight.
 pub(crate) fn batches(count: usize) -> impl Strategy<Value = Vec<Vec<Command>>> {
@@ -15,9 +15,10 @@ pub(crate) fn batches(count: usize) -> impl Strategy<Value = Vec<Vec<Command>>> 
 
 pub(crate) fn commands() -> impl Strategy<Value = Command> {
     let asked = (0..3_u8, operation(), weighted(0.1, 0..6_u64), weighted(0.3, 0..4_u8), weighted(0.3, agent()));
-    (asked, changes()).prop_map(|((run, operation, revision, request, agent), changes)| {
+    (asked, changes(), terms()).prop_map(|((run, operation, revision, request, agent), changes, terms)| {
         let mut command = command(&format!("run-{run}"), operation).changing(|base| merge(base, changes, operation));
         command.expected_revision = revision;
+        command.terms = asked_by(operation, terms);
         if let Some(agent) = agent {
             command = command.by(agent);
         }
@@ -36,7 +37,36 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(Operation::Complete),
         1 => Just(Operation::Abort),
         1 => Just(Operation::Fail),
+        2 => Just(Operation::Claim),
+        1 => Just(Operation::Release),
+        1 => Just(Operation::RequestAbort),
+        3 => Just(Operation::Sweep),
     ]
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let short = || weighted(0.2, 0..50_u64);
+    (weighted(0.3, 0..4_u64), any::<bool>(), short(), short(), short()).prop_map(
+        |(lease_epoch, leased, start_timeout_ms, run_timeout_ms, grace_ms)| {
+            let lease_ttl_ms = leased.then_some(TTL_MS);
+            Terms { lease_epoch, lease_ttl_ms, start_timeout_ms, run_timeout_ms, grace_ms }
+        },
+    )
+}
+
+/// Takes what the operation's request can carry.
+fn asked_by(operation: Operation, terms: Terms) -> Terms {
+    let Terms { lease_epoch, lease_ttl_ms, start_timeout_ms, run_timeout_ms, grace_ms } = terms;
+    match operation {
+        Operation::Start { deferred: true } => Terms { start_timeout_ms, run_timeout_ms, ..Terms::default() },
+        Operation::Start { deferred: false } => Terms { lease_ttl_ms, run_timeout_ms, ..Terms::default() },
+        Operation::Update | Operation::Complete | Operation::Fail | Operation::Release => {
+            Terms { lease_epoch, ..Terms::default() }
+        }
+        Operation::Claim => Terms { lease_epoch, lease_ttl_ms: Some(TTL_MS), ..Terms::default() },
+        Operation::RequestAbort => Terms { grace_ms, ..Terms::default() },
+        Operation::Abort | Operation::Sweep => Terms::default(),
+    }
 }
 
 fn agent() -> impl Strategy<Value = &'static str> {
@@ -63,6 +93,7 @@ fn changes() -> impl Strategy<Value = Changes> {
             remove_labels: removed.into_iter().filter(|key| !labels.contains_key(key)).collect(),
             labels,
             metadata: metadata(&patch),
+            ..Changes::default()
         }
     })
 }
@@ -83,7 +114,8 @@ fn merge(base: &mut Changes, asked: Changes, operation: Operation) {
             *base = Changes { task_thread_id: None, agent_id: None, failure_reason: None, ..asked };
         }
         Operation::Complete => base.metadata = asked.metadata,
-        Operation::Abort => base.failure_reason = asked.failure_reason,
+        Operation::Abort | Operation::RequestAbort => base.failure_reason = asked.failure_reason,
+        Operation::Claim | Operation::Release | Operation::Sweep => {}
         Operation::Fail => base.reason_code = asked.failure_reason.map(|_| "TIMEOUT".to_owned()),
     }
 }

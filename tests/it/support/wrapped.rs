@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use runledger::domain::{Command, Decided, Event, Filter, Position, Run, RunKey, Shard};
+use runledger::domain::{Command, Decided, Event, Filter, Position, Renewal, Run, RunKey, Shard};
+use runledger::store::leases::{KeptLease, Renewed};
 use runledger::store::query::{RunCounts, RunPage, RunQuery};
 use runledger::store::{CommitError, Description, Ledger, Page, Store, StoreError, Unsettled};
 use tokio::sync::Semaphore;
@@ -123,6 +124,18 @@ impl Store for Wrapped {
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
         self.heard()?;
         self.store.settle(unsettled).await
+    }
+
+    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
+        self.store.renew(shard, renewals).await
+    }
+
+    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
+        self.store.leases(keys).await
+    }
+
+    async fn overdue(&self, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+        self.store.overdue(limit).await
     }
 
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {

@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 
 use super::{rows, text_bytes};
 use crate::domain::{RunKey, Shard};
-use crate::store::inspect::{EventRow, PlaceRow, ROWS_MAX, RunRow, ShardRows};
+use crate::store::inspect::{ActiveRow, EventRow, PlaceRow, ROWS_MAX, RunRow, ShardRows};
 use crate::store::postgres::rows::{At, Reader, run_bytes, run_columns, run_columns_of, run_size, shown, smallint};
 use crate::store::postgres::sessions::Sessions;
 use crate::store::{PAGE_BYTES_MAX, StoreError};
@@ -21,7 +21,7 @@ const RUNS: &str = concat!(
 select ",
     run_columns!(),
     ",
-       a.status as active_status, a.started_at as active_started_at
+       a.status as active_status, a.started_at as active_started_at, a.due_at, l.epoch, l.ttl_ms
 from (
     select *, sum(size) over (order by namespace, run_id rows unbounded preceding) as stored
     from (
@@ -33,10 +33,15 @@ from (
         order by namespace, run_id
         limit $4) as page) as r
 left join lateral (
-    select status, started_at
+    select status, started_at, due_at
     from active a
     where a.shard = $1 and a.namespace = r.namespace and a.run_id = r.run_id
     limit 1) as a on true
+left join lateral (
+    select epoch, ttl_ms
+    from leases l
+    where l.shard = $1 and l.namespace = r.namespace and l.run_id = r.run_id
+    limit 1) as l on true
 where r.stored - r.size < $5
 order by r.namespace, r.run_id"
 );
@@ -102,7 +107,13 @@ fn run(row: &Row) -> Result<RunRow, StoreError> {
     let run = Reader { table: "runs", row };
     let shown = || shown(&columns.key);
     let active: (Option<i16>, Option<At>) = (run.get("active_status", shown)?, run.get("active_started_at", shown)?);
-    Ok(RunRow { columns: columns.into_owned(), active: active.0.zip(active.1.map(|At(at)| at)) })
+    let due_at: Option<At> = run.get("due_at", shown)?;
+    let active = active.0.zip(active.1).map(|(status, At(started_at))| {
+        let due_at = due_at.map(|At(at)| at);
+        ActiveRow { status, started_at, due_at }
+    });
+    let lease: (Option<i64>, Option<i64>) = (run.get("epoch", shown)?, run.get("ttl_ms", shown)?);
+    Ok(RunRow { columns: columns.into_owned(), active, lease: lease.0.zip(lease.1) })
 }
 
 pub(super) async fn events(

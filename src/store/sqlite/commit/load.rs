@@ -12,6 +12,7 @@ use crate::domain::{Command, Loaded, Position, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::bulk::End;
 use crate::store::sqlite::errors;
+use crate::store::sqlite::leases;
 use crate::store::sqlite::rows::{self, Cell};
 
 /// Reads the shard's end, the clock, the commands' runs, and those of their request ids that were applied before.
@@ -37,7 +38,13 @@ pub(in crate::store::sqlite) fn load(
         let applied = applied_request(transaction, shard, key, id)?;
         requests.extend(applied.map(|applied| (key.clone(), id.to_owned(), applied)));
     }
-    Ok(Loaded { last, now, runs, requests })
+    let looks: HashSet<&RunKey> =
+        commands.iter().filter_map(|command| command.operation.looks_at_lease().then_some(&command.key)).collect();
+    let mut held = Vec::new();
+    for key in looks {
+        held.extend(leases::held(transaction, shard, key, now)?.map(|lease| (key.clone(), lease)));
+    }
+    Ok(Loaded { last, now, runs, requests, leases: held })
 }
 
 /// What a load is decided on.

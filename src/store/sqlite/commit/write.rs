@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use rusqlite::{Params, Transaction, params};
 use uuid::Uuid;
 
+use crate::domain::batch::{LeaseWrite, Stored};
 use crate::domain::ids::request_key;
-use crate::domain::{Decided, NewEvent, Route, Run, RunKey, RunWrite, Shard, Status};
+use crate::domain::{Decided, Lease, NewEvent, Route, Run, RunKey, RunWrite, Shard, Time};
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{self, Cell, bigint};
 use crate::store::{StoreError, json};
@@ -17,6 +18,7 @@ pub(in crate::store::sqlite) fn write(
     shard: Shard,
     commit_id: Uuid,
     decided: &Decided,
+    now: Time,
 ) -> Result<(), StoreError> {
     let writer = Writer { transaction, shard };
     let linked: HashSet<&RunKey> =
@@ -27,7 +29,8 @@ pub(in crate::store::sqlite) fn write(
             None => writer.insert_run(&key, &write.run)?,
             Some(before) => writer.update_run(&key, write, before.revision, linked.contains(&key))?,
         }
-        writer.keep_active(&key, &write.run, write.before.map(|before| before.status))?;
+        writer.keep_active(&key, &write.run, write.before)?;
+        writer.keep_lease(&key, write.lease(), now)?;
     }
     let commit_id = commit_id.to_string();
     for event in &decided.events {
@@ -121,25 +124,31 @@ impl Writer<'_> {
     }
 
     /// One row for each run that is not terminal.
-    fn keep_active(&self, key: &RunKey, run: &Run, before: Option<Status>) -> Result<(), StoreError> {
-        let was_active = before.is_some_and(|status| !status.is_terminal());
+    fn keep_active(&self, key: &RunKey, run: &Run, before: Option<Stored>) -> Result<(), StoreError> {
+        let was_active = before.is_some_and(|before| !before.status.is_terminal());
+        let due_at = run.due_at().map(Time::micros);
         let (shard, namespace, run_id) = (self.shard.0, &key.namespace, &key.run_id);
         match (was_active, !run.status.is_terminal()) {
             (false, false) => Ok(()),
-            (true, true) if before == Some(run.status) => Ok(()),
+            (true, true)
+                if before.is_some_and(|before| (before.status, before.due_at) == (run.status, run.due_at())) =>
+            {
+                Ok(())
+            }
             (false, true) => self.one_row(
                 "active",
                 key,
                 "-- commit.insert_active
-                 insert into active (shard, namespace, run_id, started_at, status) values (?1, ?2, ?3, ?4, ?5)",
-                params![shard, namespace, run_id, run.started_at.micros(), run.status.code()],
+                 insert into active (shard, namespace, run_id, started_at, status, due_at)
+                 values (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![shard, namespace, run_id, run.started_at.micros(), run.status.code(), due_at],
             ),
             (true, true) => self.one_row(
                 "active",
                 key,
                 "-- commit.update_active
-                 update active set status = ?4 where shard = ?1 and namespace = ?2 and run_id = ?3",
-                params![shard, namespace, run_id, run.status.code()],
+                 update active set status = ?4, due_at = ?5 where shard = ?1 and namespace = ?2 and run_id = ?3",
+                params![shard, namespace, run_id, run.status.code(), due_at],
             ),
             (true, false) => self.one_row(
                 "active",
@@ -148,6 +157,35 @@ impl Writer<'_> {
                  delete from active where shard = ?1 and namespace = ?2 and run_id = ?3",
                 params![shard, namespace, run_id],
             ),
+        }
+    }
+
+    /// One row for each run that has a lease and is not terminal. A lease that begins anew keeps what was said of the
+    /// work.
+    fn keep_lease(&self, key: &RunKey, lease: LeaseWrite, now: Time) -> Result<(), StoreError> {
+        let (shard, namespace, run_id) = (self.shard.0, &key.namespace, &key.run_id);
+        match lease {
+            LeaseWrite::Keep => Ok(()),
+            LeaseWrite::Grant(Lease { epoch, ttl_ms, .. }) => self.one_row(
+                "leases",
+                key,
+                "-- commit.grant_lease
+                 insert into leases (shard, namespace, run_id, epoch, ttl_ms, expires_at)
+                 values (?1, ?2, ?3, ?4, ?5, ?6)
+                 on conflict (shard, namespace, run_id)
+                 do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at",
+                params![shard, namespace, run_id, bigint(epoch), bigint(ttl_ms), now.plus_ms(ttl_ms).micros()],
+            ),
+            // One that is missing keeps no run from its end.
+            LeaseWrite::End => self
+                .transaction
+                .prepare_cached(
+                    "-- commit.end_lease
+                     delete from leases where shard = ?1 and namespace = ?2 and run_id = ?3",
+                )
+                .and_then(|mut statement| statement.execute(params![shard, namespace, run_id]))
+                .map(drop)
+                .map_err(errors::statement),
         }
     }
 

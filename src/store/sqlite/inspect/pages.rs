@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::{key, page};
 use crate::domain::{RunKey, Shard, Time};
 use crate::store::StoreError;
-use crate::store::inspect::{EventRow, PlaceRow, ROWS_MAX, RunRow, ShardRows};
+use crate::store::inspect::{ActiveRow, EventRow, PlaceRow, ROWS_MAX, RunRow, ShardRows};
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{Cell, run_columns, run_columns_of, shown};
 
@@ -13,8 +13,9 @@ const RUNS: &str = concat!(
     "-- inspect.runs
 select ",
     run_columns!(),
-    ", a.status, a.started_at
+    ", a.status, a.started_at, a.due_at, l.epoch, l.ttl_ms
   from runs as r left join active as a on a.shard = r.shard and a.namespace = r.namespace and a.run_id = r.run_id
+       left join leases as l on l.shard = r.shard and l.namespace = r.namespace and l.run_id = r.run_id
  where r.shard = ?1 and (r.namespace, r.run_id) > (?2, ?3)
  order by r.namespace, r.run_id limit ?4"
 );
@@ -42,7 +43,12 @@ pub(super) fn runs(connection: &Connection, shard: Shard, after: &RunKey) -> Res
         let columns = run_columns_of(row)?;
         let cell = Cell { table: "active", key: &|| shown(&columns.key) };
         let active: (Option<i16>, Option<i64>) = (cell.get(row, 13, "status")?, cell.get(row, 14, "started_at")?);
-        Ok(RunRow { columns, active: active.0.zip(active.1.map(Time::from_micros)) })
+        let due_at = cell.get::<Option<i64>>(row, 15, "due_at")?.map(Time::from_micros);
+        let active = active.0.zip(active.1.map(Time::from_micros));
+        let active = active.map(|(status, started_at)| ActiveRow { status, started_at, due_at });
+        let cell = Cell { table: "leases", key: &|| shown(&columns.key) };
+        let lease: (Option<i64>, Option<i64>) = (cell.get(row, 16, "epoch")?, cell.get(row, 17, "ttl_ms")?);
+        Ok(RunRow { columns, active, lease: lease.0.zip(lease.1) })
     };
     let weight = |row: &RunRow| row.columns.text_bytes();
     page(connection, RUNS, (shard.0, &after.namespace, &after.run_id, ROWS_MAX), read, weight)
@@ -104,7 +110,7 @@ pub(super) fn shards(connection: &mut Connection, shard_count: u16) -> Result<Sh
     let number = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map_err(errors::statement);
     let shards = page(&snapshot, "-- inspect.shards\nselect shard from shards order by shard", [], number, |_| 0)?;
     let mut strays = Vec::new();
-    for table in ["runs", "run_events", "active"] {
+    for table in ["runs", "run_events", "active", "leases"] {
         let below = format!("-- inspect.strays\nselect shard from {table} where shard < 0 limit 1");
         strays.extend(page(&snapshot, &below, [], number, |_| 0)?.into_iter().map(|shard| (table, shard)));
         let above = format!("-- inspect.strays\nselect shard from {table} where shard >= ?1 limit 1");
@@ -122,7 +128,9 @@ mod tests {
     #[test]
     fn no_page_and_no_look_walks_a_table_or_sorts() {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(SQLITE[0].sql).unwrap();
+        for migration in SQLITE {
+            connection.execute_batch(migration.sql).unwrap();
+        }
         for statement in [RUNS, EVENTS, PLACES, ACTIVE].into_iter().chain(links::STATEMENTS) {
             let mut explained = connection.prepare(&format!("explain query plan {statement}")).unwrap();
             let nothing = vec![None::<i64>; explained.parameter_count()];

@@ -1,0 +1,57 @@
+//! `runledger run heartbeat`.
+
+use clap::Args;
+
+use crate::cli::connect::Caller;
+use crate::cli::ending::Stop;
+use crate::cli::output::{Format, Out, Output};
+use crate::cli::view;
+use crate::client::{json, time};
+use crate::proto::v1;
+
+#[derive(Args, Debug)]
+pub(super) struct HeartbeatArgs {
+    /// The run
+    run_id: String,
+    /// The epoch of the lease that you hold
+    #[arg(long, value_name = "N")]
+    lease_epoch: u64,
+    /// How much is done
+    #[arg(long, value_name = "N")]
+    done: Option<u64>,
+    /// Of how much
+    #[arg(long, value_name = "N", requires = "done")]
+    total: Option<u64>,
+    /// What is being done
+    #[arg(long, value_name = "TEXT", requires = "done")]
+    message: Option<String>,
+    #[command(flatten)]
+    caller: Caller,
+    #[command(flatten)]
+    format: Format,
+}
+
+pub(super) async fn run(args: HeartbeatArgs) -> Result<(), Stop> {
+    let progress = args.done.map(|done| v1::Progress {
+        done,
+        total: args.total.unwrap_or_default(),
+        message: args.message.unwrap_or_default(),
+        at: None,
+    });
+    let request = v1::HeartbeatRunRequest { run_id: args.run_id, lease_epoch: args.lease_epoch, progress };
+    let answer = args.caller.ask(&mut args.caller.client()?, &request).await?;
+    let mut out = Out::new();
+    match args.format.output {
+        Output::Json => out.json(&answer)?,
+        Output::Table => {
+            let pairs = [
+                ("revision", answer.revision.to_string()),
+                ("expires at", view::moment(time(answer.expires_at.as_ref()), None)),
+                ("abort request", answer.abort_request.as_ref().map(json::line).unwrap_or_default()),
+            ];
+            let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+            out.pairs(&set.map(|(name, value)| vec![name.to_owned(), value]).collect::<Vec<_>>())?;
+        }
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,71 @@
+//! What the authority concludes by itself: whose time is over.
+
+use super::decide::Context;
+use super::{Run, Status, Time};
+
+/// Why the authority ends a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    /// A pending run was not started in time.
+    NotStarted,
+    /// A running run took too long.
+    TooLong,
+    /// A request to abort it was not followed in time.
+    GraceOver,
+    /// Nobody renewed its lease.
+    Orphaned,
+}
+
+impl Due {
+    /// What is over first, if anything is.
+    pub(super) fn of(run: &Run, context: &Context<'_>) -> Option<Self> {
+        let grace = run.supervision.abort_request.as_ref().and_then(|request| request.deadline);
+        let ends: [(Option<Time>, Self); 3] = match run.status {
+            Status::Pending => {
+                [(run.supervision.start_deadline, Self::NotStarted), (grace, Self::GraceOver), (None, Self::Orphaned)]
+            }
+            Status::Running => {
+                // A lease that was granted or given up after this one was read has another epoch.
+                let held = run.supervision.lease.zip(context.lease);
+                let expiry = held.filter(|(lease, held)| lease.epoch == held.epoch).map(|(_, held)| held.expires_at);
+                [(run.deadline(), Self::TooLong), (grace, Self::GraceOver), (expiry, Self::Orphaned)]
+            }
+            Status::Completed | Status::Aborted | Status::Failed => return None,
+        };
+        let over = ends.into_iter().filter_map(|(at, due)| Some((at.filter(|at| *at <= context.now)?, due)));
+        over.min().map(|(_, due)| due)
+    }
+
+    /// The status that it leads to.
+    pub(super) fn leads_to(self) -> Status {
+        match self {
+            Self::NotStarted | Self::TooLong | Self::GraceOver => Status::Aborted,
+            Self::Orphaned => Status::Failed,
+        }
+    }
+
+    /// Whether who executes the run may know better: a deadline is a rule, all else is a conclusion from silence.
+    pub(super) fn is_presumed(self) -> bool {
+        match self {
+            Self::NotStarted | Self::TooLong => false,
+            Self::GraceOver | Self::Orphaned => true,
+        }
+    }
+
+    pub(super) fn reason_code(self) -> &'static str {
+        match self {
+            Self::NotStarted | Self::TooLong => "TIMEOUT",
+            Self::GraceOver => "ABORT_GRACE_EXPIRED",
+            Self::Orphaned => "ORPHANED",
+        }
+    }
+
+    pub(super) fn reason(self, run: &Run) -> String {
+        match self {
+            Self::NotStarted => "not started before its start_deadline".to_owned(),
+            Self::TooLong => "still running at its deadline".to_owned(),
+            Self::GraceOver => "still open when the grace after a request to abort it was over".to_owned(),
+            Self::Orphaned => format!("the lease of epoch {} expired: nobody renewed it", run.supervision.epoch()),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What a lease shows besides its events: renewals, its expiry, and how far the work has come.
+
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{Backend, unreadable};
+use crate::domain::{Renewal, Run, RunKey, Status as RunStatus};
+use crate::leases::renewals::Failure;
+use crate::proto::answer::timestamp;
+use crate::proto::{status, v1};
+
+/// Answers a `HeartbeatRun`.
+pub(super) async fn heartbeat(
+    backend: &Backend,
+    key: RunKey,
+    renewal: Renewal,
+    deadline: Option<Instant>,
+) -> Result<v1::HeartbeatRunResponse, Status> {
+    let renewed = backend.renewals.renew(key.clone(), renewal, deadline).await.map_err(|failure| match failure {
+        Failure::Refused(refusal) => status::refusal(&refusal),
+        Failure::Overloaded => status::overloaded(),
+        Failure::Draining => status::draining(),
+        // Perhaps it was renewed, and renewing again does no harm.
+        Failure::Deadline => status::outcome_unknown(true),
+        Failure::Store(error) => unreadable("HeartbeatRun", &key, &error),
+    })?;
+    Ok(v1::HeartbeatRunResponse {
+        revision: renewed.run.revision,
+        expires_at: Some(timestamp(renewed.expires_at)),
+        abort_request: renewed.run.supervision.abort_request.as_deref().map(Into::into),
+    })
+}
+
+/// A run with what its lease's own row says. Only a running run with a lease has one.
+pub(super) async fn shown(backend: &Backend, key: &RunKey, run: &Run) -> Result<v1::Run, Status> {
+    let mut shown: v1::Run = run.into();
+    let Some(lease) = &mut shown.lease else { return Ok(shown) };
+    if run.status != RunStatus::Running {
+        return Ok(shown);
+    }
+    let kept = backend.store.leases(std::slice::from_ref(key)).await;
+    let kept = kept.map_err(|error| unreadable("GetRun", key, &error))?.pop().flatten();
+    // Read a moment after the run: it may be another lease by now, which this run does not have.
+    if let Some(kept) = kept.filter(|kept| kept.epoch == lease.epoch) {
+        lease.expires_at = Some(timestamp(kept.expires_at));
+        shown.progress = kept.progress.as_ref().map(Into::into);
+    }
+    Ok(shown)
+}

@@ -1,0 +1,238 @@
+//! Leases: renewals, their rows, and whose time is over. The clock is the database's.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::errors::{self, TimedOut};
+use super::rows::{self, At, Reader, bigint, run_columns, shown, smallint};
+use super::sessions::Sessions;
+use crate::domain::{HeldLease, Progress, Renewal, RunKey, Shard};
+use crate::store::StoreError;
+use crate::store::leases::{GAP_MS, KeptLease, Renewed};
+
+/// A renewal that waits for longer is for a lease whose row a commit holds, or for a store that does not answer.
+const RENEW_MAX: Duration = Duration::from_secs(8);
+
+/// The clock, and since when servers have been alive without a gap.
+fn up() -> String {
+    format!(
+        "up as materialized (
+    select u.now, case when u.now - u.alive_at > interval '{GAP_MS} ms' then u.now else u.up_since end as since
+    from (select clock_timestamp() as now, alive_at, up_since from uptime where singleton offset 0) as u)"
+    )
+}
+
+/// When a lease is over: see [`leases`](crate::store::leases).
+const EXPIRY: &str = "greatest(l.expires_at, up.since + l.ttl_ms * interval '1 ms')";
+
+/// Under the head. The rows are locked, so that a renewal which got in first is waited for and seen, and one that comes
+/// later finds what is decided here. In the order of their keys, as renewals are.
+pub(super) fn load() -> String {
+    format!(
+        "-- commit.load_leases
+with {up}
+select l.namespace, l.run_id, l.epoch, {EXPIRY} as expires_at
+from up, (select * from unnest($2::text[], $3::text[]) as k (namespace, run_id) order by 1, 2) as v
+join leases l on l.shard = $1 and l.namespace = any($2) and l.run_id = any($3)
+  and l.namespace = v.namespace and l.run_id = v.run_id
+for no key update of l",
+        up = up()
+    )
+}
+
+/// The lease of a row of [`load`].
+pub(super) fn held(row: &Row) -> Result<(RunKey, HeldLease), StoreError> {
+    let lease = Reader { table: "leases", row };
+    let key = lease.key()?;
+    let At(expires_at) = lease.get("expires_at", || shown(&key))?;
+    let epoch = lease.unsigned("epoch", || shown(&key))?;
+    Ok((key, HeldLease { epoch, expires_at }))
+}
+
+/// What is renewed is found by the row's own condition, on its newest version: no read comes before it. By arrays, which
+/// leave the planner no way but the whole key, however small it takes the table for.
+fn renewing() -> String {
+    format!(
+        "-- leases.renew
+with {up},
+asked as materialized (
+    select * from unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[])
+        with ordinality as v (namespace, run_id, epoch, agent_id, done, total, message, number)),
+renewed as (
+    update leases l
+    set expires_at = up.now + l.ttl_ms * interval '1 ms',
+        progress_done = coalesce(v.done, l.progress_done),
+        progress_total = coalesce(v.total, l.progress_total),
+        progress_message = coalesce(v.message, l.progress_message),
+        progress_at = case when v.done is null then l.progress_at else up.now end
+    from asked v, up
+    where l.shard = $1 and l.namespace = any($2) and l.run_id = any($3)
+      and l.namespace = v.namespace and l.run_id = v.run_id and l.epoch = v.epoch
+      and {EXPIRY} > up.now
+      and (v.agent_id is null
+           or (select coalesce(r.agent_id, v.agent_id) from runs r
+               where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id) = v.agent_id)
+    returning v.number, v.namespace, v.run_id, l.expires_at)
+select v.number, v.expires_at, {columns}
+from renewed v
+cross join lateral (
+    select namespace, run_id, revision, status, started_at, task_thread_id, agent_id, workflow_id, audit_session_id,
+           route, labels, record, null::jsonb as metadata
+    from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r",
+        up = up(),
+        columns = run_columns!(),
+    )
+}
+
+/// One statement, which is its own transaction.
+pub(super) async fn renew(
+    sessions: &Sessions,
+    shard: Shard,
+    renewals: &[(RunKey, Renewal)],
+) -> Result<Vec<Option<Renewed>>, StoreError> {
+    // In the order of their keys: two that lock rows in different orders would wait for each other.
+    let mut order: Vec<usize> = (0..renewals.len()).collect();
+    order.sort_by_key(|index| &renewals[*index].0);
+    let ordered = || order.iter().map(|index| &renewals[*index]);
+    let progress = || ordered().map(|(_, renewal)| renewal.progress.as_ref());
+    let namespaces: Vec<&str> = ordered().map(|(key, _)| key.namespace.as_str()).collect();
+    let run_ids: Vec<&str> = ordered().map(|(key, _)| key.run_id.as_str()).collect();
+    let epochs: Vec<i64> = ordered().map(|(_, renewal)| bigint(renewal.epoch)).collect();
+    let agents: Vec<Option<&str>> = ordered().map(|(_, renewal)| renewal.agent_id.as_deref()).collect();
+    let done: Vec<Option<i64>> = progress().map(|progress| progress.map(|progress| bigint(progress.done))).collect();
+    let total: Vec<Option<i64>> = progress().map(|progress| progress.map(|progress| bigint(progress.total))).collect();
+    let messages: Vec<Option<&str>> =
+        progress().map(|progress| progress.map(|progress| progress.message.as_str())).collect();
+    let arguments: [&(dyn ToSql + Sync); 8] =
+        [&smallint(shard), &namespaces, &run_ids, &epochs, &agents, &done, &total, &messages];
+    let rows = writing(sessions, &renewing(), &arguments).await?;
+    let mut renewed = vec![None; renewals.len()];
+    for row in &rows {
+        let lease = Reader { table: "leases", row };
+        let number = lease.unsigned("number", || "a renewal".to_owned())?;
+        let index = usize::try_from(number - 1).ok().and_then(|number| order.get(number));
+        let Some(index) = index else { continue };
+        let At(expires_at) = lease.get("expires_at", || shown(&renewals[*index].0))?;
+        renewed[*index] = Some(Renewed { expires_at, run: rows::run(row)? });
+    }
+    Ok(renewed)
+}
+
+/// The statements that look for leases by their runs, for a look at their plans.
+#[must_use]
+pub fn of_leases() -> Vec<String> {
+    vec![load(), renewing(), reading()]
+}
+
+/// Each as it is kept.
+fn reading() -> String {
+    format!(
+        "-- leases.leases
+with {up}
+select l.namespace, l.run_id, l.epoch, {EXPIRY} as expires_at, l.progress_done, l.progress_total, l.progress_message,
+       l.progress_at
+from up, unnest($1::smallint[], $2::text[], $3::text[]) as v (shard, namespace, run_id)
+cross join lateral (
+    select * from leases where shard = v.shard and namespace = v.namespace and run_id = v.run_id offset 0) as l",
+        up = up()
+    )
+}
+
+pub(super) async fn leases(
+    sessions: &Sessions,
+    keys: &[RunKey],
+    shard_of: impl Fn(&RunKey) -> Shard,
+) -> Result<Vec<Option<KeptLease>>, StoreError> {
+    let shards: Vec<i16> = keys.iter().map(|key| smallint(shard_of(key))).collect();
+    let namespaces: Vec<&str> = keys.iter().map(|key| key.namespace.as_str()).collect();
+    let run_ids: Vec<&str> = keys.iter().map(|key| key.run_id.as_str()).collect();
+    let statement = reading();
+    let rows = super::read::reading(sessions, |session| async move {
+        let rows = async {
+            let statement = session.prepare_cached(&statement).await?;
+            session.query(&statement, &[&shards, &namespaces, &run_ids]).await
+        };
+        let rows = rows.await;
+        (session, rows)
+    });
+    let mut found = std::collections::HashMap::new();
+    for row in &rows.await? {
+        let key = Reader { table: "leases", row }.key()?;
+        let lease = kept(row, &key)?;
+        found.insert(key, lease);
+    }
+    Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+}
+
+fn kept(row: &Row, key: &RunKey) -> Result<KeptLease, StoreError> {
+    let lease = Reader { table: "leases", row };
+    let key = || shown(key);
+    let At(expires_at) = lease.get("expires_at", key)?;
+    let at: Option<At> = lease.get("progress_at", key)?;
+    let progress = at.map(|At(at)| {
+        let (done, total) = (lease.unsigned("progress_done", key)?, lease.unsigned("progress_total", key)?);
+        Ok::<_, StoreError>((Progress { done, total, message: lease.get("progress_message", key)? }, at))
+    });
+    Ok(KeptLease { epoch: lease.unsigned("epoch", key)?, expires_at, progress: progress.transpose()? })
+}
+
+/// At most one replica's stamp a moment: what others wrote a moment ago is as good.
+const STAMP: &str = "-- leases.stamp
+update uptime u
+set alive_at = c.now,
+    up_since = case when c.now - u.alive_at > $1 * interval '1 ms' then c.now else u.up_since end
+from (select clock_timestamp() as now offset 0) as c
+where u.singleton and c.now - u.alive_at > interval '500 ms'";
+
+fn over() -> String {
+    format!(
+        "-- leases.over
+with {up}
+(select l.namespace, l.run_id from leases l, up where {EXPIRY} <= up.now limit $1)
+union all
+(select a.namespace, a.run_id from active a where a.due_at <= clock_timestamp() order by a.due_at limit $1)",
+        up = up()
+    )
+}
+
+/// Two statements: the second sees the stamp, whoever made it.
+pub(super) async fn overdue(sessions: &Sessions, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+    writing(sessions, STAMP, &[&f64::from(GAP_MS)]).await?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = writing(sessions, &over(), &[&limit]).await?;
+    rows.iter().map(|row| Reader { table: "leases", row }.key()).collect()
+}
+
+/// A statement that is a transaction of its own, on a session that may write. Two that lock in different orders are told
+/// by the database, and the one that lost is made again.
+async fn writing(
+    sessions: &Sessions,
+    statement: &str,
+    arguments: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, StoreError> {
+    let rows = async {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let session = sessions.commit().await?;
+            let rows = async {
+                let statement = session.prepare_cached(statement).await?;
+                session.query(&statement, arguments).await
+            };
+            match rows.await {
+                Ok(rows) => {
+                    session.give_back();
+                    return Ok(rows);
+                }
+                Err(error) if errors::asks_for_retry(&error) && attempts < ATTEMPTS_MAX => {}
+                Err(error) => return Err(errors::statement(error)),
+            }
+        }
+    };
+    timeout(RENEW_MAX, rows).await.unwrap_or_else(|_| Err(TimedOut.into()))
+}
+
+const ATTEMPTS_MAX: usize = 3;

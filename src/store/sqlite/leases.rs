@@ -1,0 +1,186 @@
+//! Leases: their rows, renewals, and whose time is over.
+
+use rusqlite::{Connection, Row, Transaction};
+
+use super::errors;
+use super::rows::{self, Cell, bigint, run_columns};
+use crate::clock::Clock;
+use crate::domain::{HeldLease, Progress, Renewal, RunKey, Shard, Time};
+use crate::store::leases::{GAP_MS, KeptLease, Renewed};
+use crate::store::{StoreError, json};
+
+/// Since when servers have been alive without a gap, as of now.
+fn up_since(connection: &Connection, now: Time) -> Result<Time, StoreError> {
+    let mut statement = connection
+        .prepare_cached("-- leases.up_since\nselect alive_at, up_since from uptime")
+        .map_err(errors::statement)?;
+    let (alive_at, up_since) =
+        statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(errors::statement)?;
+    let gap = Time::from_micros(alive_at).plus_ms(GAP_MS.into()) < now;
+    Ok(if gap { now } else { Time::from_micros(up_since) })
+}
+
+const COLUMNS: &str = "epoch, ttl_ms, expires_at, progress_done, progress_total, progress_message, progress_at";
+
+/// A run's lease, and its ttl.
+fn lease(connection: &Connection, shard: Shard, key: &RunKey) -> Result<Option<(KeptLease, u64)>, StoreError> {
+    let mut statement = connection
+        .prepare_cached(&format!(
+            "-- leases.lease\nselect {COLUMNS} from leases where shard = ?1 and namespace = ?2 and run_id = ?3"
+        ))
+        .map_err(errors::statement)?;
+    let mut rows = statement.query((shard.0, &key.namespace, &key.run_id)).map_err(errors::statement)?;
+    rows.next().map_err(errors::statement)?.map(|row| read(row, key)).transpose()
+}
+
+fn read(row: &Row<'_>, key: &RunKey) -> Result<(KeptLease, u64), StoreError> {
+    let cell = Cell { table: "leases", key: &|| rows::shown(key) };
+    let at: Option<i64> = cell.get(row, 6, "progress_at")?;
+    let progress = at.map(|at| {
+        let (done, total) = (cell.count(row, 3, "progress_done")?, cell.count(row, 4, "progress_total")?);
+        let progress = Progress { done, total, message: cell.get(row, 5, "progress_message")? };
+        Ok::<_, StoreError>((progress, Time::from_micros(at)))
+    });
+    let lease = KeptLease {
+        epoch: cell.count(row, 0, "epoch")?,
+        expires_at: Time::from_micros(cell.get(row, 2, "expires_at")?),
+        progress: progress.transpose()?,
+    };
+    Ok((lease, cell.count(row, 1, "ttl_ms")?))
+}
+
+/// The lease as it is kept, with the expiry that counts.
+fn kept(
+    connection: &Connection,
+    shard: Shard,
+    key: &RunKey,
+    now: Time,
+) -> Result<Option<(KeptLease, u64)>, StoreError> {
+    let Some((lease, ttl_ms)) = lease(connection, shard, key)? else { return Ok(None) };
+    let expires_at = lease.expires_at.max(up_since(connection, now)?.plus_ms(ttl_ms));
+    Ok(Some((KeptLease { expires_at, ..lease }, ttl_ms)))
+}
+
+/// For a decision, under the head.
+pub(super) fn held(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    key: &RunKey,
+    now: Time,
+) -> Result<Option<HeldLease>, StoreError> {
+    let kept = kept(transaction, shard, key, now)?;
+    Ok(kept.map(|(KeptLease { epoch, expires_at, .. }, _)| HeldLease { epoch, expires_at }))
+}
+
+/// Each as it is kept, in one snapshot.
+pub(super) fn leases(
+    connection: &mut Connection,
+    keys: &[(Shard, RunKey)],
+    clock: &dyn Clock,
+) -> Result<Vec<Option<KeptLease>>, StoreError> {
+    let snapshot = connection.transaction().map_err(errors::statement)?;
+    let now = clock.now();
+    keys.iter().map(|(shard, key)| Ok(kept(&snapshot, *shard, key, now)?.map(|(lease, _)| lease))).collect()
+}
+
+/// All in one transaction.
+pub(super) fn renew(
+    connection: &mut Connection,
+    shard: Shard,
+    renewals: &[(RunKey, Renewal)],
+    clock: &dyn Clock,
+) -> Result<Vec<Option<Renewed>>, StoreError> {
+    let transaction = super::commit::begin(connection)?;
+    let now = clock.now();
+    let renewed = renewals.iter().map(|(key, renewal)| renew_one(&transaction, shard, key, renewal, now));
+    let renewed = renewed.collect::<Result<Vec<_>, _>>()?;
+    transaction.commit().map_err(errors::statement)?;
+    Ok(renewed)
+}
+
+fn renew_one(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    key: &RunKey,
+    renewal: &Renewal,
+    now: Time,
+) -> Result<Option<Renewed>, StoreError> {
+    let Some((lease, ttl_ms)) = kept(transaction, shard, key, now)? else { return Ok(None) };
+    if lease.epoch != renewal.epoch || lease.expires_at <= now {
+        return Ok(None);
+    }
+    let Some(run) = run(transaction, shard, key)? else { return Ok(None) };
+    if matches!((&renewal.agent_id, &run.agent_id), (Some(agent), Some(owner)) if agent != owner) {
+        return Ok(None);
+    }
+    let expires_at = now.plus_ms(ttl_ms);
+    let progress = renewal.progress.as_ref();
+    transaction
+        .prepare_cached(
+            "-- leases.renew
+             update leases set expires_at = ?4, progress_done = coalesce(?5, progress_done),
+                    progress_total = coalesce(?6, progress_total), progress_message = coalesce(?7, progress_message),
+                    progress_at = coalesce(?8, progress_at)
+              where shard = ?1 and namespace = ?2 and run_id = ?3",
+        )
+        .and_then(|mut statement| {
+            statement.execute((
+                shard.0,
+                &key.namespace,
+                &key.run_id,
+                expires_at.micros(),
+                progress.map(|progress| bigint(progress.done)),
+                progress.map(|progress| bigint(progress.total)),
+                progress.map(|progress| progress.message.as_str()),
+                progress.map(|_| now.micros()),
+            ))
+        })
+        .map_err(errors::statement)?;
+    Ok(Some(Renewed { expires_at, run }))
+}
+
+/// The run without its metadata.
+fn run(transaction: &Transaction<'_>, shard: Shard, key: &RunKey) -> Result<Option<crate::domain::Run>, StoreError> {
+    let statement = concat!(
+        "-- leases.run\nselect ",
+        run_columns!(),
+        " from (select shard, namespace, run_id, revision, status, started_at, task_thread_id, agent_id, workflow_id,
+                       audit_session_id, route, labels, record, null as metadata from runs) as r
+          where r.shard = ?1 and r.namespace = ?2 and r.run_id = ?3"
+    );
+    let mut statement = transaction.prepare_cached(statement).map_err(errors::statement)?;
+    let mut rows = statement.query((shard.0, &key.namespace, &key.run_id)).map_err(errors::statement)?;
+    let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
+    json::read_run(rows::run_columns_of(row)?).map(Some)
+}
+
+/// Stamps the database, and finds whose time is over.
+pub(super) fn overdue(connection: &mut Connection, limit: usize, clock: &dyn Clock) -> Result<Vec<RunKey>, StoreError> {
+    let transaction = super::commit::begin(connection)?;
+    let now = clock.now();
+    let since = up_since(&transaction, now)?;
+    transaction
+        .prepare_cached("-- leases.stamp\nupdate uptime set alive_at = max(alive_at, ?1), up_since = ?2")
+        .and_then(|mut statement| statement.execute((now.micros(), since.micros())))
+        .map_err(errors::statement)?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let over = keys(
+        &transaction,
+        "-- leases.over
+         select namespace, run_id from leases where max(expires_at, ?2 + ttl_ms * 1000) <= ?1 limit ?3",
+        (now.micros(), since.micros(), limit),
+    )?;
+    let due = keys(
+        &transaction,
+        "-- leases.due\nselect namespace, run_id from active where due_at <= ?1 order by due_at limit ?2",
+        (now.micros(), limit),
+    )?;
+    transaction.commit().map_err(errors::statement)?;
+    Ok(over.into_iter().chain(due).collect())
+}
+
+fn keys(connection: &Connection, sql: &'static str, values: impl rusqlite::Params) -> Result<Vec<RunKey>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(errors::statement)?;
+    let keys = statement.query_map(values, |row| Ok(RunKey { namespace: row.get(0)?, run_id: row.get(1)? }));
+    keys.and_then(Iterator::collect).map_err(errors::statement)
+}

@@ -1,0 +1,279 @@
+//! Leases in a store: who renews, who is found to be over, and what ends by it. The store's clock is moved; nobody waits.
+
+use futures_util::future::{join, join_all};
+use runledger::domain::{Progress, Renewal, RunKey, Status, Verdict};
+use runledger::store::Store;
+use runledger::store::leases::{KeptLease, Renewed};
+
+use super::asking::{Answer, apply, ask, ask_all, home, neighbours, stored, word, words};
+use super::fixture::Fixture;
+use super::sound::sound;
+use crate::support::commands::{
+    Asking as _, TTL_MS, abort, claim, complete, deferred, fail, key, leased, release, request_abort, start, sweep,
+    update,
+};
+
+/// What a stamp bridges.
+const STEP_MS: u64 = 4_000;
+
+fn renewal(epoch: u64) -> Renewal {
+    Renewal { epoch, agent_id: None, progress: None }
+}
+
+async fn renew(store: &dyn Store, run_id: &str, renewal: Renewal) -> Option<Renewed> {
+    let key = key(run_id);
+    store.renew(home(store, &key), &[(key, renewal)]).await.unwrap().remove(0)
+}
+
+async fn kept(store: &dyn Store, run_id: &str) -> Option<KeptLease> {
+    store.leases(&[key(run_id)]).await.unwrap().remove(0)
+}
+
+async fn overdue(store: &dyn Store) -> Vec<RunKey> {
+    store.overdue(100).await.unwrap()
+}
+
+/// Time passes, and a server is there all the while.
+async fn pass_alive<F: Fixture>(fixture: &mut F, ms: u64) {
+    overdue(fixture.store()).await;
+    let mut left = ms;
+    while left > 0 {
+        let step = left.min(STEP_MS);
+        fixture.pass(step).await;
+        overdue(fixture.store()).await;
+        left -= step;
+    }
+}
+
+pub(crate) async fn a_lease_is_renewed_without_an_event<F: Fixture>(mut fixture: F) {
+    let run = apply(fixture.store(), leased("run-1")).await;
+    let before = kept(fixture.store(), "run-1").await.unwrap();
+    assert_eq!((before.epoch, &before.progress), (1, &None));
+    let ttl_micros = i64::try_from(TTL_MS).unwrap() * 1_000;
+    assert!((before.expires_at.micros() - run.started_at.micros() - ttl_micros).abs() < 5_000_000);
+    pass_alive(&mut fixture, 20_000).await;
+    let progress = Progress { done: 3, total: 10, message: "é\"\\".to_owned() };
+    let asked = Renewal { progress: Some(progress.clone()), ..renewal(1) };
+    let renewed = renew(fixture.store(), "run-1", asked).await.unwrap();
+    assert_eq!(renewed.run, run, "the run is as it was");
+    assert!(renewed.expires_at.micros() >= before.expires_at.micros() + 19_000_000);
+    let after = kept(fixture.store(), "run-1").await.unwrap();
+    assert_eq!(after.expires_at, renewed.expires_at);
+    let (said, at) = after.progress.clone().unwrap();
+    assert_eq!((said, at.micros()), (progress, renewed.expires_at.micros() - ttl_micros));
+    pass_alive(&mut fixture, 1_000).await;
+    renew(fixture.store(), "run-1", renewal(1)).await.unwrap();
+    let silent = kept(fixture.store(), "run-1").await.unwrap();
+    assert_eq!(silent.progress, after.progress, "who says nothing of the work leaves what was said");
+    assert!(silent.expires_at > after.expires_at);
+    assert_eq!(sound(fixture.store()).await.revisions(&key("run-1")), 1);
+}
+
+pub(crate) async fn only_the_holder_of_a_lease_that_is_not_over_renews_it<F: Fixture>(mut fixture: F) {
+    let store = fixture.store();
+    apply(store, leased("run-1").lease_ttl_ms(2_000).owner("owner")).await;
+    apply(store, start("run-2")).await;
+    let by = |agent: &str| Renewal { agent_id: Some(agent.to_owned()), ..renewal(1) };
+    assert_eq!(renew(store, "run-1", renewal(2)).await, None, "an epoch to come");
+    assert_eq!(renew(store, "run-1", by("stranger")).await, None);
+    assert_eq!(renew(store, "run-2", renewal(1)).await, None, "a run without a lease");
+    assert_eq!(renew(store, "unknown", renewal(1)).await, None);
+    assert!(renew(store, "run-1", by("owner")).await.is_some());
+    pass_alive(&mut fixture, 2_500).await;
+    let store = fixture.store();
+    assert_eq!(renew(store, "run-1", renewal(1)).await, None, "it is over, whether or not anybody noticed");
+    let run = apply(store, complete("run-1").epoch(1).by("owner")).await;
+    assert_eq!(run.status, Status::Completed, "who reports before the sweep was in time");
+}
+
+pub(crate) async fn many_leases_are_renewed_at_once<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let ids = neighbours(store, 100);
+    ask_all(store, ids.iter().map(|id| leased(id)).collect()).await;
+    apply(store, complete(&ids[7]).epoch(1)).await;
+    let asked: Vec<_> = ids.iter().rev().map(|id| (key(id), renewal(1))).collect();
+    let renewed = store.renew(home(store, &asked[0].0), &asked).await.unwrap();
+    for ((key, _), renewed) in asked.iter().zip(&renewed) {
+        assert_eq!(renewed.as_ref().map(|renewed| renewed.run.key()), (key.run_id != ids[7]).then(|| key.clone()));
+    }
+}
+
+pub(crate) async fn a_lease_that_is_over_orphans_its_run_once<F: Fixture>(mut fixture: F) {
+    apply(fixture.store(), leased("dead").lease_ttl_ms(2_000)).await;
+    apply(fixture.store(), leased("alive").lease_ttl_ms(2_000)).await;
+    apply(fixture.store(), start("without a lease".replace(' ', "-").as_str())).await;
+    pass_alive(&mut fixture, 1_000).await;
+    assert!(renew(fixture.store(), "alive", renewal(1)).await.is_some());
+    assert_eq!(word(&ask(fixture.store(), sweep("dead")).await), "unchanged", "it is not over yet");
+    pass_alive(&mut fixture, 1_500).await;
+    let (here, there) = (fixture.store(), fixture.replica().await);
+    assert_eq!(overdue(here).await, [key("dead")]);
+    assert_eq!(overdue(&*there).await, [key("dead")]);
+    let (one, other) = join(ask(here, sweep("dead")), ask(&*there, sweep("dead"))).await;
+    let mut both = [word(&one), word(&other)];
+    both.sort_unstable();
+    assert_eq!(both, ["applied", "unchanged"], "two sweeps make one event");
+    let run = stored(here, &key("dead")).await;
+    assert_eq!((run.status, run.reason_code.as_deref()), (Status::Failed, Some("ORPHANED")));
+    assert!(run.supervision.presumed && run.outcome() == Some(Status::Failed));
+    assert_eq!(word(&ask(here, sweep("alive")).await), "unchanged", "the heartbeat that got in first wins");
+    assert_eq!((overdue(here).await, kept(here, "dead").await), (Vec::new(), None));
+    assert_eq!(renew(here, "dead", renewal(1)).await, None, "a heartbeat after the end changes nothing");
+    let contents = sound(here).await;
+    assert_eq!((contents.terminal_events(&key("dead")), contents.revisions(&key("dead"))), (1, 2));
+}
+
+pub(crate) async fn an_outage_ends_no_lease_of_the_living<F: Fixture>(mut fixture: F) {
+    apply(fixture.store(), leased("alive").lease_ttl_ms(10_000)).await;
+    apply(fixture.store(), leased("dead").lease_ttl_ms(10_000)).await;
+    overdue(fixture.store()).await;
+    fixture.pass(100_000).await;
+    let store = fixture.store();
+    // The first to come back may be the worker, or the sweep.
+    assert!(renew(store, "alive", renewal(1)).await.is_some(), "ten ttls later");
+    assert_eq!(word(&ask(store, claim("dead")).await), "LEASE_HELD", "nobody could have renewed it");
+    assert_eq!(overdue(store).await, []);
+    assert_eq!(word(&ask(store, sweep("dead")).await), "unchanged");
+    pass_alive(&mut fixture, 9_000).await;
+    let store = fixture.store();
+    assert!(renew(store, "alive", renewal(1)).await.is_some());
+    assert_eq!(overdue(store).await, []);
+    pass_alive(&mut fixture, 1_500).await;
+    let store = fixture.store();
+    assert_eq!(overdue(store).await, [key("dead")], "one ttl after the authority came back");
+    assert_eq!(word(&ask(store, sweep("dead")).await), "applied");
+    assert!(renew(store, "alive", renewal(1)).await.is_some());
+}
+
+pub(crate) async fn a_claim_fences_the_holder_before<F: Fixture>(mut fixture: F) {
+    apply(fixture.store(), leased("run-1").lease_ttl_ms(2_000).owner("old")).await;
+    assert_eq!(word(&ask(fixture.store(), claim("run-1").by("new")).await), "LEASE_HELD");
+    pass_alive(&mut fixture, 2_500).await;
+    let store = fixture.store();
+    assert_eq!(word(&ask(store, claim("run-1").by("new").epoch(7)).await), "LEASE_LOST");
+    let run = apply(store, claim("run-1").by("new").epoch(1)).await;
+    assert_eq!((run.supervision.epoch(), run.agent_id.as_deref()), (2, Some("new")));
+    assert_eq!(kept(store, "run-1").await.map(|kept| kept.epoch), Some(2));
+    for stale in [update("run-1").workflow("w").epoch(1), complete("run-1").epoch(1), fail("run-1"), release("run-1")] {
+        assert_eq!(word(&ask(store, stale.by("old")).await), "LEASE_LOST");
+    }
+    assert_eq!(renew(store, "run-1", renewal(1)).await, None);
+    assert!(renew(store, "run-1", renewal(2)).await.is_some());
+    assert_eq!(apply(store, complete("run-1").epoch(2).by("new")).await.revision, 3);
+    sound(store).await;
+}
+
+pub(crate) async fn of_many_claims_one_wins<F: Fixture>(fixture: F) {
+    let (here, there) = (fixture.store(), fixture.replica().await);
+    let stores = [here, &*there];
+    for round in 0..6 {
+        let id = format!("run-{round}");
+        if round % 2 == 0 {
+            apply(here, deferred(&id)).await;
+        } else {
+            apply(here, leased(&id)).await;
+            apply(here, release(&id).epoch(1)).await;
+        }
+        let claims = (0..8).map(|n| ask(stores[n % 2], claim(&id).by(&format!("worker-{n}"))));
+        let answers: Vec<Answer> = join_all(claims).await;
+        let winners: Vec<_> = answers.iter().filter(|answer| word(answer) == "applied").collect();
+        let [Ok(Verdict::Applied(winner))] = winners[..] else { panic!("one winner: {:?}", words(&answers)) };
+        assert_eq!(stored(here, &key(&id)).await, **winner);
+        let lost = answers.iter().filter(|answer| ["LEASE_HELD", "NOT_OWNER"].contains(&word(answer)));
+        assert_eq!(lost.count(), 7, "{:?}", words(&answers));
+        let epoch = winner.supervision.epoch();
+        assert_eq!(
+            (epoch, kept(here, &id).await.map(|kept| kept.epoch)),
+            (if round % 2 == 0 { 1 } else { 3 }, Some(epoch))
+        );
+    }
+    sound(here).await;
+}
+
+pub(crate) async fn what_was_released_and_not_claimed_is_orphaned<F: Fixture>(mut fixture: F) {
+    apply(fixture.store(), leased("run-1").lease_ttl_ms(2_000)).await;
+    let run = apply(fixture.store(), release("run-1").epoch(1)).await;
+    assert!(run.supervision.lease.is_some_and(|lease| lease.released && lease.epoch == 2));
+    assert_eq!(renew(fixture.store(), "run-1", renewal(1)).await, None);
+    pass_alive(&mut fixture, 2_500).await;
+    assert_eq!(overdue(fixture.store()).await, [key("run-1")]);
+    assert_eq!(word(&ask(fixture.store(), sweep("run-1")).await), "applied");
+}
+
+pub(crate) async fn deadlines_and_graces_end_runs_and_nothing_before_them<F: Fixture>(mut fixture: F) {
+    let store = fixture.store();
+    apply(store, deferred("not-started").start_timeout_ms(2_000)).await;
+    apply(store, deferred("started").start_timeout_ms(2_000).run_timeout_ms(10_000)).await;
+    apply(store, start("started")).await;
+    apply(store, start("asked-to-stop")).await;
+    apply(store, request_abort("asked-to-stop").reason("enough").grace_ms(2_000)).await;
+    apply(store, start("asked-politely")).await;
+    apply(store, request_abort("asked-politely")).await;
+    apply(store, leased("ended").run_timeout_ms(2_000)).await;
+    apply(store, complete("ended").epoch(1)).await;
+    for id in ["not-started", "started", "asked-to-stop", "asked-politely"] {
+        assert_eq!(word(&ask(store, sweep(id)).await), "unchanged", "{id}");
+    }
+    pass_alive(&mut fixture, 3_000).await;
+    let store = fixture.store();
+    let mut due = overdue(store).await;
+    due.sort();
+    assert_eq!(due, [key("asked-to-stop"), key("not-started")]);
+    let run = apply(store, sweep("not-started")).await;
+    assert_eq!(
+        (run.status, run.reason_code.as_deref(), run.supervision.presumed),
+        (Status::Aborted, Some("TIMEOUT"), false)
+    );
+    let run = apply(store, sweep("asked-to-stop")).await;
+    assert_eq!((run.status, run.reason_code.as_deref()), (Status::Aborted, Some("ABORT_GRACE_EXPIRED")));
+    assert!(run.supervision.presumed && run.supervision.abort_request.is_some());
+    assert_eq!(overdue(store).await, []);
+    pass_alive(&mut fixture, 8_000).await;
+    let store = fixture.store();
+    assert_eq!(overdue(store).await, [key("started")]);
+    let run = apply(store, sweep("started")).await;
+    assert_eq!(
+        (run.status, run.reason_code.as_deref(), run.supervision.presumed),
+        (Status::Aborted, Some("TIMEOUT"), false)
+    );
+    sound(store).await;
+}
+
+pub(crate) async fn a_request_that_was_answered_before_the_end_is_in_the_record<F: Fixture>(fixture: F) {
+    let (here, there) = (fixture.store(), fixture.replica().await);
+    for round in 0..10 {
+        let id = format!("run-{round}");
+        apply(here, leased(&id)).await;
+        let (asked, ended) = join(ask(here, request_abort(&id)), ask(&*there, complete(&id).epoch(1))).await;
+        let run = stored(here, &key(&id)).await;
+        assert_eq!((word(&ended), run.status), ("applied", Status::Completed), "a completion is the truth and wins");
+        assert_eq!(run.supervision.abort_request.is_some(), word(&asked) == "applied");
+        let Ok(Verdict::Applied(end)) = ended else { unreachable!() };
+        assert_eq!(*end, run, "what was asked before is in the answer, and nothing comes after");
+        assert_eq!(word(&ask(here, request_abort(&id)).await), "unchanged");
+    }
+    sound(here).await;
+}
+
+pub(crate) async fn what_is_reported_late_is_kept_once_and_changes_no_status<F: Fixture>(mut fixture: F) {
+    apply(fixture.store(), leased("run-1").lease_ttl_ms(2_000).metadata(&serde_json::json!({"kept": 1}))).await;
+    pass_alive(&mut fixture, 2_500).await;
+    let store = fixture.store();
+    let orphan = apply(store, sweep("run-1")).await;
+    assert_eq!(word(&ask(store, complete("run-1")).await), "LEASE_LOST", "who names no lease is not its holder");
+    let report = complete("run-1").epoch(1).metadata(&serde_json::json!({"result": "found"})).by("worker");
+    let late = ask(store, report.clone().request("late")).await;
+    let Ok(Verdict::RecordedLate(run)) = &late else { panic!("{late:?}") };
+    assert_eq!((run.status, run.revision, &run.metadata), (Status::Failed, 3, &orphan.metadata));
+    assert_eq!((run.completed_at, run.outcome()), (orphan.completed_at, Some(Status::Completed)));
+    assert_eq!(stored(store, &key("run-1")).await, **run);
+    assert_eq!(word(&ask(store, report.request("late")).await), "replayed");
+    for again in [complete("run-1").epoch(1), fail("run-1").epoch(1), abort("run-1"), sweep("run-1")] {
+        assert_eq!(word(&ask(store, again).await), "unchanged");
+    }
+    let events = store.run_events(&key("run-1"), 2, 10, 1 << 20).await.unwrap();
+    let kept = events[0].changes.late_report.as_ref().unwrap();
+    assert_eq!((kept.status, kept.lease_epoch, kept.metadata.is_empty()), (Status::Completed, 1, false));
+    assert_eq!(overdue(store).await, []);
+    sound(store).await;
+}
