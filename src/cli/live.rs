@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn the_tally_follows_each_run_through_its_life_and_out_of_the_filter() {
         use RunStatus::{Aborted, Completed, Failed, Pending, Running, Unspecified};
-        let board = board([
+        let board = board(vec![
             snapshot("a", Pending),
             snapshot("b", Running),
             snapshot("over", Failed),

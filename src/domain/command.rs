@@ -157,9 +157,8 @@ impl Operation {
     pub fn leads_to(self) -> Option<Status> {
         match self {
             Self::Start { deferred: true } => Some(Status::Pending),
-            Self::Start { deferred: false } => Some(Status::Running),
+            Self::Start { deferred: false } | Self::Claim => Some(Status::Running),
             Self::Update | Self::Release | Self::RequestAbort | Self::Sweep => None,
-            Self::Claim => Some(Status::Running),
             Self::Complete => Some(Status::Completed),
             Self::Abort => Some(Status::Aborted),
             Self::Fail => Some(Status::Failed),

@@ -15,7 +15,7 @@ use super::answer::timestamp;
 use super::cursor::CursorInvalid;
 use super::page_token::PageTokenInvalid;
 use super::v1;
-use crate::domain::{Refusal, RunKey, Summary, Violation};
+use crate::domain::{Refusal, RunKey, Summary, Time, Violation};
 use crate::store::StoreError;
 
 /// When a client is asked to come back to a full queue.
@@ -84,25 +84,7 @@ pub fn refusal(refusal: &Refusal) -> Status {
             },
         ),
         Refusal::LeaseLost { rpc, asked, epoch, run } => lease_lost(refusal, rpc, *asked, *epoch, run),
-        Refusal::LeaseHeld { epoch, expires_at, run } => draft(
-            Code::FailedPrecondition,
-            refusal,
-            match expires_at {
-                Some(at) => format!("Run {} is held under epoch {epoch} until {at}: claim it after that.", run.run_id),
-                None => format!("Run {} is running without a lease: only its reporter can end it.", run.run_id),
-            },
-        )
-        .info("run_id", &run.run_id)
-        .info("current_epoch", &epoch.to_string())
-        .detail(
-            "runledger.v1.LeaseHeldError",
-            &v1::LeaseHeldError {
-                run_id: run.run_id.clone(),
-                current_epoch: *epoch,
-                expires_at: expires_at.map(timestamp),
-                run: Some(run.into()),
-            },
-        ),
+        Refusal::LeaseHeld { epoch, expires_at, run } => lease_held(refusal, *epoch, *expires_at, run),
         Refusal::RevisionMismatch { key, expected, run } => {
             revision_mismatch(draft(Code::Aborted, refusal, String::new()), key, *expected, run.as_ref())
         }
@@ -276,6 +258,27 @@ fn lease_lost(refusal: &Refusal, rpc: &str, asked: u64, epoch: u64, run: &Summar
         .detail(
             "runledger.v1.LeaseLostError",
             &v1::LeaseLostError { run_id: id.clone(), lease_epoch: asked, current_epoch: epoch, run: Some(run.into()) },
+        )
+}
+
+fn lease_held(refusal: &Refusal, epoch: u64, expires_at: Option<Time>, run: &Summary) -> Draft {
+    let id = &run.run_id;
+    let message = match expires_at {
+        Some(at) => format!("Run {id} is held under epoch {epoch} until {at}: claim it after that."),
+        None if epoch > 0 => format!("Run {id} is held under epoch {epoch}: claim it when that is over."),
+        None => format!("Run {id} is running without a lease: only its reporter can end it."),
+    };
+    draft(Code::FailedPrecondition, refusal, message)
+        .info("run_id", id)
+        .info("current_epoch", &epoch.to_string())
+        .detail(
+            "runledger.v1.LeaseHeldError",
+            &v1::LeaseHeldError {
+                run_id: id.clone(),
+                current_epoch: epoch,
+                expires_at: expires_at.map(timestamp),
+                run: Some(run.into()),
+            },
         )
 }
 

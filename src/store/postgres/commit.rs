@@ -264,20 +264,20 @@ async fn lock_and_load(
     let runs = async { if with_runs { load_runs(session, prepared, shard, wanted).await } else { Ok(Vec::new()) } };
     let (namespaces, run_ids) = &wanted.leases;
     let by_lease: [&(dyn ToSql + Sync); 3] = [&shard, namespaces, run_ids];
-    let held = async {
+    let leases_read = async {
         match &prepared.load_leases {
             None => Ok(Vec::new()),
             Some(statement) => session.query(statement, &by_lease).await,
         }
     };
-    let (begun, head, ends, runs, requests, held) = tokio::join!(
+    let (begun, head, ends, runs, requests, leases) = tokio::join!(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
         session.query(&prepared.ends, &[]),
         runs,
         requests,
-        held,
+        leases_read,
     );
     begun.map_err(retriable)?;
     if head.map_err(retriable)?.is_none() {
@@ -288,13 +288,13 @@ async fn lock_and_load(
     let ends = Ends::read(&ends, shard)?;
     let runs = runs.map_err(retriable)?;
     let requests = requests.map_err(retriable)?;
-    let held = held.map_err(retriable)?;
+    let leases = leases.map_err(retriable)?;
     let loaded = Loaded {
         last: ends.last,
         now: after_all(ends.now, ends.elsewhere),
         runs: read_runs(&runs)?,
         requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
-        leases: held.iter().map(leases::held).collect::<Result<_, _>>()?,
+        leases: leases.iter().map(leases::held).collect::<Result<_, _>>()?,
     };
     Ok(Read { loaded, now: ends.now, min_release: ends.min_release })
 }

@@ -5,17 +5,18 @@
 //! unless what changes or ends was exactly the rows that it was given: a wrong count then ends the transaction before
 //! it commits instead of being noticed after it. What is new is there, or its insert fails.
 
-use std::collections::BTreeSet;
+mod columns;
+mod leases;
 
 use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 
+use self::columns::Columns;
 use super::ends;
 use super::rows::{At, bigint};
 use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, last_events};
-use crate::domain::batch::LeaseWrite;
 use crate::domain::ids::request_key;
-use crate::domain::{Changes, Decided, Lease, NewEvent, Position, Run, RunWrite, Status, Time};
+use crate::domain::{Changes, Decided, NewEvent, Position, Run, RunWrite, Status, Time};
 use crate::store::json::{Keyframe, Record};
 
 type Argument<'a> = Box<dyn ToSql + Send + Sync + 'a>;
@@ -226,10 +227,10 @@ impl<'a> Parts<'a> {
         }
         let was = |write: &RunWrite| write.before.map_or(Status::Pending, |before| before.status);
         let was_due = |write: &RunWrite| write.before.and_then(|before| before.due_at);
-        let moves = |write: &RunWrite| {
+        let differs = |write: &RunWrite| {
             !was(write).is_terminal() && (was(write) != write.run.status || was_due(write) != write.run.due_at())
         };
-        let moved = writes.iter().filter(|write| moves(write));
+        let moved = writes.iter().filter(|write| differs(write));
         let (ended, moved): (Vec<&&RunWrite>, Vec<&&RunWrite>) =
             moved.partition(|write| write.run.status.is_terminal());
         if !ended.is_empty() || !moved.is_empty() {
@@ -238,7 +239,7 @@ impl<'a> Parts<'a> {
         // A form of its own: most runs are never due.
         let due = moved.iter().any(|write| was_due(write).is_some() || write.run.due_at().is_some());
         if due {
-            columns.add("moves", "bool", writes.iter().map(|write| moves(write)));
+            columns.add("moves", "bool", writes.iter().map(|write| differs(write)));
             columns.add("due_at", "timestamptz", runs(writes).map(|run| run.due_at().map(At)));
         }
         let rows = self.table("asked", columns);
@@ -266,7 +267,7 @@ impl<'a> Parts<'a> {
             self.count("ended", &ended);
         }
         if !moved.is_empty() {
-            let (columns, set, moves) = if due {
+            let (columns, set, which) = if due {
                 ("v.status, v.due_at", "status = m.status, due_at = m.due_at", "v.moves")
             } else {
                 ("v.status", "status = m.status", "v.was <> v.status")
@@ -275,60 +276,12 @@ impl<'a> Parts<'a> {
                 "moved as (
     update active a set {set}
     from place, (select {columns}, {place_in_active} as at from old v
-                 where {moves} and v.status <= {alive} offset 0) as m
+                 where {which} and v.status <= {alive} offset 0) as m
     where a.ctid = m.at
     returning 1)"
             ));
             let moved = self.add("bigint", rows_of(moved.len()));
             self.count("moved", &moved);
-        }
-    }
-
-    /// Rows of leases are found by their keys, and not as they were seen: who holds them renews them without the head. In
-    /// the order of their keys, as renewals are: two that lock rows in different orders would wait for each other.
-    fn write_leases(&mut self, shard: &str, writes: &'a [RunWrite]) {
-        let mut granted: Vec<(&RunWrite, Lease)> = Vec::new();
-        let mut over: Vec<&RunWrite> = Vec::new();
-        for write in writes {
-            match write.lease() {
-                LeaseWrite::Keep => {}
-                LeaseWrite::Grant(lease) => granted.push((write, lease)),
-                LeaseWrite::End => over.push(write),
-            }
-        }
-        let key = |run: &'a Run| (run.namespace.as_str(), run.run_id.as_str());
-        if !granted.is_empty() {
-            granted.sort_by_key(|(write, _)| key(&write.run));
-            let mut columns = Columns::of(granted.len());
-            columns.add("namespace", "text", granted.iter().map(|(write, _)| write.run.namespace.as_str()));
-            columns.add("run_id", "text", granted.iter().map(|(write, _)| write.run.run_id.as_str()));
-            columns.add("epoch", "bigint", granted.iter().map(|(_, lease)| bigint(lease.epoch)));
-            columns.add("ttl_ms", "bigint", granted.iter().map(|(_, lease)| bigint(lease.ttl_ms)));
-            self.table("leased", columns);
-            self.writes.push(format!(
-                "granted as (
-    insert into leases (shard, namespace, run_id, epoch, ttl_ms, expires_at)
-    select {shard}, v.namespace, v.run_id, v.epoch, v.ttl_ms, place.now + v.ttl_ms * interval '1 ms'
-    from place, leased v
-    on conflict (shard, namespace, run_id)
-    do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at)"
-            ));
-        }
-        if !over.is_empty() {
-            over.sort_by_key(|write| key(&write.run));
-            // By arrays, which leave the planner no way but the whole key; the last condition tells namespaces apart.
-            let namespaces: BTreeSet<&str> = over.iter().map(|write| write.run.namespace.as_str()).collect();
-            let run_ids: Vec<&str> = over.iter().map(|write| write.run.run_id.as_str()).collect();
-            let keys: Vec<String> =
-                over.iter().map(|write| format!("{}/{}", write.run.namespace, write.run.run_id)).collect();
-            let namespaces = self.add("text[]", namespaces.into_iter().collect::<Vec<_>>());
-            let (run_ids, keys) = (self.add("text[]", run_ids), self.add("text[]", keys));
-            self.writes.push(format!(
-                "freed as (
-    delete from leases l using place
-    where l.shard = {shard} and l.namespace = any({namespaces}) and l.run_id = any({run_ids})
-      and l.namespace || '/' || l.run_id = any({keys}))"
-            ));
         }
     }
 
@@ -412,55 +365,6 @@ impl<'a> Parts<'a> {
 /// of tables when it makes a plan that lasts.
 fn key(table: &str, shard: &str) -> String {
     format!("{table}.shard = {shard} and {table}.namespace = v.namespace and {table}.run_id = v.run_id")
-}
-
-/// Rows, column by column.
-struct Columns<'a> {
-    rows: usize,
-    columns: Vec<Column<'a>>,
-}
-
-struct Column<'a> {
-    name: &'static str,
-    sql_type: &'static str,
-    values: Argument<'a>,
-}
-
-impl<'a> Columns<'a> {
-    fn of(rows: usize) -> Self {
-        Self { rows, columns: Vec::new() }
-    }
-
-    fn add<T>(&mut self, name: &'static str, sql_type: &'static str, mut values: impl Iterator<Item = T>)
-    where
-        T: ToSql + Send + Sync + 'a,
-    {
-        let values: Argument<'a> = match self.rows {
-            1 => Box::new(values.next().expect("one row")),
-            _ => Box::new(values.collect::<Vec<T>>()),
-        };
-        self.columns.push(Column { name, sql_type, values });
-    }
-
-    /// What every part that writes runs needs.
-    fn of_runs(writes: &[&'a RunWrite]) -> Self {
-        let mut columns = Self::of(writes.len());
-        columns.add("namespace", "text", runs(writes).map(|run| run.namespace.as_str()));
-        columns.add("run_id", "text", runs(writes).map(|run| run.run_id.as_str()));
-        columns.add("revision", "bigint", runs(writes).map(|run| bigint(run.revision)));
-        columns.add("status", "smallint", runs(writes).map(|run| run.status.code()));
-        columns
-    }
-
-    /// What an insert sets, and an update where links, route or labels change.
-    fn changeable(&mut self, writes: &[&'a RunWrite]) {
-        self.add("agent_id", "text", runs(writes).map(|run| run.agent_id.as_deref()));
-        self.add("workflow_id", "text", runs(writes).map(|run| run.workflow_id.as_deref()));
-        self.add("audit_session_id", "text", runs(writes).map(|run| run.audit_session_id.as_deref()));
-        self.add("route", "text", runs(writes).map(|run| run.route.map(crate::domain::Route::name)));
-        self.add("labels", "jsonb", runs(writes).map(|run| (!run.labels.is_empty()).then_some(Json(&run.labels))));
-        self.add("record", "jsonb", runs(writes).map(|run| Json(Record::of(run))));
-    }
 }
 
 fn runs<'a>(writes: &[&'a RunWrite]) -> impl Iterator<Item = &'a Run> {

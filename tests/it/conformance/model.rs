@@ -16,9 +16,11 @@ const CASES: usize = 25;
 
 /// An answer as far as it can be known: when a lease is over, the store's clock alone says.
 fn known(answer: Answer) -> Answer {
-    answer.map_err(|refusal| match refusal {
-        Refusal::LeaseHeld { epoch, run, .. } => Refusal::LeaseHeld { epoch, expires_at: None, run },
-        other => other,
+    answer.map_err(|mut refusal| {
+        if let Refusal::LeaseHeld { expires_at, .. } = &mut refusal {
+            *expires_at = None;
+        }
+        refusal
     })
 }
 

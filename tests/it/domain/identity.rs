@@ -24,11 +24,12 @@ fn only_a_named_stranger_is_refused_and_never_an_abort() {
                         Operation::Update | Operation::Complete | Operation::Fail => true,
                         // Who takes over a running run takes it from its owner.
                         Operation::Claim => status != Status::Running,
-                        // Refused before: the run has no lease.
-                        Operation::Release => false,
-                        Operation::Start { .. } | Operation::Abort | Operation::RequestAbort | Operation::Sweep => {
-                            false
-                        }
+                        // A release is refused before: the run has no lease.
+                        Operation::Start { .. }
+                        | Operation::Abort
+                        | Operation::Release
+                        | Operation::RequestAbort
+                        | Operation::Sweep => false,
                     };
                     let expected = only_the_owner && owner.is_some() && caller == Some("stranger");
                     let answer = decided(Some(&run), &command);

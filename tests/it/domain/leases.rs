@@ -263,12 +263,9 @@ fn a_heartbeat_that_renewed_nothing_says_why() {
     assert_eq!(said(None, renewal(1, None)).reason(), "RUN_NOT_FOUND");
     assert_eq!(said(Some(&run), renewal(1, Some("stranger"))).reason(), "NOT_OWNER");
     for (epoch, run) in [(2, &run), (1, &run), (1, &run_in(Status::Running)), (1, &run_in(Status::Completed))] {
-        match said(Some(run), renewal(epoch, None)) {
-            Refusal::LeaseLost { asked, epoch: current, rpc, .. } => {
-                assert_eq!((asked, current, rpc), (epoch, run.supervision.epoch(), "HeartbeatRun"));
-            }
-            other => panic!("{other:?}"),
-        }
+        let refusal = said(Some(run), renewal(epoch, None));
+        let Refusal::LeaseLost { asked, epoch: current, rpc, .. } = refusal else { panic!("{refusal:?}") };
+        assert_eq!((asked, current, rpc), (epoch, run.supervision.epoch(), "HeartbeatRun"));
     }
     let ended = applied(Some(&run), &complete("run-1").epoch(1)).1;
     assert_eq!(said(Some(&ended), renewal(1, None)).reason(), "RUN_NOT_RUNNING");

@@ -1,0 +1,59 @@
+//! What a commit does to leases.
+
+use std::collections::BTreeSet;
+
+use super::Parts;
+use super::columns::Columns;
+use crate::domain::batch::LeaseWrite;
+use crate::domain::{Lease, Run, RunWrite};
+use crate::store::postgres::rows::bigint;
+
+impl<'a> Parts<'a> {
+    /// Rows of leases are found by their keys, and not as they were seen: who holds them renews them without the head. In
+    /// the order of their keys, as renewals are: two that lock rows in different orders would wait for each other.
+    pub(super) fn write_leases(&mut self, shard: &str, writes: &'a [RunWrite]) {
+        let mut granted: Vec<(&RunWrite, Lease)> = Vec::new();
+        let mut over: Vec<&RunWrite> = Vec::new();
+        for write in writes {
+            match write.lease() {
+                LeaseWrite::Keep => {}
+                LeaseWrite::Grant(lease) => granted.push((write, lease)),
+                LeaseWrite::End => over.push(write),
+            }
+        }
+        let key = |run: &'a Run| (run.namespace.as_str(), run.run_id.as_str());
+        if !granted.is_empty() {
+            granted.sort_by_key(|(write, _)| key(&write.run));
+            let mut columns = Columns::of(granted.len());
+            columns.add("namespace", "text", granted.iter().map(|(write, _)| write.run.namespace.as_str()));
+            columns.add("run_id", "text", granted.iter().map(|(write, _)| write.run.run_id.as_str()));
+            columns.add("epoch", "bigint", granted.iter().map(|(_, lease)| bigint(lease.epoch)));
+            columns.add("ttl_ms", "bigint", granted.iter().map(|(_, lease)| bigint(lease.ttl_ms)));
+            self.table("leased", columns);
+            self.writes.push(format!(
+                "granted as (
+    insert into leases (shard, namespace, run_id, epoch, ttl_ms, expires_at)
+    select {shard}, v.namespace, v.run_id, v.epoch, v.ttl_ms, place.now + v.ttl_ms * interval '1 ms'
+    from place, leased v
+    on conflict (shard, namespace, run_id)
+    do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at)"
+            ));
+        }
+        if !over.is_empty() {
+            over.sort_by_key(|write| key(&write.run));
+            // By arrays, which leave the planner no way but the whole key; the last condition tells namespaces apart.
+            let namespaces: BTreeSet<&str> = over.iter().map(|write| write.run.namespace.as_str()).collect();
+            let run_ids: Vec<&str> = over.iter().map(|write| write.run.run_id.as_str()).collect();
+            let keys: Vec<String> =
+                over.iter().map(|write| format!("{}/{}", write.run.namespace, write.run.run_id)).collect();
+            let namespaces = self.add("text[]", namespaces.into_iter().collect::<Vec<_>>());
+            let (run_ids, keys) = (self.add("text[]", run_ids), self.add("text[]", keys));
+            self.writes.push(format!(
+                "freed as (
+    delete from leases l using place
+    where l.shard = {shard} and l.namespace = any({namespaces}) and l.run_id = any({run_ids})
+      and l.namespace || '/' || l.run_id = any({keys}))"
+            ));
+        }
+    }
+}
