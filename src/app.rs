@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::claims::Claims;
 use crate::clock::SystemClock;
 use crate::config::ServeConfig;
 use crate::engine::{ANSWER_WAIT_MAX, Engine};
@@ -188,10 +189,12 @@ fn install(slot: &BackendSlot, store: Arc<dyn Store>, supervisor: &Supervisor, w
     let committed = Arc::new(Notify::new());
     let engine = Arc::new(Engine::start(store.clone(), supervisor, &committed));
     sweeper::start(store.clone(), engine.clone(), supervisor);
+    let feed = Feed::start(store.clone(), supervisor, committed, Arc::new(frames));
     slot.install(Backend {
-        engine,
         renewals: Renewals::start(store.clone(), supervisor),
-        feed: Feed::start(store.clone(), supervisor, committed, Arc::new(frames)),
+        claims: Claims::new(store.clone(), engine.clone(), feed.clone(), supervisor),
+        engine,
+        feed,
         reads: Reads::new(store.clone()),
         wait_max,
         turns: Turns::default(),

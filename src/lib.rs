@@ -61,6 +61,7 @@
 pub mod app;
 pub mod auth;
 pub mod bench;
+pub mod claims;
 pub mod cli;
 pub mod client;
 pub mod clock;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tonic::Status;
 
+use crate::claims::Claims;
 use crate::domain::RunKey;
 use crate::engine::Engine;
 use crate::feed::Feed;
@@ -38,6 +39,8 @@ pub struct Backend {
     pub engine: Arc<Engine>,
     /// The heartbeats' path.
     pub renewals: Renewals,
+    /// The path of who looks for work.
+    pub claims: Claims,
     /// The watch path.
     pub feed: Feed,
     /// How long a wait for a run's end lasts at most.

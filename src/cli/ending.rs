@@ -43,6 +43,8 @@ pub(super) enum Stop {
     Unwritable(io::Error),
     /// A signal, by its number.
     Signal(u8),
+    /// A program that was run ended so.
+    Program(u8),
 }
 
 impl From<Failure> for Stop {
@@ -106,6 +108,7 @@ pub(super) fn code(done: Result<(), Stop>) -> ExitCode {
             1
         }
         Err(Stop::Signal(number)) => 128 + number,
+        Err(Stop::Program(code)) => code,
     };
     ExitCode::from(code)
 }

@@ -7,6 +7,7 @@ mod list;
 mod mutations;
 mod wait;
 mod watch;
+mod worker;
 
 use clap::{Args, Subcommand};
 
@@ -53,6 +54,9 @@ enum RunCommand {
     /// Ask whoever executes a run to abort it
     #[command(after_help = help::REQUEST_ABORT)]
     RequestAbort(mutations::RequestAbortArgs),
+    /// Run a program as a run: start or claim it, keep it alive, and end it as the program ends
+    #[command(after_help = help::WORKER)]
+    Worker(Box<worker::WorkerArgs>),
     /// Show a run as it is
     #[command(after_help = help::GET)]
     Get(GetArgs),
@@ -94,6 +98,7 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
         RunCommand::Release(args) => mutations::release(args).await,
         RunCommand::Heartbeat(args) => heartbeat::run(args).await,
         RunCommand::RequestAbort(args) => mutations::request_abort(args).await,
+        RunCommand::Worker(args) => worker::run(*args).await,
         RunCommand::Get(args) => get(args).await,
         RunCommand::Events(args) => events::run(args).await,
         RunCommand::List(args) => list::run(*args).await,

@@ -45,6 +45,7 @@ calls! {
     AbortRunRequest -> AbortRunResponse by abort_run, mutates: true;
     FailRunRequest -> FailRunResponse by fail_run, mutates: true;
     ClaimRunRequest -> ClaimRunResponse by claim_run, mutates: true;
+    ClaimNextRunRequest -> ClaimNextRunResponse by claim_next_run, mutates: false;
     ReleaseRunRequest -> ReleaseRunResponse by release_run, mutates: true;
     HeartbeatRunRequest -> HeartbeatRunResponse by heartbeat_run, mutates: false;
     RequestAbortRequest -> RequestAbortResponse by request_abort, mutates: true;

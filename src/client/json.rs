@@ -30,7 +30,7 @@ macro_rules! named {
 
 named! {
     StartRunResponse UpdateRunResponse CompleteRunResponse AbortRunResponse FailRunResponse GetRunResponse
-    ClaimRunResponse ReleaseRunResponse HeartbeatRunResponse RequestAbortResponse AbortRequest LateReport
+    ClaimRunResponse ClaimNextRunResponse ReleaseRunResponse HeartbeatRunResponse RequestAbortResponse AbortRequest LateReport
     WaitRunResponse CountRunsResponse WatchRunResponse WatchRunsResponse Run RunEvent RunChanges
 }
 

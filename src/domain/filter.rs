@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Route, Run, Status, Time};
 
 /// The runs that match every field that is given; without any, all runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Filter {
     /// [`Run::task_thread_id`] is this.
     pub task_thread_id: Option<String>,

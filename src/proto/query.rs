@@ -10,7 +10,7 @@ use super::v1;
 use super::v1::watch_runs_request::Initial;
 use super::validate::{Violations, domain_duration};
 use crate::auth::Caller;
-use crate::domain::{Filter, RunKey, Time, Violation};
+use crate::domain::{Filter, RunKey, Status, Time, Violation};
 use crate::feed::cursor::ViewOf;
 
 /// How many events a page of history holds when the request does not say.
@@ -114,6 +114,36 @@ pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey,
     }
     let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id };
     violations.settle((key, timeout.unwrap_or(WAIT_DEFAULT)))
+}
+
+/// What a `ClaimNextRun` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimNext {
+    /// Which runs.
+    pub filter: Filter,
+    /// How long the lease lasts.
+    pub lease_ttl_ms: u64,
+    /// How long to wait.
+    pub wait: Duration,
+}
+
+/// The question of a `ClaimNextRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn claim_next_run(request: v1::ClaimNextRunRequest) -> Result<ClaimNext, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let filter = filter(request.filter, &mut violations);
+    if filter.statuses.iter().any(|status| *status != Status::Pending) {
+        violations.push("filter.statuses", "must be empty or RUN_STATUS_PENDING: only pending runs are claimed");
+    }
+    let lease_ttl_ms = violations.required_lease_ttl_ms(request.lease_ttl);
+    let wait = request.wait.map_or(Some(Duration::ZERO), domain_duration).filter(|wait| *wait <= WAIT_MAX);
+    if wait.is_none() {
+        violations.push("wait", "must be 0 to 24 hours");
+    }
+    violations.settle(ClaimNext { filter, lease_ttl_ms, wait: wait.unwrap_or_default() })
 }
 
 /// `filter`; absent is all runs.

@@ -139,11 +139,8 @@ pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command,
 /// Every violation.
 pub fn claim_run(request: v1::ClaimRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
-    if request.lease_ttl.is_none() {
-        violations.push("lease_ttl", "is required: 1 second to 24 hours");
-    }
     let terms = Terms {
-        lease_ttl_ms: violations.lease_ttl_ms(request.lease_ttl),
+        lease_ttl_ms: Some(violations.required_lease_ttl_ms(request.lease_ttl)),
         lease_epoch: request.expected_epoch,
         ..Terms::default()
     };

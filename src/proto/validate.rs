@@ -136,6 +136,14 @@ impl Violations {
         self.duration_ms("lease_ttl", ttl, LEASE_TTL_MS_MIN..=LEASE_TTL_MS_MAX, "1 second to 24 hours")
     }
 
+    /// The same, where a lease must be asked for.
+    pub(super) fn required_lease_ttl_ms(&mut self, ttl: Option<prost_types::Duration>) -> u64 {
+        if ttl.is_none() {
+            self.push("lease_ttl", "is required: 1 second to 24 hours");
+        }
+        self.lease_ttl_ms(ttl).unwrap_or_default()
+    }
+
     /// How far the work has come.
     pub(super) fn progress(&mut self, progress: Option<v1::Progress>) -> Option<Progress> {
         let v1::Progress { done, total, message, at: _ } = progress?;

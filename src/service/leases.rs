@@ -1,13 +1,15 @@
-//! What a lease shows besides its events: renewals, its expiry, and how far the work has come.
+//! What leases have besides commands: renewals, claims of whatever comes next, and what a lease's own row says.
 
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Backend, unreadable};
+use super::{Backend, runs, unlisted, unreadable};
+use crate::auth::Caller;
+use crate::claims::{self, Claim};
 use crate::domain::{Renewal, Run, RunKey, Status as RunStatus};
 use crate::leases::renewals::Failure;
 use crate::proto::answer::timestamp;
-use crate::proto::{status, v1};
+use crate::proto::{query, status, v1};
 
 /// Answers a `HeartbeatRun`.
 pub(super) async fn heartbeat(
@@ -29,6 +31,26 @@ pub(super) async fn heartbeat(
         expires_at: Some(timestamp(renewed.expires_at)),
         abort_request: renewed.run.supervision.abort_request.as_deref().map(Into::into),
     })
+}
+
+/// Answers a `ClaimNextRun`.
+pub(super) async fn claim_next(
+    backend: &Backend,
+    caller: Caller,
+    deadline: Option<Instant>,
+    request: v1::ClaimNextRunRequest,
+) -> Result<v1::ClaimNextRunResponse, Status> {
+    let query::ClaimNext { filter, lease_ttl_ms, wait } = query::claim_next_run(request).map_err(status::invalid)?;
+    let Caller { namespace, principal } = caller;
+    let wait_until = Instant::now() + runs::wait_max(backend, wait, deadline);
+    let claim = Claim { namespace, filter, lease_ttl_ms, principal, wait_until, deadline };
+    let run = backend.claims.next(&claim).await.map_err(|failure| match failure {
+        claims::Failure::Engine(failure) => runs::failed(failure, false),
+        claims::Failure::Store(error) => unlisted("ClaimNextRun", &claim.namespace, &error),
+        claims::Failure::Overloaded => status::overloaded(),
+        claims::Failure::Draining => status::draining(),
+    })?;
+    Ok(v1::ClaimNextRunResponse { run: run.map(|run| run.as_ref().into()) })
 }
 
 /// A run with what its lease's own row says. Only a running run with a lease has one.

@@ -71,16 +71,8 @@ impl Runs {
         let (backend, call) = self.open(request)?;
         let command = command(call.message, &call.caller, backend.store.ledger().id).map_err(status::invalid)?;
         let retry_is_safe = command.request.is_some() || (names_run && command.operation.is_idempotent());
-        let answer = backend.engine.submit(command, call.deadline).await.map_err(|failure| match failure {
-            Failure::Refused(refusal) => status::refusal(&refusal),
-            Failure::Overloaded => status::overloaded(),
-            Failure::Draining => status::draining(),
-            Failure::StoreUnavailable => status::store_unavailable(),
-            Failure::StoreRefused => status::store_refused(),
-            Failure::StoreCorrupt => status::store_corrupt(),
-            Failure::Deadline => status::deadline(),
-            Failure::OutcomeUnknown => status::outcome_unknown(retry_is_safe),
-        })?;
+        let answer = backend.engine.submit(command, call.deadline).await;
+        let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
         let disposition = match answer.disposition {
             Disposition::Applied => v1::Disposition::Applied,
             Disposition::Unchanged => v1::Disposition::Unchanged,
@@ -93,6 +85,29 @@ impl Runs {
             disposition: disposition.into(),
             current_revision: answer.current_revision,
         })
+    }
+}
+
+/// How long a call that was asked to wait does: answered before its deadline, it says more than that time is over.
+pub(super) fn wait_max(backend: &Backend, asked: Duration, deadline: Option<Instant>) -> Duration {
+    let left = deadline.map_or(WAIT_MAX, |deadline| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        left.saturating_sub((left / 10).min(ANSWER_MARGIN_MAX))
+    });
+    asked.min(backend.wait_max).min(left)
+}
+
+/// Why a command has no answer. `retry_is_safe`: the same call cannot apply twice.
+pub(super) fn failed(failure: Failure, retry_is_safe: bool) -> Status {
+    match failure {
+        Failure::Refused(refusal) => status::refusal(&refusal),
+        Failure::Overloaded => status::overloaded(),
+        Failure::Draining => status::draining(),
+        Failure::StoreUnavailable => status::store_unavailable(),
+        Failure::StoreRefused => status::store_refused(),
+        Failure::StoreCorrupt => status::store_corrupt(),
+        Failure::Deadline => status::deadline(),
+        Failure::OutcomeUnknown => status::outcome_unknown(retry_is_safe),
     }
 }
 
@@ -146,6 +161,14 @@ impl RunService for Runs {
         let command = |message, caller: &_, _| request::claim_run(message, caller);
         let Mutated { run, disposition, current_revision, .. } = self.mutate(request, true, command).await?;
         Ok(Response::new(v1::ClaimRunResponse { run, disposition, current_revision }))
+    }
+
+    async fn claim_next_run(
+        &self,
+        request: Request<v1::ClaimNextRunRequest>,
+    ) -> Result<Response<v1::ClaimNextRunResponse>, Status> {
+        let (backend, call) = self.open(request)?;
+        leases::claim_next(backend, call.caller, call.deadline, call.message).await.map(Response::new)
     }
 
     async fn release_run(
@@ -288,12 +311,7 @@ impl RunService for Runs {
     ) -> Result<Response<served::WaitRunResponse>, Status> {
         let (backend, call) = self.open(request)?;
         let (key, timeout) = query::wait_run(call.message, &call.caller).map_err(status::invalid)?;
-        // Answered before the deadline: the run as it is says more than that time is over.
-        let left = call.deadline.map_or(WAIT_MAX, |deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            left.saturating_sub((left / 10).min(ANSWER_MARGIN_MAX))
-        });
-        let wait_max = timeout.min(backend.wait_max).min(left);
+        let wait_max = wait_max(backend, timeout, call.deadline);
         let waited = backend.feed.wait_run(&key, wait_max).await;
         let Waited { run, timed_out } = waited.map_err(|error| watch::cut("WaitRun", &error, &key, None))?;
         Ok(Response::new(served::WaitRunResponse { run, timed_out }))

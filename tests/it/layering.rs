@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("engine", &["clock", "domain", "store", "supervise", "telemetry"]),
     ("leases", &["domain", "engine", "store", "supervise", "telemetry"]),
     ("feed", &["clock", "domain", "store", "supervise", "telemetry"]),
+    ("claims", &["domain", "engine", "feed", "store", "supervise"]),
     ("reads", &["domain", "store"]),
     ("auth", &["domain"]),
     ("proto", &["auth", "clock", "domain", "feed", "store"]),
@@ -26,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "service",
         &[
             "auth",
+            "claims",
             "clock",
             "config",
             "domain",
@@ -43,6 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "app",
         &[
             "auth",
+            "claims",
             "clock",
             "config",
             "domain",

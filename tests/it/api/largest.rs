@@ -62,6 +62,7 @@ pub(crate) async fn the_largest_run_goes_through_everything(place: Place) {
         completed_at: failed.completed_at,
         failure_reason: "é".repeat(2048),
         reason_code: "R".repeat(64),
+        outcome: RunStatus::Failed.into(),
         ..running.clone()
     };
     assert_eq!(failed, wanted);

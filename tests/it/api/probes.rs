@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use runledger::claims::Claims;
 use runledger::engine::Engine;
 use runledger::leases::renewals::Renewals;
 use runledger::reads::Reads;
@@ -31,8 +32,9 @@ fn backend(process: &Process) -> Backend {
     let engine = Arc::new(Engine::start(store.clone(), &process.supervisor, &Arc::new(Notify::new())));
     let renewals = Renewals::start(store.clone(), &process.supervisor);
     let reads = Reads::new(store.clone());
+    let claims = Claims::new(store.clone(), engine.clone(), process.feed.clone(), &process.supervisor);
     let (feed, wait_max, turns) = (process.feed.clone(), Duration::MAX, Turns::default());
-    Backend { store, reads, engine, renewals, feed, wait_max, turns }
+    Backend { store, reads, engine, renewals, claims, feed, wait_max, turns }
 }
 
 /// A store that was opened and has not answered since.

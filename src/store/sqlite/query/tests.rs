@@ -24,7 +24,7 @@ fn filled(runs: u32) -> Connection {
         .unwrap();
     connection
         .execute(
-            "insert into active select shard, namespace, run_id, started_at, status from runs where status = 2",
+            "insert into active select shard, namespace, run_id, started_at, status, null from runs where status = 2",
             [],
         )
         .unwrap();
