@@ -142,11 +142,11 @@ impl Claims {
         };
         match self.engine.submit(command, claim.deadline).await {
             Ok(answer) => {
-                candidate.is_gone();
+                candidate.settle();
                 Ok(Some(answer.run))
             }
             Err(engine::Failure::Refused(refusal)) if is_lost_race(&refusal) => {
-                candidate.is_gone();
+                candidate.settle();
                 Ok(None)
             }
             // Dropped, the candidate goes back to the head of its queue.

@@ -210,7 +210,7 @@ impl Candidate<'_> {
     }
 
     /// It was claimed, by this claimer or by another.
-    pub(super) fn is_gone(mut self) {
+    pub(super) fn settle(mut self) {
         if let Some(pending) = self.pending.take() {
             held(&self.queue.state).out.remove(&pending.run_id);
         }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod calls;
+mod claims;
 mod crowds;
 mod cuts;
 pub(crate) mod data;
@@ -25,3 +26,4 @@ mod upgrade;
 mod waiting;
 mod waits;
 mod watching;
+mod workers;

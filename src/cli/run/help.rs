@@ -94,8 +94,7 @@ pub(super) const REQUEST_ABORT: &str = concat!(
     exit_codes!()
 );
 
-pub(super) const WORKER: &str = concat!(
-    "Examples:\n  \
+pub(super) const WORKER: &str = "Examples:\n  \
     runledger run worker --task-thread-id thread-1 -- bash -c 'echo ::progress 1/2 fetching; sleep 1'\n  \
     runledger run worker --claim --label team=search --idle 1s -- ./crawl\n\n\
     The program finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER in its \
@@ -104,8 +103,7 @@ pub(super) const WORKER: &str = concat!(
     the run to be aborted, when the run is lost, and on SIGTERM or Ctrl-C, the program and all that it started get \
     SIGTERM, and SIGKILL if they are still there after --kill-after.\n\n\
     Exit codes: the program's own; 128 and the number of the signal that ended it or this worker; without a program that \
-    ran: 1 refused, 2 usage, 3 unreachable, 4 cut off or timed out."
-);
+    ran: 1 refused, 2 usage, 3 unreachable, 4 cut off or timed out.";
 
 pub(super) const GET: &str = concat!(
     "Examples:\n  \

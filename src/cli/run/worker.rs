@@ -200,7 +200,7 @@ async fn work(args: &WorkerArgs, client: &mut Client, signals: &mut Signals, run
     };
     match (reported, &told) {
         (Ok(v1::Disposition::RecordedLate), _) => {
-            say(&format!("the authority had ended run {}: how its program ended is kept as a late report", run.run_id))
+            say(&format!("the authority had ended run {}: how its program ended is kept as a late report", run.run_id));
         }
         (Ok(_), _) => {}
         // The run was somebody else's before its program ended, which was said.

@@ -10,6 +10,7 @@ use super::held::Held;
 use crate::cli::connect::CALL_WAIT_MAX;
 use crate::cli::ending::say;
 use crate::client::{Client, Kind, time};
+use crate::domain::Time;
 use crate::proto::v1;
 
 /// How soon after the last heartbeat the next one may follow because the program said how far it is.
@@ -58,15 +59,15 @@ async fn beat(
     mut progress: watch::Receiver<Option<v1::Progress>>,
     tell: mpsc::Sender<Heard>,
 ) {
-    let mut last = Instant::now();
-    let mut next = last + every;
+    let mut sent = Instant::now();
+    let mut next = sent + every;
     let (mut asked_to_abort, mut lost, mut says_more) = (false, false, true);
     loop {
         tokio::select! {
             () = sleep_until(next) => {}
             more = progress.changed(), if says_more => {
                 says_more = more.is_ok();
-                next = if says_more { next.min(last + PROGRESS_EVERY) } else { next };
+                next = if says_more { next.min(sent + PROGRESS_EVERY) } else { next };
                 sleep_until(next).await;
             }
         }
@@ -75,10 +76,10 @@ async fn beat(
         match client.ask(&request, Instant::now() + CALL_WAIT_MAX).await {
             Ok(answer) => {
                 lost = false;
-                last = Instant::now();
-                next = last + every;
+                sent = Instant::now();
+                next = sent + every;
                 if let Some(abort) = answer.abort_request.filter(|_| !std::mem::replace(&mut asked_to_abort, true)) {
-                    let left = left(&abort, answer.expires_at.as_ref(), every * 3);
+                    let left = left(&abort, time(answer.expires_at.as_ref()), every * 3);
                     let reason = if abort.reason.is_empty() { "no reason was given".to_owned() } else { abort.reason };
                     let _ended = tell.send(Heard::Abort { reason, left }).await;
                 }
@@ -102,9 +103,9 @@ async fn beat(
 }
 
 /// How long until the grace is over, by the store's clock: the lease was renewed for one ttl just now.
-fn left(abort: &v1::AbortRequest, expires_at: Option<&prost_types::Timestamp>, ttl: Duration) -> Option<Duration> {
+fn left(abort: &v1::AbortRequest, expires_at: Option<Time>, ttl: Duration) -> Option<Duration> {
     let deadline = time(abort.deadline.as_ref())?;
-    let now = time(expires_at)?.micros() - i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX);
+    let now = expires_at?.micros() - i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX);
     Some(Duration::from_micros(u64::try_from(deadline.micros() - now).unwrap_or(0)))
 }
 

@@ -126,12 +126,11 @@ fn said(line: &[u8], keep: bool, progress: &watch::Sender<Option<v1::Progress>>,
         last.push_back(String::from_utf8_lossy(line).trim_end().replace('\0', ""));
         return;
     }
-    match std::str::from_utf8(line).ok().and_then(progress_of) {
-        Some(said) => progress.send_modify(|progress| *progress = Some(said)),
-        None => {
-            let mut stdout = io::stdout().lock();
-            let _closed = stdout.write_all(line).and_then(|()| stdout.flush());
-        }
+    if let Some(said) = std::str::from_utf8(line).ok().and_then(progress_of) {
+        progress.send_modify(|progress| *progress = Some(said));
+    } else {
+        let mut stdout = io::stdout().lock();
+        let _closed = stdout.write_all(line).and_then(|()| stdout.flush());
     }
 }
 

@@ -1,0 +1,169 @@
+//! Workers that look for work at the same time, on one replica and on two.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use prost_types::Duration as WireDuration;
+use runledger::proto::v1::{ClaimNextRunRequest, CompleteRunRequest, Run, RunFilter, RunStatus, StartRunRequest};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tonic::{Code, Request};
+
+use super::calls::reason;
+use super::data::Data;
+use super::server::{Client, SOON, Server};
+use crate::support::postgres::Database;
+
+const RUNS: usize = 1_000;
+const CLAIMERS: usize = 100;
+
+fn seconds(seconds: i64) -> WireDuration {
+    WireDuration { seconds, nanos: 0 }
+}
+
+fn labelled(team: &str) -> RunFilter {
+    RunFilter { labels: [("team".to_owned(), team.to_owned())].into(), ..RunFilter::default() }
+}
+
+fn ask(team: &str, ttl: i64, wait: i64) -> ClaimNextRunRequest {
+    ClaimNextRunRequest { filter: Some(labelled(team)), lease_ttl: Some(seconds(ttl)), wait: Some(seconds(wait)) }
+}
+
+async fn ready(data: &Data) -> Server {
+    let server = Server::start(&data.store()).await;
+    server.is_ready().await;
+    server
+}
+
+async fn pending(client: &mut Client, run_id: &str, team: &str) {
+    let asked = StartRunRequest {
+        task_thread_id: "queue".to_owned(),
+        run_id: run_id.to_owned(),
+        deferred: true,
+        labels: [("team".to_owned(), team.to_owned())].into(),
+        ..StartRunRequest::default()
+    };
+    client.start_run(asked).await.unwrap();
+}
+
+async fn claim(client: &mut Client, team: &str, wait: i64, agent: &str) -> Option<Run> {
+    let asked = ask(team, 60, wait);
+    let mut asked = Request::new(asked);
+    asked.metadata_mut().insert("runledger-agent-id", agent.parse().unwrap());
+    client.claim_next_run(asked).await.unwrap().into_inner().run
+}
+
+/// Claims and completes until there is nothing left; what it got, in its order.
+async fn drain(mut client: Client, agent: String) -> Vec<String> {
+    let mut got = Vec::new();
+    while let Some(run) = claim(&mut client, "blue", 0, &agent).await {
+        assert_eq!((run.status(), run.agent_id.as_str()), (RunStatus::Running, agent.as_str()));
+        let lease_epoch = run.lease.unwrap().epoch;
+        let mut done = Request::new(CompleteRunRequest {
+            run_id: run.run_id.clone(),
+            lease_epoch,
+            ..CompleteRunRequest::default()
+        });
+        done.metadata_mut().insert("runledger-agent-id", agent.parse().unwrap());
+        client.complete_run(done).await.unwrap();
+        got.push(run.run_id);
+    }
+    got
+}
+
+async fn each_is_taken_once(data: &Data, servers: &[&Server]) {
+    let mut makers = JoinSet::new();
+    for maker in 0..4 {
+        let mut client = servers[0].client();
+        makers.spawn(async move {
+            for n in 0..RUNS / 4 {
+                pending(&mut client, &format!("run-{maker}-{n}"), "blue").await;
+            }
+        });
+    }
+    makers.join_all().await;
+    pending(&mut servers[0].client(), "other", "red").await;
+    let mut claimers = JoinSet::new();
+    for n in 0..CLAIMERS {
+        claimers.spawn(drain(servers[n % servers.len()].client(), format!("worker-{n}")));
+    }
+    let got = timeout(SOON * 2, claimers.join_all()).await.expect("it hangs");
+    let all: Vec<&String> = got.iter().flatten().collect();
+    assert_eq!(all.len(), RUNS, "each is taken by one");
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), RUNS, "and none by two");
+    let contents = data.sound().await;
+    assert!(contents.runs.values().filter(|run| run.run_id != "other").all(|run| run.revision == 3));
+    assert_eq!(data.sql("select count(*) from leases").await, [[Some("0".to_owned())]]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_100_claimers_on_two_replicas_each_of_1000_pending_runs_is_taken_by_one() {
+    let database = Database::fresh().await;
+    let data = Data::Postgres(database.dsn());
+    let (here, there) = (ready(&data).await, ready(&data).await);
+    each_is_taken_once(&data, &[&here, &there]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_100_claimers_each_of_1000_pending_runs_on_sqlite_is_taken_by_one() {
+    let directory = TempDir::new().unwrap();
+    let data = Data::Sqlite(directory.path().join("ledger.db"));
+    let server = Server::start(&data.store()).await;
+    server.is_ready().await;
+    each_is_taken_once(&data, &[&server]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claimer_waits_for_a_run_of_another_replica_and_the_oldest_comes_first() {
+    let database = Database::fresh().await;
+    let data = Data::Postgres(database.dsn());
+    let (here, there) = (ready(&data).await, ready(&data).await);
+    let (mut client, mut maker) = (here.client(), there.client());
+    assert_eq!(claim(&mut client, "blue", 0, "worker").await, None);
+    let mut waiting = JoinSet::new();
+    let mut waiter = here.client();
+    waiting.spawn(async move { claim(&mut waiter, "blue", 60, "worker").await });
+    sleep(Duration::from_millis(200)).await;
+    assert!(waiting.try_join_next().is_none(), "it waits");
+    pending(&mut maker, "red-1", "red").await;
+    pending(&mut maker, "blue-1", "blue").await;
+    let run = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap().unwrap();
+    assert_eq!(run.run_id, "blue-1");
+    for n in 2..6 {
+        pending(&mut maker, &format!("blue-{n}"), "blue").await;
+    }
+    for n in 2..6 {
+        let run = claim(&mut client, "blue", 0, "worker").await.expect("an acknowledged run is seen by every replica");
+        assert_eq!(run.run_id, format!("blue-{n}"), "first in, first out");
+    }
+    assert_eq!(claim(&mut client, "blue", 0, "worker").await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_with_an_owner_is_for_its_owner_and_a_stop_ends_the_waits() {
+    let server = Server::start("memory").await;
+    server.is_ready().await;
+    let mut client = server.client();
+    let mine = StartRunRequest {
+        task_thread_id: "queue".to_owned(),
+        run_id: "mine".to_owned(),
+        deferred: true,
+        agent_id: "owner".to_owned(),
+        labels: [("team".to_owned(), "blue".to_owned())].into(),
+        ..StartRunRequest::default()
+    };
+    client.start_run(mine).await.unwrap();
+    assert_eq!(claim(&mut client, "blue", 0, "stranger").await, None);
+    pending(&mut client, "anybodys", "blue").await;
+    assert_eq!(claim(&mut client, "blue", 0, "stranger").await.unwrap().run_id, "anybodys");
+    assert_eq!(claim(&mut client, "blue", 0, "owner").await.unwrap().run_id, "mine");
+
+    let asked = ask("blue", 1, 60);
+    let mut waiting = JoinSet::new();
+    waiting.spawn(async move { client.claim_next_run(asked).await.unwrap_err() });
+    sleep(Duration::from_millis(200)).await;
+    server.process.signal("TERM");
+    let status = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "DRAINING"));
+}

@@ -1,0 +1,219 @@
+//! `run worker` on the real server: its program's end is the run's, and what becomes of a worker that is killed, frozen
+//! or told to stop.
+
+use std::time::Duration;
+
+use prost_types::Duration as WireDuration;
+use runledger::proto::v1::{GetRunRequest, RequestAbortRequest, Run, RunStatus, StartRunRequest, WaitRunRequest};
+
+use super::data::Data;
+use super::server::{Process, SOON, Server, eventually};
+
+struct Scene {
+    server: Server,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let server = Server::start("memory").await;
+        server.is_ready().await;
+        Self { server }
+    }
+
+    /// A worker of run `run-1`, whose program is a shell's script.
+    fn worker(&self, ttl: &str, script: &str) -> Process {
+        self.spawn(&["--task-thread-id", "thread-1", "--run-id", "run-1", "--lease-ttl", ttl], script)
+    }
+
+    fn spawn(&self, flags: &[&str], script: &str) -> Process {
+        let address = self.server.address.to_string();
+        let mut args = vec!["run", "worker", "--server", &address];
+        args.extend(flags);
+        args.extend(["--", "bash", "-c", script]);
+        Process::spawn_with(&args, &[("PATH", "/usr/local/bin:/usr/bin:/bin")])
+    }
+
+    async fn run(&self) -> Option<Run> {
+        let asked = GetRunRequest { run_id: "run-1".to_owned() };
+        self.server.client().get_run(asked).await.ok().and_then(|answer| answer.into_inner().run)
+    }
+
+    /// The run, once it is so.
+    async fn until(&self, is_so: impl Fn(&Run) -> bool) -> Run {
+        let found = eventually(SOON, async || self.run().await.filter(&is_so)).await;
+        found.unwrap_or_else(|| panic!("it never was so"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_ends_well_completes_its_run_and_its_output_is_passed_on() {
+    let scene = Scene::new().await;
+    let script = "echo out; echo err >&2; echo $RUNLEDGER_RUN_ID $RUNLEDGER_LEASE_EPOCH $RUNLEDGER_TASK_THREAD_ID";
+    let (code, said) = scene.worker("30s", script).exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    for line in ["out\n", "err\n", "run-1 1 thread-1\n"] {
+        assert!(said.contains(line), "{said}");
+    }
+    let run = scene.run().await.unwrap();
+    assert_eq!((run.status(), run.revision), (RunStatus::Completed, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_fails_fails_its_run_with_its_last_words() {
+    let scene = Scene::new().await;
+    let (code, said) = scene.worker("30s", "for i in {1..40}; do echo line $i >&2; done; exit 7").exited(SOON).await;
+    assert_eq!(code, 7, "{said}");
+    let run = scene.run().await.unwrap();
+    assert_eq!((run.status(), run.reason_code.as_str()), (RunStatus::Failed, "EXIT_STATUS"));
+    assert!(
+        run.failure_reason.starts_with("the program ended with exit status 7\nline 21\n"),
+        "{}",
+        run.failure_reason
+    );
+    assert!(run.failure_reason.ends_with("line 40"), "{}", run.failure_reason);
+    let (code, said) = scene.spawn(&["--task-thread-id", "t"], "kill -9 $$").exited(SOON).await;
+    assert_eq!(code, 128 + 9, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_program_says_of_its_progress_is_shown_while_it_lives() {
+    let scene = Scene::new().await;
+    let mut worker = scene.worker("60s", "echo ::progress 3/10 fetching; read -t 60 < <(sleep 60)");
+    let run = scene.until(|run| run.progress.is_some()).await;
+    let progress = run.progress.unwrap();
+    assert_eq!((progress.done, progress.total, progress.message.as_str()), (3, 10, "fetching"));
+    assert_eq!((run.revision, run.lease.is_some_and(|lease| lease.expires_at.is_some())), (1, true));
+    worker.signal("TERM");
+    let (code, said) = worker.exited(SOON).await;
+    assert_eq!(code, 128 + 15, "{said}");
+    let run = scene.run().await.unwrap();
+    assert_eq!((run.status(), run.reason_code.as_str()), (RunStatus::Aborted, "WORKER_STOPPED"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_to_abort_ends_the_program_softly_and_after_the_grace_by_force() {
+    for (script, grace) in [("sleep 60", None), ("trap '' TERM; sleep 60; sleep 60", Some(1))] {
+        let scene = Scene::new().await;
+        let mut worker = scene.worker("1s", script);
+        scene.until(|run| run.status() == RunStatus::Running).await;
+        let asked = RequestAbortRequest {
+            run_id: "run-1".to_owned(),
+            reason: "enough".to_owned(),
+            grace: grace.map(|seconds| WireDuration { seconds, nanos: 0 }),
+            ..RequestAbortRequest::default()
+        };
+        scene.server.client().request_abort(asked).await.unwrap();
+        let (status, said) = worker.ended(SOON).await;
+        assert!(!status.success(), "{said}");
+        let run = scene.until(|run| run.status() == RunStatus::Aborted).await;
+        // Where the program had to be killed, the authority may have been first.
+        let known =
+            if grace.is_some() { vec!["ABORT_REQUESTED", "ABORT_GRACE_EXPIRED"] } else { vec!["ABORT_REQUESTED"] };
+        assert!(known.contains(&run.reason_code.as_str()), "{}", run.reason_code);
+        assert_eq!(run.abort_request.unwrap().reason, "enough");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_ends_well_after_a_request_to_abort_has_completed_the_run() {
+    let scene = Scene::new().await;
+    let mut worker = scene.worker("1s", "trap 'exit 0' TERM; while :; do sleep 0.05; done");
+    scene.until(|run| run.status() == RunStatus::Running).await;
+    // Its trap is set when it says so by living on; a signal before it would end it as any other.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let asked = RequestAbortRequest { run_id: "run-1".to_owned(), ..RequestAbortRequest::default() };
+    scene.server.client().request_abort(asked).await.unwrap();
+    let (code, said) = worker.exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    let run = scene.run().await.unwrap();
+    assert!(run.status() == RunStatus::Completed && run.abort_request.is_some(), "{run:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_run_of_a_killed_worker_is_orphaned_soon_after_its_ttl() {
+    let scene = Scene::new().await;
+    let mut worker = scene.worker("1s", "sleep 2");
+    scene.until(|run| run.status() == RunStatus::Running).await;
+    worker.kill();
+    let asked = WaitRunRequest { run_id: "run-1".to_owned(), ..WaitRunRequest::default() };
+    let run = scene.server.client().wait_run(asked).await.unwrap().into_inner().run.unwrap();
+    assert_eq!((run.status(), run.reason_code.as_str(), run.presumed), (RunStatus::Failed, "ORPHANED", true));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_thawed_worker_reports_is_kept_and_changes_nothing_else() {
+    let scene = Scene::new().await;
+    let mut worker = scene.worker("1s", "sleep 1");
+    scene.until(|run| run.status() == RunStatus::Running).await;
+    worker.signal("STOP");
+    let orphan = scene.until(|run| run.status() == RunStatus::Failed).await;
+    assert_eq!(orphan.outcome(), RunStatus::Failed);
+    worker.signal("CONT");
+    let (code, said) = worker.exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("is kept as a late report"), "{said}");
+    let run = scene.run().await.unwrap();
+    assert_eq!((run.status(), run.outcome(), run.revision), (RunStatus::Failed, RunStatus::Completed, 3));
+    assert_eq!((&run.completed_at, &run.reason_code), (&orphan.completed_at, &orphan.reason_code));
+    assert_eq!(run.late_report.unwrap().lease_epoch, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_was_ended_ends_its_program_and_one_that_runs_elsewhere_is_not_begun() {
+    let scene = Scene::new().await;
+    let mut worker = scene.worker("1s", "sleep 60");
+    scene.until(|run| run.status() == RunStatus::Running).await;
+    let (code, said) = scene.worker("1s", "echo begun").exited(SOON).await;
+    assert!(code == 1 && said.contains("is running already") && !said.contains("begun"), "{said}");
+    let ended = runledger::proto::v1::AbortRunRequest { run_id: "run-1".to_owned(), ..Default::default() };
+    scene.server.client().abort_run(ended).await.unwrap();
+    let (status, said) = worker.ended(SOON).await;
+    assert!(!status.success() && said.contains("is not this worker's any more"), "{said}");
+    assert_eq!(scene.run().await.unwrap().revision, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_claims_takes_what_matches_one_after_the_other_and_goes_on_after_a_failure() {
+    let scene = Scene::new().await;
+    for (n, team) in [(1, "blue"), (2, "red"), (3, "blue")] {
+        let asked = StartRunRequest {
+            task_thread_id: "queue".to_owned(),
+            run_id: format!("run-{n}"),
+            deferred: true,
+            labels: [("team".to_owned(), team.to_owned())].into(),
+            ..StartRunRequest::default()
+        };
+        scene.server.client().start_run(asked).await.unwrap();
+    }
+    let flags = ["--claim", "--label", "team=blue", "--idle", "100ms"];
+    let (code, said) =
+        scene.spawn(&flags, "echo did $RUNLEDGER_RUN_ID; [ $RUNLEDGER_RUN_ID != run-1 ]").exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    let did: Vec<&str> = said.lines().filter(|line| line.starts_with("did ")).collect();
+    assert_eq!(did, ["did run-1", "did run-3"]);
+    assert_eq!(scene.run().await.unwrap().status(), RunStatus::Failed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_outlives_an_outage_of_its_server_and_reports_after_it() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let data = Data::Sqlite(directory.path().join("ledger.db"));
+    let mut server = Server::start(&data.store()).await;
+    server.is_ready().await;
+    let address = server.address.to_string();
+    let scene = Scene { server };
+    let mut worker = scene.worker("1s", "sleep 1.5");
+    scene.until(|run| run.status() == RunStatus::Running).await;
+    server = scene.server;
+    server.process.kill();
+    worker.says("(trying again)").await;
+    // As if it had been away for ten ttls, with the run's lease over since nine.
+    data.sql("update uptime set alive_at = alive_at - 10000000, up_since = up_since - 10000000").await;
+    data.sql("update leases set expires_at = expires_at - 10000000").await;
+    let server = Server::of(Process::spawn(&["serve", "--listen", &address, "--store", &data.store()])).await;
+    let scene = Scene { server };
+    let (code, said) = worker.exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    let run = scene.until(|run| run.outcome() == RunStatus::Completed).await;
+    assert_eq!((run.status(), run.presumed), (RunStatus::Completed, false), "an outage kills nobody who lives");
+}
