@@ -6,6 +6,7 @@
 
 mod delays;
 pub mod direct;
+pub mod leases;
 pub mod load;
 mod pace;
 mod process;

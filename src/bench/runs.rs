@@ -38,6 +38,11 @@ impl Runs {
         Self { name: format!("bench-{}", draw_id().simple()), writer }
     }
 
+    /// Their task thread, which no other run has.
+    pub(super) fn thread(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn run_id(&self, number: u64) -> String {
         format!("{}-{number}", self.name)
     }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::ending::Stop;
 use super::output::{Output, tell};
 use crate::bench::BenchError;
+use crate::bench::leases::{claims, heartbeats};
 use crate::bench::load::{self, HotRunPlan, Plan, ReadPlan, Workload};
 use crate::bench::report::Report;
 use crate::bench::watch::{catch_up, delay, idle, waiters};
@@ -110,6 +111,24 @@ const WATCH_HELP: &str = help!(
     runledger bench watch waiters --waiters 10000\n"
 );
 
+const LEASES_HELP: &str = help!(
+    "Examples:\n  \
+    runledger bench leases heartbeats --runs 20000 --every 10 --seconds 600\n  \
+    runledger bench leases claims --runs 10000 --workers 50\n"
+);
+
+const HEARTBEATS_HELP: &str = help!(
+    "Example:\n  \
+    runledger bench leases heartbeats --runs 20000 --every 10 --seconds 600 --server-pid 4711\n\n\
+    Heartbeats are sent at their times, whether or not earlier ones were answered.\n"
+);
+
+const CLAIMS_HELP: &str = help!(
+    "Example:\n  \
+    runledger bench leases claims --runs 10000 --workers 50 --server 10.0.0.7:50051,10.0.0.8:50051\n\n\
+    A run that is taken twice, or never, ends the measurement as failed.\n"
+);
+
 const DELAY_HELP: &str = help!(
     "Examples:\n  \
     runledger bench watch delay --rate 0 --seconds 30\n  \
@@ -167,9 +186,28 @@ enum What {
     /// Watches and waits: their delays, what they cost, and how they catch up
     #[command(after_help = WATCH_HELP)]
     Watch(WatchArgs),
+    /// Leases: what it costs to keep runs alive, and how fast work is claimed
+    #[command(after_help = LEASES_HELP)]
+    Leases(LeasesArgs),
     /// Write many finished runs to a database, to measure what servers do on a large one
     #[command(after_help = fill::HELP)]
     Fill(fill::FillArgs),
+}
+
+#[derive(Args, Debug)]
+struct LeasesArgs {
+    #[command(subcommand)]
+    mode: LeasesMode,
+}
+
+#[derive(Debug, Subcommand)]
+enum LeasesMode {
+    /// Hold many runs by heartbeats
+    #[command(after_help = HEARTBEATS_HELP)]
+    Heartbeats(heartbeats::Plan),
+    /// Let workers claim and complete pending runs
+    #[command(after_help = CLAIMS_HELP)]
+    Claims(claims::Plan),
 }
 
 #[derive(Args, Debug)]
@@ -234,6 +272,8 @@ async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, Stop> 
         What::Watch(WatchArgs { mode: Mode::Idle(plan) }) => idle::measure(plan, stop).await,
         What::Watch(WatchArgs { mode: Mode::CatchUp(plan) }) => catch_up::measure(plan, stop).await,
         What::Watch(WatchArgs { mode: Mode::Waiters(plan) }) => waiters::measure(plan, stop).await,
+        What::Leases(LeasesArgs { mode: LeasesMode::Heartbeats(plan) }) => heartbeats::measure(plan, stop).await,
+        What::Leases(LeasesArgs { mode: LeasesMode::Claims(plan) }) => claims::measure(plan, stop).await,
         What::Fill(args) => return fill::run(args, stop).await,
     };
     Ok(measured?)

@@ -61,6 +61,8 @@ const SIZES: &[(&str, &[(&str, u32)])] = &[
     ("hot-run", LOAD),
     ("read", LOAD),
     ("wait", LOAD),
+    ("heartbeats", &[("--runs", 50), ("--every", 1), ("--seconds", 1)]),
+    ("claims", &[("--runs", 50), ("--workers", 5)]),
     ("waiters", &[("--waiters", 50), ("--runs", 5), ("--seconds", 1), ("--rate", 50)]),
 ];
 
@@ -84,7 +86,7 @@ fn adapted(line: &str) -> String {
     if kind(line) == Kind::Bench && words[2] == "fill" {
         words[3] = words[3].parse::<u32>().unwrap().min(300).to_string();
     } else if kind(line) == Kind::Bench {
-        let named = if words[2] == "watch" { &words[3] } else { &words[2] };
+        let named = if ["watch", "leases"].contains(&words[2].as_str()) { &words[3] } else { &words[2] };
         let (_, sizes) = SIZES.iter().find(|(mode, _)| named == mode).expect("a measurement");
         for (flag, size) in *sizes {
             match words.iter().position(|word| word == flag) {

@@ -1,0 +1,109 @@
+//! How fast pending runs are claimed.
+
+use std::collections::HashSet;
+
+use clap::Args;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::LEASE_TTL;
+use crate::bench::BenchError;
+use crate::bench::delays::Delays;
+use crate::bench::pace;
+use crate::bench::progress::Progress;
+use crate::bench::report::{Report, per_second};
+use crate::bench::runs::{AT_ONCE, Runs};
+use crate::bench::servers::{Client, Replicas};
+use crate::proto::v1::{ClaimNextRunRequest, CompleteRunRequest, RunFilter, StartRunRequest};
+
+/// What to measure.
+#[derive(Args, Clone, Debug)]
+pub struct Plan {
+    /// How many runs are pending
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// How many workers claim and complete them, one after the other
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    workers: u32,
+    #[command(flatten)]
+    servers: Replicas,
+}
+
+/// What a worker did.
+struct Done {
+    runs: Vec<String>,
+    claims: Delays,
+}
+
+/// Makes pending runs, and lets workers take them until none is left.
+///
+/// # Errors
+///
+/// A call failed, or a run was taken twice or never.
+pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, BenchError> {
+    let progress = Progress::new();
+    let connections = plan.servers.connect().await?;
+    let runs = Runs::new(connections.clone());
+    let count = u64::from(plan.runs);
+    progress.phase("runs", count);
+    let start = |number| {
+        let (mut client, runs) = (connections.of(number), runs.clone());
+        progress.step();
+        async move {
+            let request = StartRunRequest {
+                task_thread_id: runs.thread().to_owned(),
+                run_id: runs.run_id(number),
+                deferred: true,
+                ..StartRunRequest::default()
+            };
+            client.start_run(request).await.map(drop).map_err(BenchError::call("StartRun"))
+        }
+    };
+    // What was made is taken, whoever is in a hurry.
+    let made = pace::make_all(count, AT_ONCE, stop, start).await?;
+
+    progress.phase("claims", 0);
+    let begun = Instant::now();
+    let mut workers = JoinSet::new();
+    for number in 0..u64::from(plan.workers) {
+        workers.spawn(drain(connections.of(number), runs.filter()));
+    }
+    let (mut claims, mut taken, mut claimed) = (Delays::new(), HashSet::new(), 0);
+    while let Some(done) = workers.join_next().await {
+        let done = done??;
+        claims.add(&done.claims);
+        claimed += done.runs.len() as u64;
+        taken.extend(done.runs);
+    }
+    let took = begun.elapsed();
+    let once = taken.len() as u64;
+    if once != made || claimed != made {
+        return Err(BenchError::Unmatched { missing: made.saturating_sub(once), unexpected: claimed - once });
+    }
+    Ok(Report {
+        bench: "leases claims",
+        did: format!("{} workers claimed and completed {made} runs, {}", plan.workers, plan.servers.named()),
+        interrupted: stop.is_cancelled(),
+        numbers: vec![("runs", made.into()), ("claims_per_second", per_second(made, took).into())],
+        delays_ms: vec![("claim", claims.summary())],
+        rounds: Vec::new(),
+        ratios: Vec::new(),
+        notes: vec!["each worker completes what it claimed before it claims the next".to_owned()],
+    })
+}
+
+async fn drain(mut client: Client, filter: RunFilter) -> Result<Done, BenchError> {
+    let mut done = Done { runs: Vec::new(), claims: Delays::new() };
+    loop {
+        let sent = Instant::now();
+        let request = ClaimNextRunRequest { filter: Some(filter.clone()), lease_ttl: Some(LEASE_TTL), wait: None };
+        let answer = client.claim_next_run(request).await.map_err(BenchError::call("ClaimNextRun"))?;
+        let Some(run) = answer.into_inner().run else { return Ok(done) };
+        done.claims.record(sent.elapsed());
+        let lease_epoch = run.lease.map_or(0, |lease| lease.epoch);
+        let request = CompleteRunRequest { run_id: run.run_id.clone(), lease_epoch, ..CompleteRunRequest::default() };
+        client.complete_run(request).await.map_err(BenchError::call("CompleteRun"))?;
+        done.runs.push(run.run_id);
+    }
+}
