@@ -19,6 +19,7 @@ use crate::clock::SystemClock;
 use crate::config::ServeConfig;
 use crate::engine::{ANSWER_WAIT_MAX, Engine};
 use crate::feed::Feed;
+use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
 use crate::leases::sweeper;
 use crate::reads::Reads;
@@ -188,10 +189,11 @@ fn install(slot: &BackendSlot, store: Arc<dyn Store>, supervisor: &Supervisor, w
     let frames = WireFrames { ledger: store.ledger() };
     let committed = Arc::new(Notify::new());
     let engine = Arc::new(Engine::start(store.clone(), supervisor, &committed));
-    sweeper::start(store.clone(), engine.clone(), supervisor);
+    sweeper::start(&store, &engine, supervisor);
     let feed = Feed::start(store.clone(), supervisor, committed, Arc::new(frames));
     slot.install(Backend {
         renewals: Renewals::start(store.clone(), supervisor),
+        progress: ProgressBoard::start(store.clone(), supervisor),
         claims: Claims::new(store.clone(), engine.clone(), feed.clone(), supervisor),
         engine,
         feed,

@@ -16,7 +16,7 @@ use futures_util::StreamExt as _;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use self::queue::{Candidate, Queue};
+use self::queue::{Candidate, Claimer, Queue};
 use crate::domain::{Changes, Command, Filter, Operation, Principal, Refusal, Run, RunKey, Status, Terms};
 use crate::engine::{self, Engine};
 use crate::feed::watch_runs::{Begin, Frame};
@@ -95,13 +95,13 @@ impl Claims {
     /// See [`Failure`].
     pub async fn next(&self, claim: &Claim) -> Result<Option<Arc<Run>>, Failure> {
         let filter = Filter { statuses: [Status::Pending].into(), ..claim.filter.clone() };
-        let queue = self.queue(&claim.namespace, filter)?;
-        let _claimer = queue.enter();
+        let claimer = self.enter(&claim.namespace, filter)?;
+        let queue = &*claimer.queue;
         loop {
             let mut told = pin!(queue.told());
             // From here on a new run is told, also while the queue is being read.
             told.as_mut().enable();
-            while let Some(candidate) = self.take(&queue, claim).await? {
+            while let Some(candidate) = self.take(queue, claim).await? {
                 if let Some(run) = self.claim(claim, candidate).await? {
                     return Ok(Some(run));
                 }
@@ -115,7 +115,7 @@ impl Claims {
             if claim.wait_until <= Instant::now() {
                 // What was acknowledged a moment ago, perhaps by another replica, was perhaps not told yet.
                 queue.doubt();
-                while let Some(candidate) = self.take(&queue, claim).await? {
+                while let Some(candidate) = self.take(queue, claim).await? {
                     if let Some(run) = self.claim(claim, candidate).await? {
                         return Ok(Some(run));
                     }
@@ -154,11 +154,12 @@ impl Claims {
         }
     }
 
-    fn queue(&self, namespace: &str, filter: Filter) -> Result<Arc<Queue>, Failure> {
+    /// Under the lock: a queue that somebody enters is not taken away as idle in the same moment.
+    fn enter(&self, namespace: &str, filter: Filter) -> Result<Claimer, Failure> {
         let mut queues = held(&self.queues);
         let wanted = (namespace.to_owned(), filter);
         if let Some(queue) = queues.get(&wanted) {
-            return Ok(queue.clone());
+            return Ok(queue.enter());
         }
         if queues.len() >= QUEUES_MAX {
             return Err(Failure::Overloaded);
@@ -172,8 +173,9 @@ impl Claims {
             wanted,
             stop: self.stop.clone(),
         };
+        let claimer = queue.enter();
         self.supervisor.spawn(follower.run());
-        Ok(queue)
+        Ok(claimer)
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Change {
     pub revision: u64,
     /// The run's status after the event.
     pub status: Status,
+    /// Whether somebody may hold a lease on the run after the event.
+    pub held: bool,
     /// What happened.
     pub event: Bytes,
     /// The run right after it.
@@ -74,6 +76,7 @@ impl Change {
             key: event.key.clone(),
             revision: event.revision,
             status: folded.after.status,
+            held: folded.after.is_held(),
             event: encode.event(event),
             run: encode.run(&folded.after),
             filtered: folded.without_big_metadata(),

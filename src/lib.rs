@@ -33,6 +33,13 @@
 //! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
 //!   every event carries whose revision is a multiple of 32.
 //! - Callers of `GetRun` that meet share the next query, never one that was sent. Nothing is cached between calls.
+//! - A lease's epoch is part of the run and decides who may write; when it expires is not: that stands in a row of its own
+//!   (`leases`), which a heartbeat renews without the head and without an event. A sweep or a claim reads that row under the
+//!   head and locks it, so that of a heartbeat and an end the first wins; it is taken off in the commit that ends the run.
+//! - The authority ends runs by ordinary commands. Every replica looks once a second for leases and deadlines that are over,
+//!   none leads, and what they find is decided under the head. What it concludes from silence is `presumed`: then, and
+//!   only then, may an event follow a terminal status, and it changes none.
+//! - A lease is over when its expiry and one ttl of the present uptime have passed: the authority's own outage kills nobody.
 //! - A list or a count walks one index in its order and looks at a bounded number of runs, whatever its filter says.
 //! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice.
 //!
@@ -53,6 +60,11 @@
 //!   remembered.
 //! - A watcher of many runs is woken only when an event is for it; the tailer tests the filters. Who waits for a run's end
 //!   waits for the same signal, and asks the database nothing.
+//!
+//! # Claims
+//!
+//! Claimers with one filter share a queue of candidates, read oldest first, a page at a time; each is handed another one.
+//! The queue is a hint, and the claim a command. Who finds nothing waits for the feed to tell of a new pending run.
 //!
 //! # The modules
 //!

@@ -20,6 +20,7 @@ use crate::claims::Claims;
 use crate::domain::RunKey;
 use crate::engine::Engine;
 use crate::feed::Feed;
+use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
 use crate::proto::status;
 use crate::reads::Reads;
@@ -39,6 +40,8 @@ pub struct Backend {
     pub engine: Arc<Engine>,
     /// The heartbeats' path.
     pub renewals: Renewals,
+    /// How far watched runs have come.
+    pub progress: Arc<ProgressBoard>,
     /// The path of who looks for work.
     pub claims: Claims,
     /// The watch path.

@@ -96,14 +96,21 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError>;
 
-    /// Says that a server is alive, and answers at most `limit` runs whose lease is [over](leases) and as many that are
-    /// [due](Run::due_at), those that are due for the longest first. What is told here may be otherwise a moment later: a
+    /// Says that a server is alive. Called once a second, by every server.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
+    async fn stay_alive(&self) -> Result<(), StoreError>;
+
+    /// At most `limit` runs of a shard whose lease is [over](leases), and as many that are [due](Run::due_at), those that
+    /// are due for the longest first. What is told here may be otherwise a moment later: a
     /// [sweep](crate::domain::Operation::Sweep) decides.
     ///
     /// # Errors
     ///
-    /// The store cannot be read or written.
-    async fn overdue(&self, limit: usize) -> Result<Vec<RunKey>, StoreError>;
+    /// The store cannot be read.
+    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError>;
 
     /// The run as it is: sees every commit that was acknowledged before the call.
     ///

@@ -7,6 +7,7 @@ create table leases (
     epoch bigint not null,                      -- of the run's lease: the fencing token
     ttl_ms bigint not null,
     expires_at timestamptz not null,
+    released boolean not null,                  -- nobody holds this epoch: nothing renews it
     progress_done bigint,                       -- how far the work has come, as the holder said last
     progress_total bigint,
     progress_message text,
@@ -31,4 +32,4 @@ insert into uptime (alive_at, up_since) values (clock_timestamp(), clock_timesta
 
 -- When the authority has to end the run by itself: its deadline, or the end of an abort's grace. Null: never.
 alter table active add column due_at timestamptz;
-create index active_by_due on active (due_at) where due_at is not null;
+create index active_by_due on active (shard, due_at) where due_at is not null;

@@ -6,6 +6,7 @@ create table leases (
     epoch integer not null,                     -- of the run's lease: the fencing token
     ttl_ms integer not null,
     expires_at integer not null,
+    released integer not null,                  -- nobody holds this epoch: nothing renews it
     progress_done integer,                      -- how far the work has come, as the holder said last
     progress_total integer,
     progress_message text,
@@ -23,4 +24,4 @@ insert into uptime (singleton, alive_at, up_since) values (1, 0, 0);
 
 -- When the authority has to end the run by itself: its deadline, or the end of an abort's grace. Null: never.
 alter table active add column due_at integer;
-create index active_by_due on active (due_at) where due_at is not null;
+create index active_by_due on active (shard, due_at) where due_at is not null;

@@ -1,8 +1,8 @@
 //! The candidates of one filter: read a page at a time, handed out once each, in the order of creation.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -94,18 +94,22 @@ impl Queue {
         store: &dyn Store,
         agent_id: Option<&str>,
     ) -> Result<Option<Candidate<'_>>, StoreError> {
+        if let Some(candidate) = self.pop(agent_id) {
+            return Ok(Some(candidate));
+        }
+        let _turn = self.reading.lock().await;
+        let mut after = {
+            let state = held(&self.state);
+            if state.dry { None } else { Some(state.after.clone()) }
+        };
+        // Somebody may have read while this one waited. Whoever reads goes on to the end, whatever is told meanwhile:
+        // that is for the next one.
         loop {
             if let Some(candidate) = self.pop(agent_id) {
                 return Ok(Some(candidate));
             }
-            let _turn = self.reading.lock().await;
-            // Somebody may have read while this one waited.
-            if let Some(candidate) = self.pop(agent_id) {
-                return Ok(Some(candidate));
-            }
-            if held(&self.state).dry || !self.read(store).await? {
-                return Ok(self.pop(agent_id));
-            }
+            let Some(from) = after else { return Ok(None) };
+            after = self.read(store, from).await?.map(Some);
         }
     }
 
@@ -121,12 +125,9 @@ impl Queue {
         Some(Candidate { queue: self, pending: Some(pending) })
     }
 
-    /// Reads a page; whether there may be more.
-    async fn read(&self, store: &dyn Store) -> Result<bool, StoreError> {
-        let (after, news) = {
-            let state = held(&self.state);
-            (state.after.clone(), state.news)
-        };
+    /// Reads a page; where the next one begins, if there may be more.
+    async fn read(&self, store: &dyn Store, after: Option<Place>) -> Result<Option<Place>, StoreError> {
+        let news = held(&self.state).news;
         let query = RunQuery {
             namespace: self.namespace.clone(),
             filter: self.filter.clone(),
@@ -138,6 +139,10 @@ impl Queue {
         };
         let page = store.list(&query).await?;
         let mut state = held(&self.state);
+        if state.waiting.len() >= WAITING_MAX {
+            // Those are for owners who are not here. They are found again, for the next one who finds nothing.
+            state.waiting.clear();
+        }
         let waiting: HashSet<&str> = state.waiting.iter().map(|pending| pending.run_id.as_str()).collect();
         let found = page.runs.into_iter().filter(|run| !waiting.contains(run.run_id.as_str()));
         let found: Vec<Pending> = found
@@ -150,18 +155,17 @@ impl Queue {
             .waiting
             .make_contiguous()
             .sort_by(|one, other| (one.started_at, &one.run_id).cmp(&(other.started_at, &other.run_id)));
-        let full = state.waiting.len() >= WAITING_MAX;
         if state.news == news {
             state.dry = page.next.is_none();
-            state.after = page.next;
+            state.after.clone_from(&page.next);
         }
-        Ok(!state.dry && !full)
+        Ok(page.next)
     }
 
     /// A claimer comes; it has gone when this is dropped.
-    pub(super) fn enter(&self) -> Claimer<'_> {
+    pub(super) fn enter(self: &Arc<Self>) -> Claimer {
         self.claimers.fetch_add(1, Ordering::SeqCst);
-        Claimer { queue: self }
+        Claimer { queue: self.clone() }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -186,11 +190,11 @@ impl Queue {
 }
 
 /// See [`Queue::enter`].
-pub(super) struct Claimer<'a> {
-    queue: &'a Queue,
+pub(super) struct Claimer {
+    pub(super) queue: Arc<Queue>,
 }
 
-impl Drop for Claimer<'_> {
+impl Drop for Claimer {
     fn drop(&mut self) {
         *held(&self.queue.idle_since) = Instant::now();
         self.queue.claimers.fetch_sub(1, Ordering::SeqCst);

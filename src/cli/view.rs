@@ -19,6 +19,8 @@ pub(super) enum Happening<'a> {
     Snapshot(&'a v1::Run),
     /// An event, and the run after it.
     Change(&'a v1::RunEvent, &'a v1::Run),
+    /// How far the work has come.
+    Progress(&'a v1::Progress),
 }
 
 /// A row of [`RUNS`]. With a `now`, times are ages.
@@ -55,6 +57,10 @@ pub(super) fn frame_row(happening: Happening<'_>) -> Vec<String> {
         }
         Happening::Change(event, run) => {
             (run, event.at.as_ref(), event_type(event), transition(event), principal(event))
+        }
+        Happening::Progress(progress) => {
+            let (at, nothing) = (moment(time(progress.at.as_ref()), None), String::new);
+            return vec![at, nothing(), nothing(), "progress".to_owned(), amount(progress), nothing(), nothing()];
         }
     };
     let revision = run.revision.to_string();
@@ -108,10 +114,15 @@ fn lease(lease: &v1::Lease) -> String {
 
 /// Such as `3 of 10, fetching, at 2026-11-22T10:00:00.000000Z`.
 fn progress(progress: &v1::Progress) -> String {
+    let at = time(progress.at.as_ref()).map(|at| format!(", at {at}")).unwrap_or_default();
+    format!("{}{at}", amount(progress))
+}
+
+/// Such as `3 of 10, fetching`.
+fn amount(progress: &v1::Progress) -> String {
     let of = if progress.total > 0 { format!(" of {}", progress.total) } else { String::new() };
     let message = if progress.message.is_empty() { String::new() } else { format!(", {}", progress.message) };
-    let at = time(progress.at.as_ref()).map(|at| format!(", at {at}")).unwrap_or_default();
-    format!("{}{of}{message}{at}", progress.done)
+    format!("{}{of}{message}", progress.done)
 }
 
 /// Such as `running`.

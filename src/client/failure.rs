@@ -159,6 +159,8 @@ fn lines(name: &str, bytes: &[u8]) -> Result<Vec<String>, prost::DecodeError> {
         "runledger.v1.RevisionMismatchError" => {
             v1::RevisionMismatchError::decode(bytes)?.run.iter().map(summary).collect()
         }
+        "runledger.v1.LeaseLostError" => v1::LeaseLostError::decode(bytes)?.run.iter().map(summary).collect(),
+        "runledger.v1.LeaseHeldError" => v1::LeaseHeldError::decode(bytes)?.run.iter().map(summary).collect(),
         "runledger.v1.RunIdConflictError" => {
             let conflict = v1::RunIdConflictError::decode(bytes)?;
             let differs = format!(

@@ -112,6 +112,8 @@ impl Watch for RunWatch {
             Some(of_run::Frame::CaughtUp(caught_up)) => (Some(caught_up.revision), once(&mut self.caught_up)),
             Some(of_run::Frame::Checkpoint(checkpoint)) => (Some(checkpoint.revision), Pass::Shown),
             Some(of_run::Frame::End(end)) => (run_at(&end.run), Pass::Last),
+            // Nothing to resume from.
+            Some(of_run::Frame::Progressed(_)) => (None, Pass::Shown),
             None => (None, Pass::Skipped),
         };
         self.request.after_revision = revision.or(self.request.after_revision);

@@ -12,8 +12,10 @@ use super::{Command, Event, EventType, HeldLease, Lease, Position, Refusal, Requ
 pub struct Loaded {
     /// The shard's last event: its position and time; none in an empty shard.
     pub last: Option<(Position, Time)>,
-    /// The store's clock.
+    /// The store's clock, and not before the last event of any shard.
     pub now: Time,
+    /// The store's clock as it is.
+    pub clock: Time,
     /// The runs that the commands are for, as far as they exist.
     pub runs: Vec<Arc<Run>>,
     /// The commands' `request_id`s that were applied before.
@@ -150,7 +152,7 @@ struct Slot {
 /// Decides a shard's commands and numbers their events, as many as the limit on work allows.
 #[must_use]
 pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
-    let Loaded { last, now, runs, requests, leases } = loaded;
+    let Loaded { last, now, clock, runs, requests, leases } = loaded;
     let mut leases: HashMap<RunKey, HeldLease> = leases.into_iter().collect();
     let now = last.map_or(now, |(_, at)| now.max(at));
     let mut position = last.map_or(0, |(position, _)| position);
@@ -181,7 +183,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         let request = command.request.clone();
         let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
         let lease = leases.get(&command.key).copied();
-        let verdict = match decide(slot.run.as_deref(), command, &Context { now, applied: remembered, lease }) {
+        let verdict = match decide(slot.run.as_deref(), command, &Context { now, applied: remembered, lease, clock }) {
             Err(refusal) => Err(refusal),
             Ok(Decision::Unchanged) => {
                 Ok(Verdict::Unchanged(slot.run.clone().expect("only an existing run is left unchanged")))
@@ -197,7 +199,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                     written.push(command.key.clone());
                 }
                 if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
-                    leases.insert(command.key.clone(), HeldLease { epoch, expires_at: now.plus_ms(ttl_ms) });
+                    leases.insert(command.key.clone(), HeldLease { epoch, expires_at: clock.plus_ms(ttl_ms) });
                 }
                 slot.metadata_changed |= !event.changes.metadata.is_empty();
                 slot.run = Some(run.clone());

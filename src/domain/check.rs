@@ -11,8 +11,19 @@ pub struct Check {
     pub from: Option<Status>,
     /// Whether the matrix allows the transition.
     pub allowed: bool,
-    /// Whether the call would make an event, or else be a no-op; or its refusal.
-    pub outcome: Result<bool, Refusal>,
+    /// What the call would do; or its refusal.
+    pub outcome: Result<Outcome, Refusal>,
+}
+
+/// What a call would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Make the transition.
+    Applied,
+    /// Nothing.
+    Unchanged,
+    /// Keep what it reports beside the run.
+    RecordedLate,
 }
 
 /// Tries the transition on a run, or on none.
@@ -28,16 +39,21 @@ pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Princip
             Status::Failed => Operation::Fail,
         },
         changes: Changes::default(),
-        // As its holder would ask: who that is, the request alone can say.
-        terms: Terms { lease_epoch: run.map(|run| run.supervision.epoch()), ..Terms::default() },
+        // As its holder would ask, or for an abort anybody: who that is, the request alone can say.
+        terms: Terms {
+            lease_epoch: run.filter(|_| to != Status::Aborted).map(|run| run.supervision.epoch()),
+            ..Terms::default()
+        },
         expected_revision: None,
         request: None,
         principal,
     };
     let now = run.map_or(Time::from_micros(0), |run| run.updated_at);
-    let outcome = decide(run, &command, &Context { now, applied: None, lease: None }).map(|decision| match decision {
-        Decision::Apply(..) => true,
-        Decision::Unchanged | Decision::Replayed { .. } => false,
+    let context = Context { now, applied: None, lease: None, clock: now };
+    let outcome = decide(run, &command, &context).map(|decision| match decision {
+        Decision::Apply(event, _) if event.event_type == EventType::LateReported => Outcome::RecordedLate,
+        Decision::Apply(..) => Outcome::Applied,
+        Decision::Unchanged | Decision::Replayed { .. } => Outcome::Unchanged,
     });
     let from = run.map(|run| run.status);
     Check { from, allowed: Status::allows(from, to), outcome }

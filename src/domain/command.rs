@@ -59,6 +59,13 @@ impl Command {
         Sha256::digest(json).into()
     }
 
+    /// Whether repeating it, with nothing to recognise it by, still has one effect at most, and its answer tells as much. A
+    /// lease that was granted to a lost answer is not known from the next one.
+    #[must_use]
+    pub fn is_idempotent(&self) -> bool {
+        self.operation.is_idempotent() && self.terms.lease_ttl_ms.is_none()
+    }
+
     /// About how many bytes the command takes in memory: for bounds on queues and batches.
     #[must_use]
     pub fn weight(&self) -> usize {
@@ -169,15 +176,9 @@ impl Operation {
     #[must_use]
     pub fn is_idempotent(self) -> bool {
         match self {
-            Self::Start { .. }
-            | Self::Complete
-            | Self::Abort
-            | Self::Fail
-            | Self::Release
-            | Self::RequestAbort
-            | Self::Sweep => true,
-            // A claim that was applied makes its own repetition fail.
-            Self::Update | Self::Claim => false,
+            Self::Start { .. } | Self::Complete | Self::Abort | Self::Fail | Self::RequestAbort | Self::Sweep => true,
+            // A claim or a release that was applied makes its own repetition fail.
+            Self::Update | Self::Claim | Self::Release => false,
         }
     }
 

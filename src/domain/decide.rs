@@ -20,6 +20,8 @@ pub struct Context<'a> {
     pub applied: Option<&'a AppliedRequest>,
     /// The run's lease as it is kept; none where the command does not [look at it](Operation::looks_at_lease).
     pub lease: Option<HeldLease>,
+    /// The store's clock as it is, by which leases are over: `now` may be ahead of it after the clock was set back.
+    pub clock: Time,
 }
 
 /// A call that was applied under a `request_id`.
@@ -66,7 +68,9 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
         (Status::Pending, Operation::Start { deferred: true }) | (Status::Running, Operation::Start { .. }) => {
             Ok(Decision::Unchanged)
         }
-        (Status::Aborted | Status::Failed, Operation::Complete | Operation::Fail) if run.supervision.presumed => {
+        (Status::Aborted | Status::Failed, Operation::Complete | Operation::Fail | Operation::Abort)
+            if run.supervision.presumed && is_the_holders(command) =>
+        {
             match run.supervision.late_report {
                 None => event(Some(run), command, context, EventType::LateReported),
                 Some(_) => Ok(Decision::Unchanged),
@@ -184,20 +188,36 @@ fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
         Operation::Update | Operation::Complete | Operation::Fail | Operation::Release => {
             command.terms.lease_epoch.unwrap_or(0)
         }
-        Operation::Claim => match command.terms.lease_epoch {
-            Some(expected) => expected,
+        Operation::Claim => {
+            let epoch = run.supervision.epoch();
+            return match command.terms.lease_epoch {
+                Some(asked) if asked != epoch => {
+                    Err(Refusal::LeaseLost { rpc: command.operation.rpc(), asked, epoch, run: run.summary() })
+                }
+                Some(_) | None => Ok(()),
+            };
+        }
+        // Open to everyone; but a holder that says so ends no run that is somebody else's by now.
+        Operation::Abort => match command.terms.lease_epoch {
+            Some(asked) => asked,
             None => return Ok(()),
         },
-        Operation::Start { .. } | Operation::Abort | Operation::RequestAbort | Operation::Sweep => return Ok(()),
+        Operation::Start { .. } | Operation::RequestAbort | Operation::Sweep => return Ok(()),
     };
     lease_is(run, command.operation.rpc(), asked, command.operation == Operation::Release)
+}
+
+/// Whether it is a report of who executes the run: an abort is open to everyone, and is one only under a lease.
+fn is_the_holders(command: &Command) -> bool {
+    command.operation != Operation::Abort || command.terms.lease_epoch.is_some()
 }
 
 /// `needs_lease`: what is asked makes no sense without one.
 pub(super) fn lease_is(run: &Run, rpc: &'static str, asked: u64, needs_lease: bool) -> Result<(), Refusal> {
     let epoch = run.supervision.epoch();
-    // Nobody holds what is not there.
-    let may = asked == epoch && (epoch > 0 || !needs_lease);
+    // Nobody holds what is not there, or was given up.
+    let released = run.supervision.lease.is_some_and(|lease| lease.released);
+    let may = asked == epoch && !released && (epoch > 0 || !needs_lease);
     if may { Ok(()) } else { Err(Refusal::LeaseLost { rpc, asked, epoch, run: run.summary() }) }
 }
 
@@ -205,7 +225,7 @@ pub(super) fn lease_is(run: &Run, rpc: &'static str, asked: u64, needs_lease: bo
 fn free(run: &Run, context: &Context<'_>) -> Result<(), Refusal> {
     let epoch = run.supervision.epoch();
     let held = context.lease.filter(|held| held.epoch == epoch);
-    let is_over = held.is_some_and(|held| held.expires_at <= context.now);
+    let is_over = held.is_some_and(|held| held.expires_at <= context.clock);
     if is_over || run.supervision.lease.is_some_and(|lease| lease.released) {
         return Ok(());
     }
@@ -332,9 +352,9 @@ fn changes(run: Option<&Run>, command: &Command, context: &Context<'_>, event_ty
                 ..Changes::default()
             }
         }
-        Operation::Complete | Operation::Fail if event_type == EventType::LateReported => {
+        Operation::Complete | Operation::Fail | Operation::Abort if event_type == EventType::LateReported => {
             let Changes { failure_reason, reason_code, metadata, .. } = command.changes.clone();
-            let status = command.operation.leads_to().expect("both lead to a status");
+            let status = command.operation.leads_to().expect("each leads to a status");
             let by = command.principal.clone();
             let report = LateReport { at, by, lease_epoch: epoch, status, failure_reason, reason_code, metadata };
             Changes { late_report: Some(Box::new(report)), ..Changes::default() }

@@ -133,6 +133,12 @@ impl Run {
         deadline.into_iter().chain(grace).min()
     }
 
+    /// Whether somebody may hold a lease on it.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.status == Status::Running && self.supervision.lease.is_some()
+    }
+
     /// How the run ended, as far as is known: what was reported late, else the status.
     #[must_use]
     pub fn outcome(&self) -> Option<Status> {

@@ -32,7 +32,11 @@ impl Due {
             }
             Status::Completed | Status::Aborted | Status::Failed => return None,
         };
-        let over = ends.into_iter().filter_map(|(at, due)| Some((at.filter(|at| *at <= context.now)?, due)));
+        let over = ends.into_iter().filter_map(|(at, due)| {
+            // Deadlines are counted from times of the run, leases from the clock.
+            let now = if due == Self::Orphaned { context.clock } else { context.now };
+            Some((at.filter(|at| *at <= now)?, due))
+        });
         over.min().map(|(_, due)| due)
     }
 
@@ -65,6 +69,9 @@ impl Due {
             Self::NotStarted => "not started before its start_deadline".to_owned(),
             Self::TooLong => "still running at its deadline".to_owned(),
             Self::GraceOver => "still open when the grace after a request to abort it was over".to_owned(),
+            Self::Orphaned if run.supervision.lease.is_some_and(|lease| lease.released) => {
+                "the lease was released, and nobody claimed the run within its ttl".to_owned()
+            }
             Self::Orphaned => format!("the lease of epoch {} expired: nobody renewed it", run.supervision.epoch()),
         }
     }

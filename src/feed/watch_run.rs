@@ -24,7 +24,12 @@ const PAGE_BYTES_MAX: usize = 64 * 1024;
 #[derive(Clone, Debug)]
 pub enum Frame {
     /// The run as it was when the watch began.
-    Snapshot(Bytes),
+    Snapshot {
+        /// The run.
+        run: Bytes,
+        /// Whether somebody may hold a lease on it.
+        held: bool,
+    },
     /// One event and the run right after it.
     Change {
         /// The event's revision.
@@ -33,6 +38,8 @@ pub enum Frame {
         event: Bytes,
         /// The run.
         run: Bytes,
+        /// Whether somebody may hold a lease on it.
+        held: bool,
     },
     /// Everything up to this revision, the run's when the watch began, was delivered.
     CaughtUp {
@@ -82,9 +89,10 @@ impl Feed {
             if run.status.is_terminal() {
                 shown.ended = Some(encoded.clone());
             }
+            let held = run.is_held();
             drop(run);
             if after_revision.is_none() {
-                yield Frame::Snapshot(encoded);
+                yield Frame::Snapshot { run: encoded, held };
             } else {
                 drop(encoded);
             }
@@ -152,7 +160,8 @@ impl Shown {
     fn frame(&mut self, change: &Change) -> Frame {
         self.revision = change.revision;
         self.ended = change.status.is_terminal().then(|| change.run.clone());
-        Frame::Change { revision: change.revision, event: change.event.clone(), run: change.run.clone() }
+        let Change { revision, event, run, held, .. } = change;
+        Frame::Change { revision: *revision, event: event.clone(), run: run.clone(), held: *held }
     }
 }
 

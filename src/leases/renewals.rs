@@ -1,6 +1,6 @@
 //! Renewals: those of one shard that meet share a write.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub enum Failure {
 struct Ask {
     key: RunKey,
     renewal: Renewal,
-    reply: oneshot::Sender<Result<Option<Renewed>, Arc<StoreError>>>,
+    reply: Reply,
 }
 
 /// The way in.
@@ -123,19 +123,19 @@ async fn write(store: Arc<dyn Store>, shard: Shard, mut asks: mpsc::Receiver<Ask
             let Ok(ask) = asks.try_recv() else { break };
             waiting.push_back(ask);
         }
-        let (batch, rest) = distinct(waiting);
+        let Batch { renewals, replies, rest } = Batch::of(waiting);
         waiting = rest;
-        let (renewals, replies): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|ask| ((ask.key, ask.renewal), ask.reply)).unzip();
         match store.renew(shard, &renewals).await {
             Ok(renewed) => {
-                for (reply, renewed) in replies.into_iter().zip(renewed) {
-                    let _gone = reply.send(Ok(renewed));
+                for (replies, renewed) in replies.into_iter().zip(renewed) {
+                    for reply in replies {
+                        let _gone = reply.send(Ok(renewed.clone()));
+                    }
                 }
             }
             Err(error) => {
                 let error = Arc::new(error);
-                for reply in replies {
+                for reply in replies.into_iter().flatten() {
                     let _gone = reply.send(Err(error.clone()));
                 }
             }
@@ -143,10 +143,72 @@ async fn write(store: Arc<dyn Store>, shard: Shard, mut asks: mpsc::Receiver<Ask
     }
 }
 
+type Reply = oneshot::Sender<Result<Option<Renewed>, Arc<StoreError>>>;
+
 /// The renewals of the next write, which has no run twice, and what waits for the one after. Who went away is left out.
-fn distinct(waiting: VecDeque<Ask>) -> (Vec<Ask>, VecDeque<Ask>) {
-    let mut seen = HashSet::new();
-    let waiting = waiting.into_iter().filter(|ask| !ask.reply.is_closed());
-    let (batch, rest): (Vec<Ask>, Vec<Ask>) = waiting.partition(|ask| seen.insert(ask.key.clone()));
-    (batch, rest.into())
+#[derive(Default)]
+struct Batch {
+    renewals: Vec<(RunKey, Renewal)>,
+    /// Who waits for each.
+    replies: Vec<Vec<Reply>>,
+    rest: VecDeque<Ask>,
+}
+
+impl Batch {
+    /// Who asks for the same shares a renewal, with what was said of the work last; who asks for the same run otherwise,
+    /// as another agent or under another epoch, waits.
+    fn of(waiting: VecDeque<Ask>) -> Self {
+        let mut batch = Self::default();
+        let mut places: HashMap<RunKey, usize> = HashMap::new();
+        for ask in waiting.into_iter().filter(|ask| !ask.reply.is_closed()) {
+            let Some(place) = places.get(&ask.key) else {
+                places.insert(ask.key.clone(), batch.renewals.len());
+                batch.renewals.push((ask.key, ask.renewal));
+                batch.replies.push(vec![ask.reply]);
+                continue;
+            };
+            let (_, renewal) = &mut batch.renewals[*place];
+            if (renewal.epoch, &renewal.agent_id) == (ask.renewal.epoch, &ask.renewal.agent_id) {
+                renewal.progress = ask.renewal.progress.or(renewal.progress.take());
+                batch.replies[*place].push(ask.reply);
+            } else {
+                batch.rest.push_back(ask);
+            }
+        }
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Progress;
+
+    #[test]
+    fn who_asks_for_the_same_shares_a_renewal_and_who_asks_for_something_else_waits() {
+        let mut answers = Vec::new();
+        let mut ask = |run_id: &str, epoch, done: Option<u64>| {
+            let (reply, answer) = oneshot::channel();
+            answers.push(answer);
+            let progress = done.map(|done| Progress { done, total: 0, message: String::new() });
+            let key = RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() };
+            Ask { key, renewal: Renewal { epoch, agent_id: None, progress }, reply }
+        };
+        let waiting = [
+            ask("a", 1, Some(1)),
+            ask("b", 1, None),
+            ask("a", 2, None),
+            ask("a", 1, Some(2)),
+            ask("a", 1, None),
+            ask("gone", 1, None),
+        ];
+        drop(answers.pop());
+        let batch = Batch::of(waiting.into());
+        let renewed: Vec<_> =
+            batch.renewals.iter().map(|(key, renewal)| (key.run_id.as_str(), renewal.epoch)).collect();
+        assert_eq!(renewed, [("a", 1), ("b", 1)]);
+        assert_eq!(batch.renewals[0].1.progress.as_ref().map(|progress| progress.done), Some(2), "what was said last");
+        assert_eq!(batch.replies.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(batch.rest.iter().map(|ask| ask.renewal.epoch).collect::<Vec<_>>(), [2]);
+    }
 }

@@ -4,57 +4,81 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Changes, Command, Operation, Principal, RunKey, Terms};
+use crate::domain::{Changes, Command, Operation, Principal, RunKey, Shard, Terms};
 use crate::engine::{Disposition, Engine, Failure};
 use crate::store::{Store, StoreError};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 
-/// From one sweep to the next. With the ttl, how late an end may be noticed; each costs one write and a scan of the
-/// leases.
+/// From one sweep to the next, and from one stamp to the next. With the ttl, how late an end may be noticed.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Runs that one sweep ends at most, of those whose lease is over and of those that are due. Where there are more, the
-/// next sweep follows at once.
+/// Runs that one sweep of a shard ends at most, of those whose lease is over and of those that are due. Where there are
+/// more, the next sweep follows at once.
 const RUNS_MAX: usize = 512;
 
-/// Sweeps until the service stops.
-pub fn start(store: Arc<dyn Store>, engine: Arc<Engine>, supervisor: &Supervisor) {
-    let stop = supervisor.stop();
-    supervisor.vital("sweeper", async move {
-        let mut tick = interval(EVERY);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut down = false;
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                _ = tick.tick() => {}
-            }
-            match sweep(&*store, &engine).await {
-                Ok(_ended) => down = false,
-                Err(error) => {
-                    // An outage is logged once, not once a second.
-                    if !std::mem::replace(&mut down, true) {
-                        tracing::error!(error = chain(&error), "leases and deadlines cannot be looked at");
-                    }
+/// How long an end may be queued. A shard that stands still is swept again, and holds up nobody but itself.
+const END_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Sweeps until the service stops: each shard by itself, and the stamp by itself, which waits for no commit.
+pub fn start(store: &Arc<dyn Store>, engine: &Arc<Engine>, supervisor: &Supervisor) {
+    let alive = store.clone();
+    let stay_alive = move || {
+        let store = alive.clone();
+        async move { store.stay_alive().await }
+    };
+    supervisor.vital(
+        "uptime",
+        every_second("the ledger cannot be told that a server is alive", stay_alive, supervisor.stop()),
+    );
+    for shard in 0..store.ledger().shard_count {
+        let (store, engine) = (store.clone(), engine.clone());
+        let sweep = move || {
+            let (store, engine) = (store.clone(), engine.clone());
+            async move { sweep(&*store, &engine, Shard(shard)).await.map(drop) }
+        };
+        let every_second = every_second("leases and deadlines cannot be looked at", sweep, supervisor.stop());
+        supervisor.vital("sweeper", every_second);
+    }
+}
+
+async fn every_second<W>(trouble: &'static str, mut work: impl FnMut() -> W, stop: CancellationToken)
+where
+    W: Future<Output = Result<(), StoreError>>,
+{
+    let mut tick = interval(EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut down = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        match work().await {
+            Ok(()) => down = false,
+            Err(error) => {
+                // An outage is logged once, not once a second.
+                if !std::mem::replace(&mut down, true) {
+                    tracing::error!(error = chain(&error), trouble);
                 }
             }
         }
-    });
+    }
 }
 
-/// Says that a server is alive, and ends every run whose time is over. Answers how many it ended.
+/// Ends every run of a shard whose time is over. Answers how many it ended.
 ///
 /// # Errors
 ///
 /// The store cannot be asked who they are.
-pub async fn sweep(store: &dyn Store, engine: &Engine) -> Result<usize, StoreError> {
+pub async fn sweep(store: &dyn Store, engine: &Engine, shard: Shard) -> Result<usize, StoreError> {
     let mut ended = 0;
     loop {
-        let found = store.overdue(RUNS_MAX).await?;
+        let found = store.overdue(shard, RUNS_MAX).await?;
         let cut = found.len() >= RUNS_MAX;
         let ends = join_all(found.into_iter().map(|key| end(engine, key))).await;
         let now_ended = ends.into_iter().filter(|ended| *ended).count();
@@ -77,7 +101,7 @@ async fn end(engine: &Engine, key: RunKey) -> bool {
         request: None,
         principal: Principal::authority(),
     };
-    match engine.submit(command, None).await {
+    match engine.submit(command, Some(Instant::now() + END_WAIT_MAX)).await {
         Ok(answer) => match answer.disposition {
             Disposition::Applied => {
                 let reason_code = answer.run.reason_code.as_deref();

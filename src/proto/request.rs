@@ -54,13 +54,17 @@ pub fn start_run(request: v1::StartRunRequest, caller: &Caller, ledger: Uuid) ->
     Ask { operation, changes, terms, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
-/// The command of an `UpdateRun`.
+/// The command of an `UpdateRun`. What it says of the work is a [`renewal`](update_renewal).
 ///
 /// # Errors
 ///
 /// Every violation.
 pub fn update_run(request: v1::UpdateRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
+    if request.progress.is_some() && request.lease_epoch == 0 {
+        violations.push("progress", "needs lease_epoch: progress is kept with a lease");
+    }
+    violations.progress(request.progress);
     let labels = violations.labels("labels", request.labels);
     let changes = Changes {
         audit_session_id: violations.link_change("audit_session_id", request.audit_session_id),
@@ -109,7 +113,7 @@ pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Comman
         ..Changes::default()
     };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    let terms = Terms::default();
+    let terms = holder(request.lease_epoch);
     Ask { operation: Operation::Abort, changes, terms, run_id, request_id, expected_revision }
         .command(violations, caller)
 }
@@ -196,6 +200,16 @@ pub fn heartbeat_run(request: v1::HeartbeatRunRequest, caller: &Caller) -> Resul
         progress: violations.progress(request.progress),
     };
     violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id }, renewal))
+}
+
+/// What an `UpdateRun` says of the work, as a heartbeat: none where it says nothing. To be looked at once
+/// [`update_run`] has found nothing wrong.
+#[must_use]
+pub fn update_renewal(request: &v1::UpdateRunRequest, caller: &Caller) -> Option<(RunKey, Renewal)> {
+    let progress = Violations::default().progress(request.progress.clone())?;
+    let agent_id = caller.principal.agent_id.clone();
+    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.clone() };
+    Some((key, Renewal { epoch: request.lease_epoch, agent_id, progress: Some(progress) }))
 }
 
 /// The terms of a call that its lease's holder alone may make; 0: it names no lease.

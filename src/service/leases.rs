@@ -30,6 +30,7 @@ pub(super) async fn heartbeat(
         revision: renewed.run.revision,
         expires_at: Some(timestamp(renewed.expires_at)),
         abort_request: renewed.run.supervision.abort_request.as_deref().map(Into::into),
+        now: Some(timestamp(renewed.now)),
     })
 }
 

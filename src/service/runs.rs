@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::layer::Deadline;
 use super::{Backend, BackendSlot, leases, lists, unreadable, watch};
 use crate::auth::{self, Caller};
-use crate::domain::check::{check_matrix, check_run};
+use crate::domain::check::{Outcome, check_matrix, check_run};
 use crate::domain::{Command, Refusal, RunKey, Violation};
 use crate::engine::{Disposition, Failure};
 use crate::feed::Waited;
@@ -70,7 +70,7 @@ impl Runs {
     ) -> Result<Mutated, Status> {
         let (backend, call) = self.open(request)?;
         let command = command(call.message, &call.caller, backend.store.ledger().id).map_err(status::invalid)?;
-        let retry_is_safe = command.request.is_some() || (names_run && command.operation.is_idempotent());
+        let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
         let answer = backend.engine.submit(command, call.deadline).await;
         let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
         let disposition = match answer.disposition {
@@ -128,9 +128,17 @@ impl RunService for Runs {
         &self,
         request: Request<v1::UpdateRunRequest>,
     ) -> Result<Response<v1::UpdateRunResponse>, Status> {
-        let command = |message, caller: &_, _| request::update_run(message, caller);
+        let mut renewal = None;
+        let command = |message, caller: &_, _| {
+            renewal = request::update_renewal(&message, caller);
+            request::update_run(message, caller)
+        };
         let Mutated { run, disposition, current_revision, abort_requested } =
             self.mutate(request, true, command).await?;
+        if let Some((key, renewal)) = renewal {
+            // The update was made: what becomes of the renewal changes nothing about its answer.
+            let _refused = self.slot.ready()?.renewals.renew(key, renewal, None).await;
+        }
         Ok(Response::new(v1::UpdateRunResponse { run, disposition, current_revision, abort_requested }))
     }
 
@@ -225,8 +233,9 @@ impl RunService for Runs {
             }
         };
         let (disposition, reason) = match &check.outcome {
-            Ok(true) => (v1::Disposition::Applied, ""),
-            Ok(false) => (v1::Disposition::Unchanged, ""),
+            Ok(Outcome::Applied) => (v1::Disposition::Applied, ""),
+            Ok(Outcome::Unchanged) => (v1::Disposition::Unchanged, ""),
+            Ok(Outcome::RecordedLate) => (v1::Disposition::RecordedLate, ""),
             Err(refusal) => (v1::Disposition::Unspecified, refusal.reason()),
         };
         Ok(Response::new(v1::CheckTransitionResponse {
@@ -277,7 +286,8 @@ impl RunService for Runs {
         let after = call.message.after_revision;
         let cut = move |error, key: &_| watch::cut("WatchRun", &error, key, after);
         let frames = backend.feed.watch_run(key.clone(), after).await.map_err(|error| cut(error, &key))?;
-        let frames = frames.map(move |frame| frame.map(watch::of_one).map_err(|error| cut(error, &key)));
+        let frames = watch::with_progress(backend.progress.clone(), key.clone(), frames);
+        let frames = frames.map(move |frame| frame.map_err(|error| cut(error, &key)));
         Ok(Response::new(Box::pin(watch::until(call.deadline, frames))))
     }
 

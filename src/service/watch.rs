@@ -1,6 +1,7 @@
 //! Frames of a watch, as the wire has them, and what ends it.
 
 use std::future;
+use std::sync::Arc;
 
 use async_stream::stream;
 use futures_util::{Stream, StreamExt as _};
@@ -9,16 +10,17 @@ use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
 use super::unreadable;
-use crate::domain::{Refusal, RunKey};
+use crate::domain::{Progress, Refusal, RunKey, Time};
 use crate::feed::{WatchError, watch_run, watch_runs};
+use crate::leases::progress::{ProgressBoard, ProgressWatch};
 use crate::proto::cursor::CursorInvalid;
 use crate::proto::{answer, served, status};
 
-pub(super) fn of_one(frame: watch_run::Frame) -> served::WatchRunResponse {
+fn of_one(frame: watch_run::Frame) -> served::WatchRunResponse {
     use served::watch_run_response::{CaughtUp, Change, Checkpoint, End, Frame, Snapshot};
     use watch_run::Frame as Told;
     let frame = match frame {
-        Told::Snapshot(run) => Frame::Snapshot(Snapshot { run }),
+        Told::Snapshot { run, .. } => Frame::Snapshot(Snapshot { run }),
         Told::Change { event, run, .. } => Frame::Change(Change { event, run }),
         Told::CaughtUp { revision } => Frame::CaughtUp(CaughtUp { revision }),
         Told::Checkpoint { revision, at } => {
@@ -39,6 +41,52 @@ pub(super) fn of_many(frame: watch_runs::Frame) -> served::WatchRunsResponse {
         Told::Checkpoint { cursor, at } => Frame::Checkpoint(Checkpoint { cursor, at: Some(answer::timestamp(at)) }),
     };
     served::WatchRunsResponse { frame: Some(frame) }
+}
+
+/// The frames of one run's watch, and between them how far its work comes, once the watch has caught up.
+pub(super) fn with_progress(
+    board: Arc<ProgressBoard>,
+    key: RunKey,
+    frames: impl Stream<Item = Result<watch_run::Frame, WatchError>>,
+) -> impl Stream<Item = Result<served::WatchRunResponse, WatchError>> {
+    let mut frames = Box::pin(frames);
+    stream! {
+        let (mut held, mut caught_up) = (false, false);
+        let mut watching: Option<ProgressWatch> = None;
+        loop {
+            let progressed = async {
+                match &mut watching {
+                    Some(watching) => watching.next().await,
+                    None => future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                frame = frames.next() => {
+                    let Some(frame) = frame else { return };
+                    match &frame {
+                        Ok(watch_run::Frame::Snapshot { held: now, .. } | watch_run::Frame::Change { held: now, .. }) => {
+                            held = *now;
+                        }
+                        Ok(watch_run::Frame::CaughtUp { .. }) => caught_up = true,
+                        Ok(watch_run::Frame::Checkpoint { .. } | watch_run::Frame::End(_)) | Err(_) => {}
+                    }
+                    if held && caught_up {
+                        watching.get_or_insert_with(|| board.watch(&key));
+                    } else {
+                        watching = None;
+                    }
+                    yield frame.map(of_one);
+                }
+                said = progressed => yield Ok(progressed_frame(&said)),
+            }
+        }
+    }
+}
+
+fn progressed_frame(said: &(Progress, Time)) -> served::WatchRunResponse {
+    use served::watch_run_response::{Frame, Progressed};
+    served::WatchRunResponse { frame: Some(Frame::Progressed(Progressed { progress: Some(said.into()) })) }
 }
 
 /// The frames up to the caller's deadline. Nobody else ends them then: the transport's timer is for the first answer.

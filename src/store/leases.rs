@@ -14,6 +14,8 @@ pub const GAP_MS: u32 = 5_000;
 pub struct Renewed {
     /// When it is over.
     pub expires_at: Time,
+    /// The store's clock.
+    pub now: Time,
     /// The run, without its metadata.
     pub run: Run,
 }

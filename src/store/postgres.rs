@@ -141,8 +141,12 @@ impl Store for PostgresStore {
         leases::leases(&self.commits.sessions, keys, |key| self.shard_of(key)).await
     }
 
-    async fn overdue(&self, limit: usize) -> Result<Vec<RunKey>, StoreError> {
-        leases::overdue(&self.commits.sessions, limit).await
+    async fn stay_alive(&self) -> Result<(), StoreError> {
+        leases::stay_alive(&self.commits.sessions).await
+    }
+
+    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+        leases::overdue(&self.commits.sessions, shard, limit).await
     }
 
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {

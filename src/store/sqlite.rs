@@ -141,9 +141,14 @@ impl Store for SqliteStore {
         self.connections.read(move |connection| leases::leases(connection, &keys, clock.as_ref())).await?
     }
 
-    async fn overdue(&self, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+    async fn stay_alive(&self) -> Result<(), StoreError> {
         let clock = self.clock.clone();
-        self.connections.write(move |connection| leases::overdue(connection, limit, clock.as_ref())).await?
+        self.connections.write(move |connection| leases::stay_alive(connection, clock.as_ref())).await?
+    }
+
+    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+        let clock = self.clock.clone();
+        self.connections.read(move |connection| leases::overdue(connection, shard, limit, clock.as_ref())).await?
     }
 
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {

@@ -8,6 +8,7 @@ mod deadlines;
 mod firehose;
 mod history;
 mod largest;
+mod leases;
 mod limits;
 mod lists;
 mod malformed;
@@ -93,6 +94,14 @@ behaviours! { on_one_server:
         a_check_changes_nothing_and_knows_the_owner
         a_check_is_validated_whole
         a_check_is_of_a_status_or_of_a_run
+    ]
+    leases: [
+        a_lease_is_shown_renewed_and_handed_over
+        who_does_not_hold_the_lease_is_told_who_does
+        a_start_with_a_lease_is_replayed_with_it_and_another_grants_nothing
+        a_request_to_abort_is_told_to_everyone
+        a_watch_shows_progress_and_a_new_watch_does_not_repeat_it
+        what_is_wrong_with_leases_is_named_field_by_field
     ]
     updates: [
         metadata_is_a_merge_patch

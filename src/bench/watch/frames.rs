@@ -65,7 +65,7 @@ impl Watch {
                     Some(OneFrame::CaughtUp(_)) => Told::CaughtUp(None),
                     Some(OneFrame::Checkpoint(_)) => Told::Checkpoint,
                     Some(OneFrame::End(_)) => Told::End,
-                    Some(OneFrame::Snapshot(_)) | None => Told::Other,
+                    Some(OneFrame::Snapshot(_) | OneFrame::Progressed(_)) | None => Told::Other,
                 })
             }
             Self::Many(frames) => {

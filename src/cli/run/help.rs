@@ -101,7 +101,8 @@ pub(super) const WORKER: &str = "Examples:\n  \
     environment. It says how far it is by lines '::progress DONE[/TOTAL] [MESSAGE]' on standard output. The run completes \
     when it ends with 0 and else fails, with the last lines of its standard error as the reason. When somebody asks for \
     the run to be aborted, when the run is lost, and on SIGTERM or Ctrl-C, the program and all that it started get \
-    SIGTERM, and SIGKILL if they are still there after --kill-after.\n\n\
+    SIGTERM, and SIGKILL if they are still there after --kill-after. A worker that is killed by force leaves its program \
+    behind, and its run is orphaned after the ttl.\n\n\
     Exit codes: the program's own; 128 and the number of the signal that ended it or this worker; without a program that \
     ran: 1 refused, 2 usage, 3 unreachable, 4 cut off or timed out.";
 

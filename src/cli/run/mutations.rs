@@ -143,6 +143,8 @@ pub(super) struct AbortArgs {
     #[arg(long, value_name = "CODE")]
     reason_code: Option<String>,
     #[command(flatten)]
+    holder: Holder,
+    #[command(flatten)]
     mutation: Mutation,
 }
 
@@ -255,6 +257,7 @@ pub(super) async fn update(args: UpdateArgs) -> Result<(), Stop> {
         metadata: read(args.metadata.as_ref())?,
         labels: args.labels.into_iter().map(|Label(key, value)| (key, value)).collect(),
         remove_labels: args.remove_labels,
+        progress: None,
         lease_epoch: args.holder.lease_epoch,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
@@ -278,6 +281,7 @@ pub(super) async fn complete(args: CompleteArgs) -> Result<(), Stop> {
 pub(super) async fn abort(args: AbortArgs) -> Result<(), Stop> {
     let request = v1::AbortRunRequest {
         run_id: args.run_id,
+        lease_epoch: args.holder.lease_epoch,
         failure_reason: args.failure_reason.unwrap_or_default(),
         reason_code: args.reason_code.unwrap_or_default(),
         request_id: args.mutation.request_id(),

@@ -39,6 +39,7 @@ fn happening(frame: &WatchRunResponse) -> Option<Happening<'_>> {
     match frame.frame.as_ref()? {
         Frame::Snapshot(snapshot) => snapshot.run.as_ref().map(Happening::Snapshot),
         Frame::Change(change) => Some(Happening::Change(change.event.as_ref()?, change.run.as_ref()?)),
+        Frame::Progressed(progressed) => progressed.progress.as_ref().map(Happening::Progress),
         Frame::CaughtUp(_) | Frame::Checkpoint(_) | Frame::End(_) => None,
     }
 }

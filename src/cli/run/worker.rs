@@ -32,12 +32,15 @@ enum Told {
     Abort(String),
     /// The run is not this worker's any more, or has ended.
     Lost,
-    /// This worker was told to end, by a signal of this number.
-    Signal(u8),
+    /// This worker was told to end.
+    Signal,
 }
 
 /// The pause after a call that nobody served.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Longer than any worker lives.
+const FAR: Duration = Duration::from_hours(24 * 365);
 
 /// How long one call of a claim waits: a connection that is dead in silence is noticed then, at the latest.
 const CLAIM_WAIT: Duration = Duration::from_secs(50);
@@ -101,6 +104,7 @@ pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
         match work(&args, &mut client, &mut signals, run).await {
             // How one run ended is no reason not to take the next.
             Ok(()) | Err(Stop::Program(_)) => {}
+            Err(Stop::Failed(failure)) if failure.kind == Kind::Refused => say(&failure.to_string()),
             Err(stop) => return Err(stop),
         }
         left -= 1;
@@ -179,7 +183,7 @@ async fn work(args: &WorkerArgs, client: &mut Client, signals: &mut Signals, run
             return failed.and(Err(Stop::Undone(reason)));
         }
     };
-    let (ended, told) = accompany(args, client, signals, &run, &mut program).await?;
+    let Ended { ended, told, stopped_by } = accompany(args, client, signals, &run, &mut program).await?;
     let words = program.last_words().await;
     let reported = match &told {
         // Who ends well has done what the run is for, whoever asked for what.
@@ -188,7 +192,7 @@ async fn work(args: &WorkerArgs, client: &mut Client, signals: &mut Signals, run
             let aborted = run.aborted(reason.clone(), "ABORT_REQUESTED");
             report(args, client, &aborted).await.map(|answer| answer.disposition())
         }
-        Some(Told::Signal(_)) => {
+        Some(Told::Signal) => {
             let aborted = run.aborted("its worker was told to end".to_owned(), "WORKER_STOPPED");
             report(args, client, &aborted).await.map(|answer| answer.disposition())
         }
@@ -207,12 +211,26 @@ async fn work(args: &WorkerArgs, client: &mut Client, signals: &mut Signals, run
         (Err(Stop::Failed(failure)), Some(Told::Lost)) if failure.kind == Kind::Refused => {}
         (Err(stop), _) => return Err(stop),
     }
-    match (told, ended.code(), ended.signal()) {
-        (Some(Told::Signal(number)), _, _) => Err(Stop::Signal(number)),
+    match (stopped_by, ended.code(), ended.signal()) {
+        (Some(number), _, _) => Err(Stop::Signal(number)),
         (_, Some(0), _) => Ok(()),
         (_, Some(code), _) => Err(Stop::Program(u8::try_from(code).unwrap_or(1))),
-        (_, None, number) => Err(Stop::Signal(u8::try_from(number.unwrap_or(0)).unwrap_or(0))),
+        (_, None, number) => Err(Stop::Program(128 + u8::try_from(number.unwrap_or(0)).unwrap_or(0))),
     }
+}
+
+/// How a program ended.
+struct Ended {
+    ended: ExitStatus,
+    told: Option<Told>,
+    /// The signal that told this worker to end.
+    stopped_by: Option<u8>,
+}
+
+/// A moment so far ahead, or as far as there is time.
+fn after(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or(now + FAR)
 }
 
 /// Waits for the program's end, and tells it to end where it must.
@@ -222,9 +240,10 @@ async fn accompany(
     signals: &mut Signals,
     run: &Held,
     program: &mut Program,
-) -> Result<(ExitStatus, Option<Told>), Stop> {
+) -> Result<Ended, Stop> {
     let mut beats = heartbeats::start(client.clone(), run.clone(), args.lease_ttl, program.progress.clone());
     let mut told = None;
+    let mut stopped_by = None;
     let mut kill_at: Option<Instant> = None;
     loop {
         let kill = async {
@@ -237,15 +256,23 @@ async fn accompany(
             biased;
             ended = program.wait() => {
                 let ended = ended.map_err(|error| Stop::Undone(format!("the program cannot be waited for: {error}")))?;
-                return Ok((ended, told));
+                if told.is_some() {
+                    // What it started and left behind was to end too.
+                    program.signal(Signal::KILL);
+                }
+                return Ok(Ended { ended, told, stopped_by });
             }
             number = signals.next() => {
-                if matches!(told, Some(Told::Signal(_))) {
+                if stopped_by.is_some() {
                     program.signal(Signal::KILL);
                 } else {
-                    told = Some(Told::Signal(number));
+                    // A run that was lost stays so: it is not for this worker to end.
+                    if told != Some(Told::Lost) {
+                        told = Some(Told::Signal);
+                    }
+                    stopped_by = Some(number);
                     program.signal(Signal::TERM);
-                    kill_at = Some(Instant::now() + args.kill_after);
+                    kill_at = Some(after(args.kill_after));
                 }
             }
             Some(heard) = beats.heard.recv() => {
@@ -257,12 +284,12 @@ async fn accompany(
                     }
                     Heard::Lost(why) => {
                         say(&format!("run {} is not this worker's any more: {why}", run.run_id));
-                        told = told.or(Some(Told::Lost));
+                        told = Some(Told::Lost);
                         args.kill_after
                     }
                 };
                 program.signal(Signal::TERM);
-                let at = Instant::now() + left;
+                let at = after(left);
                 kill_at = Some(kill_at.map_or(at, |other| other.min(at)));
             }
             () = kill => {
@@ -275,7 +302,7 @@ async fn accompany(
 
 /// Reports until it is answered, or for as long as it may take: what the program did is not to be lost.
 async fn report<C: Call>(args: &WorkerArgs, client: &mut Client, call: &C) -> Result<C::Answer, Stop> {
-    let until = Instant::now() + args.report_for;
+    let until = after(args.report_for);
     let mut lost = false;
     loop {
         match client.ask(call, until.min(Instant::now() + CALL_WAIT_MAX)).await {
@@ -308,13 +335,15 @@ fn how(ended: ExitStatus) -> String {
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
 }
 
 impl Signals {
     /// From here on, none of them ends the process by itself.
     fn caught() -> Result<Self, Stop> {
         let caught = |kind| signal(kind).map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")));
-        Ok(Self { interrupt: caught(SignalKind::interrupt())?, terminate: caught(SignalKind::terminate())? })
+        let (interrupt, terminate) = (caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, hangup: caught(SignalKind::hangup())? })
     }
 
     /// The next one, by its number.
@@ -322,6 +351,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => 2,
             _ = self.terminate.recv() => 15,
+            _ = self.hangup.recv() => 1,
         }
     }
 }

@@ -282,7 +282,7 @@ fn entry(Logged { shard, position, kind, .. }: Logged, positions: &[Position]) -
     };
     let filtered = Folded { before: None, after: Arc::new(evolve(None, &event)) };
     let (event, run) = (Bytes::from_static(&LARGE), Bytes::new());
-    let change = Change { key, revision: 1, status: Status::Running, event, run, filtered };
+    let change = Change { key, revision: 1, status: Status::Running, held: false, event, run, filtered };
     let place = (Shard(u16::try_from(shard).unwrap()), position);
     Entry { change, place, positions: positions.into(), cursor: Bytes::new() }
 }

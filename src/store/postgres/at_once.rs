@@ -26,7 +26,7 @@ use super::kept::{Guess, Guessed};
 use super::rows::{At, Reader, smallint};
 use super::writes::{Place, write};
 use crate::domain::batch::decide_batch;
-use crate::domain::{Command, Decided, Shard};
+use crate::domain::{Command, Decided, Operation, Run, Shard, Status};
 use crate::store::{CommitError, Unsettled};
 use crate::telemetry::chain;
 
@@ -46,13 +46,13 @@ pub(super) async fn commit(
 ) -> Result<AtOnce, CommitError> {
     let kept = &commits.kept;
     let age = kept.age();
-    if commands.iter().any(|command| command.operation.looks_at_lease()) {
-        // Nobody keeps those: their rows are renewed by whoever holds them.
-        return Ok(AtOnce::NotWritten);
-    }
     let Some(Guess { loaded, min_release }) = kept.guess(shard, commands) else {
         return Ok(AtOnce::NotWritten);
     };
+    if commands.iter().any(|command| looks_at_lease(command, &loaded.runs)) {
+        // Nobody keeps those: their rows are renewed by whoever holds them.
+        return Ok(AtOnce::NotWritten);
+    }
     let (last, now) = (loaded.last.map_or(0, |(position, _)| position), loaded.now);
     let mut decided = decide_batch(commands, loaded);
     // What makes no event rests on the run as it is, and nothing would have looked at that.
@@ -114,4 +114,13 @@ pub(super) async fn commit(
     kept.is_sent(commit_id, now);
     let unsettled = Box::new(Unsettled { shard, commit_id, first_position: last + 1, decided });
     Err(CommitError::Unknown { unsettled, source })
+}
+
+/// A pending run has no lease: who claims it looks at none.
+fn looks_at_lease(command: &Command, runs: &[Arc<Run>]) -> bool {
+    let of_a_pending_run = || runs.iter().any(|run| run.status == Status::Pending && run.key() == command.key);
+    match command.operation {
+        Operation::Claim => !of_a_pending_run(),
+        other => other.looks_at_lease(),
+    }
 }

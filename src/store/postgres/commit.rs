@@ -292,6 +292,7 @@ async fn lock_and_load(
     let loaded = Loaded {
         last: ends.last,
         now: after_all(ends.now, ends.elsewhere),
+        clock: ends.now,
         runs: read_runs(&runs)?,
         requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
         leases: leases.iter().map(leases::held).collect::<Result<_, _>>()?,

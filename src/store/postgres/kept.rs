@@ -180,6 +180,7 @@ impl Kept {
         let loaded = Loaded {
             last: Some((end.position, end.at)),
             now: after_all(now, self.elsewhere(shard)),
+            clock: now,
             runs: self.all_runs(commands)?,
             requests: Vec::new(),
             leases: Vec::new(),

@@ -16,11 +16,13 @@ use crate::store::leases::{GAP_MS, KeptLease, Renewed};
 /// A renewal that waits for longer is for a lease whose row a commit holds, or for a store that does not answer.
 const RENEW_MAX: Duration = Duration::from_secs(8);
 
-/// The clock, and since when servers have been alive without a gap.
+/// The clock, and since when servers have been alive without a gap. A clock that was set back leaves a gap too.
 fn up() -> String {
     format!(
         "up as materialized (
-    select u.now, case when u.now - u.alive_at > interval '{GAP_MS} ms' then u.now else u.up_since end as since
+    select u.now,
+           case when u.now - u.alive_at between interval '-{GAP_MS} ms' and interval '{GAP_MS} ms' then u.up_since
+                else u.now end as since
     from (select clock_timestamp() as now, alive_at, up_since from uptime where singleton offset 0) as u)"
     )
 }
@@ -35,7 +37,8 @@ pub(super) fn load() -> String {
         "-- commit.load_leases
 with {up}
 select l.namespace, l.run_id, l.epoch, {EXPIRY} as expires_at
-from up, (select * from unnest($2::text[], $3::text[]) as k (namespace, run_id) order by 1, 2) as v
+from up, (select * from unnest($2::text[], $3::text[]) as k (namespace, run_id)
+          order by k.namespace collate \"C\", k.run_id collate \"C\") as v
 join leases l on l.shard = $1 and l.namespace = any($2) and l.run_id = any($3)
   and l.namespace = v.namespace and l.run_id = v.run_id
 for no key update of l",
@@ -71,12 +74,12 @@ renewed as (
     from asked v, up
     where l.shard = $1 and l.namespace = any($2) and l.run_id = any($3)
       and l.namespace = v.namespace and l.run_id = v.run_id and l.epoch = v.epoch
-      and {EXPIRY} > up.now
+      and not l.released and {EXPIRY} > up.now
       and (v.agent_id is null
            or (select coalesce(r.agent_id, v.agent_id) from runs r
                where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id) = v.agent_id)
-    returning v.number, v.namespace, v.run_id, l.expires_at)
-select v.number, v.expires_at, {columns}
+    returning v.number, v.namespace, v.run_id, l.expires_at, up.now)
+select v.number, v.expires_at, v.now, {columns}
 from renewed v
 cross join lateral (
     select namespace, run_id, revision, status, started_at, task_thread_id, agent_id, workflow_id, audit_session_id,
@@ -116,7 +119,8 @@ pub(super) async fn renew(
         let index = usize::try_from(number - 1).ok().and_then(|number| order.get(number));
         let Some(index) = index else { continue };
         let At(expires_at) = lease.get("expires_at", || shown(&renewals[*index].0))?;
-        renewed[*index] = Some(Renewed { expires_at, run: rows::run(row)? });
+        let At(now) = lease.get("now", || shown(&renewals[*index].0))?;
+        renewed[*index] = Some(Renewed { expires_at, now, run: rows::run(row)? });
     }
     Ok(renewed)
 }
@@ -180,30 +184,46 @@ fn kept(row: &Row, key: &RunKey) -> Result<KeptLease, StoreError> {
 }
 
 /// At most one replica's stamp a moment: what others wrote a moment ago is as good.
-const STAMP: &str = "-- leases.stamp
+fn stamp() -> String {
+    format!(
+        "-- leases.stamp
+with {up}
 update uptime u
-set alive_at = c.now,
-    up_since = case when c.now - u.alive_at > $1 * interval '1 ms' then c.now else u.up_since end
-from (select clock_timestamp() as now offset 0) as c
-where u.singleton and c.now - u.alive_at > interval '500 ms'";
+set alive_at = up.now, up_since = up.since
+from up
+where u.singleton and (u.up_since <> up.since or u.alive_at < up.now - interval '500 ms' or u.alive_at > up.now)",
+        up = up()
+    )
+}
+
+pub(super) async fn stay_alive(sessions: &Sessions) -> Result<(), StoreError> {
+    writing(sessions, &stamp(), &[]).await.map(drop)
+}
 
 fn over() -> String {
     format!(
         "-- leases.over
 with {up}
-(select l.namespace, l.run_id from leases l, up where {EXPIRY} <= up.now limit $1)
+(select l.namespace, l.run_id from leases l, up where l.shard = $1 and {EXPIRY} <= up.now limit $2)
 union all
-(select a.namespace, a.run_id from active a where a.due_at <= clock_timestamp() order by a.due_at limit $1)",
+(select a.namespace, a.run_id from active a
+ where a.shard = $1 and a.due_at <= (select now from up) order by a.due_at limit $2)",
         up = up()
     )
 }
 
-/// Two statements: the second sees the stamp, whoever made it.
-pub(super) async fn overdue(sessions: &Sessions, limit: usize) -> Result<Vec<RunKey>, StoreError> {
-    writing(sessions, STAMP, &[&f64::from(GAP_MS)]).await?;
+pub(super) async fn overdue(sessions: &Sessions, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = writing(sessions, &over(), &[&limit]).await?;
-    rows.iter().map(|row| Reader { table: "leases", row }.key()).collect()
+    let (shard, statement) = (smallint(shard), over());
+    let rows = super::read::reading(sessions, |session| async move {
+        let rows = async {
+            let statement = session.prepare_cached(&statement).await?;
+            session.query(&statement, &[&shard, &limit]).await
+        };
+        let rows = rows.await;
+        (session, rows)
+    });
+    rows.await?.iter().map(|row| Reader { table: "leases", row }.key()).collect()
 }
 
 /// A statement that is a transaction of its own, on a session that may write. Two that lock in different orders are told
@@ -227,8 +247,15 @@ async fn writing(
                     session.give_back();
                     return Ok(rows);
                 }
-                Err(error) if errors::asks_for_retry(&error) && attempts < ATTEMPTS_MAX => {}
-                Err(error) => return Err(errors::statement(error)),
+                Err(error) => {
+                    if errors::proves_rollback(&error) {
+                        // Closed sessions cost more than themselves: what is remembered of shards goes with them.
+                        session.give_back();
+                    }
+                    if !errors::asks_for_retry(&error) || attempts == ATTEMPTS_MAX {
+                        return Err(errors::statement(error));
+                    }
+                }
             }
         }
     };

@@ -9,14 +9,14 @@ use crate::domain::{HeldLease, Progress, Renewal, RunKey, Shard, Time};
 use crate::store::leases::{GAP_MS, KeptLease, Renewed};
 use crate::store::{StoreError, json};
 
-/// Since when servers have been alive without a gap, as of now.
+/// Since when servers have been alive without a gap, as of now. A clock that was set back leaves a gap too.
 fn up_since(connection: &Connection, now: Time) -> Result<Time, StoreError> {
     let mut statement = connection
         .prepare_cached("-- leases.up_since\nselect alive_at, up_since from uptime")
         .map_err(errors::statement)?;
-    let (alive_at, up_since) =
+    let (alive_at, up_since): (i64, i64) =
         statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(errors::statement)?;
-    let gap = Time::from_micros(alive_at).plus_ms(GAP_MS.into()) < now;
+    let gap = now.micros().abs_diff(alive_at) > u64::from(GAP_MS) * 1_000;
     Ok(if gap { now } else { Time::from_micros(up_since) })
 }
 
@@ -106,7 +106,7 @@ fn renew_one(
     now: Time,
 ) -> Result<Option<Renewed>, StoreError> {
     let Some((lease, ttl_ms)) = kept(transaction, shard, key, now)? else { return Ok(None) };
-    if lease.epoch != renewal.epoch || lease.expires_at <= now {
+    if lease.epoch != renewal.epoch || lease.expires_at <= now || is_released(transaction, shard, key)? {
         return Ok(None);
     }
     let Some(run) = run(transaction, shard, key)? else { return Ok(None) };
@@ -136,7 +136,16 @@ fn renew_one(
             ))
         })
         .map_err(errors::statement)?;
-    Ok(Some(Renewed { expires_at, run }))
+    Ok(Some(Renewed { expires_at, now, run }))
+}
+
+fn is_released(transaction: &Transaction<'_>, shard: Shard, key: &RunKey) -> Result<bool, StoreError> {
+    transaction
+        .prepare_cached(
+            "-- leases.is_released\nselect released from leases where shard = ?1 and namespace = ?2 and run_id = ?3",
+        )
+        .and_then(|mut statement| statement.query_row((shard.0, &key.namespace, &key.run_id), |row| row.get(0)))
+        .map_err(errors::statement)
 }
 
 /// The run without its metadata.
@@ -154,28 +163,42 @@ fn run(transaction: &Transaction<'_>, shard: Shard, key: &RunKey) -> Result<Opti
     json::read_run(rows::run_columns_of(row)?).map(Some)
 }
 
-/// Stamps the database, and finds whose time is over.
-pub(super) fn overdue(connection: &mut Connection, limit: usize, clock: &dyn Clock) -> Result<Vec<RunKey>, StoreError> {
+/// Stamps the database.
+pub(super) fn stay_alive(connection: &mut Connection, clock: &dyn Clock) -> Result<(), StoreError> {
     let transaction = super::commit::begin(connection)?;
     let now = clock.now();
     let since = up_since(&transaction, now)?;
     transaction
-        .prepare_cached("-- leases.stamp\nupdate uptime set alive_at = max(alive_at, ?1), up_since = ?2")
+        .prepare_cached("-- leases.stamp\nupdate uptime set alive_at = ?1, up_since = ?2")
         .and_then(|mut statement| statement.execute((now.micros(), since.micros())))
         .map_err(errors::statement)?;
+    transaction.commit().map_err(errors::statement)
+}
+
+/// Finds whose time is over, in one snapshot.
+pub(super) fn overdue(
+    connection: &mut Connection,
+    shard: Shard,
+    limit: usize,
+    clock: &dyn Clock,
+) -> Result<Vec<RunKey>, StoreError> {
+    let snapshot = connection.transaction().map_err(errors::statement)?;
+    let now = clock.now();
+    let since = up_since(&snapshot, now)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let over = keys(
-        &transaction,
+        &snapshot,
         "-- leases.over
-         select namespace, run_id from leases where max(expires_at, ?2 + ttl_ms * 1000) <= ?1 limit ?3",
-        (now.micros(), since.micros(), limit),
+         select namespace, run_id from leases
+          where shard = ?1 and max(expires_at, ?3 + ttl_ms * 1000) <= ?2 limit ?4",
+        (shard.0, now.micros(), since.micros(), limit),
     )?;
     let due = keys(
-        &transaction,
-        "-- leases.due\nselect namespace, run_id from active where due_at <= ?1 order by due_at limit ?2",
-        (now.micros(), limit),
+        &snapshot,
+        "-- leases.due
+         select namespace, run_id from active where shard = ?1 and due_at <= ?2 order by due_at limit ?3",
+        (shard.0, now.micros(), limit),
     )?;
-    transaction.commit().map_err(errors::statement)?;
     Ok(over.into_iter().chain(due).collect())
 }
 

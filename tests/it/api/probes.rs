@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use runledger::claims::Claims;
 use runledger::engine::Engine;
+use runledger::leases::progress::ProgressBoard;
 use runledger::leases::renewals::Renewals;
 use runledger::reads::Reads;
 use runledger::service::health;
@@ -33,8 +34,9 @@ fn backend(process: &Process) -> Backend {
     let renewals = Renewals::start(store.clone(), &process.supervisor);
     let reads = Reads::new(store.clone());
     let claims = Claims::new(store.clone(), engine.clone(), process.feed.clone(), &process.supervisor);
+    let progress = ProgressBoard::start(store.clone(), &process.supervisor);
     let (feed, wait_max, turns) = (process.feed.clone(), Duration::MAX, Turns::default());
-    Backend { store, reads, engine, renewals, claims, feed, wait_max, turns }
+    Backend { store, reads, engine, renewals, progress, claims, feed, wait_max, turns }
 }
 
 /// A store that was opened and has not answered since.

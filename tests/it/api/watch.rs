@@ -124,6 +124,7 @@ fn resume_at(frame: &Frame) -> u64 {
         Frame::CaughtUp(caught_up) => caught_up.revision,
         Frame::Checkpoint(checkpoint) => checkpoint.revision,
         Frame::End(end) => end.run.as_ref().unwrap().revision,
+        Frame::Progressed(_) => panic!("the run has no lease"),
     }
 }
 

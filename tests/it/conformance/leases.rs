@@ -1,7 +1,7 @@
 //! Leases in a store: who renews, who is found to be over, and what ends by it. The store's clock is moved; nobody waits.
 
 use futures_util::future::{join, join_all};
-use runledger::domain::{Progress, Renewal, RunKey, Status, Verdict};
+use runledger::domain::{Progress, Renewal, RunKey, Shard, Status, Verdict};
 use runledger::store::Store;
 use runledger::store::leases::{KeptLease, Renewed};
 
@@ -29,8 +29,14 @@ async fn kept(store: &dyn Store, run_id: &str) -> Option<KeptLease> {
     store.leases(&[key(run_id)]).await.unwrap().remove(0)
 }
 
+/// A server says that it is there, and looks for whose time is over in all shards.
 async fn overdue(store: &dyn Store) -> Vec<RunKey> {
-    store.overdue(100).await.unwrap()
+    store.stay_alive().await.unwrap();
+    let mut keys = Vec::new();
+    for shard in 0..store.ledger().shard_count {
+        keys.extend(store.overdue(Shard(shard), 100).await.unwrap());
+    }
+    keys
 }
 
 /// Time passes, and a server is there all the while.
@@ -123,6 +129,51 @@ pub(crate) async fn a_lease_that_is_over_orphans_its_run_once<F: Fixture>(mut fi
     assert_eq!((contents.terminal_events(&key("dead")), contents.revisions(&key("dead"))), (1, 2));
 }
 
+/// Renewals and sweeps of the same moment: whoever was first decides, and the other knows it.
+pub(crate) async fn of_a_renewal_and_a_sweep_the_first_wins<F: Fixture>(mut fixture: F) {
+    let ids: Vec<String> = (0..40).map(|n| format!("run-{n}")).collect();
+    for id in &ids {
+        apply(fixture.store(), leased(id).lease_ttl_ms(2_000)).await;
+    }
+    pass_alive(&mut fixture, 1_990).await;
+    let (here, there) = (fixture.store(), fixture.replica().await);
+    let races = ids.iter().enumerate().map(|(n, id)| {
+        let there = &there;
+        async move {
+            for _ in 0..n {
+                tokio::task::yield_now().await;
+            }
+            join(renew(here, id, renewal(1)), ask(&**there, sweep(id))).await
+        }
+    });
+    for (id, (renewed, swept)) in ids.iter().zip(join_all(races).await) {
+        let run = stored(here, &key(id)).await;
+        match word(&swept) {
+            "applied" => assert_eq!((renewed, run.status, kept(here, id).await), (None, Status::Failed, None), "{id}"),
+            "unchanged" => {
+                assert_eq!(run.status, Status::Running, "{id}");
+                assert_eq!(renewed.map(|renewed| renewed.expires_at), kept(here, id).await.map(|kept| kept.expires_at));
+            }
+            other => panic!("{id}: {other}"),
+        }
+    }
+    sound(here).await;
+}
+
+pub(crate) async fn a_clock_that_is_set_back_ends_no_lease_of_the_living<F: Fixture>(mut fixture: F) {
+    apply(fixture.store(), leased("alive").lease_ttl_ms(10_000)).await;
+    overdue(fixture.store()).await;
+    fixture.set_the_clock_back().await;
+    let store = fixture.store();
+    assert!(renew(store, "alive", renewal(1)).await.is_some());
+    apply(store, start("other")).await;
+    assert_eq!(word(&ask(store, claim("alive")).await), "LEASE_HELD");
+    assert_eq!(word(&ask(store, sweep("alive")).await), "unchanged");
+    assert_eq!(overdue(store).await, []);
+    pass_alive(&mut fixture, 11_000).await;
+    assert_eq!(overdue(fixture.store()).await, [key("alive")], "and one that is not renewed is over in its time");
+}
+
 pub(crate) async fn an_outage_ends_no_lease_of_the_living<F: Fixture>(mut fixture: F) {
     apply(fixture.store(), leased("alive").lease_ttl_ms(10_000)).await;
     apply(fixture.store(), leased("dead").lease_ttl_ms(10_000)).await;
@@ -194,7 +245,9 @@ pub(crate) async fn what_was_released_and_not_claimed_is_orphaned<F: Fixture>(mu
     apply(fixture.store(), leased("run-1").lease_ttl_ms(2_000)).await;
     let run = apply(fixture.store(), release("run-1").epoch(1)).await;
     assert!(run.supervision.lease.is_some_and(|lease| lease.released && lease.epoch == 2));
-    assert_eq!(renew(fixture.store(), "run-1", renewal(1)).await, None);
+    for epoch in [1, 2] {
+        assert_eq!(renew(fixture.store(), "run-1", renewal(epoch)).await, None, "nobody holds it");
+    }
     pass_alive(&mut fixture, 2_500).await;
     assert_eq!(overdue(fixture.store()).await, [key("run-1")]);
     assert_eq!(word(&ask(fixture.store(), sweep("run-1")).await), "applied");

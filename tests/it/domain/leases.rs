@@ -18,7 +18,7 @@ fn at(micros: i64) -> Time {
 
 /// Decides at a time, with the lease as it is kept.
 fn decided_at(run: &Run, command: &Command, now: Time, lease: Option<HeldLease>) -> Result<Decision, Refusal> {
-    decide(Some(run), command, &Context { now, applied: None, lease })
+    decide(Some(run), command, &Context { now, applied: None, lease, clock: now })
 }
 
 fn swept(run: &Run, now: Time, lease: Option<HeldLease>) -> Option<(Event, Run)> {
@@ -104,6 +104,45 @@ fn epochs_only_grow() {
     assert_eq!(refused(Some(&released), &complete("run-1").epoch(4)), "LEASE_LOST", "who released it has nothing");
     let taken = applied(Some(&released), &claim("run-1")).1;
     assert_eq!((taken.supervision.epoch(), taken.supervision.lease.unwrap().released), (6, false));
+}
+
+#[test]
+fn a_lease_that_was_released_is_nobodys_also_for_who_knows_its_epoch() {
+    let released = applied(Some(&held()), &release("run-1").epoch(1)).1;
+    let calls = [update("run-1").workflow("w"), complete("run-1"), fail("run-1"), release("run-1"), abort("run-1")];
+    for call in calls {
+        assert_eq!(refused(Some(&released), &call.epoch(2)), "LEASE_LOST");
+    }
+    let over = HeldLease { epoch: 2, expires_at: now() };
+    let orphan = swept(&released, now(), Some(over)).unwrap().1;
+    assert_eq!(refused(Some(&orphan), &complete("run-1").epoch(2)), "LEASE_LOST", "nobody reports late");
+    assert_eq!(applied(Some(&released), &claim("run-1").epoch(2)).1.supervision.epoch(), 3);
+}
+
+#[test]
+fn an_abort_is_open_to_everyone_and_of_a_holder_only_while_it_is_one() {
+    let run = held();
+    assert_eq!(applied(Some(&run), &abort("run-1")).1.status, Status::Aborted);
+    assert_eq!(applied(Some(&run), &abort("run-1").epoch(1)).1.status, Status::Aborted);
+    assert_eq!(refused(Some(&run), &abort("run-1").epoch(2)), "LEASE_LOST");
+    let orphan = orphan();
+    assert_eq!(decided(Some(&orphan), &abort("run-1")), Ok(Decision::Unchanged));
+    let (event, after) = applied(Some(&orphan), &abort("run-1").epoch(1).reason("told to"));
+    assert_eq!((event.event_type, after.status), (EventType::LateReported, Status::Failed));
+    assert_eq!(after.outcome(), Some(Status::Aborted));
+}
+
+/// After a step back of the store's clock, times of runs go on from where they were; leases are counted on the clock.
+#[test]
+fn a_clock_that_was_set_back_ends_no_lease() {
+    let run = held();
+    let clock = at(now().micros() - 60_000_000);
+    let live = HeldLease { epoch: 1, expires_at: at(clock.micros() + 1) };
+    for command in [claim("run-1"), sweep("run-1")] {
+        let context = |clock| Context { now: now(), applied: None, lease: Some(live), clock };
+        let applies = |clock| matches!(decide(Some(&run), &command, &context(clock)), Ok(Decision::Apply(..)));
+        assert!(!applies(clock) && applies(live.expires_at), "{command:?}");
+    }
 }
 
 #[test]

@@ -31,6 +31,7 @@ impl Shelf {
         Loaded {
             last: self.log.last().map(|last| (last.position, last.event.at)),
             now,
+            clock: self.log.last().map_or(now, |last| now.max(last.event.at)),
             runs: self.runs.values().filter(|run| asked(&run.key())).cloned().map(Arc::new).collect(),
             requests: model.requests().into_iter().filter(|(key, ..)| asked(key)).collect(),
             leases: model.leases().into_iter().filter(|(key, _)| asked(key)).collect(),

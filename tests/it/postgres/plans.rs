@@ -25,7 +25,7 @@ fn filled(from: u32, to: u32) -> String {
                 jsonb_build_object('text', repeat('x', 200)), gen_random_uuid(), 'r', null, i, null
          from generate_series({from} + 1, {to}) as i;
          insert into leases
-         select i % 4, 'default', 'run-' || i, 1, 1000, now() from generate_series({from} + 1, {to}) as i;
+         select i % 4, 'default', 'run-' || i, 1, 1000, now(), false from generate_series({from} + 1, {to}) as i;
          insert into active select i % 4, 'default', 'run-' || i, now(), 2 from generate_series({from} + 1, {to}) as i"
     )
 }
@@ -64,7 +64,10 @@ fn everything_at_once() -> Decided {
     let at = Time::from_micros(1);
     let decided = |commands: Vec<Command>, runs| {
         let commands: Vec<_> = commands.into_iter().map(Arc::new).collect();
-        decide_batch(&commands, Loaded { last: None, now: at, runs, requests: Vec::new(), leases: Vec::new() })
+        decide_batch(
+            &commands,
+            Loaded { last: None, now: at, clock: at, runs, requests: Vec::new(), leases: Vec::new() },
+        )
     };
     let mut before = vec![start("changed"), deferred("pending"), leased("ended")];
     before.extend((2..KEYFRAME_EVENTS).map(|step| update("changed").label("step", &step.to_string())));

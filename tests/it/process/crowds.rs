@@ -81,7 +81,7 @@ async fn five_thousand_idle_watchers_take_little_and_all_see_what_is_for_them() 
             match frame.frame.unwrap() {
                 Frame::Change(change) => return change.event.unwrap().revision,
                 Frame::Checkpoint(_) => {}
-                other @ (Frame::Snapshot(_) | Frame::CaughtUp(_) | Frame::End(_)) => {
+                other @ (Frame::Snapshot(_) | Frame::CaughtUp(_) | Frame::Progressed(_) | Frame::End(_)) => {
                     panic!("not the change: {other:?}")
                 }
             }

@@ -110,7 +110,7 @@ async fn stream(
                 revision.send_replace(next);
             }
             Frame::CaughtUp(_) => caught_up += 1,
-            Frame::Checkpoint(_) => {}
+            Frame::Checkpoint(_) | Frame::Progressed(_) => {}
             Frame::End(end) => {
                 assert_eq!(end.run, seen.changes.last().unwrap().run, "the end is the last state");
                 assert!(frames.message().await?.is_none(), "nothing follows the end");

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use prost_types::Duration as WireDuration;
-use runledger::proto::v1::{GetRunRequest, RequestAbortRequest, Run, RunStatus, StartRunRequest, WaitRunRequest};
+use runledger::proto::v1::{
+    ClaimRunRequest, GetRunRequest, ReleaseRunRequest, RequestAbortRequest, Run, RunStatus, StartRunRequest,
+    WaitRunRequest,
+};
 
 use super::data::Data;
 use super::server::{Process, SOON, Server, eventually};
@@ -192,6 +195,48 @@ async fn a_worker_that_claims_takes_what_matches_one_after_the_other_and_goes_on
     let did: Vec<&str> = said.lines().filter(|line| line.starts_with("did ")).collect();
     assert_eq!(did, ["did run-1", "did run-3"]);
     assert_eq!(scene.run().await.unwrap().status(), RunStatus::Failed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_claims_goes_on_after_a_run_that_was_aborted() {
+    let scene = Scene::new().await;
+    for n in 1..=2 {
+        let asked = StartRunRequest {
+            task_thread_id: "queue".to_owned(),
+            run_id: format!("run-{n}"),
+            deferred: true,
+            ..StartRunRequest::default()
+        };
+        scene.server.client().start_run(asked).await.unwrap();
+    }
+    let flags = ["--claim", "--idle", "100ms", "--lease-ttl", "1s"];
+    let mut worker = scene.spawn(&flags, "[ $RUNLEDGER_RUN_ID = run-2 ] || sleep 60; echo did $RUNLEDGER_RUN_ID");
+    scene.until(|run| run.status() == RunStatus::Running).await;
+    let asked = RequestAbortRequest { run_id: "run-1".to_owned(), ..RequestAbortRequest::default() };
+    scene.server.client().request_abort(asked).await.unwrap();
+    let (code, said) = worker.exited(SOON).await;
+    assert!(code == 0 && said.contains("did run-2"), "{said}");
+    assert_eq!(scene.run().await.unwrap().reason_code, "ABORT_REQUESTED");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_lost_its_run_ends_its_program_and_not_the_run_of_who_followed() {
+    let scene = Scene::new().await;
+    let mut worker = scene.worker("1s", "trap '' TERM; sleep 60; sleep 60");
+    scene.until(|run| run.status() == RunStatus::Running).await;
+    let mut client = scene.server.client();
+    let released = ReleaseRunRequest { run_id: "run-1".to_owned(), lease_epoch: 1, ..ReleaseRunRequest::default() };
+    client.release_run(released).await.unwrap();
+    let ttl = Some(WireDuration { seconds: 60, nanos: 0 });
+    let claimed = ClaimRunRequest { run_id: "run-1".to_owned(), lease_ttl: ttl, ..ClaimRunRequest::default() };
+    client.claim_run(claimed).await.unwrap();
+    worker.says("is not this worker's any more").await;
+    worker.signal("INT");
+    worker.signal("TERM");
+    let (status, said) = worker.ended(SOON).await;
+    assert!(!status.success(), "{said}");
+    let run = scene.run().await.unwrap();
+    assert_eq!((run.status(), run.lease.unwrap().epoch), (RunStatus::Running, 3), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -22,7 +22,7 @@ impl Model {
             command.request.as_ref().and_then(|request| self.applied.get(&(command.key.clone(), request.id.clone())));
         let run = self.runs.get(&command.key);
         let lease = self.leases.get(&command.key).copied();
-        match decide(run, command, &Context { now, applied: remembered, lease })? {
+        match decide(run, command, &Context { now, applied: remembered, lease, clock: now })? {
             Decision::Unchanged => Ok(Verdict::Unchanged(Arc::new(run.expect("unchanged, so it exists").clone()))),
             Decision::Replayed { revision } => {
                 Ok(Verdict::Replayed { revision, current_revision: run.expect("replayed, so it exists").revision })

@@ -134,8 +134,12 @@ impl Store for Wrapped {
         self.store.leases(keys).await
     }
 
-    async fn overdue(&self, limit: usize) -> Result<Vec<RunKey>, StoreError> {
-        self.store.overdue(limit).await
+    async fn stay_alive(&self) -> Result<(), StoreError> {
+        self.store.stay_alive().await
+    }
+
+    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+        self.store.overdue(shard, limit).await
     }
 
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {

@@ -59,62 +59,88 @@ async fn beat(
     mut progress: watch::Receiver<Option<v1::Progress>>,
     tell: mpsc::Sender<Heard>,
 ) {
+    // A call that hangs is not to outlive the lease.
+    let (wait_max, again_after) = (CALL_WAIT_MAX.min(every), AGAIN_AFTER.min(every / 2));
     let mut sent = Instant::now();
     let mut next = sent + every;
-    let (mut asked_to_abort, mut lost, mut says_more) = (false, false, true);
+    // What the authority has heard of the work: said again, it would look as if the program had just said it.
+    let mut heard = None;
+    let (mut asked_to_abort, mut silent, mut says_more) = (false, false, true);
     loop {
         tokio::select! {
             () = sleep_until(next) => {}
             more = progress.changed(), if says_more => {
                 says_more = more.is_ok();
-                next = if says_more { next.min(sent + PROGRESS_EVERY) } else { next };
+                if says_more {
+                    next = next.min(sent + PROGRESS_EVERY);
+                }
                 sleep_until(next).await;
             }
         }
         let said = progress.borrow_and_update().clone();
-        let request = v1::HeartbeatRunRequest { run_id: run.run_id.clone(), lease_epoch: run.epoch, progress: said };
-        match client.ask(&request, Instant::now() + CALL_WAIT_MAX).await {
+        let unsaid = said.filter(|said| Some(said) != heard.as_ref());
+        let request =
+            v1::HeartbeatRunRequest { run_id: run.run_id.clone(), lease_epoch: run.epoch, progress: unsaid.clone() };
+        let failure = match client.ask(&request, Instant::now() + wait_max).await {
             Ok(answer) => {
-                lost = false;
+                silent = false;
+                heard = unsaid.or(heard);
                 sent = Instant::now();
                 next = sent + every;
                 if let Some(abort) = answer.abort_request.filter(|_| !std::mem::replace(&mut asked_to_abort, true)) {
-                    let left = left(&abort, time(answer.expires_at.as_ref()), every * 3);
+                    let left = left(&abort, time(answer.now.as_ref()));
                     let reason = if abort.reason.is_empty() { "no reason was given".to_owned() } else { abort.reason };
                     let _ended = tell.send(Heard::Abort { reason, left }).await;
                 }
+                continue;
             }
-            Err(failure) if failure.kind == Kind::Refused => {
-                if is_late(&mut client, &run).await {
-                    say(&format!("{failure}; its program goes on, and how it ends is reported late"));
-                } else {
-                    let _ended = tell.send(Heard::Lost(failure.to_string())).await;
-                }
+            Err(failure) => failure,
+        };
+        next = Instant::now() + again_after;
+        let standing = if failure.kind == Kind::Refused { standing(&mut client, &run, wait_max).await } else { None };
+        match standing {
+            Some(Standing::Lost) => {
+                let _ended = tell.send(Heard::Lost(failure.to_string())).await;
                 return;
             }
-            Err(failure) => {
-                if !std::mem::replace(&mut lost, true) {
+            Some(Standing::Presumed) => {
+                say(&format!("{failure} Its program goes on, and how it ends is reported late."));
+                return;
+            }
+            // Somebody may still follow, or the sweep may come.
+            Some(Standing::Over) | None => {
+                if !std::mem::replace(&mut silent, true) {
                     say(&format!("{failure} (trying again)"));
                 }
-                next = Instant::now() + AGAIN_AFTER;
             }
         }
     }
 }
 
-/// How long until the grace is over, by the store's clock: the lease was renewed for one ttl just now.
-fn left(abort: &v1::AbortRequest, expires_at: Option<Time>, ttl: Duration) -> Option<Duration> {
-    let deadline = time(abort.deadline.as_ref())?;
-    let now = expires_at?.micros() - i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX);
-    Some(Duration::from_micros(u64::try_from(deadline.micros() - now).unwrap_or(0)))
+/// How long until the grace is over, by the store's clock.
+fn left(abort: &v1::AbortRequest, now: Option<Time>) -> Option<Duration> {
+    let left = time(abort.deadline.as_ref())?.micros() - now?.micros();
+    Some(Duration::from_micros(u64::try_from(left).unwrap_or(0)))
 }
 
-/// Whether the run is still this worker's to report, only too late: nobody followed it, and at most the authority
-/// concluded that it had gone.
-async fn is_late(client: &mut Client, run: &Held) -> bool {
+/// What a refused heartbeat means.
+enum Standing {
+    /// The run is somebody else's, or has truly ended.
+    Lost,
+    /// The authority concluded that this worker had gone: what it reports is kept.
+    Presumed,
+    /// The lease is over, and nothing has come of it yet.
+    Over,
+}
+
+/// None when nobody says.
+async fn standing(client: &mut Client, run: &Held, wait_max: Duration) -> Option<Standing> {
     let request = v1::GetRunRequest { run_id: run.run_id.clone() };
-    let Ok(answer) = client.ask(&request, Instant::now() + CALL_WAIT_MAX).await else { return true };
-    let Some(found) = answer.run else { return false };
+    let found = client.ask(&request, Instant::now() + wait_max).await.ok()?.run?;
     let ours = found.lease.as_ref().is_some_and(|lease| lease.epoch == run.epoch);
-    ours && (found.presumed || found.status() == v1::RunStatus::Running)
+    Some(match (ours, found.presumed, found.status()) {
+        (true, true, _) => Standing::Presumed,
+        (true, false, v1::RunStatus::Running) => Standing::Over,
+        (_, _, _) => Standing::Lost,
+    })
 }

@@ -45,6 +45,7 @@ impl Held {
             failure_reason,
             reason_code: reason_code.to_owned(),
             request_id: request_id(),
+            lease_epoch: self.epoch,
             ..v1::AbortRunRequest::default()
         }
     }

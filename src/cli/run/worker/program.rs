@@ -2,14 +2,17 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::proto::v1;
 
@@ -20,6 +23,9 @@ const LAST_BYTES_MAX: usize = 3_500;
 /// A line that is longer is passed on in pieces.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
+/// How long its output is read on after its end.
+const STREAMS_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// What a line of progress begins with: `::progress 3/10 fetching`.
 const PROGRESS: &str = "::progress ";
 
@@ -29,8 +35,10 @@ pub(super) struct Program {
     group: Option<Pid>,
     /// How far the work has come, as it said last.
     pub(super) progress: watch::Receiver<Option<v1::Progress>>,
-    /// Those that pass its output on; each ends with what it said last.
-    streams: JoinSet<VecDeque<String>>,
+    /// What it said last on standard error.
+    last: Last,
+    /// Those that pass its output on.
+    streams: JoinSet<()>,
 }
 
 impl Program {
@@ -40,18 +48,20 @@ impl Program {
         let mut child = Command::new(program)
             .args(words)
             .envs(of_run.iter().map(|(name, value)| (name, value)))
+            // In the background, one that reads from a terminal would be stopped.
+            .stdin(if io::stdin().is_terminal() { Stdio::null() } else { Stdio::inherit() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
         let (tell, progress) = watch::channel(None);
-        let mut streams = JoinSet::new();
+        let (last, mut streams) = (Last::default(), JoinSet::new());
         let stdout = child.stdout.take().expect("it is piped");
         let stderr = child.stderr.take().expect("it is piped");
-        streams.spawn(pass_on(stdout, false, tell));
-        streams.spawn(pass_on(stderr, true, watch::channel(None).0));
+        streams.spawn(pass_output_on(stdout, tell));
+        streams.spawn(pass_errors_on(stderr, last.clone()));
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Ok(Self { child, group, progress, streams })
+        Ok(Self { child, group, progress, last, streams })
     }
 
     /// Waits for its end. May be dropped and asked again.
@@ -70,14 +80,10 @@ impl Program {
     /// What it said last on standard error, once it has ended. What it left running may keep its output open: that is
     /// not waited for.
     pub(super) async fn last_words(mut self) -> String {
-        let mut last = VecDeque::new();
-        let streams = async {
-            while let Some(lines) = self.streams.join_next().await {
-                last.extend(lines.unwrap_or_default());
-            }
-        };
-        let _open = tokio::time::timeout(std::time::Duration::from_secs(1), streams).await;
-        let mut words = last.into_iter().collect::<Vec<_>>().join("\n");
+        let streams = async { while self.streams.join_next().await.is_some() {} };
+        let _open = timeout(STREAMS_WAIT_MAX, streams).await;
+        let last = held(&self.last);
+        let mut words = last.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
         if words.len() > LAST_BYTES_MAX {
             words = words[words.ceil_char_boundary(words.len() - LAST_BYTES_MAX)..].to_owned();
         }
@@ -85,52 +91,72 @@ impl Program {
     }
 }
 
-/// Passes a stream on, line by line. Lines of progress are told and not shown; `keep`: the last ones are kept.
-async fn pass_on(
-    stream: impl AsyncRead + Unpin,
-    keep: bool,
-    progress: watch::Sender<Option<v1::Progress>>,
-) -> VecDeque<String> {
-    let mut stream = BufReader::with_capacity(LINE_BYTES_MAX, stream);
-    let mut last = VecDeque::new();
-    let mut line = Vec::new();
-    loop {
-        let (piece, ends) = match stream.fill_buf().await {
-            Ok([]) | Err(_) => break,
-            Ok(buffer) => match buffer.iter().position(|byte| *byte == b'\n') {
-                Some(end) => (&buffer[..=end], true),
-                None => (buffer, false),
-            },
-        };
-        let length = piece.len();
-        line.extend_from_slice(piece);
-        stream.consume(length);
-        if ends || line.len() >= LINE_BYTES_MAX {
-            said(&line, keep, &progress, &mut last);
-            line.clear();
-        }
-    }
-    if !line.is_empty() {
-        said(&line, keep, &progress, &mut last);
-    }
-    last
+/// The last lines of a stream.
+type Last = Arc<Mutex<VecDeque<String>>>;
+
+/// Nothing is left half done under it, so a poisoned one is as good as any.
+fn held(last: &Last) -> MutexGuard<'_, VecDeque<String>> {
+    last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn said(line: &[u8], keep: bool, progress: &watch::Sender<Option<v1::Progress>>, last: &mut VecDeque<String>) {
-    if keep {
-        // Nobody may be listening, and the program's work goes on.
-        let _closed = io::stderr().lock().write_all(line);
-        if last.len() == LAST_LINES_MAX {
-            last.pop_front();
-        }
-        last.push_back(String::from_utf8_lossy(line).trim_end().replace('\0', ""));
-        return;
+/// Reads a stream line by line; one that is very long, in pieces.
+struct Lines<R> {
+    stream: BufReader<R>,
+    line: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    fn of(stream: R) -> Self {
+        Self { stream: BufReader::with_capacity(LINE_BYTES_MAX, stream), line: Vec::new() }
     }
-    if let Some(said) = std::str::from_utf8(line).ok().and_then(progress_of) {
-        progress.send_modify(|progress| *progress = Some(said));
-    } else {
-        let mut stdout = io::stdout().lock();
-        let _closed = stdout.write_all(line).and_then(|()| stdout.flush());
+
+    /// The next line, with its end; none at the end of the stream.
+    async fn next(&mut self) -> Option<&[u8]> {
+        self.line.clear();
+        loop {
+            let (piece, ends) = match self.stream.fill_buf().await {
+                Ok([]) | Err(_) => return if self.line.is_empty() { None } else { Some(&self.line) },
+                Ok(buffer) => match buffer.iter().position(|byte| *byte == b'\n') {
+                    Some(end) => (&buffer[..=end], true),
+                    None => (buffer, false),
+                },
+            };
+            let length = piece.len();
+            self.line.extend_from_slice(piece);
+            self.stream.consume(length);
+            if ends || self.line.len() >= LINE_BYTES_MAX {
+                return Some(&self.line);
+            }
+        }
+    }
+}
+
+/// Passes standard output on. Lines of progress are told and not shown. Written without holding up anything else: whoever
+/// reads it may be slow, or have gone, and the program's work goes on.
+async fn pass_output_on(stream: impl AsyncRead + Unpin, progress: watch::Sender<Option<v1::Progress>>) {
+    let (mut lines, mut out) = (Lines::of(stream), tokio::io::stdout());
+    while let Some(line) = lines.next().await {
+        if let Some(said) = std::str::from_utf8(line).ok().and_then(progress_of) {
+            progress.send_modify(|progress| *progress = Some(said));
+        } else {
+            let _closed = out.write_all(line).await;
+            let _closed = out.flush().await;
+        }
+    }
+}
+
+/// Passes standard error on, and keeps what it said last.
+async fn pass_errors_on(stream: impl AsyncRead + Unpin, last: Last) {
+    let (mut lines, mut err) = (Lines::of(stream), tokio::io::stderr());
+    while let Some(line) = lines.next().await {
+        {
+            let mut last = held(&last);
+            if last.len() == LAST_LINES_MAX {
+                last.pop_front();
+            }
+            last.push_back(String::from_utf8_lossy(line).trim_end().replace('\0', ""));
+        }
+        let _closed = err.write_all(line).await;
     }
 }
 

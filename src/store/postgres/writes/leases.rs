@@ -28,15 +28,17 @@ impl<'a> Parts<'a> {
             columns.add("namespace", "text", granted.iter().map(|(write, _)| write.run.namespace.as_str()));
             columns.add("run_id", "text", granted.iter().map(|(write, _)| write.run.run_id.as_str()));
             columns.add("epoch", "bigint", granted.iter().map(|(_, lease)| bigint(lease.epoch)));
+            columns.add("released", "bool", granted.iter().map(|(_, lease)| lease.released));
             columns.add("ttl_ms", "bigint", granted.iter().map(|(_, lease)| bigint(lease.ttl_ms)));
             self.table("leased", columns);
             self.writes.push(format!(
                 "granted as (
-    insert into leases (shard, namespace, run_id, epoch, ttl_ms, expires_at)
-    select {shard}, v.namespace, v.run_id, v.epoch, v.ttl_ms, place.now + v.ttl_ms * interval '1 ms'
+    insert into leases (shard, namespace, run_id, epoch, ttl_ms, released, expires_at)
+    select {shard}, v.namespace, v.run_id, v.epoch, v.ttl_ms, v.released, place.now + v.ttl_ms * interval '1 ms'
     from place, leased v
     on conflict (shard, namespace, run_id)
-    do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at)"
+    do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, released = excluded.released,
+                  expires_at = excluded.expires_at)"
             ));
         }
         if !over.is_empty() {

@@ -23,7 +23,8 @@ pub(in crate::store::sqlite) fn load(
     clock: &dyn Clock,
 ) -> Result<Loaded, StoreError> {
     let last = last(transaction, shard)?;
-    let now = rows::after_all(clock.now(), elsewhere(transaction, shard)?);
+    let clock = clock.now();
+    let now = rows::after_all(clock, elsewhere(transaction, shard)?);
     let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
     let mut runs = Vec::with_capacity(keys.len());
     for key in keys {
@@ -42,9 +43,9 @@ pub(in crate::store::sqlite) fn load(
         commands.iter().filter_map(|command| command.operation.looks_at_lease().then_some(&command.key)).collect();
     let mut held = Vec::new();
     for key in looks {
-        held.extend(leases::held(transaction, shard, key, now)?.map(|lease| (key.clone(), lease)));
+        held.extend(leases::held(transaction, shard, key, clock)?.map(|lease| (key.clone(), lease)));
     }
-    Ok(Loaded { last, now, runs, requests, leases: held })
+    Ok(Loaded { last, now, clock, runs, requests, leases: held })
 }
 
 /// What a load is decided on.

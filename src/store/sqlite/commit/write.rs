@@ -166,15 +166,24 @@ impl Writer<'_> {
         let (shard, namespace, run_id) = (self.shard.0, &key.namespace, &key.run_id);
         match lease {
             LeaseWrite::Keep => Ok(()),
-            LeaseWrite::Grant(Lease { epoch, ttl_ms, .. }) => self.one_row(
+            LeaseWrite::Grant(Lease { epoch, ttl_ms, released }) => self.one_row(
                 "leases",
                 key,
                 "-- commit.grant_lease
-                 insert into leases (shard, namespace, run_id, epoch, ttl_ms, expires_at)
-                 values (?1, ?2, ?3, ?4, ?5, ?6)
+                 insert into leases (shard, namespace, run_id, epoch, ttl_ms, expires_at, released)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                  on conflict (shard, namespace, run_id)
-                 do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at",
-                params![shard, namespace, run_id, bigint(epoch), bigint(ttl_ms), now.plus_ms(ttl_ms).micros()],
+                 do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at,
+                               released = excluded.released",
+                params![
+                    shard,
+                    namespace,
+                    run_id,
+                    bigint(epoch),
+                    bigint(ttl_ms),
+                    now.plus_ms(ttl_ms).micros(),
+                    released,
+                ],
             ),
             // One that is missing keeps no run from its end.
             LeaseWrite::End => self

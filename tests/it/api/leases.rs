@@ -1,0 +1,239 @@
+//! Leases, requests to abort and claims, on the wire.
+
+use prost_types::Duration;
+use runledger::proto::v1::watch_run_response::Frame;
+use runledger::proto::v1::{
+    ClaimNextRunRequest, ClaimRunRequest, CompleteRunRequest, Disposition, HeartbeatRunRequest, LeaseHeldError,
+    LeaseLostError, Progress, ReleaseRunRequest, RequestAbortRequest, Run, RunFilter, RunStatus, StartRunRequest,
+    UpdateRunRequest,
+};
+use tonic::{Code, Status};
+
+use super::caller::{Ask, Caller, abort, complete, deferred, fresh, start, update};
+use super::place::Place;
+use super::refused::Refused;
+
+fn seconds(seconds: i64) -> Duration {
+    Duration { seconds, nanos: 0 }
+}
+
+fn leased(run_id: &str) -> StartRunRequest {
+    StartRunRequest { lease_ttl: Some(seconds(60)), ..start(run_id) }
+}
+
+fn beat(run_id: &str, lease_epoch: u64) -> HeartbeatRunRequest {
+    HeartbeatRunRequest { run_id: run_id.to_owned(), lease_epoch, progress: None }
+}
+
+fn claiming(run_id: &str) -> ClaimRunRequest {
+    ClaimRunRequest { run_id: run_id.to_owned(), lease_ttl: Some(seconds(60)), ..ClaimRunRequest::default() }
+}
+
+fn progress(done: u64, total: u64, message: &str) -> Progress {
+    Progress { done, total, message: message.to_owned(), at: None }
+}
+
+async fn claim(caller: &Caller, asked: ClaimRunRequest) -> Result<Run, Status> {
+    let answer = caller.grpc.clone().claim_run(caller.request(asked)).await?.into_inner();
+    Ok(answer.run.expect("a mutation answers with the run"))
+}
+
+fn epoch(run: &Run) -> u64 {
+    run.lease.as_ref().map_or(0, |lease| lease.epoch)
+}
+
+pub(crate) async fn a_lease_is_shown_renewed_and_handed_over(place: Place) {
+    let caller = place.caller().await;
+    let run_id = fresh("lease");
+    let run = caller.apply(leased(&run_id)).await;
+    let lease = run.lease.clone().unwrap();
+    assert_eq!((lease.epoch, lease.ttl, lease.expires_at, lease.released), (1, Some(seconds(60)), None, false));
+    let before = caller.get(&run_id).await.lease.unwrap().expires_at.unwrap();
+    let asked = HeartbeatRunRequest { progress: Some(progress(3, 10, "é")), ..beat(&run_id, 1) };
+    let told = caller.grpc.clone().heartbeat_run(asked).await.unwrap().into_inner();
+    assert_eq!((told.revision, told.abort_request), (1, None));
+    assert_eq!(told.expires_at.unwrap().seconds - told.now.unwrap().seconds, 60);
+    let shown = caller.get(&run_id).await;
+    assert_eq!(shown.lease.as_ref().unwrap().expires_at, told.expires_at);
+    let after = told.expires_at.unwrap();
+    assert!((after.seconds, after.nanos) > (before.seconds, before.nanos));
+    let said = shown.progress.unwrap();
+    assert_eq!((said.done, said.total, said.message.as_str(), said.at.is_some()), (3, 10, "é", true));
+
+    let asked = UpdateRunRequest { lease_epoch: 1, progress: Some(progress(4, 0, "")), ..update(&run_id) };
+    caller.unchanged(asked).await;
+    let shown = caller.get(&run_id).await;
+    assert_eq!((shown.progress.unwrap().done, shown.revision), (4, 1), "progress makes no event");
+
+    let released = ReleaseRunRequest { run_id: run_id.clone(), lease_epoch: 1, ..ReleaseRunRequest::default() };
+    let run = caller.grpc.clone().release_run(released).await.unwrap().into_inner().run.unwrap();
+    assert!(run.lease.unwrap().released);
+    let status = caller.grpc.clone().heartbeat_run(beat(&run_id, 2)).await.unwrap_err();
+    Refused::from(status).is(Code::FailedPrecondition, "LEASE_LOST");
+    let run = claim(&caller.agent("new"), claiming(&run_id)).await.unwrap();
+    assert_eq!((epoch(&run), run.agent_id.as_str(), run.status()), (3, "new", RunStatus::Running));
+    let done = caller.apply(CompleteRunRequest { lease_epoch: 3, ..complete(&run_id) }).await;
+    let lease = done.lease.unwrap();
+    assert_eq!((lease.epoch, lease.expires_at, done.outcome), (3, None, RunStatus::Completed.into()));
+    assert_eq!(caller.get(&run_id).await.progress, None);
+}
+
+pub(crate) async fn who_does_not_hold_the_lease_is_told_who_does(place: Place) {
+    let caller = place.caller().await;
+    let run_id = fresh("fenced");
+    let run = caller.apply(leased(&run_id)).await;
+    for (asked, lease_epoch) in
+        [(complete(&run_id), 0), (CompleteRunRequest { lease_epoch: 7, ..complete(&run_id) }, 7)]
+    {
+        let refused = caller.refused(asked).await.is(Code::FailedPrecondition, "LEASE_LOST");
+        let lost: LeaseLostError = refused.detail("runledger.v1.LeaseLostError");
+        assert_eq!((lost.run_id, lost.lease_epoch, lost.current_epoch), (run_id.clone(), lease_epoch, 1));
+        assert_eq!(lost.run.unwrap(), super::refused::summary(&run));
+    }
+    let status = caller.grpc.clone().heartbeat_run(beat(&run_id, 2)).await.unwrap_err();
+    Refused::from(status).is(Code::FailedPrecondition, "LEASE_LOST");
+    let status = claim(&caller, claiming(&run_id)).await.unwrap_err();
+    let refused = Refused::from(status).is(Code::FailedPrecondition, "LEASE_HELD");
+    let held: LeaseHeldError = refused.detail("runledger.v1.LeaseHeldError");
+    assert_eq!((held.current_epoch, held.expires_at.is_some()), (1, true));
+    let status = claim(&caller, claiming(&caller.apply(start(&fresh("bare"))).await.run_id)).await.unwrap_err();
+    let held: LeaseHeldError = Refused::from(status).detail("runledger.v1.LeaseHeldError");
+    assert_eq!((held.current_epoch, held.expires_at), (0, None));
+
+    let ended = caller.apply(abort(&run_id)).await;
+    let status = caller.grpc.clone().heartbeat_run(beat(&run_id, 1)).await.unwrap_err();
+    Refused::from(status).is(Code::FailedPrecondition, "RUN_NOT_RUNNING");
+    let status = claim(&caller, claiming(&run_id)).await.unwrap_err();
+    Refused::from(status).is(Code::FailedPrecondition, "INVALID_TRANSITION");
+    assert_eq!(caller.get(&run_id).await, ended, "nothing of it changed anything");
+    let status = caller.grpc.clone().heartbeat_run(beat(&fresh("unknown"), 1)).await.unwrap_err();
+    Refused::from(status).is(Code::NotFound, "RUN_NOT_FOUND");
+}
+
+pub(crate) async fn a_start_with_a_lease_is_replayed_with_it_and_another_grants_nothing(place: Place) {
+    let caller = place.caller().await;
+    let run_id = fresh("again");
+    let asked = Ask::from(leased(&run_id)).request_id("once");
+    let run = caller.apply(asked.clone()).await;
+    let again = caller.must(asked).await;
+    assert_eq!((again.disposition, again.run), (Disposition::Replayed, run.clone()));
+    assert_eq!(caller.unchanged(leased(&run_id)).await, run);
+    let longer = Ask::from(StartRunRequest { lease_ttl: Some(seconds(61)), ..start(&run_id) }).request_id("once");
+    caller.refused(longer).await.is(Code::InvalidArgument, "REQUEST_ID_REUSED");
+}
+
+pub(crate) async fn a_request_to_abort_is_told_to_everyone(place: Place) {
+    let caller = place.caller().await;
+    let run_id = fresh("abort");
+    caller.apply(leased(&run_id)).await;
+    let mut watch = caller.watch(&run_id, None).await;
+    watch.snapshot().await;
+    watch.caught_up().await;
+    let ask = async |run_id: &str| {
+        let asked = RequestAbortRequest {
+            run_id: run_id.to_owned(),
+            reason: "enough".to_owned(),
+            grace: Some(seconds(3_600)),
+            ..RequestAbortRequest::default()
+        };
+        let operator = caller.agent("operator");
+        operator.grpc.clone().request_abort(operator.request(asked)).await.unwrap().into_inner()
+    };
+    let answer = ask(&run_id).await;
+    assert_eq!(answer.disposition(), Disposition::Applied);
+    let request = answer.run.unwrap().abort_request.unwrap();
+    assert_eq!((request.reason.as_str(), request.by.clone().unwrap().agent_id.as_str()), ("enough", "operator"));
+    assert!(request.deadline.is_some());
+    assert_eq!(watch.change().await.event.unwrap().changes.unwrap().abort_request.as_ref(), Some(&request));
+    assert_eq!(ask(&run_id).await.disposition(), Disposition::Unchanged);
+    let told = caller.grpc.clone().heartbeat_run(beat(&run_id, 1)).await.unwrap().into_inner();
+    assert_eq!(told.abort_request.as_ref(), Some(&request));
+    let asked = CompleteRunRequest { lease_epoch: 1, ..complete(&run_id) };
+    let answer = caller.grpc.clone().complete_run(asked).await.unwrap().into_inner();
+    assert!(answer.abort_requested);
+    let run = answer.run.unwrap();
+    assert_eq!((run.status(), run.abort_request.as_ref()), (RunStatus::Completed, Some(&request)));
+
+    let pending = fresh("pending");
+    caller.apply(deferred(&pending)).await;
+    let run = ask(&pending).await.run.unwrap();
+    assert_eq!((run.status(), run.reason_code.as_str(), run.revision), (RunStatus::Aborted, "ABORT_REQUESTED", 2));
+    assert_eq!((run.failure_reason.as_str(), run.abort_request.is_some(), run.presumed), ("enough", true, false));
+}
+
+pub(crate) async fn a_watch_shows_progress_and_a_new_watch_does_not_repeat_it(place: Place) {
+    let caller = place.caller().await;
+    let run_id = fresh("progress");
+    caller.apply(leased(&run_id)).await;
+    let say = async |done: u64| {
+        let asked = HeartbeatRunRequest { progress: Some(progress(done, 0, "")), ..beat(&run_id, 1) };
+        caller.grpc.clone().heartbeat_run(asked).await.unwrap();
+    };
+    say(1).await;
+    let mut watch = caller.watch(&run_id, None).await;
+    watch.snapshot().await;
+    watch.caught_up().await;
+    // It is looked up once a second: whatever is said until then may be passed over, and all comes in its order.
+    let mut done = 1;
+    let mut shown = Vec::new();
+    while shown.len() < 2 {
+        done += 1;
+        say(done).await;
+        let soon = std::time::Duration::from_millis(100);
+        if let Ok(frame) = tokio::time::timeout(soon, watch.try_next()).await {
+            match frame.unwrap() {
+                Some(Frame::Progressed(progressed)) => shown.push(progressed.progress.unwrap().done),
+                Some(Frame::Checkpoint(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(shown[0] > 1 && shown.is_sorted(), "{shown:?}");
+    caller.apply(CompleteRunRequest { lease_epoch: 1, ..complete(&run_id) }).await;
+    let rest = watch.rest().await;
+    assert!(matches!(rest.last(), Some(Frame::End(_))), "{rest:?}");
+}
+
+pub(crate) async fn what_is_wrong_with_leases_is_named_field_by_field(place: Place) {
+    let caller = place.caller().await;
+    let run_id = fresh("wrong");
+    let wrong = [
+        (
+            StartRunRequest { lease_ttl: Some(Duration { seconds: 0, nanos: 999_000_000 }), ..start(&run_id) },
+            "lease_ttl",
+        ),
+        (StartRunRequest { lease_ttl: Some(seconds(86_401)), ..start(&run_id) }, "lease_ttl"),
+        (StartRunRequest { lease_ttl: Some(seconds(-1)), ..start(&run_id) }, "lease_ttl"),
+        (StartRunRequest { lease_ttl: Some(seconds(1)), ..deferred(&run_id) }, "lease_ttl"),
+        (StartRunRequest { start_timeout: Some(seconds(1)), ..start(&run_id) }, "start_timeout"),
+        (StartRunRequest { run_timeout: Some(seconds(0)), ..start(&run_id) }, "run_timeout"),
+        (StartRunRequest { run_timeout: Some(seconds(367 * 86_400)), ..start(&run_id) }, "run_timeout"),
+    ];
+    for (asked, field) in wrong {
+        assert_eq!(caller.refused(asked.clone()).await.fields(), [field], "{asked:?}");
+    }
+    let heartbeat = HeartbeatRunRequest {
+        run_id: "no/id".to_owned(),
+        lease_epoch: 0,
+        progress: Some(progress(2, 1, &"x".repeat(257))),
+    };
+    let status = caller.grpc.clone().heartbeat_run(heartbeat).await.unwrap_err();
+    let mut fields = Refused::from(status).fields();
+    fields.sort();
+    assert_eq!(fields, ["lease_epoch", "progress.done", "progress.message", "run_id"]);
+    let asked = UpdateRunRequest { progress: Some(progress(1, 1, "")), ..update(&run_id) };
+    assert_eq!(caller.refused(asked).await.fields(), ["progress"]);
+    let asked = ReleaseRunRequest { run_id: run_id.clone(), ..Default::default() };
+    let status = caller.grpc.clone().release_run(asked).await.unwrap_err();
+    assert_eq!(Refused::from(status).fields(), ["lease_epoch"]);
+    let status = claim(&caller, ClaimRunRequest { run_id: run_id.clone(), ..Default::default() }).await.unwrap_err();
+    assert_eq!(Refused::from(status).fields(), ["lease_ttl"]);
+    let filter = RunFilter { statuses: vec![RunStatus::Running.into()], ..RunFilter::default() };
+    let asked = ClaimNextRunRequest { filter: Some(filter), lease_ttl: None, wait: Some(seconds(86_401)) };
+    let mut fields = Refused::from(caller.grpc.clone().claim_next_run(asked).await.unwrap_err()).fields();
+    fields.sort();
+    assert_eq!(fields, ["filter.statuses", "lease_ttl", "wait"]);
+    let asked = RequestAbortRequest { run_id, grace: Some(seconds(-1)), ..RequestAbortRequest::default() };
+    let status = caller.grpc.clone().request_abort(asked).await.unwrap_err();
+    assert_eq!(Refused::from(status).fields(), ["grace"]);
+}
