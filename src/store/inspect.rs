@@ -60,8 +60,8 @@ pub trait Inspect: Send + Sync + 'static {
     /// The places of events after a position, each with what `runs` says of the run, in one snapshot.
     async fn place_rows(&self, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError>;
 
-    /// The keys of `active` after one, each with whether `runs` has it, in one snapshot.
-    async fn active_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError>;
+    /// The keys of a table after one, each with whether `runs` has it, in one snapshot.
+    async fn keys_of(&self, table: OfRuns, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError>;
 
     /// The shards that `shards` has, and rows of the other tables in shards that the ledger does not have.
     async fn shard_rows(&self) -> Result<ShardRows, StoreError>;
@@ -72,6 +72,29 @@ pub trait Inspect: Send + Sync + 'static {
 
 /// Rows that one page may have, whatever their size.
 pub(super) const ROWS_MAX: i64 = 2000;
+
+/// A table beside `runs`, with a row for some of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfRuns {
+    /// `active`.
+    Active,
+    /// `leases`.
+    Leases,
+}
+
+impl OfRuns {
+    /// Each.
+    pub const ALL: [Self; 2] = [Self::Active, Self::Leases];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Leases => "leases",
+        }
+    }
+}
 
 /// What some runs have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -101,6 +101,7 @@ behaviours! { on_one_server:
         a_start_with_a_lease_is_replayed_with_it_and_another_grants_nothing
         a_request_to_abort_is_told_to_everyone
         a_watch_shows_progress_and_a_new_watch_does_not_repeat_it
+        what_is_reported_late_is_shown_by_every_new_watch
         what_is_wrong_with_leases_is_named_field_by_field
     ]
     updates: [

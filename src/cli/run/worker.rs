@@ -183,7 +183,7 @@ async fn work(args: &WorkerArgs, client: &mut Client, signals: &mut Signals, run
             return failed.and(Err(Stop::Undone(reason)));
         }
     };
-    let Ended { ended, told, stopped_by } = accompany(args, client, signals, &run, &mut program).await?;
+    let Ended { status: ended, told, stopped_by } = accompany(args, client, signals, &run, &mut program).await?;
     let words = program.last_words().await;
     let reported = match &told {
         // Who ends well has done what the run is for, whoever asked for what.
@@ -221,7 +221,7 @@ async fn work(args: &WorkerArgs, client: &mut Client, signals: &mut Signals, run
 
 /// How a program ended.
 struct Ended {
-    ended: ExitStatus,
+    status: ExitStatus,
     told: Option<Told>,
     /// The signal that told this worker to end.
     stopped_by: Option<u8>,
@@ -260,7 +260,7 @@ async fn accompany(
                     // What it started and left behind was to end too.
                     program.signal(Signal::KILL);
                 }
-                return Ok(Ended { ended, told, stopped_by });
+                return Ok(Ended { status: ended, told, stopped_by });
             }
             number = signals.next() => {
                 if stopped_by.is_some() {

@@ -6,7 +6,7 @@ use super::difference::{Difference, Row};
 use crate::domain::evolve::evolve;
 use crate::domain::ids::request_key;
 use crate::domain::limits::KEYFRAME_EVENTS;
-use crate::domain::{Event, EventType, Route, Run, RunKey, Status};
+use crate::domain::{Event, EventType, Route, Run, RunKey, Status, Time};
 use crate::store::inspect::{ActiveRow, EventRow, RunRow};
 use crate::store::json::{self, EventColumns, RunColumns};
 
@@ -196,7 +196,8 @@ fn active(row: &RunRow, run: &Run, said: &mut Row<'_>) {
             if run.started_at != started_at {
                 said.differs("started_at", run.started_at, started_at);
             }
-            said.same("due_at", &run.due_at(), &due_at);
+            let shown = |at: Option<Time>| at.map(|at| at.to_string());
+            said.same("due_at", &shown(run.due_at()), &shown(due_at));
         }
     }
 }

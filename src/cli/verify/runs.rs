@@ -9,7 +9,7 @@ use super::{Ledger, PATIENCE, patiently};
 use crate::domain::ids::shard_of;
 use crate::domain::{RunKey, Shard};
 use crate::store::StoreError;
-use crate::store::inspect::RunRow;
+use crate::store::inspect::{OfRuns, RunRow};
 
 pub(super) async fn replay(ledger: &Ledger, shard: Shard) -> Result<(), StoreError> {
     let mut differences = Vec::new();
@@ -23,15 +23,23 @@ pub(super) async fn replay(ledger: &Ledger, shard: Shard) -> Result<(), StoreErr
         ledger.runs.fetch_add(u64::try_from(page.len()).unwrap_or(0), Ordering::Relaxed);
         after.clone_from(&last.columns.key);
     }
-    // A row in `active` without a run; with one, it was compared there.
+    for table in OfRuns::ALL {
+        without_a_run(ledger, shard, table).await?;
+    }
+    Ok(())
+}
+
+/// Rows of runs that are not there; where one is, they were compared with it.
+async fn without_a_run(ledger: &Ledger, shard: Shard, table: OfRuns) -> Result<(), StoreError> {
+    let mut differences = Vec::new();
     let mut after = before_all();
     loop {
-        let page = patiently(PATIENCE, || ledger.inspect.active_rows(shard, &after)).await?;
+        let page = patiently(PATIENCE, || ledger.inspect.keys_of(table, shard, &after)).await?;
         let Some((last, _)) = page.last() else { return Ok(()) };
         after.clone_from(last);
         let orphans = page.into_iter().filter(|(_, known)| !known);
         differences.extend(orphans.map(|(key, _)| Difference {
-            table: "active",
+            table: table.name(),
             key: shown(&key),
             what: "row".to_owned(),
             expected: "a run of this id".to_owned(),

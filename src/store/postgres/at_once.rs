@@ -119,8 +119,5 @@ pub(super) async fn commit(
 /// A pending run has no lease: who claims it looks at none.
 fn looks_at_lease(command: &Command, runs: &[Arc<Run>]) -> bool {
     let of_a_pending_run = || runs.iter().any(|run| run.status == Status::Pending && run.key() == command.key);
-    match command.operation {
-        Operation::Claim => !of_a_pending_run(),
-        other => other.looks_at_lease(),
-    }
+    command.operation.looks_at_lease() && !(command.operation == Operation::Claim && of_a_pending_run())
 }

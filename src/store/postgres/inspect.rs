@@ -25,7 +25,7 @@ use super::sessions::Sessions;
 use super::{Alone, dsn, migrate, safety};
 use crate::domain::ids::shard_of;
 use crate::domain::{Event, Position, RunKey, Shard, Time};
-use crate::store::inspect::{Condition, EventRow, Extent, Inspect, Link, Links, PlaceRow, RunRow, ShardRows};
+use crate::store::inspect::{Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, PlaceRow, RunRow, ShardRows};
 use crate::store::{Description, Ledger, OpenError, OpenOptions, PAGE_BYTES_MAX, Page, StoreError};
 
 /// A database that is only read.
@@ -178,8 +178,8 @@ impl Inspect for PostgresInspect {
         pages::places(&self.sessions, shard, after).await
     }
 
-    async fn active_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError> {
-        pages::active(&self.sessions, shard, after).await
+    async fn keys_of(&self, table: OfRuns, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError> {
+        pages::keys(&self.sessions, table, shard, after).await
     }
 
     async fn shard_rows(&self) -> Result<ShardRows, StoreError> {

@@ -20,7 +20,7 @@ use super::{changes, errors, migrate, open, read, rows};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
 use crate::domain::{Event, Position, RunKey, Shard, Time};
-use crate::store::inspect::{Condition, EventRow, Extent, Inspect, Link, Links, PlaceRow, RunRow, ShardRows};
+use crate::store::inspect::{Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, PlaceRow, RunRow, ShardRows};
 use crate::store::{Description, Ledger, OpenError, PAGE_BYTES_MAX, Page, StoreError};
 
 /// Connections: as many pages at once.
@@ -228,9 +228,9 @@ impl Inspect for SqliteInspect {
         self.read(move |connection| pages::places(connection, shard, after)).await
     }
 
-    async fn active_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError> {
+    async fn keys_of(&self, table: OfRuns, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError> {
         let after = after.clone();
-        self.read(move |connection| pages::active(connection, shard, &after)).await
+        self.read(move |connection| pages::keys(connection, table, shard, &after)).await
     }
 
     async fn shard_rows(&self) -> Result<ShardRows, StoreError> {

@@ -3,9 +3,9 @@
 use prost_types::Duration;
 use runledger::proto::v1::watch_run_response::Frame;
 use runledger::proto::v1::{
-    ClaimNextRunRequest, ClaimRunRequest, CompleteRunRequest, Disposition, HeartbeatRunRequest, LeaseHeldError,
-    LeaseLostError, Progress, ReleaseRunRequest, RequestAbortRequest, Run, RunFilter, RunStatus, StartRunRequest,
-    UpdateRunRequest,
+    CheckTransitionRequest, ClaimNextRunRequest, ClaimRunRequest, CompleteRunRequest, Disposition, HeartbeatRunRequest,
+    LeaseHeldError, LeaseLostError, Progress, ReleaseRunRequest, RequestAbortRequest, Run, RunEventType, RunFilter,
+    RunStatus, StartRunRequest, UpdateRunRequest,
 };
 use tonic::{Code, Status};
 
@@ -46,7 +46,7 @@ pub(crate) async fn a_lease_is_shown_renewed_and_handed_over(place: Place) {
     let caller = place.caller().await;
     let run_id = fresh("lease");
     let run = caller.apply(leased(&run_id)).await;
-    let lease = run.lease.clone().unwrap();
+    let lease = run.lease.unwrap();
     assert_eq!((lease.epoch, lease.ttl, lease.expires_at, lease.released), (1, Some(seconds(60)), None, false));
     let before = caller.get(&run_id).await.lease.unwrap().expires_at.unwrap();
     let asked = HeartbeatRunRequest { progress: Some(progress(3, 10, "é")), ..beat(&run_id, 1) };
@@ -192,6 +192,46 @@ pub(crate) async fn a_watch_shows_progress_and_a_new_watch_does_not_repeat_it(pl
     caller.apply(CompleteRunRequest { lease_epoch: 1, ..complete(&run_id) }).await;
     let rest = watch.rest().await;
     assert!(matches!(rest.last(), Some(Frame::End(_))), "{rest:?}");
+}
+
+pub(crate) async fn what_is_reported_late_is_shown_by_every_new_watch(place: Place) {
+    let caller = place.caller().await;
+    let run_id = fresh("late");
+    caller.apply(start(&run_id)).await;
+    let mut live = caller.watch(&run_id, Some(1)).await;
+    live.caught_up().await;
+    let asked =
+        RequestAbortRequest { run_id: run_id.clone(), grace: Some(seconds(0)), ..RequestAbortRequest::default() };
+    caller.grpc.clone().request_abort(asked).await.unwrap();
+    // The authority ends it by itself at its next look.
+    assert_eq!(live.change().await.event.unwrap().revision, 2);
+    let ended = live.change().await.run.unwrap();
+    assert_eq!((ended.status(), ended.reason_code.as_str()), (RunStatus::Aborted, "ABORT_GRACE_EXPIRED"));
+    assert!(ended.presumed);
+    assert_eq!(live.end().await, ended, "a watch that ended has ended");
+
+    let check = CheckTransitionRequest {
+        run_id: run_id.clone(),
+        to: RunStatus::Completed.into(),
+        ..CheckTransitionRequest::default()
+    };
+    assert_eq!(caller.check(check.clone()).await.unwrap().disposition(), Disposition::RecordedLate);
+    assert_eq!(caller.unchanged(abort(&run_id)).await, ended);
+    let late = caller.must(complete(&run_id)).await;
+    assert_eq!((late.disposition, late.run.revision), (Disposition::RecordedLate, 4));
+    assert_eq!((late.run.status(), late.run.outcome()), (RunStatus::Aborted, RunStatus::Completed));
+    assert_eq!(caller.check(check).await.unwrap().disposition(), Disposition::Unchanged);
+    assert_eq!(caller.unchanged(complete(&run_id)).await, late.run);
+    for after in 0..=4 {
+        let mut watch = caller.watch(&run_id, Some(after)).await;
+        for revision in after + 1..=4 {
+            let change = watch.change().await;
+            assert_eq!(change.run.unwrap().revision, revision);
+        }
+        assert_eq!(watch.end().await, late.run);
+    }
+    let events = caller.events(&run_id).await;
+    assert_eq!((events[3].r#type(), events[3].from, events[3].to), (RunEventType::LateReported, 4, 4));
 }
 
 pub(crate) async fn what_is_wrong_with_leases_is_named_field_by_field(place: Place) {

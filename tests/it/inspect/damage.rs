@@ -99,6 +99,16 @@ damages! {
         => ["active default/pending: started_at: expected 20"];
     an_active_run_that_is_none: |l| ["update active set run_id = 'ghost' where run_id = 'pending'"]
         => ["active default/ghost: row: expected a run of this id, found none"];
+    a_lease_of_a_run_that_has_none: |l| [
+        "insert into leases (shard, namespace, run_id, epoch, ttl_ms, expires_at, released)
+         select shard, namespace, run_id, 7, 1000, started_at, false from runs where run_id = 'running'"]
+        => ["leases default/running: row: expected none: nobody holds the run, found one of epoch 7"];
+    a_lease_of_no_run: |l| [
+        "insert into leases (shard, namespace, run_id, epoch, ttl_ms, expires_at, released)
+         select shard, namespace, 'ghost', 1, 1000, started_at, false from runs where run_id = 'running'"]
+        => ["leases default/ghost: row: expected a run of this id, found none"];
+    a_due_time_that_nobody_set: |l| ["update active set due_at = started_at where run_id = 'running'"]
+        => ["active default/running: due_at: expected nothing, found \"20"];
     events_without_a_run: |l| ["delete from runs where run_id = 'failed'"]
         => [": run_id: expected an event of a run, found no run default/failed"];
     a_run_without_events: |l| ["delete from run_events where run_id = 'pending'"]

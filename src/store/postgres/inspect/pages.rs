@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 
 use super::{rows, text_bytes};
 use crate::domain::{RunKey, Shard};
-use crate::store::inspect::{ActiveRow, EventRow, PlaceRow, ROWS_MAX, RunRow, ShardRows};
+use crate::store::inspect::{ActiveRow, EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, ShardRows};
 use crate::store::postgres::rows::{At, Reader, run_bytes, run_columns, run_columns_of, run_size, shown, smallint};
 use crate::store::postgres::sessions::Sessions;
 use crate::store::{PAGE_BYTES_MAX, StoreError};
@@ -76,11 +76,14 @@ left join lateral (
     limit 1) as r on true
 order by e.position";
 
-const ACTIVE: &str = "-- inspect.active
+fn keys_of(table: OfRuns) -> String {
+    let table = table.name();
+    format!(
+        "-- inspect.{table}
 select a.namespace, a.run_id, r.found is not null as known
 from (
     select namespace, run_id
-    from active
+    from {table}
     where shard = $1 and (namespace, run_id) > ($2, $3)
     order by namespace, run_id
     limit $4) as a
@@ -89,7 +92,9 @@ left join lateral (
     from runs r
     where r.shard = $1 and r.namespace = a.namespace and r.run_id = a.run_id
     limit 1) as r on true
-order by a.namespace, a.run_id";
+order by a.namespace, a.run_id"
+    )
+}
 
 fn bytes_max() -> i64 {
     i64::try_from(PAGE_BYTES_MAX).expect("a page is far smaller")
@@ -168,18 +173,19 @@ pub(super) async fn places(sessions: &Sessions, shard: Shard, after: i64) -> Res
     rows.iter().map(place).collect()
 }
 
-pub(super) async fn active(
+pub(super) async fn keys(
     sessions: &Sessions,
+    table: OfRuns,
     shard: Shard,
     after: &RunKey,
 ) -> Result<Vec<(RunKey, bool)>, StoreError> {
     let shard = smallint(shard);
     let arguments: [&(dyn ToSql + Sync); 4] = [&shard, &after.namespace, &after.run_id, &ROWS_MAX];
-    let rows = rows(sessions, ACTIVE, &arguments, |_| 0).await?;
+    let rows = rows(sessions, &keys_of(table), &arguments, |_| 0).await?;
     let known = |row| {
-        let active = Reader { table: "active", row };
-        let key = active.key()?;
-        let known = active.get("known", || shown(&key))?;
+        let row = Reader { table: table.name(), row };
+        let key = row.key()?;
+        let known = row.get("known", || shown(&key))?;
         Ok((key, known))
     };
     rows.iter().map(known).collect()
@@ -188,7 +194,7 @@ pub(super) async fn active(
 /// In one statement. Two ranges a table, so that an index answers each.
 pub(super) async fn shards(sessions: &Sessions, shard_count: u16) -> Result<ShardRows, StoreError> {
     let mut statement = "-- inspect.shards\nselect 'shards' as place, shard::bigint as shard from shards".to_owned();
-    for table in ["runs", "run_events", "active"] {
+    for table in ["runs", "run_events", "active", "leases"] {
         for outside in ["shard < 0".to_owned(), format!("shard >= {shard_count}::smallint")] {
             write!(
                 statement,
@@ -203,7 +209,7 @@ pub(super) async fn shards(sessions: &Sessions, shard_count: u16) -> Result<Shar
         let reader = Reader { table: "shards", row };
         let place: &str = reader.get("place", String::new)?;
         let shard: i64 = reader.get("shard", String::new)?;
-        match ["runs", "run_events", "active"].into_iter().find(|table| *table == place) {
+        match ["runs", "run_events", "active", "leases"].into_iter().find(|table| *table == place) {
             Some(table) => found.strays.push((table, shard)),
             None => found.shards.push(shard),
         }

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::{key, page};
 use crate::domain::{RunKey, Shard, Time};
 use crate::store::StoreError;
-use crate::store::inspect::{ActiveRow, EventRow, PlaceRow, ROWS_MAX, RunRow, ShardRows};
+use crate::store::inspect::{ActiveRow, EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, ShardRows};
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{Cell, run_columns, run_columns_of, shown};
 
@@ -32,11 +32,16 @@ select e.namespace, e.run_id, e.position, e.at, e.revision,
          where r.shard = e.shard and r.namespace = e.namespace and r.run_id = e.run_id)
   from run_events as e where e.shard = ?1 and e.position > ?2 order by e.position limit ?3";
 
-const ACTIVE: &str = "-- inspect.active
+fn keys_of(table: OfRuns) -> String {
+    let table = table.name();
+    format!(
+        "-- inspect.{table}
 select a.namespace, a.run_id,
        exists (select 1 from runs as r where r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id)
-  from active as a where a.shard = ?1 and (a.namespace, a.run_id) > (?2, ?3)
- order by a.namespace, a.run_id limit ?4";
+  from {table} as a where a.shard = ?1 and (a.namespace, a.run_id) > (?2, ?3)
+ order by a.namespace, a.run_id limit ?4"
+    )
+}
 
 pub(super) fn runs(connection: &Connection, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError> {
     let read = |row: &rusqlite::Row<'_>| {
@@ -96,13 +101,18 @@ pub(super) fn places(connection: &Connection, shard: Shard, after: i64) -> Resul
     page(connection, PLACES, (shard.0, after, ROWS_MAX), read, |_| 0)
 }
 
-pub(super) fn active(connection: &Connection, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError> {
+pub(super) fn keys(
+    connection: &Connection,
+    table: OfRuns,
+    shard: Shard,
+    after: &RunKey,
+) -> Result<Vec<(RunKey, bool)>, StoreError> {
     let read = |row: &rusqlite::Row<'_>| {
-        let key = key(row, "active", 0)?;
-        let known = Cell { table: "active", key: &|| shown(&key) }.get(row, 2, "run_id")?;
+        let key = key(row, table.name(), 0)?;
+        let known = Cell { table: table.name(), key: &|| shown(&key) }.get(row, 2, "run_id")?;
         Ok((key, known))
     };
-    page(connection, ACTIVE, (shard.0, &after.namespace, &after.run_id, ROWS_MAX), read, |_| 0)
+    page(connection, &keys_of(table), (shard.0, &after.namespace, &after.run_id, ROWS_MAX), read, |_| 0)
 }
 
 pub(super) fn shards(connection: &mut Connection, shard_count: u16) -> Result<ShardRows, StoreError> {
@@ -131,7 +141,9 @@ mod tests {
         for migration in SQLITE {
             connection.execute_batch(migration.sql).unwrap();
         }
-        for statement in [RUNS, EVENTS, PLACES, ACTIVE].into_iter().chain(links::STATEMENTS) {
+        let keys = OfRuns::ALL.map(keys_of);
+        let statements = [RUNS, EVENTS, PLACES].into_iter().chain(keys.iter().map(String::as_str));
+        for statement in statements.chain(links::STATEMENTS) {
             let mut explained = connection.prepare(&format!("explain query plan {statement}")).unwrap();
             let nothing = vec![None::<i64>; explained.parameter_count()];
             let steps =
