@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use runledger::clock::SystemClock;
+use runledger::domain::{Shard, Status};
 use runledger::engine::{Disposition, Engine, Failure};
+use runledger::leases::sweeper;
 use runledger::store::OpenOptions;
 use runledger::store::Store as _;
 use runledger::store::open::{self, Location};
@@ -16,7 +18,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use crate::support::commands::{Asking as _, complete, key, start, update};
+use crate::support::commands::{Asking as _, complete, deferred, key, start, update};
 use crate::support::wrapped::{Fate, Wrapped};
 
 struct Process {
@@ -236,4 +238,22 @@ async fn many_small_patches_of_a_large_run_are_committed_in_parts() {
     let revisions: Vec<u64> = answers.into_iter().map(|answer| answer.unwrap().run.revision).collect();
     assert_eq!(revisions, (2..66).collect::<Vec<u64>>(), "in the order of their arrival");
     assert!(process.commits() > 5, "{:?}", process.store.batches.lock().unwrap());
+}
+
+/// More than one look finds: the sweep goes on until nobody is left, and a second one finds nothing to do.
+#[tokio::test]
+async fn a_sweep_ends_everybody_whose_time_is_over() {
+    let process = Process::start().await;
+    let starts = (0..700).map(|n| process.engine.submit(deferred(&format!("run-{n}")).start_timeout_ms(1), None));
+    assert!(join_all(starts).await.iter().all(Result::is_ok));
+    process.engine.submit(deferred("for-ever"), None).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let sweep = async || sweeper::sweep(&*process.store, &process.engine, Shard(0)).await.unwrap();
+    assert_eq!((sweep().await, sweep().await), (700, 0));
+    let statuses =
+        join_all((0..700).map(async |n| process.store.run(&key(&format!("run-{n}"))).await.unwrap().unwrap()));
+    for run in statuses.await {
+        assert_eq!((run.status, run.reason_code.as_deref(), run.revision), (Status::Aborted, Some("TIMEOUT"), 2));
+    }
+    assert_eq!(process.revision("for-ever").await, Some(1));
 }

@@ -94,7 +94,8 @@ pub(super) const REQUEST_ABORT: &str = concat!(
     exit_codes!()
 );
 
-pub(super) const WORKER: &str = "Examples:\n  \
+pub(super) const WORKER: &str = concat!(
+    "Examples:\n  \
     runledger run worker --task-thread-id thread-1 -- bash -c 'echo ::progress 1/2 fetching; sleep 1'\n  \
     runledger run worker --claim --label team=search --idle 1s -- ./crawl\n\n\
     The program finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER in its \
@@ -102,9 +103,11 @@ pub(super) const WORKER: &str = "Examples:\n  \
     when it ends with 0 and else fails, with the last lines of its standard error as the reason. When somebody asks for \
     the run to be aborted, when the run is lost, and on SIGTERM or Ctrl-C, the program and all that it started get \
     SIGTERM, and SIGKILL if they are still there after --kill-after. A worker that is killed by force leaves its program \
-    behind, and its run is orphaned after the ttl.\n\n\
-    Exit codes: the program's own; 128 and the number of the signal that ended it or this worker; without a program that \
-    ran: 1 refused, 2 usage, 3 unreachable, 4 cut off or timed out.";
+    behind, and its run is orphaned after the ttl.\n",
+    exit_codes!(
+        ", with the program's own once it ran, or 128 and the number of the signal that ended it or this worker"
+    )
+);
 
 pub(super) const GET: &str = concat!(
     "Examples:\n  \

@@ -100,8 +100,11 @@ async fn completions_are_what_the_shells_take() {
         assert!(script.contains("runledger") && script.contains("expected-revision"), "{shell}");
     }
     let script = done("", &["completions", "bash"]).await;
+    // In a file: it is longer than an argument may be.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), script).unwrap();
     let mut bash = tokio::process::Command::new("bash");
-    bash.args(["-nc", &script]);
+    bash.arg("-n").arg(file.path());
     let ran = ran(bash).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }
