@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use deadpool_postgres::{
-    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Metrics, Object, Pool, RecyclingMethod, Runtime,
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Metrics, Object, Pool, QueueMode, RecyclingMethod, Runtime,
 };
 use tokio::time::{Instant, timeout};
 use tokio_postgres::{Config, NoTls};
@@ -111,6 +111,8 @@ fn pool(config: &Config, size: usize, settings: &'static str, created: impl Fn()
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     Pool::builder(Manager::from_config(config.clone(), NoTls, recycling))
         .max_size(size)
+        // The one that was used last has its plans and its memory at hand; the others are for when one is not enough.
+        .queue_mode(QueueMode::Lifo)
         .runtime(Runtime::Tokio1)
         .wait_timeout(Some(QUEUE_MAX))
         .create_timeout(Some(CREATE_MAX))
