@@ -1,6 +1,6 @@
 //! Claiming work: the oldest pending run that matches, for exactly one of those who ask.
 //!
-//! Claimers with the same filter share a [`queue`](queue::Queue) of candidates, which hands each of them another one, in
+//! Claimers with the same filter share a queue of candidates, which hands each of them another one, in
 //! the order of creation. A candidate is only a hint: the claim itself is a command like any other, so what somebody else
 //! took first is refused under the shard's head, and the claimer takes the next. Who finds nothing waits for the feed to
 //! tell of a new pending run; the database is asked again only then.

@@ -86,6 +86,8 @@ conformance! { conforms:
         many_leases_are_renewed_at_once
         a_lease_that_is_over_orphans_its_run_once
         of_a_renewal_and_a_sweep_the_first_wins
+        of_a_completion_and_a_sweep_the_first_wins
+        of_a_claim_and_the_old_holders_renewal_the_first_wins
         a_clock_that_is_set_back_ends_no_lease_of_the_living
         an_outage_ends_no_lease_of_the_living
         a_claim_fences_the_holder_before

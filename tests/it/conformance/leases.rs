@@ -160,6 +160,71 @@ pub(crate) async fn of_a_renewal_and_a_sweep_the_first_wins<F: Fixture>(mut fixt
     sound(here).await;
 }
 
+/// Completions and sweeps of the same moment: a completion that comes first is the end, one that comes second is kept.
+pub(crate) async fn of_a_completion_and_a_sweep_the_first_wins<F: Fixture>(mut fixture: F) {
+    let ids: Vec<String> = (0..40).map(|n| format!("run-{n}")).collect();
+    for id in &ids {
+        apply(fixture.store(), leased(id).lease_ttl_ms(2_000)).await;
+    }
+    pass_alive(&mut fixture, 2_500).await;
+    let (here, there) = (fixture.store(), fixture.replica().await);
+    let races = ids.iter().enumerate().map(|(n, id)| {
+        let there = &there;
+        async move {
+            let (first, second): (&dyn Store, &dyn Store) =
+                if n % 2 == 0 { (here, &**there) } else { (&**there, here) };
+            join(ask(first, complete(id).epoch(1)), ask(second, sweep(id))).await
+        }
+    });
+    for (id, (completed, swept)) in ids.iter().zip(join_all(races).await) {
+        let run = stored(here, &key(id)).await;
+        let words = (word(&completed), word(&swept));
+        match words {
+            ("applied", "unchanged") => assert_eq!((run.status, run.revision), (Status::Completed, 2), "{id}"),
+            ("recorded late", "applied") => {
+                assert_eq!((run.status, run.outcome()), (Status::Failed, Some(Status::Completed)), "{id}");
+                assert_eq!(run.revision, 3, "{id}");
+            }
+            other => panic!("{id}: {other:?}"),
+        }
+        assert_eq!(kept(here, id).await, None);
+    }
+    let contents = sound(here).await;
+    assert!(contents.runs.keys().all(|key| contents.terminal_events(key) == 1));
+}
+
+/// The old holder's heartbeats and a claim of the same moment: the lease is the one's or the other's.
+pub(crate) async fn of_a_claim_and_the_old_holders_renewal_the_first_wins<F: Fixture>(mut fixture: F) {
+    let ids: Vec<String> = (0..40).map(|n| format!("run-{n}")).collect();
+    for id in &ids {
+        apply(fixture.store(), leased(id).lease_ttl_ms(2_000)).await;
+    }
+    pass_alive(&mut fixture, 1_990).await;
+    let (here, there) = (fixture.store(), fixture.replica().await);
+    let races = ids.iter().enumerate().map(|(n, id)| {
+        let there = &there;
+        async move {
+            for _ in 0..n {
+                tokio::task::yield_now().await;
+            }
+            join(renew(&**there, id, renewal(1)), ask(here, claim(id))).await
+        }
+    });
+    for (id, (renewed, claimed)) in ids.iter().zip(join_all(races).await) {
+        let epoch = kept(here, id).await.map(|kept| kept.epoch);
+        match word(&claimed) {
+            // A renewal that came first would have kept it.
+            "applied" => assert_eq!((renewed, epoch), (None, Some(2)), "{id}"),
+            "LEASE_HELD" => assert!(epoch == Some(1), "{id}"),
+            other => panic!("{id}: {other}"),
+        }
+        let holder = if word(&claimed) == "applied" { 2 } else { 1 };
+        assert!(word(&ask(here, complete(id).epoch(3 - holder)).await) == "LEASE_LOST", "{id}");
+        assert_eq!(apply(here, complete(id).epoch(holder)).await.status, Status::Completed, "{id}");
+    }
+    sound(here).await;
+}
+
 pub(crate) async fn a_clock_that_is_set_back_ends_no_lease_of_the_living<F: Fixture>(mut fixture: F) {
     apply(fixture.store(), leased("alive").lease_ttl_ms(10_000)).await;
     overdue(fixture.store()).await;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use futures_util::future::join;
 use runledger::clock::draw_id;
-use runledger::domain::{Refusal, Status, Verdict};
+use runledger::domain::{Refusal, Renewal, Status, Verdict};
 use runledger::store::{CommitError, Store};
 
 use super::{holding_the_head, open, waiting};
 use crate::conformance::asking::{apply, ask, home, neighbours};
 use crate::conformance::sound::sound;
-use crate::support::commands::{Asking as _, complete, deferred, key, start, update};
+use crate::support::commands::{Asking as _, claim, complete, deferred, key, leased, release, start, update};
 use crate::support::postgres::{Cluster, Database, direct};
 
 #[tokio::test]
@@ -165,4 +165,38 @@ async fn commit_again(store: &dyn Store) -> Option<std::collections::BTreeMap<St
         Ok(Verdict::Applied(run)) => Some(run.labels.clone()),
         other => panic!("{other:?}"),
     }
+}
+
+/// Leases are granted, renewed past this replica and ended while everything else is decided on what it remembers.
+#[tokio::test]
+async fn leases_begin_and_end_with_their_runs_whatever_is_remembered() {
+    let database = Database::fresh().await;
+    let (here, there) = join(open(&database.dsn()), open(&database.dsn())).await;
+    let ids = neighbours(&here, 12);
+    let kept = async |id: &String| here.leases(&[key(id)]).await.unwrap().remove(0).map(|kept| kept.epoch);
+    let renew = async |store: &dyn Store, id: &String, epoch| {
+        let renewal = Renewal { epoch, agent_id: None, progress: None };
+        store.renew(home(store, &key(id)), &[(key(id), renewal)]).await.unwrap().remove(0).is_some()
+    };
+    for id in &ids {
+        apply(&here, leased(id)).await;
+        assert!(renew(&there, id, 1).await);
+        apply(&here, update(id).label("step", "1").epoch(1)).await;
+        assert_eq!(kept(id).await, Some(1));
+    }
+    // The other replica hands the lease of some over: this one has the run in mind as it was.
+    for id in &ids[..6] {
+        apply(&there, release(id).epoch(1)).await;
+        apply(&there, claim(id)).await;
+        assert_eq!(ask(&here, complete(id).epoch(1)).await.unwrap_err().reason(), "LEASE_LOST");
+        assert!(!renew(&here, id, 1).await && renew(&here, id, 3).await);
+        apply(&here, complete(id).epoch(3)).await;
+    }
+    for id in &ids[6..] {
+        apply(&here, complete(id).epoch(1)).await;
+    }
+    for id in &ids {
+        assert!(kept(id).await.is_none() && !renew(&there, id, 1).await && !renew(&there, id, 3).await);
+    }
+    sound(&here).await;
 }
