@@ -28,6 +28,16 @@ struct Pending {
     owner: Option<String>,
 }
 
+impl Pending {
+    /// Whether this agent may have it.
+    fn is_for(&self, agent_id: Option<&str>) -> bool {
+        match (agent_id, &self.owner) {
+            (Some(agent_id), Some(owner)) => agent_id == owner,
+            (None, Some(_)) | (_, None) => true,
+        }
+    }
+}
+
 /// See the module.
 pub(super) struct Queue {
     namespace: String,
@@ -109,24 +119,25 @@ impl Queue {
                 return Ok(Some(candidate));
             }
             let Some(from) = after else { return Ok(None) };
-            after = self.read(store, from).await?.map(Some);
+            after = self.read(store, from, agent_id).await?.map(Some);
         }
     }
 
     fn pop(&self, agent_id: Option<&str>) -> Option<Candidate<'_>> {
         let mut state = held(&self.state);
-        let may_have = |pending: &Pending| match (agent_id, &pending.owner) {
-            (Some(agent_id), Some(owner)) => agent_id == owner,
-            (None, Some(_)) | (_, None) => true,
-        };
-        let at = state.waiting.iter().position(may_have)?;
+        let at = state.waiting.iter().position(|pending| pending.is_for(agent_id))?;
         let pending = state.waiting.remove(at)?;
         state.out.insert(pending.run_id.clone());
         Some(Candidate { queue: self, pending: Some(pending) })
     }
 
     /// Reads a page; where the next one begins, if there may be more.
-    async fn read(&self, store: &dyn Store, after: Option<Place>) -> Result<Option<Place>, StoreError> {
+    async fn read(
+        &self,
+        store: &dyn Store,
+        after: Option<Place>,
+        agent_id: Option<&str>,
+    ) -> Result<Option<Place>, StoreError> {
         let news = held(&self.state).news;
         let query = RunQuery {
             namespace: self.namespace.clone(),
@@ -139,25 +150,29 @@ impl Queue {
         };
         let page = store.list(&query).await?;
         let mut state = held(&self.state);
-        if state.waiting.len() >= WAITING_MAX {
-            // Those are for owners who are not here. They are found again, for the next one who finds nothing.
-            state.waiting.clear();
-        }
         let waiting: HashSet<&str> = state.waiting.iter().map(|pending| pending.run_id.as_str()).collect();
         let found = page.runs.into_iter().filter(|run| !waiting.contains(run.run_id.as_str()));
-        let found: Vec<Pending> = found
+        let mut found: Vec<Pending> = found
             .filter(|run| !state.out.contains(&run.run_id))
             .map(|run| Pending { run_id: run.run_id, started_at: run.started_at, owner: run.agent_id })
             .collect();
+        // Those that only an owner may have who is not here may be very many: the first are kept, the others are read
+        // again for whoever finds nothing.
+        let (all, room) = (found.len(), state.waiting.len() < WAITING_MAX);
+        found.retain(|pending| room || pending.is_for(agent_id));
+        let skipped = found.len() < all;
         state.waiting.extend(found);
         // In the order of creation also where a read began anew.
         state
             .waiting
             .make_contiguous()
             .sort_by(|one, other| (one.started_at, &one.run_id).cmp(&(other.started_at, &other.run_id)));
-        if state.news == news {
+        if state.news == news && !skipped {
             state.dry = page.next.is_none();
             state.after.clone_from(&page.next);
+        } else {
+            state.dry = false;
+            state.after = None;
         }
         Ok(page.next)
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod api;
+mod claims;
 mod command_line;
 mod conformance;
 mod domain;
