@@ -80,9 +80,9 @@ pub trait Store: Send + Sync + 'static {
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError>;
 
     /// Renews leases of runs of one shard: each whose epoch is the row's and that is not [over](leases), for another ttl
-    /// from now, with the progress that its holder tells. Waits for no head and makes no event: what was renewed is
-    /// durable when this returns, and a commit that finds the lease over afterwards cannot have found it so before. None
-    /// for a lease that was not renewed, for whatever reason. No run may come twice.
+    /// from now, with the progress that its holder tells. Waits for no head and makes no event. What was renewed is
+    /// durable when this returns, and no commit that comes later finds the lease over before its new time. None for a lease
+    /// that was not renewed, for whatever reason. No run may come twice.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ const RENEWALS_MAX: usize = 128;
 const QUEUE_MAX: usize = 8_192;
 
 /// From one write to the next at least. Nobody waits for a heartbeat's answer, and each write costs a flush: one that
-/// comes alone goes at once, and of two thousand a second fifty share one.
+/// comes alone goes at once, and of two thousand a second in two shards, twenty-five share one.
 const PACE: Duration = Duration::from_millis(25);
 
 /// How long a heartbeat waits for its answer when its caller sets no deadline.

@@ -55,8 +55,8 @@ pub(super) fn held(row: &Row) -> Result<(RunKey, HeldLease), StoreError> {
     Ok((key, HeldLease { epoch, expires_at }))
 }
 
-/// What is renewed is found by the row's own condition, on its newest version: no read comes before it. By arrays, which
-/// leave the planner no way but the whole key, however small it takes the table for.
+/// What is renewed is found by the row's own condition, on its newest version: no read comes before it. By arrays and by
+/// the join: the planner goes by the whole key once a shard has more than a few leases.
 fn renewing() -> String {
     format!(
         "-- leases.renew

@@ -43,7 +43,8 @@ impl<'a> Parts<'a> {
         }
         if !over.is_empty() {
             over.sort_by_key(|write| key(&write.run));
-            // By arrays, which leave the planner no way but the whole key; the last condition tells namespaces apart.
+            // By arrays: the planner goes by the whole key once a shard has more than a few leases. The last condition
+            // tells namespaces apart.
             let namespaces: BTreeSet<&str> = over.iter().map(|write| write.run.namespace.as_str()).collect();
             let run_ids: Vec<&str> = over.iter().map(|write| write.run.run_id.as_str()).collect();
             let keys: Vec<String> =
