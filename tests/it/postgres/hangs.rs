@@ -1,17 +1,23 @@
 //! Who stops in the middle: a caller, a replica, a server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
+use runledger::domain::{Shard, Status};
+use runledger::engine::Engine;
+use runledger::leases::sweeper;
 use runledger::store::OpenOptions;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::{OpenError, Store};
+use runledger::supervise::Supervisor;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::{open, waiting};
-use crate::conformance::asking::apply;
-use crate::support::commands::{key, start};
+use super::{holding_the_head, open, waiting};
+use crate::conformance::asking::{apply, home};
+use crate::support::commands::{Asking as _, deferred, key, start};
 use crate::support::postgres::{Database, direct};
 
 #[tokio::test]
@@ -46,19 +52,49 @@ async fn a_server_that_never_answers_is_unreachable_in_seconds() {
     assert!(matches!(migrated, Err(OpenError::Unreachable { .. })), "{migrated:?}");
 }
 
+/// The end of a run, which nobody but the sweep brings about.
+async fn ended(store: &dyn Store, run_id: &str) {
+    let end = async {
+        while store.run(&key(run_id)).await.unwrap().unwrap().status != Status::Aborted {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), end).await.expect("it is swept");
+}
+
+#[tokio::test]
+async fn a_shard_that_stands_still_keeps_no_other_from_its_sweeps() {
+    let database = Database::fresh().await;
+    let store: Arc<dyn Store> = Arc::new(open(&database.dsn()).await);
+    let ids: Vec<String> = (0..).map(|n| format!("run-{n}")).take(64).collect();
+    let of = |shard| ids.iter().find(|id| home(&*store, &key(id)) == Shard(shard)).unwrap();
+    let (stuck, free) = (of(0), of(1));
+    apply(&*store, deferred(stuck).start_timeout_ms(1)).await;
+    let (watch, holder) = join(direct(&database.dsn()), holding_the_head(&database.dsn(), Shard(0))).await;
+    let supervisor = Supervisor::new();
+    let engine = Arc::new(Engine::start(store.clone(), &supervisor, &Arc::new(Notify::new())));
+    sweeper::start(&store, &engine, &supervisor);
+    waiting(&watch).await;
+    // It is due only now: the sweep that ends it began while the other stood still.
+    apply(&*store, deferred(free).start_timeout_ms(1)).await;
+    ended(&*store, free).await;
+    assert_eq!(store.run(&key(stuck)).await.unwrap().unwrap().status, Status::Pending);
+    holder.batch_execute("commit").await.unwrap();
+    ended(&*store, stuck).await;
+    supervisor.stop().cancel();
+    engine.close();
+    assert!(supervisor.finished(Duration::from_secs(5)).await, "nothing goes on");
+}
+
 /// Only Linux tells a server that its client reads no more.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_replica_that_reads_no_more_frees_its_shard_in_seconds() {
-    use std::sync::Arc;
-
     use runledger::clock::draw_id;
-    use runledger::domain::Shard;
     use serde_json::json;
 
-    use super::holding_the_head;
     use crate::conformance::asking::{ask_all, neighbours};
-    use crate::support::commands::{Asking as _, update};
+    use crate::support::commands::update;
     use crate::support::proxy::Proxy;
 
     const RUNS: usize = 256;
