@@ -184,7 +184,7 @@ pub(crate) async fn last_calls(address: SocketAddr) -> Vec<Call> {
     let mut calls = Vec::new();
     for (step, request_id) in [(Step::Start, "1"), (Step::Update(1), "2"), (Step::Complete, "3")] {
         let mut call = Call::new(LAST, step, format!("{LAST}/{request_id}"));
-        call.send(&mut client(address)).await.expect("the last calls are answered");
+        call.send(address, &mut client(address)).await.expect("the last calls are answered");
         calls.push(call);
     }
     calls

@@ -94,7 +94,7 @@ async fn a_replica_that_is_frozen_and_thawed_under_load_makes_no_answer_untrue()
     let (mut theirs, ours) = (theirs.finish().await, ours.finish().await);
     let longest = slowest(&ours);
     assert!(longest.slowest <= WAIT_MAX, "a caller of the other replica waited too long: {longest:?}");
-    are_replayed(&mut free.client(), &mut theirs).await;
+    are_replayed(&free, &mut theirs).await;
     theirs.extend(ours);
     data.sound().await.agree_with(&theirs);
 }

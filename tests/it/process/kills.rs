@@ -36,7 +36,7 @@ async fn survives_kills(data: Data) {
     let mut calls = load.finish().await;
     calls.extend(story.finish().await);
     let seen = watcher.seen().await;
-    are_replayed(&mut server.client(), &mut calls).await;
+    are_replayed(&server, &mut calls).await;
     data.sound().await.agree_with(&calls);
     assert!(answered(&calls, |answer| matches!(answer, Answer::Cut(_))) >= KILLS, "no kill hit a call");
     assert_eq!(seen.changes, uncut("story", server.address).await, "the resumed watch equals an uncut one");
@@ -90,7 +90,7 @@ async fn a_replica_that_is_killed_costs_the_other_ones_callers_and_watchers_noth
     assert_eq!(seen.cuts, Vec::<String>::new(), "the watcher's server was not touched");
     for server in &servers {
         assert_eq!(seen.changes, uncut("story", server.address).await, "every replica shows the same history");
-        are_replayed(&mut server.client(), &mut calls).await;
+        are_replayed(&server, &mut calls).await;
     }
     data.sound().await.agree_with(&calls);
 }

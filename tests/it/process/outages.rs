@@ -44,7 +44,7 @@ async fn a_postgres_that_is_killed_under_load_costs_nothing_that_was_acknowledge
     let mut calls = load.finish().await;
     calls.extend(story.finish().await);
     let seen = watcher.seen().await;
-    are_replayed(&mut server.client(), &mut calls).await;
+    are_replayed(&server, &mut calls).await;
     data.sound().await.agree_with(&calls);
     assert_eq!(seen.changes, uncut("story", server.address).await, "the watch missed nothing");
     assert_eq!(answered(&calls, |answer| matches!(answer, Answer::Cut(_))), 0, "the service answers for itself");
