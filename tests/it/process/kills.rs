@@ -90,7 +90,7 @@ async fn a_replica_that_is_killed_costs_the_other_ones_callers_and_watchers_noth
     assert_eq!(seen.cuts, Vec::<String>::new(), "the watcher's server was not touched");
     for server in &servers {
         assert_eq!(seen.changes, uncut("story", server.address).await, "every replica shows the same history");
-        are_replayed(&server, &mut calls).await;
+        are_replayed(server, &mut calls).await;
     }
     data.sound().await.agree_with(&calls);
 }

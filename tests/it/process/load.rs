@@ -61,12 +61,14 @@ impl Call {
         let begun = Instant::now();
         self.sent.get_or_insert(begun);
         let answer = timeout(SOON, send(client, &self.run_id, self.step, &self.request_id));
-        let answer = match answer.await {
-            Ok(answer) => answer,
+        let answer = if let Ok(answer) = answer.await {
+            answer
+        } else {
             // A request that is handed to hyper in the moment in which its connection ends may stay there, never sent and
             // never failed (hyperium/hyper#4122). A server that is there must answer.
-            Err(_) if TcpStream::connect(address).await.is_err() => Answer::Cut("the server is gone".to_owned()),
-            Err(_) => panic!("no answer within {SOON:?}: {self:?}"),
+            let gone = TcpStream::connect(address).await.is_err();
+            assert!(gone, "no answer within {SOON:?}: {self:?}");
+            Answer::Cut("the server is gone".to_owned())
         };
         match &answer {
             Answer::Applied(_) => assert_eq!(self.acknowledged(), None, "applied twice: {self:?}"),
