@@ -3,9 +3,11 @@
 //! Claimers with the same filter share a queue of candidates, which hands each of them another one, in
 //! the order of creation. A candidate is only a hint: the claim itself is a command like any other, so what somebody else
 //! took first is refused under the shard's head, and the claimer takes the next. Who finds nothing waits for the feed to
-//! tell of a new pending run; the database is asked again only then.
+//! tell of a new pending run, or of the end of one that had to end first; meanwhile the database is not asked again.
 
+mod candidates;
 mod queue;
+mod running;
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -16,8 +18,8 @@ use futures_util::StreamExt as _;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use self::queue::{Candidate, Claimer, Queue};
-use crate::domain::{Changes, Command, Filter, Operation, Principal, Refusal, Run, RunKey, Status, Terms};
+use self::queue::{Candidate, Claimer, Queue, Wanted};
+use crate::domain::{Changes, Command, Filter, MaxRunning, Operation, Principal, Refusal, Run, RunKey, Status, Terms};
 use crate::engine::{self, Engine};
 use crate::feed::watch_runs::{Begin, Frame};
 use crate::feed::{Feed, WatchError};
@@ -43,6 +45,8 @@ pub struct Claim {
     pub namespace: String,
     /// Which runs; only pending ones are taken, whatever it says of the status.
     pub filter: Filter,
+    /// How many runs with the same value of a label may be running.
+    pub max_running: Option<MaxRunning>,
     /// How long the lease lasts.
     pub lease_ttl_ms: u64,
     /// Who claims.
@@ -76,9 +80,6 @@ pub struct Claims {
     stop: CancellationToken,
 }
 
-/// What claimers of one queue have in common.
-type Wanted = (String, Filter);
-
 impl Claims {
     /// Nothing is read before the first claim.
     #[must_use]
@@ -94,14 +95,18 @@ impl Claims {
     ///
     /// See [`Failure`].
     pub async fn next(&self, claim: &Claim) -> Result<Option<Arc<Run>>, Failure> {
-        let filter = Filter { statuses: [Status::Pending].into(), ..claim.filter.clone() };
-        let claimer = self.enter(&claim.namespace, filter)?;
+        let claimer = self.enter(Wanted {
+            namespace: claim.namespace.clone(),
+            filter: Filter { statuses: [Status::Pending].into(), ..claim.filter.clone() },
+            max_running: claim.max_running.clone(),
+        })?;
         let queue = &*claimer.queue;
+        let agent_id = claim.principal.agent_id.as_deref();
         loop {
             let mut told = pin!(queue.told());
             // From here on a new run is told, also while the queue is being read.
             told.as_mut().enable();
-            while let Some(candidate) = self.take(queue, claim).await? {
+            while let Some(candidate) = queue.take(&*self.store, agent_id).await.map_err(Failure::Store)? {
                 if let Some(run) = self.claim(claim, candidate).await? {
                     return Ok(Some(run));
                 }
@@ -113,9 +118,7 @@ impl Claims {
                 () = tokio::time::sleep_until(claim.wait_until) => {}
             }
             if claim.wait_until <= Instant::now() {
-                // What was acknowledged a moment ago, perhaps by another replica, was perhaps not told yet.
-                queue.doubt();
-                while let Some(candidate) = self.take(queue, claim).await? {
+                while let Some(candidate) = queue.take_fresh(&*self.store, agent_id).await.map_err(Failure::Store)? {
                     if let Some(run) = self.claim(claim, candidate).await? {
                         return Ok(Some(run));
                     }
@@ -125,52 +128,61 @@ impl Claims {
         }
     }
 
-    async fn take<'a>(&self, queue: &'a Queue, claim: &Claim) -> Result<Option<Candidate<'a>>, Failure> {
-        queue.take(&*self.store, claim.principal.agent_id.as_deref()).await.map_err(Failure::Store)
-    }
-
     /// Claims a candidate; none when it is not to be had any more.
-    async fn claim(&self, claim: &Claim, candidate: Candidate<'_>) -> Result<Option<Arc<Run>>, Failure> {
+    async fn claim(&self, claim: &Claim, mut candidate: Candidate<'_>) -> Result<Option<Arc<Run>>, Failure> {
+        let terms = Terms {
+            lease_ttl_ms: Some(claim.lease_ttl_ms),
+            max_running: claim.max_running.clone(),
+            ..Terms::default()
+        };
         let command = Command {
             key: RunKey { namespace: claim.namespace.clone(), run_id: candidate.run_id().to_owned() },
             operation: Operation::Claim,
             changes: Changes::default(),
-            terms: Terms { lease_ttl_ms: Some(claim.lease_ttl_ms), ..Terms::default() },
+            terms,
             expected_revision: Some(PENDING_REVISION),
             request: None,
             principal: claim.principal.clone(),
         };
-        match self.engine.submit(command, claim.deadline).await {
-            Ok(answer) => {
-                candidate.settle();
-                Ok(Some(answer.run))
+        loop {
+            match self.engine.submit(command.clone(), claim.deadline).await {
+                Ok(answer) => {
+                    candidate.is_claimed();
+                    return Ok(Some(answer.run));
+                }
+                Err(engine::Failure::Refused(refusal)) => match &*refusal {
+                    Refusal::MaxRunning { running, .. } => match candidate.waits_for(running) {
+                        None => return Ok(None),
+                        // Some of them have ended meanwhile, and that is not told again.
+                        Some(again) => candidate = again,
+                    },
+                    refusal if is_lost_race(refusal) => {
+                        candidate.is_lost();
+                        return Ok(None);
+                    }
+                    _ => return Err(Failure::Engine(engine::Failure::Refused(refusal))),
+                },
+                // Dropped, the candidate goes back to the head of its queue.
+                Err(failure) => return Err(Failure::Engine(failure)),
             }
-            Err(engine::Failure::Refused(refusal)) if is_lost_race(&refusal) => {
-                candidate.settle();
-                Ok(None)
-            }
-            // Dropped, the candidate goes back to the head of its queue.
-            Err(failure) => Err(Failure::Engine(failure)),
         }
     }
 
     /// Under the lock: a queue that somebody enters is not taken away as idle in the same moment.
-    fn enter(&self, namespace: &str, filter: Filter) -> Result<Claimer, Failure> {
+    fn enter(&self, wanted: Wanted) -> Result<Claimer, Failure> {
         let mut queues = held(&self.queues);
-        let wanted = (namespace.to_owned(), filter);
         if let Some(queue) = queues.get(&wanted) {
             return Ok(queue.enter());
         }
         if queues.len() >= QUEUES_MAX {
             return Err(Failure::Overloaded);
         }
-        let queue = Arc::new(Queue::new(wanted.0.clone(), wanted.1.clone()));
-        queues.insert(wanted.clone(), queue.clone());
+        let queue = Arc::new(Queue::new(wanted.clone()));
+        queues.insert(wanted, queue.clone());
         let follower = Follower {
             feed: self.feed.clone(),
             queues: self.queues.clone(),
             queue: queue.clone(),
-            wanted,
             stop: self.stop.clone(),
         };
         let claimer = queue.enter();
@@ -189,7 +201,10 @@ fn is_lost_race(refusal: &Refusal) -> bool {
         | Refusal::NotOwner { .. }
         | Refusal::RunNotFound { .. }
         | Refusal::RunNotRunning { .. } => true,
-        Refusal::RequestIdReused { .. } | Refusal::RunIdConflict { .. } | Refusal::InvalidFields(_) => false,
+        Refusal::RequestIdReused { .. }
+        | Refusal::RunIdConflict { .. }
+        | Refusal::MaxRunning { .. }
+        | Refusal::InvalidFields(_) => false,
     }
 }
 
@@ -198,7 +213,6 @@ struct Follower {
     feed: Feed,
     queues: Arc<Mutex<HashMap<Wanted, Arc<Queue>>>>,
     queue: Arc<Queue>,
-    wanted: Wanted,
     stop: CancellationToken,
 }
 
@@ -212,7 +226,7 @@ impl Follower {
                     let mut queues = held(&self.queues);
                     // Under the lock nobody comes to it: who came before is seen.
                     if self.queue.is_idle() {
-                        queues.remove(&self.wanted);
+                        queues.remove(&self.queue.wanted);
                         return;
                     }
                 }
@@ -225,22 +239,21 @@ impl Follower {
         }
     }
 
-    /// Tells of each new run that matches, until the watch is cut.
+    /// Tells of each run that matches, and where there is a limit of every run that ends, until the watch is cut.
     async fn follow(&self) -> WatchError {
-        let (namespace, filter) = self.wanted.clone();
-        let frames = match self.feed.watch_runs(namespace, filter, Begin::Now(None)).await {
+        let Wanted { namespace, filter, max_running } = &self.queue.wanted;
+        // What counts towards a limit may match another filter.
+        let filter = if max_running.is_some() { Filter::default() } else { filter.clone() };
+        let frames = match self.feed.watch_runs(namespace.clone(), filter, Begin::Now(None)).await {
             Ok(frames) => frames,
             Err(error) => return error,
         };
         let mut frames = pin!(frames);
-        // What came before the watch began, or while there was none, is read.
-        self.queue.tell();
+        self.queue.begin();
         while let Some(frame) = frames.next().await {
             match frame {
-                Ok(Frame::Change { matches: true, .. }) => self.queue.tell(),
-                Ok(
-                    Frame::Change { .. } | Frame::Snapshot { .. } | Frame::CaughtUp { .. } | Frame::Checkpoint { .. },
-                ) => {}
+                Ok(Frame::Change { after, .. }) => self.queue.tell(&after),
+                Ok(Frame::Snapshot { .. } | Frame::CaughtUp { .. } | Frame::Checkpoint { .. }) => {}
                 Err(error) => return error,
             }
         }

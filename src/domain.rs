@@ -14,6 +14,7 @@ pub mod filter;
 pub mod heartbeat;
 pub mod ids;
 pub mod limits;
+pub mod max_running;
 pub mod metadata;
 pub mod refusal;
 pub mod run;
@@ -26,6 +27,7 @@ pub use command::{Changes, Command, Operation, Principal, PrincipalKind, Request
 pub use event::{Event, EventType};
 pub use filter::Filter;
 pub use ids::{Position, RunKey, Shard};
+pub use max_running::{LabelValue, MaxRunning};
 pub use metadata::Metadata;
 pub use refusal::{Refusal, Violation};
 pub use run::{Route, Run, Status, Summary};

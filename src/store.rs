@@ -22,10 +22,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::domain::{Command, Decided, Event, Filter, Position, Renewal, Run, RunKey, Shard, Time};
+use crate::domain::{Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard, Time};
 pub use error::{CommitError, OpenError, StoreError};
 use leases::{KeptLease, Renewed};
-use query::{RunCounts, RunPage, RunQuery};
+use query::{Place, RunCounts, RunPage, RunQuery};
 
 /// The database's own identity, fixed when it was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +112,21 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError>;
 
+    /// The runs that count towards what claims allow of a label's value, by id: claimed under a
+    /// [`MaxRunning`](crate::domain::MaxRunning), and not terminal.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn running(&self, value: &LabelValue) -> Result<Vec<String>, StoreError>;
+
+    /// Forgets values of labels of which nothing counts any more. Called once a minute, by every server.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
+    async fn tidy(&self) -> Result<(), StoreError>;
+
     /// The run as it is: sees every commit that was acknowledged before the call.
     ///
     /// # Errors
@@ -188,7 +203,7 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn count(&self, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError>;
+    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError>;
 
     /// Each shard's last position (0 when empty), in one snapshot.
     ///

@@ -1,6 +1,7 @@
-//! The candidates of one filter: read a page at a time, handed out once each, in the order of creation.
+//! The candidates of one filter: read a page at a time, then told by the feed, handed out once each, in the order of
+//! creation.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,39 +10,28 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep_until};
 
+use super::candidates::{Candidates, Lane, ReadTo};
 use super::held;
-use crate::domain::{Filter, Time};
+use super::running::Running;
+use crate::domain::{Filter, MaxRunning, Run};
 use crate::store::query::{self, Place, RunQuery};
 use crate::store::{PAGE_BYTES_MAX, Store, StoreError};
 
 /// Candidates that one read brings at most.
 const PAGE_RUNS_MAX: usize = 256;
 
-/// Candidates that are kept at most: of those that only their owner may have, some may stay for long.
-const WAITING_MAX: usize = 4_096;
-
-/// A pending run.
-#[derive(Clone, Debug)]
-struct Pending {
-    run_id: String,
-    started_at: Time,
-    owner: Option<String>,
-}
-
-impl Pending {
-    /// Whether this agent may have it.
-    fn is_for(&self, agent_id: Option<&str>) -> bool {
-        match (agent_id, &self.owner) {
-            (Some(agent_id), Some(owner)) => agent_id == owner,
-            (None, Some(_)) | (_, None) => true,
-        }
-    }
+/// What the claimers of one queue have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Wanted {
+    pub(super) namespace: String,
+    /// Of pending runs.
+    pub(super) filter: Filter,
+    pub(super) max_running: Option<MaxRunning>,
 }
 
 /// See the module.
 pub(super) struct Queue {
-    namespace: String,
-    filter: Filter,
+    pub(super) wanted: Wanted,
     state: Mutex<State>,
     /// One reads for all.
     reading: tokio::sync::Mutex<()>,
@@ -53,23 +43,44 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Pending>,
-    /// Handed out and not decided: a read finds them still pending.
-    out: HashSet<String>,
-    /// Where the next page begins; none at the beginning.
-    after: Option<Place>,
-    /// Everything was read, and nothing was told of since.
-    dry: bool,
-    /// How often something was told of.
-    news: u64,
+    candidates: Candidates,
+    /// Handed out and not decided: a read finds them still pending. With how many ends had been told by then.
+    out: HashMap<String, u64>,
+    running: Running,
+    /// How often all was begun to be read.
+    readings: u64,
+    /// The last of these that came to the end.
+    whole: u64,
+}
+
+impl State {
+    /// The oldest that this agent may have, and that may run.
+    fn take(&mut self, agent_id: Option<&str>) -> Option<(Place, Arc<Lane>)> {
+        let Self { candidates, running, .. } = self;
+        let has_room = |lane: &Lane| lane.value.as_deref().is_none_or(|value| running.has_room(value));
+        let (place, lane) = candidates.take(|lane| lane.is_for(agent_id) && has_room(lane))?;
+        self.out.insert(place.run_id.clone(), running.ends());
+        if let Some(value) = &lane.value {
+            running.count(value, &place.run_id);
+        }
+        Some((place, lane))
+    }
+
+    /// What was handed out is decided.
+    fn is_back(&mut self, run_id: &str) {
+        self.out.remove(run_id);
+        let oldest = self.out.values().min().copied();
+        self.running.forget_ends(oldest.unwrap_or(self.running.ends()));
+    }
 }
 
 impl Queue {
-    pub(super) fn new(namespace: String, filter: Filter) -> Self {
+    pub(super) fn new(wanted: Wanted) -> Self {
+        let limit = wanted.max_running.as_ref().map_or(0, |max| max.limit);
+        let running = Running::new(usize::try_from(limit).unwrap_or(usize::MAX));
         Self {
-            namespace,
-            filter,
-            state: Mutex::default(),
+            wanted,
+            state: Mutex::new(State { running, ..State::default() }),
             reading: tokio::sync::Mutex::default(),
             told: Notify::new(),
             claimers: AtomicUsize::new(0),
@@ -83,22 +94,53 @@ impl Queue {
         self.told.notified()
     }
 
-    /// There is a new run.
-    pub(super) fn tell(&self) {
-        self.doubt();
+    /// The feed begins, perhaps anew: what came or ended before is read, or asked for.
+    pub(super) fn begin(&self) {
+        {
+            let mut state = held(&self.state);
+            state.candidates.read_to = ReadTo::Start;
+            state.running.doubt();
+        }
         self.told.notify_waiters();
     }
 
-    /// There may be a new run: what was read before says nothing of it, and it may stand anywhere, since calls that overlap
-    /// have no order.
-    pub(super) fn doubt(&self) {
+    /// The feed tells of a run: right after an event, it is this.
+    pub(super) fn tell(&self, run: &Run) {
+        let label = self.wanted.max_running.as_ref().map(|max| max.label.as_str());
+        let place = Place::of(run);
         let mut state = held(&self.state);
-        state.news += 1;
-        state.dry = false;
-        state.after = None;
+        if self.wanted.filter.matches(run) {
+            let lane = Lane::of(run, label);
+            let (owned, room) = (lane.owner.is_some(), lane.value.as_deref().is_none_or(|v| state.running.has_room(v)));
+            if !state.out.contains_key(&place.run_id) {
+                state.candidates.tell(place, lane);
+            }
+            drop(state);
+            match (room, owned) {
+                (false, _) => {}
+                (true, false) => self.told.notify_one(),
+                // Whoever is woken may not be its owner.
+                (true, true) => self.told.notify_waiters(),
+            }
+            return;
+        }
+        state.candidates.remove(&place);
+        if label.is_some() && run.status.is_terminal() {
+            let value = state.running.end(&place.run_id);
+            if state.out.is_empty() {
+                let ends = state.running.ends();
+                state.running.forget_ends(ends);
+            }
+            let may_wait =
+                |value: String| state.candidates.has_any_of(&value) || state.candidates.read_to != ReadTo::End;
+            if value.is_some_and(may_wait) {
+                drop(state);
+                self.told.notify_waiters();
+            }
+        }
     }
 
-    /// The oldest candidate that this agent may have; none when there is none. Reads where it must.
+    /// The oldest candidate that this agent may have; none when none is known. Reads on where it must.
     pub(super) async fn take(
         &self,
         store: &dyn Store,
@@ -108,27 +150,57 @@ impl Queue {
             return Ok(Some(candidate));
         }
         let _turn = self.reading.lock().await;
-        let mut after = {
-            let state = held(&self.state);
-            if state.dry { None } else { Some(state.after.clone()) }
+        let from = held(&self.state).candidates.read_to.next();
+        self.read_on(store, agent_id, from).await
+    }
+
+    /// The same, where every run counts that was acknowledged before the call, perhaps by another replica, and that the
+    /// feed has perhaps not told of yet. One reading answers all who came before it began.
+    pub(super) async fn take_fresh(
+        &self,
+        store: &dyn Store,
+        agent_id: Option<&str>,
+    ) -> Result<Option<Candidate<'_>>, StoreError> {
+        let readings = held(&self.state).readings;
+        let _turn = self.reading.lock().await;
+        if let Some(candidate) = self.pop(agent_id) {
+            return Ok(Some(candidate));
+        }
+        let reading = {
+            let mut state = held(&self.state);
+            if state.whole > readings && state.candidates.read_to == ReadTo::End {
+                return Ok(None);
+            }
+            state.readings += 1;
+            state.candidates.read_to = ReadTo::Start;
+            state.readings
         };
-        // Somebody may have read while this one waited. Whoever reads goes on to the end, whatever is told meanwhile:
-        // that is for the next one.
+        let found = self.read_on(store, agent_id, Some(None)).await?;
+        if found.is_none() {
+            held(&self.state).whole = reading;
+        }
+        Ok(found)
+    }
+
+    /// Somebody may have read while this one waited for its turn. `from` is where the first page begins, if there is one.
+    async fn read_on(
+        &self,
+        store: &dyn Store,
+        agent_id: Option<&str>,
+        mut from: Option<Option<Place>>,
+    ) -> Result<Option<Candidate<'_>>, StoreError> {
         loop {
             if let Some(candidate) = self.pop(agent_id) {
                 return Ok(Some(candidate));
             }
-            let Some(from) = after else { return Ok(None) };
-            after = self.read(store, from, agent_id).await?.map(Some);
+            let Some(after) = from else { return Ok(None) };
+            from = self.read(store, after, agent_id).await?.map(Some);
         }
     }
 
     fn pop(&self, agent_id: Option<&str>) -> Option<Candidate<'_>> {
-        let mut state = held(&self.state);
-        let at = state.waiting.iter().position(|pending| pending.is_for(agent_id))?;
-        let pending = state.waiting.remove(at)?;
-        state.out.insert(pending.run_id.clone());
-        Some(Candidate { queue: self, pending: Some(pending) })
+        let (place, lane) = held(&self.state).take(agent_id)?;
+        Some(Candidate { queue: self, taken: Some((place, lane)) })
     }
 
     /// Reads a page; where the next one begins, if there may be more.
@@ -138,10 +210,10 @@ impl Queue {
         after: Option<Place>,
         agent_id: Option<&str>,
     ) -> Result<Option<Place>, StoreError> {
-        let news = held(&self.state).news;
+        held(&self.state).candidates.begin_page();
         let query = RunQuery {
-            namespace: self.namespace.clone(),
-            filter: self.filter.clone(),
+            namespace: self.wanted.namespace.clone(),
+            filter: self.wanted.filter.clone(),
             order: query::Order::OldestFirst,
             after,
             limit: PAGE_RUNS_MAX,
@@ -149,30 +221,25 @@ impl Queue {
             metadata: false,
         };
         let page = store.list(&query).await?;
+        let label = self.wanted.max_running.as_ref().map(|max| max.label.as_str());
         let mut state = held(&self.state);
-        let waiting: HashSet<&str> = state.waiting.iter().map(|pending| pending.run_id.as_str()).collect();
-        let found = page.runs.into_iter().filter(|run| !waiting.contains(run.run_id.as_str()));
-        let mut found: Vec<Pending> = found
-            .filter(|run| !state.out.contains(&run.run_id))
-            .map(|run| Pending { run_id: run.run_id, started_at: run.started_at, owner: run.agent_id })
-            .collect();
-        // Those that only an owner may have who is not here may be very many: the first are kept, the others are read
-        // again for whoever finds nothing.
-        let (all, room) = (found.len(), state.waiting.len() < WAITING_MAX);
-        found.retain(|pending| room || pending.is_for(agent_id));
-        let skipped = found.len() < all;
-        state.waiting.extend(found);
-        // In the order of creation also where a read began anew.
-        state
-            .waiting
-            .make_contiguous()
-            .sort_by(|one, other| (one.started_at, &one.run_id).cmp(&(other.started_at, &other.run_id)));
-        if state.news == news && !skipped {
-            state.dry = page.next.is_none();
-            state.after.clone_from(&page.next);
-        } else {
-            state.dry = false;
-            state.after = None;
+        let State { candidates, out, running, .. } = &mut *state;
+        // Those that nobody who is here may have may be very many: the first are kept, the others are read again for whoever
+        // finds nothing.
+        let room = candidates.has_room();
+        for run in page.runs.iter().filter(|run| !out.contains_key(&run.run_id)) {
+            let lane = Lane::of(run, label);
+            let may_run = || lane.value.as_deref().is_none_or(|value| running.has_room(value));
+            if room || (lane.is_for(agent_id) && may_run()) {
+                candidates.insert(Place::of(run), lane);
+            }
+        }
+        if room {
+            candidates.end_page(page.next.clone().map_or(ReadTo::End, ReadTo::Place));
+        }
+        drop(state);
+        if page.runs.len() > 1 {
+            self.told.notify_waiters();
         }
         Ok(page.next)
     }
@@ -220,29 +287,64 @@ impl Drop for Claimer {
 /// A run that one claimer was given. Dropped undecided, it goes back to where it was.
 pub(super) struct Candidate<'a> {
     queue: &'a Queue,
-    pending: Option<Pending>,
+    taken: Option<(Place, Arc<Lane>)>,
 }
 
 impl Candidate<'_> {
     pub(super) fn run_id(&self) -> &str {
-        self.pending.as_ref().map_or("", |pending| pending.run_id.as_str())
+        self.taken.as_ref().map_or("", |(place, _)| place.run_id.as_str())
     }
 
-    /// It was claimed, by this claimer or by another.
-    pub(super) fn settle(mut self) {
-        if let Some(pending) = self.pending.take() {
-            held(&self.queue.state).out.remove(&pending.run_id);
+    /// This claimer has it.
+    pub(super) fn is_claimed(mut self) {
+        if let Some((place, _)) = self.taken.take() {
+            held(&self.queue.state).is_back(&place.run_id);
         }
+    }
+
+    /// Somebody else had it before.
+    pub(super) fn is_lost(mut self) {
+        let Some((place, _)) = self.taken.take() else { return };
+        let counted = {
+            let mut state = held(&self.queue.state);
+            state.is_back(&place.run_id);
+            state.running.discount(&place.run_id)
+        };
+        if counted.is_some() {
+            // Others of its value may run.
+            self.queue.told.notify_waiters();
+        }
+    }
+
+    /// It was refused because these run. Whether it waits for them; else the claim is to be tried again.
+    pub(super) fn waits_for(mut self, running: &[String]) -> Option<Self> {
+        let (place, lane) = self.taken.take()?;
+        let mut state = held(&self.queue.state);
+        let since = state.out.get(&place.run_id).copied().unwrap_or(0);
+        if let Some(value) = &lane.value
+            && state.running.refused(value, running, since)
+        {
+            state.is_back(&place.run_id);
+            state.running.discount(&place.run_id);
+            state.candidates.insert(place, Lane::clone(&lane));
+            return None;
+        }
+        let ends = state.running.ends();
+        state.out.insert(place.run_id.clone(), ends);
+        drop(state);
+        self.taken = Some((place, lane));
+        Some(self)
     }
 }
 
 impl Drop for Candidate<'_> {
     fn drop(&mut self) {
-        let Some(pending) = self.pending.take() else { return };
+        let Some((place, lane)) = self.taken.take() else { return };
         {
             let mut state = held(&self.queue.state);
-            state.out.remove(&pending.run_id);
-            state.waiting.push_front(pending);
+            state.is_back(&place.run_id);
+            state.running.discount(&place.run_id);
+            state.candidates.insert(place, Lane::clone(&lane));
         }
         self.queue.told.notify_waiters();
     }

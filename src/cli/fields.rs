@@ -74,6 +74,31 @@ impl FromStr for Label {
     }
 }
 
+/// How many runs with the same value of a label may be running.
+#[derive(Clone, Debug)]
+pub(super) struct MaxRunning {
+    label: String,
+    limit: u32,
+}
+
+impl MaxRunning {
+    pub(super) fn message(&self) -> v1::MaxRunning {
+        v1::MaxRunning { label: self.label.clone(), limit: self.limit }
+    }
+}
+
+impl FromStr for MaxRunning {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // A key may hold more `=`, a number none.
+        match text.rsplit_once('=').map(|(label, limit)| (label, limit.parse())) {
+            Some((label, Ok(limit))) if !label.is_empty() => Ok(Self { label: label.to_owned(), limit }),
+            Some(_) | None => Err("expected LABEL=N, such as instance=1"),
+        }
+    }
+}
+
 /// A JSON object, or where it stands.
 #[derive(Clone, Debug)]
 pub(super) struct MetadataSource(String);

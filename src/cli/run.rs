@@ -81,6 +81,9 @@ enum RunCommand {
 struct GetArgs {
     /// The run
     run_id: String,
+    /// Show a pending run's place among those with the same value of this label
+    #[arg(long, value_name = "LABEL")]
+    queue_label: Option<String>,
     #[command(flatten)]
     caller: Caller,
     #[command(flatten)]
@@ -110,11 +113,16 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
 
 async fn get(args: GetArgs) -> Result<(), Stop> {
     let mut client = args.caller.client()?;
-    let answer = args.caller.ask(&mut client, &v1::GetRunRequest { run_id: args.run_id }).await?;
+    let request = v1::GetRunRequest { run_id: args.run_id, queue_label: args.queue_label.unwrap_or_default() };
+    let answer = args.caller.ask(&mut client, &request).await?;
     let mut out = Out::new();
     match args.format.output {
         Output::Json => out.json(&answer)?,
-        Output::Table => out.pairs(&view::run_pairs(&answer.run.unwrap_or_default()))?,
+        Output::Table => {
+            let mut pairs = view::run_pairs(&answer.run.unwrap_or_default());
+            pairs.extend(answer.queue.as_ref().map(view::queue_pair));
+            out.pairs(&pairs)?;
+        }
     }
     Ok(out.flush()?)
 }

@@ -104,6 +104,17 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
     set.map(|(name, value)| vec![name.to_owned(), value]).collect()
 }
 
+/// A run's place in its queue, such as `3 of instance=chrome-7, behind run-1`.
+pub(super) fn queue_pair(queue: &v1::QueuePlace) -> Vec<String> {
+    let v1::QueuePlace { label, value, position, truncated, running_run_ids } = queue;
+    let or_later = if *truncated { " or later" } else { "" };
+    let behind = match running_run_ids.as_slice() {
+        [] => String::new(),
+        running => format!(", behind {}", running.join(" ")),
+    };
+    vec!["queue".to_owned(), format!("{position}{or_later} of {label}={value}{behind}")]
+}
+
 /// Such as `epoch 2, ttl 30s, until 2026-11-22T10:00:00.000000Z`.
 fn lease(lease: &v1::Lease) -> String {
     let ttl = lease.ttl.as_ref().map(|ttl| format!(", ttl {}", json::seconds(ttl))).unwrap_or_default();

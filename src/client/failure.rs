@@ -161,6 +161,11 @@ fn lines(name: &str, bytes: &[u8]) -> Result<Vec<String>, prost::DecodeError> {
         }
         "runledger.v1.LeaseLostError" => v1::LeaseLostError::decode(bytes)?.run.iter().map(summary).collect(),
         "runledger.v1.LeaseHeldError" => v1::LeaseHeldError::decode(bytes)?.run.iter().map(summary).collect(),
+        "runledger.v1.MaxRunningError" => {
+            let max = v1::MaxRunningError::decode(bytes)?;
+            let running = format!("running with {}={:?}: {}", max.label, max.value, max.running_run_ids.join(", "));
+            std::iter::once(running).chain(max.run.iter().map(summary)).collect()
+        }
         "runledger.v1.RunIdConflictError" => {
             let conflict = v1::RunIdConflictError::decode(bytes)?;
             let differs = format!(

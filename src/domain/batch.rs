@@ -1,11 +1,13 @@
 //! The commands of one commit, decided in order, each on the state that the one before it left.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::decide::{AppliedRequest, Context, Decision, decide};
 use super::limits::KEYFRAME_EVENTS;
-use super::{Command, Event, EventType, HeldLease, Lease, Position, Refusal, Request, Run, RunKey, Status, Time};
+use super::{
+    Command, Event, EventType, HeldLease, LabelValue, Lease, Position, Refusal, Request, Run, RunKey, Status, Time,
+};
 
 /// What the store read under the shard's head lock.
 #[derive(Clone, Debug)]
@@ -22,6 +24,9 @@ pub struct Loaded {
     pub requests: Vec<(RunKey, String, AppliedRequest)>,
     /// The leases of those runs whose command looks at them, as far as there are any.
     pub leases: Vec<(RunKey, HeldLease)>,
+    /// The runs that count towards what claims allow of a label's value. Until the commit has ended, nobody else's claim
+    /// changes what counts.
+    pub running: Vec<(LabelValue, Vec<String>)>,
 }
 
 /// What the commands came to, and what is to be written.
@@ -34,6 +39,8 @@ pub struct Decided {
     pub runs: Vec<RunWrite>,
     /// The events to append, by position.
     pub events: Vec<NewEvent>,
+    /// The runs that count from now on towards what claims allow of a label's value.
+    pub counted: Vec<(LabelValue, Vec<String>)>,
     /// About how many bytes of runs were read and made.
     pub weight: usize,
 }
@@ -152,8 +159,10 @@ struct Slot {
 /// Decides a shard's commands and numbers their events, as many as the limit on work allows.
 #[must_use]
 pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
-    let Loaded { last, now, clock, runs, requests, leases } = loaded;
+    let Loaded { last, now, clock, runs, requests, leases, running } = loaded;
     let mut leases: HashMap<RunKey, HeldLease> = leases.into_iter().collect();
+    let mut running: HashMap<LabelValue, Vec<String>> = running.into_iter().collect();
+    let mut counted: BTreeMap<LabelValue, Vec<String>> = BTreeMap::new();
     let now = last.map_or(now, |(_, at)| now.max(at));
     let mut position = last.map_or(0, |(position, _)| position);
     let mut slots: HashMap<RunKey, Slot> = runs
@@ -183,7 +192,10 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         let request = command.request.clone();
         let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
         let lease = leases.get(&command.key).copied();
-        let verdict = match decide(slot.run.as_deref(), command, &Context { now, applied: remembered, lease, clock }) {
+        let limited = slot.run.as_deref().and_then(|run| LabelValue::limited(run, command));
+        let counts = limited.as_ref().and_then(|value| running.get(value)).map_or(&[][..], Vec::as_slice);
+        let context = Context { now, applied: remembered, lease, clock, running: counts };
+        let verdict = match decide(slot.run.as_deref(), command, &context) {
             Err(refusal) => Err(refusal),
             Ok(Decision::Unchanged) => {
                 Ok(Verdict::Unchanged(slot.run.clone().expect("only an existing run is left unchanged")))
@@ -201,6 +213,15 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                 if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
                     leases.insert(command.key.clone(), HeldLease { epoch, expires_at: clock.plus_ms(ttl_ms) });
                 }
+                if let Some(value) = limited.filter(|_| event.event_type == EventType::Started) {
+                    running.entry(value.clone()).or_default().push(command.key.run_id.clone());
+                    counted.entry(value).or_default().push(command.key.run_id.clone());
+                }
+                if run.status.is_terminal() && !running.is_empty() {
+                    let namespace = &command.key.namespace;
+                    let of_namespace = running.iter_mut().filter(|(value, _)| value.namespace == *namespace);
+                    of_namespace.for_each(|(_, counts)| counts.retain(|run_id| *run_id != command.key.run_id));
+                }
                 slot.metadata_changed |= !event.changes.metadata.is_empty();
                 slot.run = Some(run.clone());
                 if let Some(request) = &request {
@@ -217,6 +238,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         decided.verdicts.push(verdict);
     }
     decided.weight += merged;
+    decided.counted = counted.into_iter().collect();
     decided.runs = written
         .into_iter()
         .map(|key| {

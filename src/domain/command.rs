@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{AbortRequest, LateReport, Lease, Metadata, Route, RunKey, Status, Time};
+use super::{AbortRequest, LateReport, Lease, MaxRunning, Metadata, Route, RunKey, Status, Time};
 
 /// One mutation, validated as far as it can be without the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +74,7 @@ impl Command {
 }
 
 /// What a command says of leases and of time. Times are in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Terms {
     /// The lease that the caller holds; for a claim, the one that the run must have.
@@ -92,6 +92,9 @@ pub struct Terms {
     /// How long after a request to abort it the run may go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
+    /// How many runs with its value of a label may be running when a pending run is claimed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_running: Option<MaxRunning>,
 }
 
 impl Terms {

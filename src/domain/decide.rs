@@ -4,8 +4,8 @@ use super::evolve::evolve;
 use super::limits::{LABELS_MAX, METADATA_BYTES_MAX};
 use super::sweep::Due;
 use super::{
-    AbortRequest, Changes, Command, Event, EventType, HeldLease, LateReport, Lease, Operation, Refusal, Request, Run,
-    Status, Time, Violation,
+    AbortRequest, Changes, Command, Event, EventType, HeldLease, LabelValue, LateReport, Lease, Operation, Refusal,
+    Request, Run, Status, Time, Violation,
 };
 
 /// The `reason_code` of a pending run that was aborted because somebody asked for it.
@@ -22,6 +22,8 @@ pub struct Context<'a> {
     pub lease: Option<HeldLease>,
     /// The store's clock as it is, by which leases are over: `now` may be ahead of it after the clock was set back.
     pub clock: Time,
+    /// The runs that count towards the command's [`MaxRunning`](super::MaxRunning).
+    pub running: &'a [String],
 }
 
 /// A call that was applied under a `request_id`.
@@ -81,7 +83,11 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
             Status::Completed | Status::Aborted | Status::Failed,
             Operation::Abort | Operation::Fail | Operation::RequestAbort | Operation::Sweep,
         ) => Ok(Decision::Unchanged),
-        (Status::Pending, Operation::Start { deferred: false } | Operation::Claim) => {
+        (Status::Pending, Operation::Start { deferred: false }) => {
+            event(Some(run), command, context, EventType::Started)
+        }
+        (Status::Pending, Operation::Claim) => {
+            leaves_room(run, command, context)?;
             event(Some(run), command, context, EventType::Started)
         }
         (Status::Running, Operation::Update) => event(Some(run), command, context, EventType::Updated),
@@ -230,6 +236,19 @@ fn free(run: &Run, context: &Context<'_>) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::LeaseHeld { epoch, expires_at: held.map(|held| held.expires_at), run: run.summary() })
+}
+
+/// Whether fewer runs with the same value of a label are running than the claim allows.
+fn leaves_room(run: &Run, command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
+    let Some(max) = &command.terms.max_running else { return Ok(()) };
+    let Some(LabelValue { value, .. }) = LabelValue::of(run, &max.label) else { return Ok(()) };
+    let room = u32::try_from(context.running.len()).is_ok_and(|running| running < max.limit);
+    if room {
+        return Ok(());
+    }
+    let mut running = context.running.to_vec();
+    running.sort_unstable();
+    Err(Refusal::MaxRunning { max: max.clone(), value, running, run: run.summary() })
 }
 
 /// An abort is open to everyone, and so is everything to a caller that names no agent. Who takes over a running run

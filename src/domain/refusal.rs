@@ -1,6 +1,6 @@
 //! Why a command was not applied. A refusal carries what was asked and what was found.
 
-use super::{RunKey, Status, Summary, Time};
+use super::{MaxRunning, RunKey, Status, Summary, Time};
 
 /// A command's typed refusal. Nothing was changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +61,17 @@ pub enum Refusal {
         /// The run as it is.
         run: Summary,
     },
+    /// As many runs with the same value of a label are running as the claim allows.
+    MaxRunning {
+        /// What the claim allows.
+        max: MaxRunning,
+        /// The run's value of the label.
+        value: String,
+        /// The runs that count, by id: as many as the claim allows, or more.
+        running: Vec<String>,
+        /// The run as it is.
+        run: Summary,
+    },
     /// The run is not at the expected revision.
     RevisionMismatch {
         /// The run that was asked for.
@@ -97,6 +108,7 @@ impl Refusal {
             Self::NotOwner { .. } => "NOT_OWNER",
             Self::LeaseLost { .. } => "LEASE_LOST",
             Self::LeaseHeld { .. } => "LEASE_HELD",
+            Self::MaxRunning { .. } => "MAX_RUNNING",
             Self::RevisionMismatch { .. } => "REVISION_MISMATCH",
             Self::InvalidTransition { .. } => "INVALID_TRANSITION",
             Self::RunNotRunning { .. } => "RUN_NOT_RUNNING",

@@ -45,6 +45,8 @@ pub enum Frame {
         run: Bytes,
         /// Whether the run still matches.
         matches: bool,
+        /// The run right after it, for this process; large metadata is left out.
+        after: Arc<Run>,
         /// Resumes after this frame.
         cursor: Bytes,
     },
@@ -139,8 +141,9 @@ impl Feed {
                         let shared = *stand.positions == *entry.positions;
                         let cursor = if shared { entry.cursor.clone() } else { watch.cursor(&stand.positions, None) };
                         let (event, run) = (entry.change.event.clone(), entry.change.run.clone());
+                        let after = entry.change.filtered.after.clone();
                         drop(entry);
-                        yield Frame::Change { event, run, matches, cursor };
+                        yield Frame::Change { event, run, matches, after, cursor };
                         quiet = Quiet::since(hub.as_of());
                     }
                     Next::More => tokio::task::yield_now().await,
@@ -159,7 +162,8 @@ impl Feed {
                         let change = history.next(&watch, &mut stand).await?;
                         if let Some((change, matches)) = change {
                             let cursor = watch.cursor(&stand.positions, None);
-                            yield Frame::Change { event: change.event, run: change.run, matches, cursor };
+                            let Change { event, run, filtered, .. } = change;
+                            yield Frame::Change { event, run, matches, after: filtered.after, cursor };
                             quiet = Quiet::since(hub.as_of());
                         } else if history.at_end {
                             // The ring comes to where this is; until then there is nothing to see.

@@ -16,6 +16,9 @@ use crate::telemetry::chain;
 /// From one sweep to the next, and from one stamp to the next. With the ttl, how late an end may be noticed.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// From one tidying to the next.
+const TIDY_EVERY: Duration = Duration::from_mins(1);
+
 /// Runs that one sweep of a shard ends at most, of those whose lease is over and of those that are due. Where there are
 /// more, the next sweep follows at once.
 const RUNS_MAX: usize = 512;
@@ -30,26 +33,31 @@ pub fn start(store: &Arc<dyn Store>, engine: &Arc<Engine>, supervisor: &Supervis
         let store = alive.clone();
         async move { store.stay_alive().await }
     };
-    supervisor.vital(
-        "uptime",
-        every_second("the ledger cannot be told that a server is alive", stay_alive, supervisor.stop()),
-    );
+    let trouble = "the ledger cannot be told that a server is alive";
+    supervisor.vital("uptime", again(EVERY, trouble, stay_alive, supervisor.stop()));
+    let untidy = store.clone();
+    let tidy = move || {
+        let store = untidy.clone();
+        async move { store.tidy().await }
+    };
+    let trouble = "what nothing needs any more cannot be forgotten";
+    supervisor.vital("tidier", again(TIDY_EVERY, trouble, tidy, supervisor.stop()));
     for shard in 0..store.ledger().shard_count {
         let (store, engine) = (store.clone(), engine.clone());
         let sweep = move || {
             let (store, engine) = (store.clone(), engine.clone());
             async move { sweep(&*store, &engine, Shard(shard)).await.map(drop) }
         };
-        let every_second = every_second("leases and deadlines cannot be looked at", sweep, supervisor.stop());
-        supervisor.vital("sweeper", every_second);
+        let trouble = "leases and deadlines cannot be looked at";
+        supervisor.vital("sweeper", again(EVERY, trouble, sweep, supervisor.stop()));
     }
 }
 
-async fn every_second<W>(trouble: &'static str, mut work: impl FnMut() -> W, stop: CancellationToken)
+async fn again<W>(every: Duration, trouble: &'static str, mut work: impl FnMut() -> W, stop: CancellationToken)
 where
     W: Future<Output = Result<(), StoreError>>,
 {
-    let mut tick = interval(EVERY);
+    let mut tick = interval(every);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut down = false;
     loop {
@@ -61,7 +69,7 @@ where
         match work().await {
             Ok(()) => down = false,
             Err(error) => {
-                // An outage is logged once, not once a second.
+                // An outage is logged once, not each time.
                 if !std::mem::replace(&mut down, true) {
                     tracing::error!(error = chain(&error), trouble);
                 }

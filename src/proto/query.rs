@@ -10,7 +10,7 @@ use super::v1;
 use super::v1::watch_runs_request::Initial;
 use super::validate::{Violations, domain_duration};
 use crate::auth::Caller;
-use crate::domain::{Filter, RunKey, Status, Time, Violation};
+use crate::domain::{Filter, MaxRunning, RunKey, Status, Time, Violation};
 use crate::feed::cursor::ViewOf;
 
 /// How many events a page of history holds when the request does not say.
@@ -116,6 +116,21 @@ pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey,
     violations.settle((key, timeout.unwrap_or(WAIT_DEFAULT)))
 }
 
+/// The run of a `GetRun`, and the label whose queue it is asked about.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn get_run(request: v1::GetRunRequest, caller: &Caller) -> Result<(RunKey, Option<String>), Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&request.run_id);
+    let label = Some(request.queue_label).filter(|label| !label.is_empty());
+    if let Some(label) = &label {
+        violations.label_key(|| "queue_label".to_owned(), label);
+    }
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id }, label))
+}
+
 /// What a `ClaimNextRun` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimNext {
@@ -125,6 +140,8 @@ pub struct ClaimNext {
     pub lease_ttl_ms: u64,
     /// How long to wait.
     pub wait: Duration,
+    /// How many runs with the same value of a label may be running.
+    pub max_running: Option<MaxRunning>,
 }
 
 /// The question of a `ClaimNextRun`.
@@ -143,7 +160,8 @@ pub fn claim_next_run(request: v1::ClaimNextRunRequest) -> Result<ClaimNext, Vec
     if wait.is_none() {
         violations.push("wait", "must be 0 to 24 hours");
     }
-    violations.settle(ClaimNext { filter, lease_ttl_ms, wait: wait.unwrap_or_default() })
+    let max_running = violations.max_running(request.max_running);
+    violations.settle(ClaimNext { filter, lease_ttl_ms, wait: wait.unwrap_or_default(), max_running })
 }
 
 /// `filter`; absent is all runs.

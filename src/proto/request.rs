@@ -146,6 +146,7 @@ pub fn claim_run(request: v1::ClaimRunRequest, caller: &Caller) -> Result<Comman
     let terms = Terms {
         lease_ttl_ms: Some(violations.required_lease_ttl_ms(request.lease_ttl)),
         lease_epoch: request.expected_epoch,
+        max_running: violations.max_running(request.max_running),
         ..Terms::default()
     };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);

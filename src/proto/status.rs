@@ -15,7 +15,7 @@ use super::answer::timestamp;
 use super::cursor::CursorInvalid;
 use super::page_token::PageTokenInvalid;
 use super::v1;
-use crate::domain::{Refusal, RunKey, Summary, Time, Violation};
+use crate::domain::{MaxRunning, Refusal, RunKey, Summary, Time, Violation};
 use crate::store::StoreError;
 
 /// When a client is asked to come back to a full queue.
@@ -85,6 +85,7 @@ pub fn refusal(refusal: &Refusal) -> Status {
         ),
         Refusal::LeaseLost { rpc, asked, epoch, run } => lease_lost(refusal, rpc, *asked, *epoch, run),
         Refusal::LeaseHeld { epoch, expires_at, run } => lease_held(refusal, *epoch, *expires_at, run),
+        Refusal::MaxRunning { max, value, running, run } => max_running(refusal, max, value, running, run),
         Refusal::RevisionMismatch { key, expected, run } => {
             revision_mismatch(draft(Code::Aborted, refusal, String::new()), key, *expected, run.as_ref())
         }
@@ -232,6 +233,9 @@ pub fn cursor_expired() -> Status {
     Draft::new(Code::OutOfRange, "CURSOR_EXPIRED", message).seal()
 }
 
+/// Runs that a refused claim names.
+const RUNNING_LISTED_MAX: usize = 4;
+
 const RETRY: &str = "google.rpc.RetryInfo";
 
 fn after(delay: Duration) -> RetryInfo {
@@ -277,6 +281,33 @@ fn lease_held(refusal: &Refusal, epoch: u64, expires_at: Option<Time>, run: &Sum
                 run_id: id.clone(),
                 current_epoch: epoch,
                 expires_at: expires_at.map(timestamp),
+                run: Some(run.into()),
+            },
+        )
+}
+
+fn max_running(refusal: &Refusal, max: &MaxRunning, value: &str, running: &[String], run: &Summary) -> Draft {
+    let MaxRunning { label, limit } = max;
+    let first = running.first().map_or("", String::as_str);
+    let message = match running.len() {
+        1 => format!("Run {} waits: run {first} with the same {label} is running, and {limit} may.", run.run_id),
+        count => format!("Run {} waits: {count} runs with the same {label} are running, and {limit} may.", run.run_id),
+    };
+    let running_count = u32::try_from(running.len()).unwrap_or(u32::MAX);
+    draft(Code::FailedPrecondition, refusal, message)
+        .info("run_id", &run.run_id)
+        .info("label", label)
+        .info("limit", &limit.to_string())
+        .info("running", &running_count.to_string())
+        .detail(
+            "runledger.v1.MaxRunningError",
+            &v1::MaxRunningError {
+                run_id: run.run_id.clone(),
+                label: label.clone(),
+                value: value.to_owned(),
+                limit: *limit,
+                running: running_count,
+                running_run_ids: running.iter().take(RUNNING_LISTED_MAX).cloned().collect(),
                 run: Some(run.into()),
             },
         )

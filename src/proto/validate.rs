@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_TTL_MS_MAX, LEASE_TTL_MS_MIN, LINK_BYTES_MAX,
-    PROGRESS_MESSAGE_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
+    MAX_RUNNING_LIMIT_MAX, PROGRESS_MESSAGE_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
 };
-use crate::domain::{Progress, Route, Status, Violation};
+use crate::domain::{MaxRunning, Progress, Route, Status, Violation};
 
 use super::v1;
 
@@ -223,7 +223,17 @@ impl Violations {
         keys.into_iter().collect()
     }
 
-    fn label_key(&mut self, field: impl FnOnce() -> String, key: &str) {
+    /// How many runs with the same value of a label may be running.
+    pub(super) fn max_running(&mut self, max: Option<v1::MaxRunning>) -> Option<MaxRunning> {
+        let v1::MaxRunning { label, limit } = max?;
+        self.label_key(|| "max_running.label".to_owned(), &label);
+        if !(1..=MAX_RUNNING_LIMIT_MAX).contains(&limit) {
+            self.push("max_running.limit", format!("must be 1 to {MAX_RUNNING_LIMIT_MAX}"));
+        }
+        Some(MaxRunning { label, limit })
+    }
+
+    pub(super) fn label_key(&mut self, field: impl FnOnce() -> String, key: &str) {
         if !(1..=LABEL_KEY_BYTES_MAX).contains(&key.len()) || key.contains('\0') {
             self.push(field(), format!("a key must be 1 to {LABEL_KEY_BYTES_MAX} bytes without U+0000"));
         }

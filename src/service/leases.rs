@@ -3,13 +3,14 @@
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Backend, runs, unlisted, unreadable};
+use super::{Backend, lists, runs, unlisted, unreadable};
 use crate::auth::Caller;
 use crate::claims::{self, Claim};
-use crate::domain::{Renewal, Run, RunKey, Status as RunStatus};
+use crate::domain::{Filter, LabelValue, Renewal, Run, RunKey, Status as RunStatus};
 use crate::leases::renewals::Failure;
 use crate::proto::answer::timestamp;
 use crate::proto::{query, status, v1};
+use crate::store::query::Place;
 
 /// Answers a `HeartbeatRun`.
 pub(super) async fn heartbeat(
@@ -41,10 +42,11 @@ pub(super) async fn claim_next(
     deadline: Option<Instant>,
     request: v1::ClaimNextRunRequest,
 ) -> Result<v1::ClaimNextRunResponse, Status> {
-    let query::ClaimNext { filter, lease_ttl_ms, wait } = query::claim_next_run(request).map_err(status::invalid)?;
+    let query::ClaimNext { filter, lease_ttl_ms, wait, max_running } =
+        query::claim_next_run(request).map_err(status::invalid)?;
     let Caller { namespace, principal } = caller;
     let wait_until = Instant::now() + runs::wait_max(backend, wait, deadline);
-    let claim = Claim { namespace, filter, lease_ttl_ms, principal, wait_until, deadline };
+    let claim = Claim { namespace, filter, max_running, lease_ttl_ms, principal, wait_until, deadline };
     let run = backend.claims.next(&claim).await.map_err(|failure| match failure {
         claims::Failure::Engine(failure) => runs::failed(failure, false),
         claims::Failure::Store(error) => unlisted("ClaimNextRun", &claim.namespace, &error),
@@ -52,6 +54,27 @@ pub(super) async fn claim_next(
         claims::Failure::Draining => status::draining(),
     })?;
     Ok(v1::ClaimNextRunResponse { run: run.map(|run| run.as_ref().into()) })
+}
+
+/// A pending run's place in the queue of its value of a label.
+pub(super) async fn place(
+    backend: &Backend,
+    key: &RunKey,
+    run: &Run,
+    label: &str,
+) -> Result<Option<v1::QueuePlace>, Status> {
+    let Some(value) = LabelValue::of(run, label).filter(|_| run.status == RunStatus::Pending) else { return Ok(None) };
+    let filter = Filter {
+        statuses: [RunStatus::Pending].into(),
+        labels: [(value.label.clone(), value.value.clone())].into(),
+        ..Filter::default()
+    };
+    let ahead = lists::count_before(backend, &key.namespace, &filter, &Place::of(run)).await?;
+    let running = backend.store.running(&value).await;
+    let running_run_ids = running.map_err(|error| unreadable("GetRun", key, &error))?;
+    let LabelValue { label, value, .. } = value;
+    let position = ahead.counts.values().sum::<u64>() + 1;
+    Ok(Some(v1::QueuePlace { label, value, position, truncated: ahead.truncated, running_run_ids }))
 }
 
 /// A run with what its lease's own row says. Only a running run with a lease has one.

@@ -9,11 +9,11 @@ use tonic::Status;
 
 use super::{Backend, unlisted};
 use crate::auth::Caller;
-use crate::domain::Status as RunStatus;
+use crate::domain::{Filter, Status as RunStatus};
 use crate::proto::page_token::PAGE_TOKEN_BYTES_MAX;
 use crate::proto::{page_token, query, status, v1};
 use crate::store::PAGE_BYTES_MAX;
-use crate::store::query::{Order, Place, RunPage, RunQuery};
+use crate::store::query::{Order, Place, RunCounts, RunPage, RunQuery};
 
 /// How long a call waits for its turn: what does not come to it by then is too much.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -85,6 +85,18 @@ fn fitting(page: RunPage, bytes_max: usize) -> (Vec<v1::Run>, Option<Place>) {
     (runs, page.next)
 }
 
+/// How many runs match that come before a place.
+pub(super) async fn count_before(
+    backend: &Backend,
+    namespace: &str,
+    filter: &Filter,
+    before: &Place,
+) -> Result<RunCounts, Status> {
+    let _turn = turn(&backend.turns.counts).await?;
+    let counted = backend.store.count(namespace, filter, Some(before)).await;
+    counted.map_err(|error| unlisted("GetRun", namespace, &error))
+}
+
 /// `CountRuns`: a count for each status that the filter lets through, also where no run has it.
 pub(super) async fn count(
     backend: &Backend,
@@ -94,8 +106,11 @@ pub(super) async fn count(
     let filter = query::count_runs(request).map_err(status::invalid)?;
     let namespace = &caller.namespace;
     let _turn = turn(&backend.turns.counts).await?;
-    let counted =
-        backend.store.count(namespace, &filter).await.map_err(|error| unlisted("CountRuns", namespace, &error))?;
+    let counted = backend
+        .store
+        .count(namespace, &filter, None)
+        .await
+        .map_err(|error| unlisted("CountRuns", namespace, &error))?;
     let let_through = |status: &RunStatus| filter.statuses.is_empty() || filter.statuses.contains(status);
     let counts = RunStatus::ALL.into_iter().filter(let_through).map(|status| v1::StatusCount {
         status: v1::RunStatus::from(status).into(),

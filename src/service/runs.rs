@@ -208,11 +208,15 @@ impl RunService for Runs {
 
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
         let (backend, call) = self.open(request)?;
-        let key = request::run_key(call.message.run_id, &call.caller).map_err(status::invalid)?;
+        let (key, queue_label) = query::get_run(call.message, &call.caller).map_err(status::invalid)?;
         match backend.reads.run(&key).await {
             Ok(Some(run)) => {
-                let run = leases::shown(backend, &key, &run).await?;
-                Ok(Response::new(v1::GetRunResponse { run: Some(run) }))
+                let queue = match queue_label {
+                    Some(label) => leases::place(backend, &key, &run, &label).await?,
+                    None => None,
+                };
+                let run = Some(leases::shown(backend, &key, &run).await?);
+                Ok(Response::new(v1::GetRunResponse { run, queue }))
             }
             Ok(None) => Err(run_not_found(key)),
             Err(error) => Err(unreadable("GetRun", &key, &error)),

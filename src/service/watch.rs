@@ -36,7 +36,7 @@ pub(super) fn of_many(frame: watch_runs::Frame) -> served::WatchRunsResponse {
     use watch_runs::Frame as Told;
     let frame = match frame {
         Told::Snapshot { run, cursor } => Frame::Snapshot(Snapshot { run, cursor }),
-        Told::Change { event, run, matches, cursor } => Frame::Change(Change { event, run, matches, cursor }),
+        Told::Change { event, run, matches, cursor, after: _ } => Frame::Change(Change { event, run, matches, cursor }),
         Told::CaughtUp { cursor } => Frame::CaughtUp(CaughtUp { cursor }),
         Told::Checkpoint { cursor, at } => Frame::Checkpoint(Checkpoint { cursor, at: Some(answer::timestamp(at)) }),
     };

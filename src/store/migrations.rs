@@ -39,6 +39,7 @@ pub const POSTGRES: &[Migration] = &[
     },
     Migration { number: 3, name: "growth", sql: include_str!("../../migrations/postgres/0003_growth.sql") },
     Migration { number: 4, name: "leases", sql: include_str!("../../migrations/postgres/0004_leases.sql") },
+    Migration { number: 5, name: "max_running", sql: include_str!("../../migrations/postgres/0005_max_running.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -51,6 +52,7 @@ pub const SQLITE: &[Migration] = &[
     },
     Migration { number: 3, name: "growth", sql: include_str!("../../migrations/sqlite/0003_growth.sql") },
     Migration { number: 4, name: "leases", sql: include_str!("../../migrations/sqlite/0004_leases.sql") },
+    Migration { number: 5, name: "max_running", sql: include_str!("../../migrations/sqlite/0005_max_running.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

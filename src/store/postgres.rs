@@ -16,6 +16,7 @@ mod fence;
 mod inspect;
 mod kept;
 mod leases;
+mod max_running;
 mod migrate;
 mod query;
 mod read;
@@ -41,6 +42,7 @@ use self::commit::Commits;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
 pub use self::leases::of_leases;
+pub use self::max_running::of_max_running;
 pub use self::query::{count as of_a_count, list as of_a_list};
 use self::sessions::CREATE_MAX;
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
@@ -48,10 +50,10 @@ pub use self::writes::of_a_commit;
 use super::OpenOptions;
 use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
-use super::query::{RunCounts, RunPage, RunQuery};
+use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::domain::ids::shard_of;
-use crate::domain::{Command, Decided, Event, Filter, Position, Renewal, Run, RunKey, Shard};
+use crate::domain::{Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
 
 /// Runs and their log in a Postgres database.
 pub struct PostgresStore {
@@ -149,6 +151,14 @@ impl Store for PostgresStore {
         leases::overdue(&self.commits.sessions, shard, limit).await
     }
 
+    async fn running(&self, value: &LabelValue) -> Result<Vec<String>, StoreError> {
+        max_running::running(&self.commits.sessions, value).await
+    }
+
+    async fn tidy(&self) -> Result<(), StoreError> {
+        max_running::tidy(&self.commits.sessions).await
+    }
+
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
         read::run(&self.commits.sessions, self.shard_of(key), key).await
     }
@@ -179,8 +189,8 @@ impl Store for PostgresStore {
         query::list_runs(&self.commits.sessions, query).await
     }
 
-    async fn count(&self, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError> {
-        query::count_runs(&self.commits.sessions, namespace, filter).await
+    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
+        query::count_runs(&self.commits.sessions, namespace, filter, before).await
     }
 
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {

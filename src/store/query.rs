@@ -105,6 +105,12 @@ impl Range {
         }
     }
 
+    /// What is left of it for a count.
+    pub(super) fn of_count(filter: &Filter, before: Option<Place>) -> Self {
+        let range = Self::of(filter);
+        Self { before: before.into_iter().fold(range.before, Place::min), ..range }
+    }
+
     /// What is left of it for a page.
     pub(super) fn of_page(query: &RunQuery) -> Self {
         let Self { after, before } = Self::of(&query.filter);

@@ -12,6 +12,7 @@ mod errors;
 mod inspect;
 mod leases;
 mod lock;
+mod max_running;
 mod migrate;
 mod open;
 mod query;
@@ -29,11 +30,11 @@ use uuid::Uuid;
 use super::OpenOptions;
 use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
-use super::query::{RunCounts, RunPage, RunQuery};
+use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
-use crate::domain::{Command, Decided, Event, Filter, Position, Renewal, Run, RunKey, Shard};
+use crate::domain::{Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
 pub use bulk::SqliteBulk;
 use connections::Connections;
 pub use inspect::SqliteInspect;
@@ -151,6 +152,16 @@ impl Store for SqliteStore {
         self.connections.read(move |connection| leases::overdue(connection, shard, limit, clock.as_ref())).await?
     }
 
+    async fn running(&self, value: &LabelValue) -> Result<Vec<String>, StoreError> {
+        let value = value.clone();
+        self.connections.read(move |connection| max_running::running(connection, &value)).await?
+    }
+
+    async fn tidy(&self) -> Result<(), StoreError> {
+        let clock = self.clock.clone();
+        self.connections.write(move |connection| max_running::tidy(connection, clock.as_ref())).await?
+    }
+
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
         let (shard, key) = (self.shard_of(key), key.clone());
         self.connections.read(move |connection| rows::run(connection, shard, &key)).await?
@@ -199,9 +210,9 @@ impl Store for SqliteStore {
         self.connections.read(move |connection| query::list(connection, &query)).await?
     }
 
-    async fn count(&self, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError> {
-        let (namespace, filter) = (namespace.to_owned(), filter.clone());
-        self.connections.read(move |connection| query::count(connection, &namespace, &filter)).await?
+    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
+        let (namespace, filter, before) = (namespace.to_owned(), filter.clone(), before.cloned());
+        self.connections.read(move |connection| query::count(connection, &namespace, &filter, before)).await?
     }
 
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {

@@ -1,13 +1,14 @@
 //! Claims on a store in memory whose commits are held and lost: who gets what, and what is left for the next.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use runledger::claims::{Claim, Claims, Failure};
 use runledger::clock::SystemClock;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Command, Filter, Principal, Run};
+use runledger::domain::{Command, Filter, MaxRunning, Principal, Run};
 use runledger::engine::{self, Engine};
 use runledger::feed::Feed;
 use runledger::service::WireFrames;
@@ -18,7 +19,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout};
 
-use crate::support::commands::{Asking as _, TTL_MS, complete, deferred, key, leased, start};
+use crate::support::commands::{Asking as _, TTL_MS, claim, complete, deferred, key, leased, start, update};
 use crate::support::wrapped::{Fate, Wrapped};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -55,6 +56,7 @@ async fn next(claims: Arc<Claims>, agent: Option<String>, wait: Duration) -> Res
     let claim = Claim {
         namespace: DEFAULT_NAMESPACE.to_owned(),
         filter: Filter::default(),
+        max_running: None,
         lease_ttl_ms: TTL_MS,
         principal: agent.map_or_else(Principal::anonymous, Principal::claimed),
         wait_until: Instant::now() + wait,
@@ -132,4 +134,97 @@ async fn a_lease_begins_and_ends_with_a_commit_of_unknown_outcome() {
         assert_eq!(process.apply(complete(run_id).epoch(1)).await.revision, if run_id == "claimed" { 3 } else { 2 });
         assert_eq!(kept(run_id).await, None);
     }
+}
+
+/// A claim that lets one run of each instance run.
+async fn next_of_an_instance(claims: Arc<Claims>, wait: Duration) -> Option<String> {
+    let claim = Claim {
+        namespace: DEFAULT_NAMESPACE.to_owned(),
+        filter: Filter { labels: [("pool".to_owned(), "p".to_owned())].into(), ..Filter::default() },
+        max_running: Some(MaxRunning { label: "instance".to_owned(), limit: 1 }),
+        lease_ttl_ms: TTL_MS,
+        principal: Principal::anonymous(),
+        wait_until: Instant::now() + wait,
+        deadline: None,
+    };
+    claims.next(&claim).await.unwrap().map(|run| run.run_id.clone())
+}
+
+fn queued(run_id: &str, instance: &str) -> Command {
+    deferred(run_id).label("instance", instance).label("pool", "p")
+}
+
+#[tokio::test]
+async fn each_instance_takes_one_run_at_a_time_first_in_first_out() {
+    let process = Process::start().await;
+    let now = || next_of_an_instance(process.claims.clone(), Duration::ZERO);
+    for (id, instance) in [("a1", "a"), ("a2", "a"), ("b1", "b"), ("a3", "a"), ("b2", "b")] {
+        process.apply(queued(id, instance)).await;
+    }
+    process.apply(deferred("free").label("pool", "p")).await;
+    assert_eq!(now().await.as_deref(), Some("a1"));
+    assert_eq!(now().await.as_deref(), Some("b1"), "what is behind a full queue is not held up by it");
+    assert_eq!(now().await.as_deref(), Some("free"), "a run without the label is not limited");
+    assert_eq!(now().await, None);
+    process.apply(complete("b1").epoch(1)).await;
+    assert_eq!(now().await.as_deref(), Some("b2"));
+    process.apply(complete("a1").epoch(1)).await;
+    assert_eq!(now().await.as_deref(), Some("a2"));
+    assert_eq!(now().await, None);
+}
+
+/// The end of the run that it waits for wakes a claimer, also where that run is in another queue by now, or was claimed
+/// through another one; and nothing is asked meanwhile.
+#[tokio::test]
+async fn a_claimer_of_a_full_instance_is_woken_by_the_end_of_the_run_that_fills_it() {
+    let process = Process::start().await;
+    process.apply(deferred("elsewhere").label("instance", "a")).await;
+    process.apply(claim("elsewhere").max_running("instance", 1)).await;
+    process.apply(queued("a1", "a")).await;
+    let mut waiting = JoinSet::new();
+    waiting.spawn(next_of_an_instance(process.claims.clone(), SOON));
+    let commits = || process.store.batches.lock().unwrap().len();
+    let before = commits();
+    // Refused once, and once more after what it waits for is known, or not at all.
+    while commits() == before {
+        yield_now().await;
+    }
+    process.apply(update("elsewhere").label("instance", "b").epoch(1)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(waiting.try_join_next().is_none(), "it waits");
+    assert!(commits() <= before + 3, "nothing is asked while nothing ends");
+    process.apply(complete("elsewhere").epoch(1)).await;
+    let got = timeout(SOON / 2, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
+    assert_eq!(got.as_deref(), Some("a1"));
+}
+
+/// Ends and claims of the same moment: every run gets its turn, and nobody waits for what has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_queue_of_full_instances_is_worked_off_and_no_instance_runs_two() {
+    let process = Process::start().await;
+    let runs = 300;
+    let made =
+        join_all((0..runs).map(|n| process.engine.submit(queued(&format!("run-{n}"), &format!("i-{}", n % 5)), None)));
+    assert!(made.await.iter().all(Result::is_ok));
+    let busy: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    let mut workers = JoinSet::new();
+    for _ in 0..20 {
+        let (claims, engine, busy) = (process.claims.clone(), process.engine.clone(), busy.clone());
+        workers.spawn(async move {
+            let mut done = Vec::new();
+            while let Some(run_id) = next_of_an_instance(claims.clone(), Duration::from_secs(2)).await {
+                let number: usize = run_id.trim_start_matches("run-").parse().unwrap();
+                let instance = format!("i-{}", number % 5);
+                assert!(busy.lock().unwrap().insert(instance.clone()), "two of {instance} run");
+                yield_now().await;
+                assert!(busy.lock().unwrap().remove(&instance));
+                engine.submit(complete(&run_id).epoch(1), None).await.unwrap();
+                done.push(run_id);
+            }
+            done
+        });
+    }
+    let done: Vec<String> = timeout(SOON * 2, workers.join_all()).await.expect("it hangs").concat();
+    assert_eq!(done.len(), runs);
+    assert_eq!(done.iter().collect::<BTreeSet<_>>().len(), runs);
 }

@@ -7,6 +7,7 @@ mod fixture;
 mod history;
 mod leases;
 mod lists;
+mod max_running;
 mod model;
 mod races;
 mod replays;
@@ -97,6 +98,14 @@ conformance! { conforms:
         a_request_that_was_answered_before_the_end_is_in_the_record
         what_is_reported_late_is_kept_once_and_changes_no_status
     ]
+    max_running: [
+        a_claim_is_refused_while_as_many_run_as_it_allows
+        a_run_counts_until_it_is_terminal
+        what_was_started_or_claimed_without_a_limit_does_not_count
+        in_one_batch_each_claim_counts_for_the_next_and_each_end_makes_room
+        claims_at_once_never_let_more_run_than_allowed
+        claims_of_several_values_in_one_batch_wait_for_no_circle
+    ]
     lists: [
         a_list_and_a_count_are_of_the_runs_that_match
         a_page_goes_on_after_any_place
@@ -133,6 +142,9 @@ conformance! { conforms:
 
 // Behaviours that are seen past the store: in its tables.
 conformance! { conforms_on_disk:
+    max_running: [
+        a_value_that_nothing_counts_towards_is_forgotten
+    ]
     tables: [
         the_columns_of_runs_are_the_run_and_each_of_its_fields_is_there_once
         the_columns_of_events_are_what_was_decided

@@ -20,7 +20,7 @@ fn now() -> Time {
 
 /// Decides a command that was never applied before.
 fn decided(run: Option<&Run>, command: &Command) -> Result<Decision, Refusal> {
-    decide(run, command, &Context { now: now(), applied: None, lease: None, clock: now() })
+    decide(run, command, &Context { now: now(), applied: None, lease: None, clock: now(), running: &[] })
 }
 
 /// The event that the command makes, and the run after it.

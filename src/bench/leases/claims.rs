@@ -97,7 +97,12 @@ async fn drain(mut client: Client, filter: RunFilter) -> Result<Done, BenchError
     let mut done = Done { runs: Vec::new(), claims: Delays::new() };
     loop {
         let sent = Instant::now();
-        let request = ClaimNextRunRequest { filter: Some(filter.clone()), lease_ttl: Some(LEASE_TTL), wait: None };
+        let request = ClaimNextRunRequest {
+            filter: Some(filter.clone()),
+            lease_ttl: Some(LEASE_TTL),
+            wait: None,
+            max_running: None,
+        };
         let answer = client.claim_next_run(request).await.map_err(BenchError::call("ClaimNextRun"))?;
         let Some(run) = answer.into_inner().run else { return Ok(done) };
         done.claims.record(sent.elapsed());

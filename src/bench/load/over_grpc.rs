@@ -134,7 +134,7 @@ impl Calls {
     }
 
     async fn get(&mut self, run_id: &str, from: Instant, tally: &mut Tally) -> Result<(), BenchError> {
-        let answer = self.client.get_run(GetRunRequest { run_id: run_id.to_owned() }).await;
+        let answer = self.client.get_run(GetRunRequest { run_id: run_id.to_owned(), ..GetRunRequest::default() }).await;
         let answer = answer.map_err(BenchError::call("GetRun"))?.into_inner();
         answer.run.ok_or(BenchError::Answer { rpc: "GetRun", field: "the run" })?;
         tally.answered(Of::Get, from);

@@ -97,7 +97,8 @@ pub(super) const REQUEST_ABORT: &str = concat!(
 pub(super) const WORKER: &str = concat!(
     "Examples:\n  \
     runledger run worker --task-thread-id thread-1 -- bash -c 'echo ::progress 1/2 fetching; sleep 1'\n  \
-    runledger run worker --claim --label team=search --idle 1s -- ./crawl\n\n\
+    runledger run worker --claim --label team=search --idle 1s -- ./crawl\n  \
+    runledger run worker --claim --max-running instance=1 --idle 1s -- ./crawl\n\n\
     The program finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER in its \
     environment. It says how far it is by lines '::progress DONE[/TOTAL] [MESSAGE]' on standard output. The run completes \
     when it ends with 0 and else fails, with the last lines of its standard error as the reason. When somebody asks for \
@@ -112,6 +113,7 @@ pub(super) const WORKER: &str = concat!(
 pub(super) const GET: &str = concat!(
     "Examples:\n  \
     runledger run get run-1\n  \
+    runledger run get run-2 --queue-label instance\n  \
     runledger run get run-1 --output json\n\n",
     exit_codes!()
 );

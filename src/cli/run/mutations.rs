@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 
 use crate::cli::connect::Caller;
 use crate::cli::ending::Stop;
-use crate::cli::fields::{self, Label, MetadataSource, Route};
+use crate::cli::fields::{self, Label, MaxRunning, MetadataSource, Route};
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::view;
 use crate::client::json::Named;
@@ -174,6 +174,9 @@ pub(super) struct ClaimArgs {
     /// Refuse unless the run is at this epoch (0: it never had a lease)
     #[arg(long, value_name = "N")]
     expected_epoch: Option<u64>,
+    /// Refuse to start a pending run while N with the same value of this label are running
+    #[arg(long, value_name = "LABEL=N")]
+    max_running: Option<MaxRunning>,
     #[command(flatten)]
     mutation: Mutation,
 }
@@ -309,6 +312,7 @@ pub(super) async fn claim(args: ClaimArgs) -> Result<(), Stop> {
         run_id: args.run_id,
         lease_ttl: Some(proto::duration(args.lease_ttl)),
         expected_epoch: args.expected_epoch,
+        max_running: args.max_running.as_ref().map(MaxRunning::message),
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
     };

@@ -20,7 +20,7 @@ use self::held::Held;
 use self::program::Program;
 use crate::cli::connect::{CALL_WAIT_MAX, Server};
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::{Label, MetadataSource, duration};
+use crate::cli::fields::{Label, MaxRunning, MetadataSource, duration};
 use crate::client::{Call, Client, Kind};
 use crate::clock;
 use crate::proto::{self, v1};
@@ -65,6 +65,9 @@ pub(super) struct WorkerArgs {
     /// The run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
+    /// Pass over runs of which N with the same value of this label are running; the others of a value wait in order
+    #[arg(long, value_name = "LABEL=N", requires = "claim")]
+    max_running: Option<MaxRunning>,
     /// End after this many claimed runs [default: never]
     #[arg(long, value_name = "N", requires = "claim", value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
@@ -148,6 +151,7 @@ async fn claim(args: &WorkerArgs, client: &mut Client) -> Result<Option<Held>, S
             filter: Some(filter.clone()),
             lease_ttl: Some(proto::duration(args.lease_ttl)),
             wait: Some(proto::duration(wait)),
+            max_running: args.max_running.as_ref().map(MaxRunning::message),
         };
         match client.ask(&request, Instant::now() + wait + CALL_WAIT_MAX).await {
             Ok(v1::ClaimNextRunResponse { run: Some(run) }) => return Ok(Some(Held::of(&run))),

@@ -49,8 +49,8 @@ pub(super) async fn commit(
     let Some(Guess { loaded, min_release }) = kept.guess(shard, commands) else {
         return Ok(AtOnce::NotWritten);
     };
-    if commands.iter().any(|command| looks_at_lease(command, &loaded.runs)) {
-        // Nobody keeps those: their rows are renewed by whoever holds them.
+    if commands.iter().any(|command| looks_beyond_runs(command, &loaded.runs)) {
+        // Nobody keeps that: leases are renewed by whoever holds them, and what counts is of any shard.
         return Ok(AtOnce::NotWritten);
     }
     let (last, now) = (loaded.last.map_or(0, |(position, _)| position), loaded.now);
@@ -117,7 +117,9 @@ pub(super) async fn commit(
 }
 
 /// A pending run has no lease: who claims it looks at none.
-fn looks_at_lease(command: &Command, runs: &[Arc<Run>]) -> bool {
+fn looks_beyond_runs(command: &Command, runs: &[Arc<Run>]) -> bool {
     let of_a_pending_run = || runs.iter().any(|run| run.status == Status::Pending && run.key() == command.key);
-    command.operation.looks_at_lease() && !(command.operation == Operation::Claim && of_a_pending_run())
+    let looks_at_lease =
+        command.operation.looks_at_lease() && !(command.operation == Operation::Claim && of_a_pending_run());
+    looks_at_lease || command.terms.max_running.is_some()
 }

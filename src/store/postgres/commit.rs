@@ -23,6 +23,7 @@ use super::ends::{self, Ends};
 use super::errors::{self, TimedOut};
 use super::kept::{Guessed, Kept};
 use super::leases;
+use super::max_running;
 use super::rows::{self, Reader, after_all, shown, smallint};
 use super::sessions::{Session, Sessions};
 use super::statements::{BEGIN, COMMIT, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, ROLLBACK};
@@ -176,6 +177,8 @@ struct Prepared {
     load_request_ids: Statement,
     /// Only where a command looks at leases.
     load_leases: Option<Statement>,
+    /// Take, and read, what counts towards claims' limits: only where a claim has one.
+    max_running: Option<(Statement, Statement)>,
 }
 
 impl Prepared {
@@ -184,8 +187,16 @@ impl Prepared {
             [] => None,
             [_, ..] => Some(session.prepare_cached(&leases::load()).await?),
         };
+        let max_running = match wanted.limited.0.as_slice() {
+            [] => None,
+            [_, ..] => {
+                let lock = session.prepare_cached(&max_running::lock()).await?;
+                Some((lock, session.prepare_cached(&max_running::load()).await?))
+            }
+        };
         Ok(Self {
             load_leases,
+            max_running,
             lock_head: session.prepare_cached(LOCK_HEAD).await?,
             ends: session.prepare_cached(ends).await?,
             load_runs: session.prepare_cached(LOAD_RUNS).await?,
@@ -205,6 +216,8 @@ struct Wanted<'a> {
     request_keys: Vec<i64>,
     /// The namespaces and ids of runs whose lease is looked at.
     leases: (Vec<&'a str>, Vec<&'a str>),
+    /// The namespaces and ids of runs, and the labels, that claims limit.
+    limited: (Vec<&'a str>, Vec<&'a str>, Vec<&'a str>),
 }
 
 impl<'a> Wanted<'a> {
@@ -225,6 +238,11 @@ impl<'a> Wanted<'a> {
                 .collect::<HashSet<_>>()
                 .into_iter()
                 .unzip(),
+            limited: commands
+                .iter()
+                .filter_map(|command| Some((&command.key, command.terms.max_running.as_ref()?)))
+                .map(|(key, max)| (key.namespace.as_str(), key.run_id.as_str(), max.label.as_str()))
+                .collect(),
         }
     }
 }
@@ -270,10 +288,23 @@ async fn lock_and_load(
             Some(statement) => session.query(statement, &by_lease).await,
         }
     };
-    let (begun, head, ends, runs, requests, leases) = tokio::join!(
+    let (namespaces, run_ids, labels) = &wanted.limited;
+    let by_label: [&(dyn ToSql + Sync); 4] = [&shard, namespaces, run_ids, labels];
+    let limited = async {
+        match &prepared.max_running {
+            None => Ok(Vec::new()),
+            Some((lock, load)) => {
+                let (locked, loaded) =
+                    tokio::join!(biased; session.execute(lock, &by_label), session.query(load, &by_label));
+                locked.and(loaded)
+            }
+        }
+    };
+    let (begun, head, limited, ends, runs, requests, leases) = tokio::join!(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
+        limited,
         session.query(&prepared.ends, &[]),
         runs,
         requests,
@@ -284,6 +315,7 @@ async fn lock_and_load(
         let source = "the head is missing".into();
         return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source }.into());
     }
+    let limited = limited.map_err(retriable)?;
     let ends = ends.map_err(retriable)?;
     let ends = Ends::read(&ends, shard)?;
     let runs = runs.map_err(retriable)?;
@@ -296,6 +328,7 @@ async fn lock_and_load(
         runs: read_runs(&runs)?,
         requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
         leases: leases.iter().map(leases::held).collect::<Result<_, _>>()?,
+        running: limited.iter().map(max_running::counted).collect::<Result<_, _>>()?,
     };
     Ok(Read { loaded, now: ends.now, min_release: ends.min_release })
 }

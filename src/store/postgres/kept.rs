@@ -184,6 +184,7 @@ impl Kept {
             runs: self.all_runs(commands)?,
             requests: Vec::new(),
             leases: Vec::new(),
+            running: Vec::new(),
         };
         Some(Guess { loaded, min_release: end.min_release })
     }

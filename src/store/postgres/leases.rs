@@ -228,7 +228,7 @@ pub(super) async fn overdue(sessions: &Sessions, shard: Shard, limit: usize) -> 
 
 /// A statement that is a transaction of its own, on a session that may write. Two that lock in different orders are told
 /// by the database, and the one that lost is made again.
-async fn writing(
+pub(super) async fn writing(
     sessions: &Sessions,
     statement: &str,
     arguments: &[&(dyn ToSql + Sync)],

@@ -239,13 +239,18 @@ fn page(rows: &[Row], limit: usize, bytes_max: usize) -> Result<RunPage, StoreEr
     Ok(page)
 }
 
-pub(super) async fn count_runs(sessions: &Sessions, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError> {
+pub(super) async fn count_runs(
+    sessions: &Sessions,
+    namespace: &str,
+    filter: &Filter,
+    before: Option<&Place>,
+) -> Result<RunCounts, StoreError> {
     let by = By::of(filter);
     let beside_active =
         Filter { statuses: BTreeSet::new(), started_from: None, started_before: None, ..filter.clone() };
     let of_active = by == By::Active && beside_active == Filter::default();
     let statement = count(by, of_active);
-    let range = Range::of(filter);
+    let range = Range::of_count(filter, before.cloned());
     let arguments = Arguments::of(namespace, filter, &range);
     let mut all = arguments.all();
     if of_active {

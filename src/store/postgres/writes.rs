@@ -7,6 +7,7 @@
 
 mod columns;
 mod leases;
+mod max_running;
 
 use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
@@ -60,6 +61,7 @@ const AHEAD_MAX_MS: u32 = 5;
 pub(super) fn write<'a>(shard: i16, commit_id: Uuid, at: Time, decided: &'a Decided, place: Place<'a>) -> Write<'a> {
     let (new, old): (Vec<&RunWrite>, Vec<&RunWrite>) = decided.runs.iter().partition(|write| write.before.is_none());
     let mut parts = Parts::default();
+    let number = shard;
     let shard = parts.add("smallint", shard);
     let at = parts.add("timestamptz", At(at));
     let commit_id = parts.add("uuid", commit_id);
@@ -71,6 +73,7 @@ pub(super) fn write<'a>(shard: i16, commit_id: Uuid, at: Time, decided: &'a Deci
         parts.update_runs(&shard, &old, with_links);
     }
     parts.write_leases(&shard, &decided.runs);
+    parts.write_counted(number, &decided.counted);
     parts.insert_events(&shard, &commit_id, &decided.events);
     let (name, place) = match place {
         Place::After(position) => {

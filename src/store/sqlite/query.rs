@@ -152,11 +152,16 @@ pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage,
 }
 
 /// How many match, of as many as a count looks at.
-pub(super) fn count(connection: &Connection, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError> {
+pub(super) fn count(
+    connection: &Connection,
+    namespace: &str,
+    filter: &Filter,
+    before: Option<Place>,
+) -> Result<RunCounts, StoreError> {
     let statement = walk(By::of(filter), Order::NewestFirst, TESTED);
     let mut counts = RunCounts::default();
     let mut looked_at = 0;
-    follow(connection, &statement, namespace, filter, &Range::of(filter), |row| {
+    follow(connection, &statement, namespace, filter, &Range::of_count(filter, before), |row| {
         if looked_at == COUNT_RUNS_MAX {
             counts.truncated = true;
             return Ok(Step::End);

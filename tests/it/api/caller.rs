@@ -248,7 +248,11 @@ impl Caller {
     }
 
     pub(crate) async fn try_get(&self, run_id: &str) -> Result<Run, Status> {
-        let answer = self.grpc.clone().get_run(self.request(GetRunRequest { run_id: run_id.into() })).await?;
+        let answer = self
+            .grpc
+            .clone()
+            .get_run(self.request(GetRunRequest { run_id: run_id.into(), ..GetRunRequest::default() }))
+            .await?;
         Ok(answer.into_inner().run.expect("GetRun answers with the run"))
     }
 

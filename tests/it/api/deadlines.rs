@@ -47,7 +47,10 @@ pub(crate) async fn a_read_whose_deadline_passes_says_so(place: Place) {
     let caller = own.caller().await;
     let run_id = caller.run_in(RunStatus::Running).await.run_id;
     let holder = hold(&own, "lock table runs, run_events in access exclusive mode").await;
-    let read = told(async || caller.grpc.clone().get_run(within(GetRunRequest { run_id: run_id.clone() })).await).await;
+    let read = told(async || {
+        caller.grpc.clone().get_run(within(GetRunRequest { run_id: run_id.clone(), ..GetRunRequest::default() })).await
+    })
+    .await;
     read.is(Code::DeadlineExceeded, "DEADLINE");
     let asked = || WatchRunRequest { run_id: run_id.clone(), after_revision: None };
     let watch = told(async || caller.grpc.clone().watch_run(within(asked())).await).await;

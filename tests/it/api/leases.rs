@@ -269,7 +269,8 @@ pub(crate) async fn what_is_wrong_with_leases_is_named_field_by_field(place: Pla
     let status = claim(&caller, ClaimRunRequest { run_id: run_id.clone(), ..Default::default() }).await.unwrap_err();
     assert_eq!(Refused::from(status).fields(), ["lease_ttl"]);
     let filter = RunFilter { statuses: vec![RunStatus::Running.into()], ..RunFilter::default() };
-    let asked = ClaimNextRunRequest { filter: Some(filter), lease_ttl: None, wait: Some(seconds(86_401)) };
+    let asked =
+        ClaimNextRunRequest { filter: Some(filter), wait: Some(seconds(86_401)), ..ClaimNextRunRequest::default() };
     let mut fields = Refused::from(caller.grpc.clone().claim_next_run(asked).await.unwrap_err()).fields();
     fields.sort();
     assert_eq!(fields, ["filter.statuses", "lease_ttl", "wait"]);

@@ -1,6 +1,7 @@
 //! What a stranger finds on the port: reflection and health.
 
 use futures_util::stream;
+use runledger::proto::v1::GetRunRequest;
 use runledger::service::health::{self, Health};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_reflection::pb::{v1, v1alpha};
@@ -57,7 +58,8 @@ async fn a_server_in_memory_serves_and_says_that_it_is_not_durable() {
     for service in ["liveness", "", "runledger.v1.RunService"] {
         server.until(service, ServingStatus::Serving).await;
     }
-    let read = server.client().await.get_run(runledger::proto::v1::GetRunRequest { run_id: "unknown".into() }).await;
+    let read =
+        server.client().await.get_run(GetRunRequest { run_id: "unknown".into(), ..GetRunRequest::default() }).await;
     assert_eq!(read.unwrap_err().code(), tonic::Code::NotFound, "it serves");
     assert!(server.banner().contains("NOT DURABLE"), "{}", server.banner());
     assert!(server.stop().await.success());

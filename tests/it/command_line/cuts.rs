@@ -137,7 +137,8 @@ async fn lossy(server: &Server, run_id: &'static str) -> (String, JoinSet<()>) {
         };
         let swallow = async { while answers.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {} };
         let applied = async {
-            while client.get_run(GetRunRequest { run_id: run_id.to_owned() }).await.is_err() {
+            while client.get_run(GetRunRequest { run_id: run_id.to_owned(), ..GetRunRequest::default() }).await.is_err()
+            {
                 tokio::task::yield_now().await;
             }
         };

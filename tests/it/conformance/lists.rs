@@ -173,7 +173,7 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
         for run in &matching {
             *counts.counts.entry(run.status).or_default() += 1;
         }
-        assert_eq!(store.count(DEFAULT_NAMESPACE, &filter).await.unwrap(), counts, "{filter:?}");
+        assert_eq!(store.count(DEFAULT_NAMESPACE, &filter, None).await.unwrap(), counts, "{filter:?}");
         for order in ORDERS {
             let expected = in_order(order, matching.clone());
             let limit = [1_000, 1, 7, matching.len().max(1)][n % 4];
@@ -189,7 +189,7 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
         }
     }
     assert!(sizes.len() > 20, "the filters meant many different things: {sizes:?}");
-    assert_eq!(store.count("nobody's", &Filter::default()).await.unwrap(), RunCounts::default());
+    assert_eq!(store.count("nobody's", &Filter::default(), None).await.unwrap(), RunCounts::default());
 }
 
 pub(crate) async fn a_page_goes_on_after_any_place<F: Fixture>(fixture: F) {
@@ -282,7 +282,7 @@ pub(crate) async fn what_was_acknowledged_is_listed_on_every_replica<F: Fixture>
         let ended = apply(&*replica, complete(&id)).await;
         assert_eq!(listed(fixture.store(), asked(&running, Order::NewestFirst)).await, []);
         assert_eq!(listed(fixture.store(), asked(&thread, Order::OldestFirst)).await, [ended]);
-        let counted = fixture.store().count(DEFAULT_NAMESPACE, &thread).await.unwrap();
+        let counted = fixture.store().count(DEFAULT_NAMESPACE, &thread, None).await.unwrap();
         assert_eq!(counted, RunCounts { counts: [(Status::Completed, 1)].into(), truncated: false });
     }
 }
@@ -308,7 +308,10 @@ pub(crate) async fn a_hostile_string_finds_its_own_runs_only<F: Fixture>(fixture
         ] {
             let found = listed(store, asked(&filter, Order::NewestFirst)).await;
             assert_eq!(ids(&found), [format!("run-{n}")], "{filter:?}");
-            assert_eq!(store.count(DEFAULT_NAMESPACE, &filter).await.unwrap().counts, [(Status::Running, 1)].into());
+            assert_eq!(
+                store.count(DEFAULT_NAMESPACE, &filter, None).await.unwrap().counts,
+                [(Status::Running, 1)].into()
+            );
         }
         let other = Filter { labels: labels.into_iter().map(|(k, v)| (k, v + " ")).collect(), ..Filter::default() };
         assert_eq!(listed(store, asked(&other, Order::NewestFirst)).await, []);
@@ -368,6 +371,6 @@ pub(crate) async fn a_page_that_looks_at_ten_thousand_runs_in_vain_ends_there<F:
         let page = store.list(&asked(&none, Order::NewestFirst)).await.unwrap();
         assert!(page.runs.is_empty() && page.next.is_some());
         assert_eq!(listed(store, asked(&none, Order::OldestFirst)).await, []);
-        assert_eq!(store.count(DEFAULT_NAMESPACE, &none).await.unwrap(), RunCounts::default());
+        assert_eq!(store.count(DEFAULT_NAMESPACE, &none, None).await.unwrap(), RunCounts::default());
     }
 }

@@ -13,7 +13,13 @@ fn remembered(run: Option<&Run>, command: &Command, same: bool) -> Result<Decisi
     decide(
         run,
         command,
-        &Context { now: now(), applied: Some(&AppliedRequest { revision: 1, digest }), lease: None, clock: now() },
+        &Context {
+            now: now(),
+            applied: Some(&AppliedRequest { revision: 1, digest }),
+            lease: None,
+            clock: now(),
+            running: &[],
+        },
     )
 }
 
@@ -46,7 +52,7 @@ fn a_replay_speaks_before_every_later_check() {
 #[test]
 fn another_requests_history_is_no_concern_of_a_call_without_a_request_id() {
     let applied = AppliedRequest { revision: 1, digest: [0; 32] };
-    let context = Context { now: now(), applied: Some(&applied), lease: None, clock: now() };
+    let context = Context { now: now(), applied: Some(&applied), lease: None, clock: now(), running: &[] };
     assert!(matches!(decide(None, &start("run-1"), &context), Ok(Decision::Apply(..))));
 }
 

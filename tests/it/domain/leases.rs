@@ -18,7 +18,7 @@ fn at(micros: i64) -> Time {
 
 /// Decides at a time, with the lease as it is kept.
 fn decided_at(run: &Run, command: &Command, now: Time, lease: Option<HeldLease>) -> Result<Decision, Refusal> {
-    decide(Some(run), command, &Context { now, applied: None, lease, clock: now })
+    decide(Some(run), command, &Context { now, applied: None, lease, clock: now, running: &[] })
 }
 
 fn swept(run: &Run, now: Time, lease: Option<HeldLease>) -> Option<(Event, Run)> {
@@ -57,7 +57,10 @@ fn a_holders_call_needs_the_epoch_that_the_run_has() {
     let calls = [update("run-1").workflow("w"), complete("run-1"), fail("run-1"), release("run-1")];
     for call in calls {
         for asked in [None, Some(0), Some(2)] {
-            let call = Command { terms: runledger::domain::Terms { lease_epoch: asked, ..call.terms }, ..call.clone() };
+            let call = Command {
+                terms: runledger::domain::Terms { lease_epoch: asked, ..call.terms.clone() },
+                ..call.clone()
+            };
             match decided(Some(&run), &call) {
                 Err(Refusal::LeaseLost { rpc, asked: said, epoch, run: summary }) => {
                     assert_eq!((rpc, said, epoch), (call.operation.rpc(), asked.unwrap_or(0), 1));
@@ -139,7 +142,7 @@ fn a_clock_that_was_set_back_ends_no_lease() {
     let clock = at(now().micros() - 60_000_000);
     let live = HeldLease { epoch: 1, expires_at: at(clock.micros() + 1) };
     for command in [claim("run-1"), sweep("run-1")] {
-        let context = |clock| Context { now: now(), applied: None, lease: Some(live), clock };
+        let context = |clock| Context { now: now(), applied: None, lease: Some(live), clock, running: &[] };
         let applies = |clock| matches!(decide(Some(&run), &command, &context(clock)), Ok(Decision::Apply(..)));
         assert!(!applies(clock) && applies(live.expires_at), "{command:?}");
     }

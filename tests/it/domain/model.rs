@@ -35,6 +35,7 @@ impl Shelf {
             runs: self.runs.values().filter(|run| asked(&run.key())).cloned().map(Arc::new).collect(),
             requests: model.requests().into_iter().filter(|(key, ..)| asked(key)).collect(),
             leases: model.leases().into_iter().filter(|(key, _)| asked(key)).collect(),
+            running: model.all_running(),
         }
     }
 }

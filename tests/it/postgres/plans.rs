@@ -66,7 +66,15 @@ fn everything_at_once() -> Decided {
         let commands: Vec<_> = commands.into_iter().map(Arc::new).collect();
         decide_batch(
             &commands,
-            Loaded { last: None, now: at, clock: at, runs, requests: Vec::new(), leases: Vec::new() },
+            Loaded {
+                last: None,
+                now: at,
+                clock: at,
+                runs,
+                requests: Vec::new(),
+                leases: Vec::new(),
+                running: Vec::new(),
+            },
         )
     };
     let mut before = vec![start("changed"), deferred("pending"), leased("ended")];

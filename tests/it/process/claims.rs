@@ -27,7 +27,12 @@ fn labelled(team: &str) -> RunFilter {
 }
 
 fn ask(team: &str, ttl: i64, wait: i64) -> ClaimNextRunRequest {
-    ClaimNextRunRequest { filter: Some(labelled(team)), lease_ttl: Some(seconds(ttl)), wait: Some(seconds(wait)) }
+    ClaimNextRunRequest {
+        filter: Some(labelled(team)),
+        lease_ttl: Some(seconds(ttl)),
+        wait: Some(seconds(wait)),
+        max_running: None,
+    }
 }
 
 async fn ready(data: &Data) -> Server {

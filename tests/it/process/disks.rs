@@ -120,7 +120,7 @@ async fn a_full_disk_refuses_calls_for_now_and_loses_nothing() {
         }
     }
     assert_eq!(refused.len(), 5, "the disk was never full");
-    let request = GetRunRequest { run_id: "before-0".to_owned() };
+    let request = GetRunRequest { run_id: "before-0".to_owned(), ..GetRunRequest::default() };
     assert!(client.get_run(request).await.is_ok(), "what is there can be read");
 
     fs::remove_file(&filler).unwrap();

@@ -64,7 +64,7 @@ async fn only_the_guilty_one_is_refused(data: Data, refuse: &str) {
     }));
     let released = async {
         // Sent behind them on the same connection: when it is answered, they have arrived.
-        let unknown = GetRunRequest { run_id: "unknown".to_owned() };
+        let unknown = GetRunRequest { run_id: "unknown".to_owned(), ..GetRunRequest::default() };
         assert_eq!(client.clone().get_run(unknown).await.unwrap_err().code(), Code::NotFound);
         hold.release().await;
     };
@@ -108,7 +108,7 @@ async fn what_cannot_be_read_is_named(data: Data) {
     let spoilt = "update runs set record = '[]' where run_id = 'spoilt' returning run_id";
     assert_eq!(data.sql(spoilt).await, [[Some("spoilt".to_owned())]]);
     let run_id = "spoilt".to_owned();
-    let get = client.get_run(GetRunRequest { run_id: run_id.clone() }).await.map(drop);
+    let get = client.get_run(GetRunRequest { run_id: run_id.clone(), ..GetRunRequest::default() }).await.map(drop);
     let to = RunStatus::Completed.into();
     let check = CheckTransitionRequest { run_id: run_id.clone(), to, from: None };
     let check = client.check_transition(check).await.map(drop);

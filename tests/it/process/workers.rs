@@ -37,7 +37,7 @@ impl Scene {
     }
 
     async fn run(&self) -> Option<Run> {
-        let asked = GetRunRequest { run_id: "run-1".to_owned() };
+        let asked = GetRunRequest { run_id: "run-1".to_owned(), ..GetRunRequest::default() };
         self.server.client().get_run(asked).await.ok().and_then(|answer| answer.into_inner().run)
     }
 

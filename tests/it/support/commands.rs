@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Changes, Command, Metadata, Operation, Principal, Request, RunKey, Terms};
+use runledger::domain::{Changes, Command, MaxRunning, Metadata, Operation, Principal, Request, RunKey, Terms};
 use serde_json::Value;
 
 /// The task thread of every run that a test does not give another one.
@@ -127,6 +127,10 @@ pub(crate) trait Asking: Sized {
 
     fn grace_ms(self, ms: u64) -> Self {
         self.on(|terms| terms.grace_ms = Some(ms))
+    }
+
+    fn max_running(self, label: &str, limit: u32) -> Self {
+        self.on(|terms| terms.max_running = Some(MaxRunning { label: label.to_owned(), limit }))
     }
 
     fn thread(self, id: &str) -> Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
 use runledger::domain::evolve::evolve;
-use runledger::domain::{Command, Event, EventType, HeldLease, Lease, Refusal, Run, RunKey, Time, Verdict};
+use runledger::domain::{Command, Event, EventType, HeldLease, LabelValue, Lease, Refusal, Run, RunKey, Time, Verdict};
 
 #[derive(Debug, Default)]
 pub(crate) struct Model {
@@ -13,6 +13,7 @@ pub(crate) struct Model {
     pub(crate) events: Vec<Event>,
     leases: HashMap<RunKey, HeldLease>,
     applied: HashMap<(RunKey, String), AppliedRequest>,
+    counted: BTreeMap<LabelValue, Vec<String>>,
 }
 
 impl Model {
@@ -22,7 +23,9 @@ impl Model {
             command.request.as_ref().and_then(|request| self.applied.get(&(command.key.clone(), request.id.clone())));
         let run = self.runs.get(&command.key);
         let lease = self.leases.get(&command.key).copied();
-        match decide(run, command, &Context { now, applied: remembered, lease, clock: now })? {
+        let limited = run.and_then(|run| LabelValue::limited(run, command));
+        let running = limited.as_ref().map_or_else(Vec::new, |value| self.running(value));
+        match decide(run, command, &Context { now, applied: remembered, lease, clock: now, running: &running })? {
             Decision::Unchanged => Ok(Verdict::Unchanged(Arc::new(run.expect("unchanged, so it exists").clone()))),
             Decision::Replayed { revision } => {
                 Ok(Verdict::Replayed { revision, current_revision: run.expect("replayed, so it exists").revision })
@@ -35,6 +38,9 @@ impl Model {
                 if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
                     self.leases.insert(command.key.clone(), HeldLease { epoch, expires_at: now.plus_ms(ttl_ms) });
                 }
+                if let Some(value) = limited.filter(|_| event.event_type == EventType::Started) {
+                    self.counted.entry(value).or_default().push(command.key.run_id.clone());
+                }
                 let late = event.event_type == EventType::LateReported;
                 self.events.push(*event);
                 self.runs.insert(command.key.clone(), (*after).clone());
@@ -42,6 +48,19 @@ impl Model {
                 Ok(if late { Verdict::RecordedLate(after) } else { Verdict::Applied(after) })
             }
         }
+    }
+
+    fn running(&self, value: &LabelValue) -> Vec<String> {
+        let is_running = |run_id: &&String| {
+            let key = RunKey { namespace: value.namespace.clone(), run_id: (*run_id).clone() };
+            !self.runs[&key].status.is_terminal()
+        };
+        self.counted.get(value).into_iter().flatten().filter(is_running).cloned().collect()
+    }
+
+    /// What counts towards the limits of claims, as a store would load it.
+    pub(crate) fn all_running(&self) -> Vec<(LabelValue, Vec<String>)> {
+        self.counted.keys().map(|value| (value.clone(), self.running(value))).collect()
     }
 
     /// The leases that were granted, as a store would load them.

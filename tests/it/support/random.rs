@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
-use runledger::domain::{Changes, Command, Operation, Route, Terms};
+use runledger::domain::{Changes, Command, MaxRunning, Operation, Route, Terms};
 use serde_json::{Value, json};
 
 use super::commands::{Asking as _, TTL_MS, command, metadata};
@@ -46,24 +46,25 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 fn terms() -> impl Strategy<Value = Terms> {
     let short = || weighted(0.2, 0..50_u64);
-    (weighted(0.3, 0..4_u64), any::<bool>(), short(), short(), short()).prop_map(
-        |(lease_epoch, leased, start_timeout_ms, run_timeout_ms, grace_ms)| {
+    (weighted(0.3, 0..4_u64), any::<bool>(), short(), short(), short(), weighted(0.3, 1..3_u32)).prop_map(
+        |(lease_epoch, leased, start_timeout_ms, run_timeout_ms, grace_ms, limit)| {
             let lease_ttl_ms = leased.then_some(TTL_MS);
-            Terms { lease_epoch, lease_ttl_ms, start_timeout_ms, run_timeout_ms, grace_ms }
+            let max_running = limit.map(|limit| MaxRunning { label: "a".to_owned(), limit });
+            Terms { lease_epoch, lease_ttl_ms, start_timeout_ms, run_timeout_ms, grace_ms, max_running }
         },
     )
 }
 
 /// Takes what the operation's request can carry.
 fn asked_by(operation: Operation, terms: Terms) -> Terms {
-    let Terms { lease_epoch, lease_ttl_ms, start_timeout_ms, run_timeout_ms, grace_ms } = terms;
+    let Terms { lease_epoch, lease_ttl_ms, start_timeout_ms, run_timeout_ms, grace_ms, max_running } = terms;
     match operation {
         Operation::Start { deferred: true } => Terms { start_timeout_ms, run_timeout_ms, ..Terms::default() },
         Operation::Start { deferred: false } => Terms { lease_ttl_ms, run_timeout_ms, ..Terms::default() },
         Operation::Update | Operation::Complete | Operation::Fail | Operation::Release => {
             Terms { lease_epoch, ..Terms::default() }
         }
-        Operation::Claim => Terms { lease_epoch, lease_ttl_ms: Some(TTL_MS), ..Terms::default() },
+        Operation::Claim => Terms { lease_epoch, lease_ttl_ms: Some(TTL_MS), max_running, ..Terms::default() },
         Operation::RequestAbort => Terms { grace_ms, ..Terms::default() },
         Operation::Abort | Operation::Sweep => Terms::default(),
     }

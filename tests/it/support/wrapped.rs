@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use runledger::domain::{Command, Decided, Event, Filter, Position, Renewal, Run, RunKey, Shard};
+use runledger::domain::{Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
 use runledger::store::leases::{KeptLease, Renewed};
-use runledger::store::query::{RunCounts, RunPage, RunQuery};
+use runledger::store::query::{Place, RunCounts, RunPage, RunQuery};
 use runledger::store::{CommitError, Description, Ledger, Page, Store, StoreError, Unsettled};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -142,6 +142,14 @@ impl Store for Wrapped {
         self.store.overdue(shard, limit).await
     }
 
+    async fn running(&self, value: &LabelValue) -> Result<Vec<String>, StoreError> {
+        self.store.running(value).await
+    }
+
+    async fn tidy(&self) -> Result<(), StoreError> {
+        self.store.tidy().await
+    }
+
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         self.store.run(key).await
@@ -175,8 +183,8 @@ impl Store for Wrapped {
         self.store.list(query).await
     }
 
-    async fn count(&self, namespace: &str, filter: &Filter) -> Result<RunCounts, StoreError> {
-        self.store.count(namespace, filter).await
+    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
+        self.store.count(namespace, filter, before).await
     }
 
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {

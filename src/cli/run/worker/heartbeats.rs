@@ -135,7 +135,7 @@ enum Standing {
 
 /// None when nobody says.
 async fn standing(client: &mut Client, run: &Held, wait_max: Duration) -> Option<Standing> {
-    let request = v1::GetRunRequest { run_id: run.run_id.clone() };
+    let request = v1::GetRunRequest { run_id: run.run_id.clone(), ..v1::GetRunRequest::default() };
     let found = client.ask(&request, Instant::now() + wait_max).await.ok()?.run?;
     let ours = found.lease.as_ref().is_some_and(|lease| lease.epoch == run.epoch);
     Some(match (ours, found.presumed, found.status()) {

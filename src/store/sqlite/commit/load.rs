@@ -8,11 +8,12 @@ use rusqlite::Transaction;
 use crate::clock::Clock;
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, Loaded, Position, RunKey, Shard, Time};
+use crate::domain::{Command, LabelValue, Loaded, Position, Run, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::bulk::End;
 use crate::store::sqlite::errors;
 use crate::store::sqlite::leases;
+use crate::store::sqlite::max_running;
 use crate::store::sqlite::rows::{self, Cell};
 
 /// Reads the shard's end, the clock, the commands' runs, and those of their request ids that were applied before.
@@ -26,7 +27,7 @@ pub(in crate::store::sqlite) fn load(
     let clock = clock.now();
     let now = rows::after_all(clock, elsewhere(transaction, shard)?);
     let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
-    let mut runs = Vec::with_capacity(keys.len());
+    let mut runs: Vec<Arc<Run>> = Vec::with_capacity(keys.len());
     for key in keys {
         runs.extend(rows::run(transaction, shard, key)?.map(Arc::new));
     }
@@ -45,7 +46,19 @@ pub(in crate::store::sqlite) fn load(
     for key in looks {
         held.extend(leases::held(transaction, shard, key, clock)?.map(|lease| (key.clone(), lease)));
     }
-    Ok(Loaded { last, now, clock, runs, requests, leases: held })
+    let limited: HashSet<LabelValue> = commands
+        .iter()
+        .filter(|command| command.terms.max_running.is_some())
+        .filter_map(|command| {
+            let run = runs.iter().find(|run| run.key() == command.key)?;
+            LabelValue::limited(run, command)
+        })
+        .collect();
+    let mut running = Vec::new();
+    for value in limited {
+        running.push((value.clone(), max_running::running(transaction, &value)?));
+    }
+    Ok(Loaded { last, now, clock, runs, requests, leases: held, running })
 }
 
 /// What a load is decided on.

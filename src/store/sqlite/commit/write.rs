@@ -9,6 +9,7 @@ use crate::domain::batch::{LeaseWrite, Stored};
 use crate::domain::ids::request_key;
 use crate::domain::{Decided, Lease, NewEvent, Route, Run, RunKey, RunWrite, Shard, Time};
 use crate::store::sqlite::errors;
+use crate::store::sqlite::max_running;
 use crate::store::sqlite::rows::{self, Cell, bigint};
 use crate::store::{StoreError, json};
 
@@ -31,6 +32,9 @@ pub(in crate::store::sqlite) fn write(
         }
         writer.keep_active(&key, &write.run, write.before)?;
         writer.keep_lease(&key, write.lease(), now)?;
+    }
+    for (value, run_ids) in &decided.counted {
+        max_running::count(transaction, shard, value, run_ids, now)?;
     }
     let commit_id = commit_id.to_string();
     for event in &decided.events {

@@ -1,0 +1,159 @@
+//! Who waits to be claimed, by lane, and how far the ledger was read for it. Plain data: no store, no waiting.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::domain::Run;
+use crate::store::query::Place;
+
+/// Candidates that are kept at most: of those that only their owner may have, or whose label's value runs already, some
+/// may stay for long.
+pub(super) const WAITING_MAX: usize = 16_384;
+
+/// What decides who may have a run, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Lane {
+    /// Only this agent may have it, and callers that name none.
+    pub(super) owner: Option<String>,
+    /// Its value of the limited label.
+    pub(super) value: Option<String>,
+}
+
+impl Lane {
+    /// The lane of a run.
+    pub(super) fn of(run: &Run, label: Option<&str>) -> Self {
+        let value = label.and_then(|label| run.labels.get(label)).cloned();
+        Self { owner: run.agent_id.clone(), value }
+    }
+
+    /// Whether this agent may have its runs.
+    pub(super) fn is_for(&self, agent_id: Option<&str>) -> bool {
+        match (agent_id, &self.owner) {
+            (Some(agent_id), Some(owner)) => agent_id == owner,
+            (None, Some(_)) | (_, None) => true,
+        }
+    }
+}
+
+/// Up to where every pending run is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum ReadTo {
+    /// Nothing was read, or what was is in doubt.
+    #[default]
+    Start,
+    /// Up to this place.
+    Place(Place),
+    /// All of them, and of new ones the feed tells.
+    End,
+}
+
+impl ReadTo {
+    fn reaches(&self, place: &Place) -> bool {
+        match self {
+            Self::Start => false,
+            Self::Place(read) => place <= read,
+            Self::End => true,
+        }
+    }
+
+    /// Where the next page begins; none where there is none.
+    pub(super) fn next(&self) -> Option<Option<Place>> {
+        match self {
+            Self::Start => Some(None),
+            Self::Place(place) => Some(Some(place.clone())),
+            Self::End => None,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Candidates {
+    waiting: BTreeMap<Place, Arc<Lane>>,
+    lanes: HashMap<Arc<Lane>, BTreeSet<Place>>,
+    pub(super) read_to: ReadTo,
+    /// What was told while a page was being read that does not show it.
+    late: BTreeMap<Place, Lane>,
+    /// More was told than is kept.
+    late_lost: bool,
+}
+
+impl Candidates {
+    /// Whether one more is kept.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < WAITING_MAX
+    }
+
+    /// Whether any of a value waits.
+    pub(super) fn has_any_of(&self, value: &str) -> bool {
+        self.lanes.keys().any(|lane| lane.value.as_deref() == Some(value))
+    }
+
+    /// The oldest of the lanes that will do.
+    pub(super) fn take(&mut self, will_do: impl Fn(&Lane) -> bool) -> Option<(Place, Arc<Lane>)> {
+        let lanes = self.lanes.iter().filter(|(lane, _)| will_do(lane));
+        let (place, lane) =
+            lanes.filter_map(|(lane, places)| Some((places.first()?, lane))).min_by_key(|(place, _)| *place)?;
+        let (place, lane) = (place.clone(), lane.clone());
+        self.remove(&place);
+        Some((place, lane))
+    }
+
+    /// Keeps one.
+    pub(super) fn insert(&mut self, place: Place, lane: Lane) {
+        let lane = match self.lanes.get_key_value(&lane) {
+            Some((lane, _)) => lane.clone(),
+            None => Arc::new(lane),
+        };
+        self.lanes.entry(lane.clone()).or_default().insert(place.clone());
+        self.waiting.insert(place, lane);
+    }
+
+    /// Lets one go.
+    pub(super) fn remove(&mut self, place: &Place) {
+        self.late.remove(place);
+        let Some(lane) = self.waiting.remove(place) else { return };
+        if let Some(places) = self.lanes.get_mut(&lane) {
+            places.remove(place);
+            if places.is_empty() {
+                self.lanes.remove(&lane);
+            }
+        }
+    }
+
+    /// There is a new one.
+    pub(super) fn tell(&mut self, place: Place, lane: Lane) {
+        if !self.read_to.reaches(&place) {
+            if self.late.len() < WAITING_MAX {
+                self.late.insert(place, lane);
+            } else {
+                self.late_lost = true;
+            }
+            return;
+        }
+        match self.waiting.last_key_value() {
+            // It is read when there is room again.
+            Some((last, _)) if !self.has_room() && place > *last => self.read_to = ReadTo::Place(last.clone()),
+            Some(_) | None => self.insert(place, lane),
+        }
+    }
+
+    /// A page is about to be read: what is told from here on, it may not show.
+    pub(super) fn begin_page(&mut self) {
+        self.late.clear();
+        self.late_lost = false;
+    }
+
+    /// A page was read up to here, and what of it waits is kept.
+    pub(super) fn end_page(&mut self, read_to: ReadTo) {
+        if self.late_lost {
+            return;
+        }
+        for (place, lane) in std::mem::take(&mut self.late) {
+            if read_to.reaches(&place) {
+                self.insert(place, lane);
+            }
+        }
+        self.read_to = read_to;
+    }
+}

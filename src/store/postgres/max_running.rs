@@ -1,0 +1,121 @@
+//! What counts towards the claims' limits on values of labels.
+//!
+//! Runs of one value live in any shard, so the value's own row is their mutex. It is taken after the head, and several in
+//! the order of their keys; whoever holds one waits for nothing that comes before it, so no two commits wait for each
+//! other. What counts is read in a later statement than the one that waited, as with the head; and the clock after that,
+//! so that no claim is earlier than the end of the run that made room for it.
+
+use tokio_postgres::Row;
+
+use super::leases::writing;
+use super::read::reading;
+use super::rows::Reader;
+use super::sessions::Sessions;
+use crate::domain::{LabelValue, Status};
+use crate::store::StoreError;
+
+/// Rows that are forgotten at once at most.
+const FORGET_ROWS_MAX: usize = 1_000;
+
+/// Whether a run of `m.runs` counts.
+pub(super) const COUNTS: &str = "exists (select from active a
+                    where a.shard = h.value::smallint and a.namespace = m.namespace and a.run_id = h.key offset 0)";
+
+/// The values of the labels that claims of pending runs limit.
+fn asked() -> String {
+    format!(
+        "(
+    select distinct v.namespace, v.label,
+           (select r.labels ->> v.label from runs r
+            where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id and r.status = {pending}) as value
+    from unnest($2::text[], $3::text[], $4::text[]) as v (namespace, run_id, label)) as asked
+where value is not null",
+        pending = Status::Pending.code(),
+    )
+}
+
+/// Takes the rows of the values, and makes those that are not there. A pending run's labels never change, and under the
+/// head it is no other run.
+pub(super) fn lock() -> String {
+    format!(
+        "-- commit.lock_max_running
+insert into max_running (namespace, label, value, runs, changed_at)
+select namespace, label, value, '{{}}', clock_timestamp()
+from {}
+order by namespace collate \"C\", label collate \"C\", value collate \"C\"
+on conflict (namespace, label, value) do update set changed_at = excluded.changed_at where false",
+        asked()
+    )
+}
+
+/// What counts.
+pub(super) fn load() -> String {
+    format!(
+        "-- commit.load_max_running
+select m.namespace, m.label, m.value, array(select h.key from jsonb_each(m.runs) as h where {COUNTS}) as runs
+from (select * from {}) as v
+cross join lateral (
+    select * from max_running
+    where namespace = v.namespace and label = v.label and value = v.value offset 0) as m",
+        asked()
+    )
+}
+
+/// A row of [`load`].
+pub(super) fn counted(row: &Row) -> Result<(LabelValue, Vec<String>), StoreError> {
+    let reader = Reader { table: "max_running", row };
+    let here = || "a value of a label".to_owned();
+    let value = LabelValue {
+        namespace: reader.get("namespace", here)?,
+        label: reader.get("label", here)?,
+        value: reader.get("value", here)?,
+    };
+    let runs = reader.get("runs", || format!("{}/{}={}", value.namespace, value.label, value.value))?;
+    Ok((value, runs))
+}
+
+/// The statements that look for what counts, for a look at their plans.
+#[must_use]
+pub fn of_max_running() -> Vec<String> {
+    vec![lock(), load(), counting()]
+}
+
+fn counting() -> String {
+    format!(
+        "-- max_running.running
+select h.key
+from max_running m, jsonb_each(m.runs) as h
+where m.namespace = $1 and m.label = $2 and m.value = $3 and {COUNTS}
+order by h.key"
+    )
+}
+
+pub(super) async fn running(sessions: &Sessions, value: &LabelValue) -> Result<Vec<String>, StoreError> {
+    let statement = counting();
+    let rows = reading(sessions, |session| async move {
+        let rows = async {
+            let statement = session.prepare_cached(&statement).await?;
+            session.query(&statement, &[&value.namespace, &value.label, &value.value]).await
+        };
+        let rows = rows.await;
+        (session, rows)
+    });
+    let key = |row| Reader { table: "max_running", row }.get("key", || format!("{}={}", value.label, value.value));
+    rows.await?.iter().map(key).collect()
+}
+
+/// What was changed a moment ago is left alone: `active` may have been read before the claim that changed it.
+pub(super) async fn tidy(sessions: &Sessions) -> Result<(), StoreError> {
+    let statement = format!(
+        "-- max_running.tidy
+delete from max_running m
+where (m.namespace, m.label, m.value) in (
+    select m.namespace, m.label, m.value
+    from max_running m
+    where m.changed_at < clock_timestamp() - interval '1 minute'
+      and not exists (select from jsonb_each(m.runs) as h where {COUNTS})
+    limit {FORGET_ROWS_MAX}
+    for update skip locked)"
+    );
+    writing(sessions, &statement, &[]).await.map(drop)
+}

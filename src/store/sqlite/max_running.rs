@@ -1,0 +1,73 @@
+//! What counts towards the claims' limits on values of labels. The one writer is their mutex.
+
+use rusqlite::{Connection, Transaction};
+
+use super::errors;
+use crate::clock::Clock;
+use crate::domain::{LabelValue, Shard, Time};
+use crate::store::StoreError;
+
+/// How long what nothing counts towards is kept at least, in milliseconds.
+const KEEP_MS: i64 = 60_000;
+
+/// The runs that count.
+pub(super) fn running(connection: &Connection, value: &LabelValue) -> Result<Vec<String>, StoreError> {
+    let mut statement = connection
+        .prepare_cached(
+            "-- max_running.running
+             select h.key from max_running as m, json_each(m.runs) as h
+              where m.namespace = ?1 and m.label = ?2 and m.value = ?3
+                and exists (select 1 from active as a
+                             where a.shard = h.value and a.namespace = m.namespace and a.run_id = h.key)
+              order by h.key",
+        )
+        .map_err(errors::statement)?;
+    let runs = statement.query_map((&value.namespace, &value.label, &value.value), |row| row.get(0));
+    runs.and_then(Iterator::collect).map_err(errors::statement)
+}
+
+/// Lets runs of a shard count, and forgets what has ended.
+pub(super) fn count(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    value: &LabelValue,
+    run_ids: &[String],
+    now: Time,
+) -> Result<(), StoreError> {
+    let runs: serde_json::Map<String, serde_json::Value> =
+        run_ids.iter().map(|run_id| (run_id.clone(), shard.0.into())).collect();
+    transaction
+        .prepare_cached(
+            "-- commit.count_running
+             insert into max_running (namespace, label, value, runs, changed_at) values (?1, ?2, ?3, ?4, ?5)
+             on conflict (namespace, label, value) do update set
+                    changed_at = excluded.changed_at,
+                    runs = json_patch(excluded.runs, (
+                        select json_group_object(h.key, h.value) from json_each(max_running.runs) as h
+                         where exists (select 1 from active as a
+                                        where a.shard = h.value and a.namespace = max_running.namespace
+                                          and a.run_id = h.key)))",
+        )
+        .and_then(|mut statement| {
+            let runs = serde_json::Value::Object(runs).to_string();
+            statement.execute((&value.namespace, &value.label, &value.value, runs, now.micros()))
+        })
+        .map(drop)
+        .map_err(errors::statement)
+}
+
+/// Forgets values of which nothing counts any more.
+pub(super) fn tidy(connection: &mut Connection, clock: &dyn Clock) -> Result<(), StoreError> {
+    let until = clock.now().micros() - KEEP_MS * 1_000;
+    connection
+        .prepare_cached(
+            "-- max_running.tidy
+             delete from max_running where changed_at < ?1 and not exists (
+                    select 1 from json_each(runs) as h
+                      join active as a on a.shard = h.value and a.namespace = max_running.namespace
+                                      and a.run_id = h.key)",
+        )
+        .and_then(|mut statement| statement.execute([until]))
+        .map(drop)
+        .map_err(errors::statement)
+}
