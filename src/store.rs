@@ -112,13 +112,13 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError>;
 
-    /// The runs that count towards what claims allow of a label's value, by id: claimed under a
-    /// [`MaxRunning`](crate::domain::MaxRunning), and not terminal.
+    /// The runs that count towards what claims allow of values of labels, in the order of the values, those of each by id:
+    /// claimed under a [`MaxRunning`](crate::domain::MaxRunning), and not terminal.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn running(&self, value: &LabelValue) -> Result<Vec<String>, StoreError>;
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError>;
 
     /// Forgets values of labels of which nothing counts any more. Called once a minute, by every server.
     ///

@@ -89,6 +89,11 @@ impl Candidates {
         self.lanes.keys().any(|lane| lane.value.as_deref() == Some(value))
     }
 
+    /// The values of which any wait.
+    pub(super) fn values(&self) -> BTreeSet<&str> {
+        self.lanes.keys().filter_map(|lane| lane.value.as_deref()).collect()
+    }
+
     /// The oldest of the lanes that will do.
     pub(super) fn take(&mut self, will_do: impl Fn(&Lane) -> bool) -> Option<(Place, Arc<Lane>)> {
         let lanes = self.lanes.iter().filter(|(lane, _)| will_do(lane));
@@ -155,5 +160,77 @@ impl Candidates {
             }
         }
         self.read_to = read_to;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Time;
+
+    fn place(at: i64) -> Place {
+        Place { started_at: Time::from_micros(at), run_id: format!("run-{at}") }
+    }
+
+    fn lane(value: Option<&str>) -> Lane {
+        Lane { owner: None, value: value.map(str::to_owned) }
+    }
+
+    fn all(candidates: &mut Candidates) -> Vec<i64> {
+        std::iter::from_fn(|| candidates.take(|_| true)).map(|(place, _)| place.started_at.micros()).collect()
+    }
+
+    #[test]
+    fn the_oldest_of_the_lanes_that_will_do_is_taken() {
+        let mut candidates = Candidates::default();
+        for (at, value) in [(3, "a"), (1, "a"), (2, "b"), (4, "c")] {
+            candidates.insert(place(at), lane(Some(value)));
+        }
+        let taken = candidates.take(|lane| lane.value.as_deref() != Some("a")).unwrap();
+        assert_eq!(taken.0, place(2));
+        candidates.remove(&place(3));
+        assert_eq!(all(&mut candidates), [1, 4]);
+        assert!(candidates.lanes.is_empty() && candidates.waiting.is_empty());
+    }
+
+    #[test]
+    fn what_is_told_while_a_page_is_read_that_does_not_show_it_is_kept() {
+        let mut candidates = Candidates::default();
+        candidates.begin_page();
+        candidates.tell(place(2), lane(None));
+        candidates.tell(place(9), lane(None));
+        candidates.insert(place(1), lane(None));
+        candidates.end_page(ReadTo::Place(place(5)));
+        assert_eq!(all(&mut candidates), [1, 2], "the last one is on the next page");
+        candidates.begin_page();
+        candidates.tell(place(10), lane(None));
+        candidates.end_page(ReadTo::End);
+        candidates.tell(place(11), lane(None));
+        assert_eq!(all(&mut candidates), [10, 11]);
+    }
+
+    #[test]
+    fn what_ended_before_its_page_was_read_does_not_come_back() {
+        let mut candidates = Candidates::default();
+        candidates.begin_page();
+        candidates.tell(place(2), lane(None));
+        candidates.remove(&place(2));
+        candidates.end_page(ReadTo::End);
+        assert_eq!(all(&mut candidates), [0; 0]);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_read_later() {
+        let mut candidates = Candidates { read_to: ReadTo::End, ..Candidates::default() };
+        let last = i64::try_from(WAITING_MAX).unwrap();
+        (1..=last).for_each(|at| candidates.tell(place(at), lane(None)));
+        candidates.tell(place(last + 7), lane(None));
+        assert_eq!(candidates.read_to, ReadTo::Place(place(last)));
+        candidates.tell(place(last + 8), lane(None));
+        assert_eq!(candidates.waiting.len(), WAITING_MAX);
+        candidates.begin_page();
+        (0..=WAITING_MAX).for_each(|n| candidates.tell(place(last + 10 + i64::try_from(n).unwrap()), lane(None)));
+        candidates.end_page(ReadTo::End);
+        assert_eq!(candidates.read_to, ReadTo::Place(place(last)), "more was told than is kept: it is read again");
     }
 }

@@ -13,12 +13,15 @@ use tokio::time::{Instant, sleep_until};
 use super::candidates::{Candidates, Lane, ReadTo};
 use super::held;
 use super::running::Running;
-use crate::domain::{Filter, MaxRunning, Run};
+use crate::domain::{Filter, LabelValue, MaxRunning, Run};
 use crate::store::query::{self, Place, RunQuery};
 use crate::store::{PAGE_BYTES_MAX, Store, StoreError};
 
 /// Candidates that one read brings at most.
 const PAGE_RUNS_MAX: usize = 256;
+
+/// Values of a label that are asked about at once.
+const VALUES_MAX: usize = 256;
 
 /// What the claimers of one queue have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -154,8 +157,8 @@ impl Queue {
         self.read_on(store, agent_id, from).await
     }
 
-    /// The same, where every run counts that was acknowledged before the call, perhaps by another replica, and that the
-    /// feed has perhaps not told of yet. One reading answers all who came before it began.
+    /// The same, where every start and every end counts that was acknowledged before the call, perhaps by another replica,
+    /// and that the feed has perhaps not told of yet. One reading answers all who came before it began.
     pub(super) async fn take_fresh(
         &self,
         store: &dyn Store,
@@ -175,11 +178,35 @@ impl Queue {
             state.candidates.read_to = ReadTo::Start;
             state.readings
         };
-        let found = self.read_on(store, agent_id, Some(None)).await?;
-        if found.is_none() {
-            held(&self.state).whole = reading;
+        if let Some(found) = self.read_on(store, agent_id, Some(None)).await? {
+            return Ok(Some(found));
         }
-        Ok(found)
+        self.look_for_room(store).await?;
+        held(&self.state).whole = reading;
+        Ok(self.pop(agent_id))
+    }
+
+    /// Asks the store about the values that have no room, as far as is known, and of which runs wait.
+    async fn look_for_room(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let Wanted { namespace, max_running: Some(MaxRunning { label, .. }), .. } = &self.wanted else { return Ok(()) };
+        let value =
+            |value: &str| LabelValue { namespace: namespace.clone(), label: label.clone(), value: value.to_owned() };
+        let full: Vec<LabelValue> = {
+            let State { candidates, running, .. } = &*held(&self.state);
+            candidates.values().into_iter().filter(|value| !running.has_room(value)).map(value).collect()
+        };
+        for values in full.chunks(VALUES_MAX) {
+            let found = store.running(values).await?;
+            let mut state = held(&self.state);
+            let State { running, out, .. } = &mut *state;
+            for (LabelValue { value, .. }, found) in values.iter().zip(&found) {
+                running.only(value, found, |run_id| out.contains_key(run_id));
+            }
+        }
+        if !full.is_empty() {
+            self.told.notify_waiters();
+        }
+        Ok(())
     }
 
     /// Somebody may have read while this one waited for its turn. `from` is where the first page begins, if there is one.

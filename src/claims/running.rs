@@ -84,6 +84,15 @@ impl Running {
         }
     }
 
+    /// The store says which runs of a value count: all others, but those that are being claimed, have ended.
+    pub(super) fn only(&mut self, value: &str, running: &[String], being_claimed: impl Fn(&str) -> bool) {
+        let Some(runs) = self.of_value.get(value) else { return };
+        let ended = runs.iter().filter(|run_id| !running.contains(run_id) && !being_claimed(run_id));
+        for run_id in ended.cloned().collect::<Vec<_>>() {
+            self.discount(&run_id);
+        }
+    }
+
     /// Nothing is known any more: ends may have been missed.
     pub(super) fn doubt(&mut self) {
         self.of_value.clear();
@@ -91,5 +100,59 @@ impl Running {
         self.ended.clear();
         self.ends += 1;
         self.forgotten = self.ends;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(ids: &[&str]) -> Vec<String> {
+        ids.iter().map(|&id| id.to_owned()).collect()
+    }
+
+    #[test]
+    fn a_value_is_full_until_one_of_its_runs_ends() {
+        let mut running = Running::new(2);
+        running.count("a", "run-1");
+        assert!(running.has_room("a"));
+        assert!(running.refused("a", &ids(&["run-1", "run-2"]), running.ends()));
+        assert!(!running.has_room("a") && running.has_room("b"));
+        assert_eq!(running.end("run-2").as_deref(), Some("a"));
+        assert!(running.has_room("a"));
+        assert_eq!(running.end("stranger"), None);
+    }
+
+    #[test]
+    fn what_ended_while_a_claim_was_on_its_way_is_not_waited_for() {
+        let mut running = Running::new(1);
+        let before = running.ends();
+        running.end("run-1");
+        assert!(!running.refused("a", &ids(&["run-1"]), before), "it will not be told again");
+        assert!(running.has_room("a"));
+        running.forget_ends(running.ends());
+        assert!(running.refused("a", &ids(&["run-2"]), running.ends()));
+        assert!(!running.has_room("a"));
+    }
+
+    #[test]
+    fn of_what_ended_in_a_moment_of_doubt_nothing_is_believed() {
+        let mut running = Running::new(1);
+        let before = running.ends();
+        running.doubt();
+        assert!(!running.refused("a", &ids(&["run-1"]), before), "its end may have been missed");
+        for n in 0..=ENDED_MAX {
+            running.end(&format!("run-{n}"));
+        }
+        assert!(!running.refused("a", &ids(&["other"]), before), "nor of what ended too long ago to be remembered");
+    }
+
+    #[test]
+    fn what_the_store_says_counts_is_all_that_counts() {
+        let mut running = Running::new(3);
+        ["run-1", "run-2", "claimed-now"].iter().for_each(|run_id| running.count("a", run_id));
+        assert!(!running.has_room("a"));
+        running.only("a", &ids(&["run-2", "unheard-of"]), |run_id| run_id == "claimed-now");
+        assert_eq!(running.of_value["a"], ids(&["run-2", "claimed-now"]).into_iter().collect());
     }
 }

@@ -70,8 +70,9 @@ pub(super) async fn place(
         ..Filter::default()
     };
     let ahead = lists::count_before(backend, &key.namespace, &filter, &Place::of(run)).await?;
-    let running = backend.store.running(&value).await;
-    let running_run_ids = running.map_err(|error| unreadable("GetRun", key, &error))?;
+    let running = backend.store.running(std::slice::from_ref(&value)).await;
+    let running = running.map_err(|error| unreadable("GetRun", key, &error))?;
+    let running_run_ids = running.into_iter().flatten().collect();
     let LabelValue { label, value, .. } = value;
     let position = ahead.counts.values().sum::<u64>() + 1;
     Ok(Some(v1::QueuePlace { label, value, position, truncated: ahead.truncated, running_run_ids }))

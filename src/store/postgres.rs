@@ -151,8 +151,8 @@ impl Store for PostgresStore {
         leases::overdue(&self.commits.sessions, shard, limit).await
     }
 
-    async fn running(&self, value: &LabelValue) -> Result<Vec<String>, StoreError> {
-        max_running::running(&self.commits.sessions, value).await
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+        max_running::running(&self.commits.sessions, values).await
     }
 
     async fn tidy(&self) -> Result<(), StoreError> {

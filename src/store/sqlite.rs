@@ -152,9 +152,12 @@ impl Store for SqliteStore {
         self.connections.read(move |connection| leases::overdue(connection, shard, limit, clock.as_ref())).await?
     }
 
-    async fn running(&self, value: &LabelValue) -> Result<Vec<String>, StoreError> {
-        let value = value.clone();
-        self.connections.read(move |connection| max_running::running(connection, &value)).await?
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+        let values = values.to_vec();
+        let read = move |connection: &mut rusqlite::Connection| {
+            values.iter().map(|value| max_running::running(connection, value)).collect()
+        };
+        self.connections.read(read).await?
     }
 
     async fn tidy(&self) -> Result<(), StoreError> {

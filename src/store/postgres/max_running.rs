@@ -83,25 +83,40 @@ pub fn of_max_running() -> Vec<String> {
 fn counting() -> String {
     format!(
         "-- max_running.running
-select h.key
-from max_running m, jsonb_each(m.runs) as h
-where m.namespace = $1 and m.label = $2 and m.value = $3 and {COUNTS}
-order by h.key"
+select v.number, h.key
+from unnest($1::text[], $2::text[], $3::text[]) with ordinality as v (namespace, label, value, number)
+cross join lateral (
+    select * from max_running
+    where namespace = v.namespace and label = v.label and value = v.value offset 0) as m
+cross join lateral jsonb_each(m.runs) as h
+where {COUNTS}
+order by v.number, h.key collate \"C\""
     )
 }
 
-pub(super) async fn running(sessions: &Sessions, value: &LabelValue) -> Result<Vec<String>, StoreError> {
+pub(super) async fn running(sessions: &Sessions, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+    let namespaces: Vec<&str> = values.iter().map(|value| value.namespace.as_str()).collect();
+    let labels: Vec<&str> = values.iter().map(|value| value.label.as_str()).collect();
+    let texts: Vec<&str> = values.iter().map(|value| value.value.as_str()).collect();
     let statement = counting();
     let rows = reading(sessions, |session| async move {
         let rows = async {
             let statement = session.prepare_cached(&statement).await?;
-            session.query(&statement, &[&value.namespace, &value.label, &value.value]).await
+            session.query(&statement, &[&namespaces, &labels, &texts]).await
         };
         let rows = rows.await;
         (session, rows)
     });
-    let key = |row| Reader { table: "max_running", row }.get("key", || format!("{}={}", value.label, value.value));
-    rows.await?.iter().map(key).collect()
+    let mut running: Vec<Vec<String>> = vec![Vec::new(); values.len()];
+    for row in &rows.await? {
+        let reader = Reader { table: "max_running", row };
+        let here = || "a value of a label".to_owned();
+        let number = usize::try_from(reader.unsigned("number", here)?).unwrap_or(0);
+        if let Some(runs) = running.get_mut(number.wrapping_sub(1)) {
+            runs.push(reader.get("key", here)?);
+        }
+    }
+    Ok(running)
 }
 
 /// What was changed a moment ago is left alone: `active` may have been read before the claim that changed it.

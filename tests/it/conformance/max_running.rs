@@ -22,7 +22,11 @@ fn at_most(limit: u32, run_id: &str) -> Command {
 
 async fn running(store: &dyn Store, instance: &str) -> Vec<String> {
     let (label, value) = ("instance".to_owned(), instance.to_owned());
-    store.running(&LabelValue { namespace: DEFAULT_NAMESPACE.to_owned(), label, value }).await.unwrap()
+    let value = LabelValue { namespace: DEFAULT_NAMESPACE.to_owned(), label, value };
+    let nobodys = LabelValue { namespace: "nobody's".to_owned(), ..value.clone() };
+    let [nobodys, running]: [_; 2] = store.running(&[nobodys, value]).await.unwrap().try_into().unwrap();
+    assert_eq!(nobodys, [""; 0]);
+    running
 }
 
 /// The runs that a refusal names.

@@ -142,8 +142,8 @@ impl Store for Wrapped {
         self.store.overdue(shard, limit).await
     }
 
-    async fn running(&self, value: &LabelValue) -> Result<Vec<String>, StoreError> {
-        self.store.running(value).await
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+        self.store.running(values).await
     }
 
     async fn tidy(&self) -> Result<(), StoreError> {
