@@ -63,8 +63,14 @@
 //!
 //! # Claims
 //!
-//! Claimers with one filter share a queue of candidates, read oldest first, a page at a time; each is handed another one.
-//! The queue is a hint, and the claim a command. Who finds nothing waits for the feed to tell of a new pending run.
+//! Claimers with one filter share a queue of candidates, read oldest first, a page at a time, and from its end on told by the
+//! feed; each is handed another one. The queue is a hint, and the claim a command. Who finds nothing waits for the feed to
+//! tell of a new pending run.
+//!
+//! A claim may state how many runs with one value of a label may be running. Which runs count for a value stands in a row of
+//! its own (`max_running`), of any shard's: a claim takes it after the head, and it is the only lock that commits of two
+//! shards share. A run counts while `active` has it: what ends says nothing, and is forgotten by the next claim. A queue
+//! remembers the runs that a claim was refused for, and passes over their value until the feed tells of an end.
 //!
 //! # The modules
 //!

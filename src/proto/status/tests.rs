@@ -4,7 +4,8 @@ use tonic_types::pb::{BadRequest, ErrorInfo};
 use super::draft::{DETAILS_BYTES_MAX, MESSAGE_BYTES_MAX};
 use super::*;
 use crate::domain::limits::{
-    LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
+    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
+    RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
 };
 use crate::domain::{Status as RunStatus, Time};
 use crate::proto::validate::VIOLATIONS_MAX;
@@ -77,6 +78,16 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
             Refusal::LeaseHeld { epoch: u64::MAX, expires_at: Some(run.updated_at), run: run.clone() },
             Code::FailedPrecondition,
             &["google.rpc.ErrorInfo", "runledger.v1.LeaseHeldError"],
+        ),
+        (
+            Refusal::MaxRunning {
+                max: MaxRunning { label: fill(LABEL_KEY_BYTES_MAX), limit: u32::MAX },
+                value: fill(LABEL_VALUE_BYTES_MAX),
+                running: vec![key().run_id; 100],
+                run: run.clone(),
+            },
+            Code::FailedPrecondition,
+            &["google.rpc.ErrorInfo", "runledger.v1.MaxRunningError"],
         ),
         (
             Refusal::RevisionMismatch { key: key(), expected: u64::MAX, run: Some(run.clone()) },

@@ -28,7 +28,8 @@ fn asked() -> String {
     select distinct v.namespace, v.label,
            (select r.labels ->> v.label from runs r
             where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id and r.status = {pending}) as value
-    from unnest($2::text[], $3::text[], $4::text[]) as v (namespace, run_id, label)) as asked
+    from unnest($2::text[], $3::text[], $4::text[]) as v (namespace, run_id, label)
+    offset 0) as asked
 where value is not null",
         pending = Status::Pending.code(),
     )

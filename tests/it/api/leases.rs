@@ -3,9 +3,9 @@
 use prost_types::Duration;
 use runledger::proto::v1::watch_run_response::Frame;
 use runledger::proto::v1::{
-    CheckTransitionRequest, ClaimNextRunRequest, ClaimRunRequest, CompleteRunRequest, Disposition, HeartbeatRunRequest,
-    LeaseHeldError, LeaseLostError, Progress, ReleaseRunRequest, RequestAbortRequest, Run, RunEventType, RunFilter,
-    RunStatus, StartRunRequest, UpdateRunRequest,
+    CheckTransitionRequest, ClaimNextRunRequest, ClaimRunRequest, CompleteRunRequest, Disposition, GetRunRequest,
+    HeartbeatRunRequest, LeaseHeldError, LeaseLostError, MaxRunning, MaxRunningError, Progress, QueuePlace,
+    ReleaseRunRequest, RequestAbortRequest, Run, RunEventType, RunFilter, RunStatus, StartRunRequest, UpdateRunRequest,
 };
 use tonic::{Code, Status};
 
@@ -27,6 +27,16 @@ fn beat(run_id: &str, lease_epoch: u64) -> HeartbeatRunRequest {
 
 fn claiming(run_id: &str) -> ClaimRunRequest {
     ClaimRunRequest { run_id: run_id.to_owned(), lease_ttl: Some(seconds(60)), ..ClaimRunRequest::default() }
+}
+
+fn limited(label: &str, limit: u32) -> Option<MaxRunning> {
+    Some(MaxRunning { label: label.to_owned(), limit })
+}
+
+/// Claims what a pool has.
+fn next(pool: &str) -> ClaimNextRunRequest {
+    let filter = RunFilter { labels: [("pool".to_owned(), pool.to_owned())].into(), ..RunFilter::default() };
+    ClaimNextRunRequest { filter: Some(filter), lease_ttl: Some(seconds(60)), ..ClaimNextRunRequest::default() }
 }
 
 fn progress(done: u64, total: u64, message: &str) -> Progress {
@@ -274,7 +284,71 @@ pub(crate) async fn what_is_wrong_with_leases_is_named_field_by_field(place: Pla
     let mut fields = Refused::from(caller.grpc.clone().claim_next_run(asked).await.unwrap_err()).fields();
     fields.sort();
     assert_eq!(fields, ["filter.statuses", "lease_ttl", "wait"]);
+    for (label, limit, wrong) in [
+        ("", 1, &["max_running.label"][..]),
+        ("instance", 0, &["max_running.limit"]),
+        (&"x".repeat(64), 101, &["max_running.label", "max_running.limit"]),
+    ] {
+        let claim_run = ClaimRunRequest { max_running: limited(label, limit), ..claiming(&run_id) };
+        assert_eq!(Refused::from(claim(&caller, claim_run).await.unwrap_err()).fields(), wrong);
+        let asked = ClaimNextRunRequest { max_running: limited(label, limit), ..next("nobody's") };
+        assert_eq!(Refused::from(caller.grpc.clone().claim_next_run(asked).await.unwrap_err()).fields(), wrong);
+    }
+    let asked = GetRunRequest { run_id: run_id.clone(), queue_label: "x".repeat(64) };
+    let status = caller.grpc.clone().get_run(asked).await.unwrap_err();
+    assert_eq!(Refused::from(status).fields(), ["queue_label"]);
     let asked = RequestAbortRequest { run_id, grace: Some(seconds(-1)), ..RequestAbortRequest::default() };
     let status = caller.grpc.clone().request_abort(asked).await.unwrap_err();
     assert_eq!(Refused::from(status).fields(), ["grace"]);
+}
+
+pub(crate) async fn a_queue_is_served_first_in_first_out_and_shows_each_runs_place(place: Place) {
+    let caller = place.caller().await;
+    let pool = fresh("pool");
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let labels = [label("pool", &pool), label("instance", &format!("é-{pool}"))].into();
+        ids.push(caller.apply(StartRunRequest { labels, ..deferred(&fresh("queued")) }).await.run_id);
+    }
+    let bare = caller.apply(StartRunRequest { labels: [label("other", "x")].into(), ..deferred(&fresh("bare")) }).await;
+    let queue = async |run_id: &str| {
+        let asked = GetRunRequest { run_id: run_id.to_owned(), queue_label: "instance".to_owned() };
+        caller.grpc.clone().get_run(caller.request(asked)).await.unwrap().into_inner().queue
+    };
+    let at = |position: u64, running: &[&str]| {
+        Some(QueuePlace {
+            label: "instance".to_owned(),
+            value: format!("é-{pool}"),
+            position,
+            truncated: false,
+            running_run_ids: running.iter().map(|&id| id.to_owned()).collect(),
+        })
+    };
+    for (id, position) in ids.iter().zip(1..) {
+        assert_eq!(queue(id).await, at(position, &[]));
+    }
+    assert_eq!(queue(&bare.run_id).await, None, "it does not have the label");
+    let claimed = async || {
+        let asked = ClaimNextRunRequest { max_running: limited("instance", 1), ..next(&pool) };
+        caller.grpc.clone().claim_next_run(caller.request(asked)).await.unwrap().into_inner().run
+    };
+    assert_eq!(claimed().await.unwrap().run_id, ids[0]);
+    assert_eq!(claimed().await, None);
+    assert_eq!((queue(&ids[0]).await, queue(&ids[1]).await), (None, at(1, &[&ids[0]])), "who runs is in no queue");
+    assert_eq!(queue(&ids[2]).await, at(2, &[&ids[0]]));
+
+    let asked = ClaimRunRequest { max_running: limited("instance", 1), ..claiming(&ids[2]) };
+    let refused = Refused::from(claim(&caller, asked.clone()).await.unwrap_err());
+    let refused = refused.is(Code::FailedPrecondition, "MAX_RUNNING");
+    let told: MaxRunningError = refused.detail("runledger.v1.MaxRunningError");
+    assert_eq!((told.run_id, told.label, told.value), (ids[2].clone(), "instance".to_owned(), format!("é-{pool}")));
+    assert_eq!((told.limit, told.running, told.running_run_ids), (1, 1, vec![ids[0].clone()]));
+    assert_eq!(told.run.unwrap().status(), RunStatus::Pending);
+
+    caller.apply(CompleteRunRequest { lease_epoch: 1, ..complete(&ids[0]) }).await;
+    assert_eq!(claimed().await.unwrap().run_id, ids[1]);
+    caller.apply(abort(&ids[1])).await;
+    assert_eq!(claim(&caller, asked).await.unwrap().status(), RunStatus::Running);
+    assert_eq!(claimed().await, None);
 }

@@ -1,6 +1,7 @@
 //! Every example of every help is run as it stands, but for addresses, stores, sizes and times.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
 
 use clap::Parser as _;
 use runledger::cli::Cli;
@@ -113,6 +114,9 @@ impl Scene {
     async fn of(line: &str) -> Self {
         let directory = TempDir::new().unwrap();
         std::fs::write(directory.path().join("metadata.json"), "{\"step\": 2}").unwrap();
+        let crawl = directory.path().join("crawl");
+        std::fs::write(&crawl, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&crawl, std::fs::Permissions::from_mode(0o755)).unwrap();
         let database = if line.contains("postgres://") { Some(Database::fresh().await) } else { None };
         let server = match &database {
             Some(database) => Server::start(&database.dsn()).await,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::{Command, Decided, Loaded, Time};
-use runledger::store::postgres::{COMMIT_SETTINGS, of_a_commit, of_leases};
+use runledger::store::postgres::{COMMIT_SETTINGS, of_a_commit, of_leases, of_max_running};
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::open;
-use crate::support::commands::{Asking as _, complete, deferred, leased, start, update};
+use crate::support::commands::{Asking as _, claim, complete, deferred, leased, start, update};
 use crate::support::postgres::{Database, direct};
 
 /// Runs `from + 1` to `to`, as large as real ones, each with an event that carries a request id.
@@ -26,6 +26,9 @@ fn filled(from: u32, to: u32) -> String {
          from generate_series({from} + 1, {to}) as i;
          insert into leases
          select i % 4, 'default', 'run-' || i, 1, 1000, now(), false from generate_series({from} + 1, {to}) as i;
+         insert into max_running
+         select 'default', 'instance', 'i-' || i, jsonb_build_object('run-' || i, i % 4), now()
+         from generate_series({from} + 1, {to}) as i;
          insert into active select i % 4, 'default', 'run-' || i, now(), 2 from generate_series({from} + 1, {to}) as i"
     )
 }
@@ -50,6 +53,9 @@ fn what_for(condition: &str) -> &'static str {
     let asks = |columns: &[&str]| asks(columns) || columns.iter().all(|column| of_any_shard.contains(column));
     match () {
         () if asks(&["shard = $1", "namespace =", "run_id ="]) => "run",
+        // What counts towards a limit is of any shard.
+        () if asks(&["shard = (h.value)::smallint", "namespace =", "run_id ="]) => "run",
+        () if asks(&["namespace =", "label =", "value ="]) => "value",
         () if asks(&["shard = $1", "request_key ="]) => "request",
         () if asks(&["shard = '"]) => "end",
         () if asks(&["singleton"]) => "ledger",
@@ -78,6 +84,7 @@ fn everything_at_once() -> Decided {
         )
     };
     let mut before = vec![start("changed"), deferred("pending"), leased("ended")];
+    before.push(deferred("claimed").label("instance", "i"));
     before.extend((2..KEYFRAME_EVENTS).map(|step| update("changed").label("step", &step.to_string())));
     let runs = decided(before, Vec::new()).runs.into_iter().map(|write| write.run).collect();
     let all = decided(
@@ -86,6 +93,7 @@ fn everything_at_once() -> Decided {
             update("changed").workflow("w").label("k", "v").metadata(&json!({"k": "v"})),
             start("pending").run_timeout_ms(1),
             complete("ended").epoch(1),
+            claim("claimed").max_running("instance", 1),
         ],
         runs,
     );
@@ -99,11 +107,12 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
     open(&database.dsn()).await;
     let (session, other) = (direct(&database.dsn()).await, direct(&database.dsn()).await);
     session.batch_execute(COMMIT_SETTINGS).await.unwrap();
-    for table in ["runs", "run_events", "active", "leases"] {
+    for table in ["runs", "run_events", "active", "leases", "max_running"] {
         other.batch_execute(&format!("alter table {table} set (autovacuum_enabled = off)")).await.unwrap();
     }
     let mut statements = of_a_commit(4, &everything_at_once());
     statements.extend(of_leases());
+    statements.extend(of_max_running());
     let (mut rows, fills) = (0, [(0, false), (0, true), (1, false), (1_000, false), (20_000, false), (100_000, true)]);
     for (more, analysed) in fills {
         other.batch_execute(&filled(rows, more)).await.unwrap();
@@ -137,10 +146,16 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 "load_leases" | "leases.leases" => vec!["ledger", "run"],
                 // The lease, its owner, and the run.
                 "leases.renew" => vec!["ledger", "run", "run", "run"],
-                // The run that changes, of `active` the run that ends and the one that starts, and the lease that ends.
-                "write" => vec!["run"; 4],
+                "lock_max_running" => vec!["run"],
+                "load_max_running" => vec!["run", "run", "value"],
+                "max_running.running" => vec!["run", "value"],
+                // The run that changes, of `active` the run that ends and the one that starts, and the lease that ends; and
+                // what counts towards a limit, with whether each run of it still does.
+                "write" => [vec!["run"; 5], vec!["value"]].concat(),
                 // The same, and that the new one is not there.
-                "at_once" => [vec!["head", "head", "ledger", "request"], vec!["end"; 4], vec!["run"; 5]].concat(),
+                "at_once" => {
+                    [vec!["head", "head", "ledger", "request"], vec!["end"; 4], vec!["run"; 6], vec!["value"]].concat()
+                }
                 other => panic!("what does {other} look for?"),
             };
             expected.sort_unstable();

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use prost_types::Duration as WireDuration;
-use runledger::proto::v1::{ClaimNextRunRequest, CompleteRunRequest, Run, RunFilter, RunStatus, StartRunRequest};
+use runledger::proto::v1::{
+    ClaimNextRunRequest, CompleteRunRequest, MaxRunning, Run, RunFilter, RunStatus, StartRunRequest,
+};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -171,4 +173,26 @@ async fn a_run_with_an_owner_is_for_its_owner_and_a_stop_ends_the_waits() {
     server.process.signal("TERM");
     let status = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "DRAINING"));
+}
+
+/// Whatever was acknowledged is seen: also the end of a run, by a replica that did not make it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_run_of_an_instance_is_had_on_any_replica_as_soon_as_the_one_before_it_has_ended() {
+    let database = Database::fresh().await;
+    let data = Data::Postgres(database.dsn());
+    let servers = [ready(&data).await, ready(&data).await];
+    for n in 0..40 {
+        pending(&mut servers[0].client(), &format!("run-{n}"), "blue").await;
+    }
+    for n in 0..40 {
+        let mut client = servers[n % 2].client();
+        let max_running = Some(MaxRunning { label: "team".to_owned(), limit: 1 });
+        let asked = ClaimNextRunRequest { max_running, ..ask("blue", 60, 0) };
+        let run = client.claim_next_run(asked.clone()).await.unwrap().into_inner().run.expect("there is room");
+        assert_eq!(run.run_id, format!("run-{n}"), "first in, first out");
+        assert_eq!(servers[1 - n % 2].client().claim_next_run(asked).await.unwrap().into_inner().run, None);
+        let done = CompleteRunRequest { run_id: run.run_id, lease_epoch: 1, ..CompleteRunRequest::default() };
+        client.complete_run(done).await.unwrap();
+    }
+    data.sound().await;
 }
