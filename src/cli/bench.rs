@@ -124,8 +124,9 @@ const HEARTBEATS_HELP: &str = help!(
 );
 
 const CLAIMS_HELP: &str = help!(
-    "Example:\n  \
-    runledger bench leases claims --runs 10000 --workers 50 --server 10.0.0.7:50051,10.0.0.8:50051\n\n\
+    "Examples:\n  \
+    runledger bench leases claims --runs 10000 --workers 50 --server 10.0.0.7:50051,10.0.0.8:50051\n  \
+    runledger bench leases claims --runs 10000 --workers 50 --instances 100\n\n\
     A run that is taken twice, or never, ends the measurement as failed.\n"
 );
 
