@@ -3,6 +3,8 @@
 mod bench;
 mod calls;
 mod claims;
+#[cfg(target_os = "linux")]
+mod clocks;
 mod crowds;
 mod cuts;
 pub(crate) mod data;
