@@ -1,6 +1,7 @@
 //! Claims on a store in memory whose commits are held and lost: who gets what, and what is left for the next.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ struct Process {
     store: Arc<Wrapped>,
     engine: Arc<Engine>,
     claims: Arc<Claims>,
+    feed: Feed,
     supervisor: Supervisor,
 }
 
@@ -39,8 +41,8 @@ impl Process {
         let engine = Arc::new(Engine::start(store.clone(), &supervisor, &committed));
         let frames = Arc::new(WireFrames { ledger: store.ledger() });
         let feed = Feed::start(store.clone(), &supervisor, committed, frames);
-        let claims = Arc::new(Claims::new(store.clone(), engine.clone(), feed, &supervisor));
-        Self { store, engine, claims, supervisor }
+        let claims = Arc::new(Claims::new(store.clone(), engine.clone(), feed.clone(), &supervisor));
+        Self { store, engine, claims, feed, supervisor }
     }
 
     async fn apply(&self, command: Command) -> Arc<Run> {
@@ -112,6 +114,22 @@ async fn a_claim_that_could_not_be_decided_leaves_the_run_to_the_next() {
     let failed = process.next(None, Duration::ZERO).await.unwrap_err();
     assert!(matches!(failed, Failure::Engine(engine::Failure::StoreUnavailable)), "{failed:?}");
     assert_eq!(process.next(None, Duration::ZERO).await.unwrap().as_deref(), Some("run-1"));
+}
+
+/// What was told in between is lost to the queue: it is read again.
+#[tokio::test]
+async fn a_claimer_whose_queue_was_cut_from_the_feed_gets_what_came_meanwhile() {
+    let process = Process::start().await;
+    let mut waiting = JoinSet::new();
+    waiting.spawn(next(process.claims.clone(), None, SOON));
+    while process.feed.hub().watches_of_many_runs() == 0 {
+        yield_now().await;
+    }
+    // The log cannot be read past the run's first event.
+    process.store.damaged.store(1, Ordering::Relaxed);
+    process.apply(deferred("run-1")).await;
+    let got = timeout(SOON / 2, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
+    assert_eq!(got.unwrap().as_deref(), Some("run-1"));
 }
 
 /// A lease is there exactly when its run's commit was made, whatever was heard of that.
