@@ -62,8 +62,9 @@ pub(super) const FAIL: &str = concat!(
 );
 
 pub(super) const CLAIM: &str = concat!(
-    "Example:\n  \
-    runledger run claim run-2 --lease-ttl 30s\n\n\
+    "Examples:\n  \
+    runledger run claim run-2 --lease-ttl 30s\n  \
+    runledger run claim run-2 --max-running instance=1\n\n\
     The answer names the epoch of the lease: every later call of its holder gives it. Send a heartbeat every third of \
     the ttl.\n",
     once!(),
