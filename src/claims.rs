@@ -147,21 +147,23 @@ impl Claims {
         loop {
             match self.engine.submit(command.clone(), claim.deadline).await {
                 Ok(answer) => {
-                    candidate.is_claimed();
+                    candidate.claimed();
                     return Ok(Some(answer.run));
                 }
-                Err(engine::Failure::Refused(refusal)) => match &*refusal {
-                    Refusal::MaxRunning { running, .. } => match candidate.waits_for(running) {
+                Err(engine::Failure::Refused(refusal)) if is_lost_race(&refusal) => {
+                    candidate.lost();
+                    return Ok(None);
+                }
+                Err(engine::Failure::Refused(refusal)) => {
+                    let Refusal::MaxRunning { running, .. } = &*refusal else {
+                        return Err(Failure::Engine(engine::Failure::Refused(refusal)));
+                    };
+                    match candidate.waits_for(running) {
                         None => return Ok(None),
                         // Some of them have ended meanwhile, and that is not told again.
                         Some(again) => candidate = again,
-                    },
-                    refusal if is_lost_race(refusal) => {
-                        candidate.is_lost();
-                        return Ok(None);
                     }
-                    _ => return Err(Failure::Engine(engine::Failure::Refused(refusal))),
-                },
+                }
                 // Dropped, the candidate goes back to the head of its queue.
                 Err(failure) => return Err(Failure::Engine(failure)),
             }

@@ -80,7 +80,15 @@ pub(super) fn complete(number: usize) -> Command {
 /// A shard's end as a commit finds it, with these runs.
 pub(super) fn loaded(runs: Vec<Run>) -> Loaded {
     let runs = runs.into_iter().map(Arc::new).collect();
-    Loaded { last: Some((1_000_000, now())), now: now(), clock: now(), runs, requests: Vec::new(), leases: Vec::new() }
+    Loaded {
+        last: Some((1_000_000, now())),
+        now: now(),
+        clock: now(),
+        runs,
+        requests: Vec::new(),
+        leases: Vec::new(),
+        running: Vec::new(),
+    }
 }
 
 /// A run right after its start.

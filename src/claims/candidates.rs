@@ -55,15 +55,6 @@ impl ReadTo {
             Self::End => true,
         }
     }
-
-    /// Where the next page begins; none where there is none.
-    pub(super) fn next(&self) -> Option<Option<Place>> {
-        match self {
-            Self::Start => Some(None),
-            Self::Place(place) => Some(Some(place.clone())),
-            Self::End => None,
-        }
-    }
 }
 
 /// See the module.

@@ -153,7 +153,7 @@ impl Queue {
             return Ok(Some(candidate));
         }
         let _turn = self.reading.lock().await;
-        let from = held(&self.state).candidates.read_to.next();
+        let from = held(&self.state).candidates.read_to.clone();
         self.read_on(store, agent_id, from).await
     }
 
@@ -178,7 +178,7 @@ impl Queue {
             state.candidates.read_to = ReadTo::Start;
             state.readings
         };
-        if let Some(found) = self.read_on(store, agent_id, Some(None)).await? {
+        if let Some(found) = self.read_on(store, agent_id, ReadTo::Start).await? {
             return Ok(Some(found));
         }
         self.look_for_room(store).await?;
@@ -209,19 +209,23 @@ impl Queue {
         Ok(())
     }
 
-    /// Somebody may have read while this one waited for its turn. `from` is where the first page begins, if there is one.
+    /// Somebody may have read while this one waited for its turn. Reads pages from there on until there is one.
     async fn read_on(
         &self,
         store: &dyn Store,
         agent_id: Option<&str>,
-        mut from: Option<Option<Place>>,
+        mut from: ReadTo,
     ) -> Result<Option<Candidate<'_>>, StoreError> {
         loop {
             if let Some(candidate) = self.pop(agent_id) {
                 return Ok(Some(candidate));
             }
-            let Some(after) = from else { return Ok(None) };
-            from = self.read(store, after, agent_id).await?.map(Some);
+            let after = match from {
+                ReadTo::Start => None,
+                ReadTo::Place(place) => Some(place),
+                ReadTo::End => return Ok(None),
+            };
+            from = self.read(store, after, agent_id).await?;
         }
     }
 
@@ -230,13 +234,13 @@ impl Queue {
         Some(Candidate { queue: self, taken: Some((place, lane)) })
     }
 
-    /// Reads a page; where the next one begins, if there may be more.
+    /// Reads a page. Up to where.
     async fn read(
         &self,
         store: &dyn Store,
         after: Option<Place>,
         agent_id: Option<&str>,
-    ) -> Result<Option<Place>, StoreError> {
+    ) -> Result<ReadTo, StoreError> {
         held(&self.state).candidates.begin_page();
         let query = RunQuery {
             namespace: self.wanted.namespace.clone(),
@@ -248,6 +252,7 @@ impl Queue {
             metadata: false,
         };
         let page = store.list(&query).await?;
+        let read_to = page.next.map_or(ReadTo::End, ReadTo::Place);
         let label = self.wanted.max_running.as_ref().map(|max| max.label.as_str());
         let mut state = held(&self.state);
         let State { candidates, out, running, .. } = &mut *state;
@@ -262,13 +267,13 @@ impl Queue {
             }
         }
         if room {
-            candidates.end_page(page.next.clone().map_or(ReadTo::End, ReadTo::Place));
+            candidates.end_page(read_to.clone());
         }
         drop(state);
         if page.runs.len() > 1 {
             self.told.notify_waiters();
         }
-        Ok(page.next)
+        Ok(read_to)
     }
 
     /// A claimer comes; it has gone when this is dropped.
@@ -323,14 +328,14 @@ impl Candidate<'_> {
     }
 
     /// This claimer has it.
-    pub(super) fn is_claimed(mut self) {
+    pub(super) fn claimed(mut self) {
         if let Some((place, _)) = self.taken.take() {
             held(&self.queue.state).is_back(&place.run_id);
         }
     }
 
     /// Somebody else had it before.
-    pub(super) fn is_lost(mut self) {
+    pub(super) fn lost(mut self) {
         let Some((place, _)) = self.taken.take() else { return };
         let counted = {
             let mut state = held(&self.queue.state);

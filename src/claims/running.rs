@@ -73,7 +73,9 @@ impl Running {
         if self.forgotten > since || ended().any(|run_id| running.contains(run_id)) {
             return false;
         }
-        running.iter().for_each(|run_id| self.count(value, run_id));
+        for run_id in running {
+            self.count(value, run_id);
+        }
         true
     }
 
@@ -150,7 +152,9 @@ mod tests {
     #[test]
     fn what_the_store_says_counts_is_all_that_counts() {
         let mut running = Running::new(3);
-        ["run-1", "run-2", "claimed-now"].iter().for_each(|run_id| running.count("a", run_id));
+        for run_id in ["run-1", "run-2", "claimed-now"] {
+            running.count("a", run_id);
+        }
         assert!(!running.has_room("a"));
         running.only("a", &ids(&["run-2", "unheard-of"]), |run_id| run_id == "claimed-now");
         assert_eq!(running.of_value["a"], ids(&["run-2", "claimed-now"]).into_iter().collect());

@@ -187,12 +187,11 @@ impl Prepared {
             [] => None,
             [_, ..] => Some(session.prepare_cached(&leases::load()).await?),
         };
-        let max_running = match wanted.limited.0.as_slice() {
-            [] => None,
-            [_, ..] => {
-                let lock = session.prepare_cached(&max_running::lock()).await?;
-                Some((lock, session.prepare_cached(&max_running::load()).await?))
-            }
+        let max_running = if wanted.limited.0.is_empty() {
+            None
+        } else {
+            let lock = session.prepare_cached(&max_running::lock()).await?;
+            Some((lock, session.prepare_cached(&max_running::load()).await?))
         };
         Ok(Self {
             load_leases,
@@ -294,8 +293,11 @@ async fn lock_and_load(
         match &prepared.max_running {
             None => Ok(Vec::new()),
             Some((lock, load)) => {
-                let (locked, loaded) =
-                    tokio::join!(biased; session.execute(lock, &by_label), session.query(load, &by_label));
+                // Apart: few commits have it, and all would carry its room.
+                let both = Box::pin(async {
+                    tokio::join!(biased; session.execute(lock, &by_label), session.query(load, &by_label))
+                });
+                let (locked, loaded) = both.await;
                 locked.and(loaded)
             }
         }

@@ -29,8 +29,8 @@ fn claiming(run_id: &str) -> ClaimRunRequest {
     ClaimRunRequest { run_id: run_id.to_owned(), lease_ttl: Some(seconds(60)), ..ClaimRunRequest::default() }
 }
 
-fn limited(label: &str, limit: u32) -> Option<MaxRunning> {
-    Some(MaxRunning { label: label.to_owned(), limit })
+fn limited(label: &str, limit: u32) -> MaxRunning {
+    MaxRunning { label: label.to_owned(), limit }
 }
 
 /// Claims what a pool has.
@@ -289,9 +289,9 @@ pub(crate) async fn what_is_wrong_with_leases_is_named_field_by_field(place: Pla
         ("instance", 0, &["max_running.limit"]),
         (&"x".repeat(64), 101, &["max_running.label", "max_running.limit"]),
     ] {
-        let claim_run = ClaimRunRequest { max_running: limited(label, limit), ..claiming(&run_id) };
+        let claim_run = ClaimRunRequest { max_running: Some(limited(label, limit)), ..claiming(&run_id) };
         assert_eq!(Refused::from(claim(&caller, claim_run).await.unwrap_err()).fields(), wrong);
-        let asked = ClaimNextRunRequest { max_running: limited(label, limit), ..next("nobody's") };
+        let asked = ClaimNextRunRequest { max_running: Some(limited(label, limit)), ..next("nobody's") };
         assert_eq!(Refused::from(caller.grpc.clone().claim_next_run(asked).await.unwrap_err()).fields(), wrong);
     }
     let asked = GetRunRequest { run_id: run_id.clone(), queue_label: "x".repeat(64) };
@@ -330,7 +330,7 @@ pub(crate) async fn a_queue_is_served_first_in_first_out_and_shows_each_runs_pla
     }
     assert_eq!(queue(&bare.run_id).await, None, "it does not have the label");
     let claimed = async || {
-        let asked = ClaimNextRunRequest { max_running: limited("instance", 1), ..next(&pool) };
+        let asked = ClaimNextRunRequest { max_running: Some(limited("instance", 1)), ..next(&pool) };
         caller.grpc.clone().claim_next_run(caller.request(asked)).await.unwrap().into_inner().run
     };
     assert_eq!(claimed().await.unwrap().run_id, ids[0]);
@@ -338,7 +338,7 @@ pub(crate) async fn a_queue_is_served_first_in_first_out_and_shows_each_runs_pla
     assert_eq!((queue(&ids[0]).await, queue(&ids[1]).await), (None, at(1, &[&ids[0]])), "who runs is in no queue");
     assert_eq!(queue(&ids[2]).await, at(2, &[&ids[0]]));
 
-    let asked = ClaimRunRequest { max_running: limited("instance", 1), ..claiming(&ids[2]) };
+    let asked = ClaimRunRequest { max_running: Some(limited("instance", 1)), ..claiming(&ids[2]) };
     let refused = Refused::from(claim(&caller, asked.clone()).await.unwrap_err());
     let refused = refused.is(Code::FailedPrecondition, "MAX_RUNNING");
     let told: MaxRunningError = refused.detail("runledger.v1.MaxRunningError");

@@ -141,12 +141,11 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
             let mut expected = match name {
                 "lock_head" => vec!["head"],
                 "ends" => vec!["end", "end", "end", "end", "ledger"],
-                "load_runs" => vec!["run"],
+                "load_runs" | "lock_max_running" => vec!["run"],
                 "load_request_ids" => vec!["request"],
                 "load_leases" | "leases.leases" => vec!["ledger", "run"],
                 // The lease, its owner, and the run.
                 "leases.renew" => vec!["ledger", "run", "run", "run"],
-                "lock_max_running" => vec!["run"],
                 "load_max_running" => vec!["run", "run", "value"],
                 "max_running.running" => vec!["run", "value"],
                 // The run that changes, of `active` the run that ends and the one that starts, and the lease that ends; and

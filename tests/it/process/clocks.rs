@@ -40,8 +40,8 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 fn shifted(directory: &TempDir) -> PathBuf {
     let (source, library) = (directory.path().join("shifted.c"), directory.path().join("shifted.so"));
     std::fs::write(&source, SHIFTED).unwrap();
-    let mut build = Command::new("cc");
-    let built = build.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").status().unwrap();
+    let mut compiler = Command::new("cc");
+    let built = compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").status().unwrap();
     assert!(built.success());
     library
 }
