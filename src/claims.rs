@@ -5,9 +5,11 @@
 //! took first is refused under the shard's head, and the claimer takes the next. Who finds nothing waits for the feed to
 //! tell of a new pending run, or of the end of one that had to end first; meanwhile the database is not asked again.
 
+mod candidate;
 mod candidates;
 mod queue;
 mod running;
+mod state;
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -15,10 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use self::queue::{Candidate, Claimer, Queue, Wanted};
+use self::candidate::Candidate;
+use self::queue::{Claimer, Queue};
+use self::state::Wanted;
 use crate::domain::{Changes, Command, Filter, MaxRunning, Operation, Principal, Refusal, Run, RunKey, Status, Terms};
 use crate::engine::{self, Engine};
 use crate::feed::watch_runs::{Begin, Frame};
@@ -102,28 +106,35 @@ impl Claims {
         })?;
         let queue = &*claimer.queue;
         let agent_id = claim.principal.agent_id.as_deref();
+        let is_over = || claim.wait_until <= Instant::now();
         loop {
-            let mut told = pin!(queue.told());
-            // From here on a new run is told, also while the queue is being read.
-            told.as_mut().enable();
-            while let Some(candidate) = queue.take(&*self.store, agent_id).await.map_err(Failure::Store)? {
-                if let Some(run) = self.claim(claim, candidate).await? {
-                    return Ok(Some(run));
-                }
-            }
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled() => return Err(Failure::Draining),
-                () = told => {}
-                () = tokio::time::sleep_until(claim.wait_until) => {}
-            }
-            if claim.wait_until <= Instant::now() {
-                while let Some(candidate) = queue.take_fresh(&*self.store, agent_id).await.map_err(Failure::Store)? {
-                    if let Some(run) = self.claim(claim, candidate).await? {
-                        return Ok(Some(run));
+            let found = queue.take(&*self.store, agent_id).await.map_err(Failure::Store)?;
+            let found = match found {
+                Some(candidate) => Some(candidate),
+                None if is_over() => match queue.take_fresh(&*self.store, agent_id).await.map_err(Failure::Store)? {
+                    Some(candidate) => Some(candidate),
+                    None => return Ok(None),
+                },
+                None => {
+                    // Who is told of a run has nothing else to do: not while it reads, or claims another.
+                    let mut told = pin!(queue.told());
+                    told.as_mut().enable();
+                    let found = queue.take(&*self.store, agent_id).await.map_err(Failure::Store)?;
+                    if found.is_none() {
+                        tokio::select! {
+                            biased;
+                            () = self.stop.cancelled() => return Err(Failure::Draining),
+                            () = told => {}
+                            () = sleep_until(claim.wait_until) => {}
+                        }
                     }
+                    found
                 }
-                return Ok(None);
+            };
+            if let Some(candidate) = found
+                && let Some(run) = self.claim(claim, candidate).await?
+            {
+                return Ok(Some(run));
             }
         }
     }
@@ -158,10 +169,9 @@ impl Claims {
                     let Refusal::MaxRunning { running, .. } = &*refusal else {
                         return Err(Failure::Engine(engine::Failure::Refused(refusal)));
                     };
-                    match candidate.waits_for(running) {
-                        None => return Ok(None),
-                        // Some of them have ended meanwhile, and that is not told again.
-                        Some(again) => candidate = again,
+                    // Where one of them has ended meanwhile, that is not told again.
+                    if candidate.waits_for(running) {
+                        return Ok(None);
                     }
                 }
                 // Dropped, the candidate goes back to the head of its queue.
@@ -191,6 +201,12 @@ impl Claims {
         self.supervisor.spawn(follower.run());
         Ok(claimer)
     }
+}
+
+/// Every run that is new, or has ended.
+fn came_or_ended() -> Filter {
+    let statuses = Status::ALL.into_iter().filter(|status| *status != Status::Running);
+    Filter { statuses: statuses.collect(), ..Filter::default() }
 }
 
 /// Somebody took or ended it first.
@@ -245,7 +261,7 @@ impl Follower {
     async fn follow(&self) -> WatchError {
         let Wanted { namespace, filter, max_running } = &self.queue.wanted;
         // What counts towards a limit may match another filter.
-        let filter = if max_running.is_some() { Filter::default() } else { filter.clone() };
+        let filter = if max_running.is_some() { came_or_ended() } else { filter.clone() };
         let frames = match self.feed.watch_runs(namespace.clone(), filter, Begin::Now(None)).await {
             Ok(frames) => frames,
             Err(error) => return error,

@@ -69,8 +69,9 @@
 //!
 //! A claim may state how many runs with one value of a label may be running. Which runs count for a value stands in a row of
 //! its own (`max_running`), of any shard's: a claim takes it after the head, and it is the only lock that commits of two
-//! shards share. A run counts while `active` has it: what ends says nothing, and is forgotten by the next claim. A queue
-//! remembers the runs that a claim was refused for, and passes over their value until the feed tells of an end.
+//! shards share: while a claim waits for it, so does its shard, for 2 s at most where the holder is frozen. A run counts
+//! while `active` has it: what ends says nothing, and is forgotten by the next claim. No event says under which limit a run
+//! was claimed: this table alone is not made from the log, and `verify` does not look at it. A queue remembers the runs that a claim was refused for, and passes over their value until the feed tells of an end.
 //!
 //! # The modules
 //!

@@ -120,12 +120,13 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError>;
 
-    /// Forgets values of labels of which nothing counts any more. Called once a minute, by every server.
+    /// Forgets values of labels of which nothing counts any more, at most so many at once, and says whether there may be more.
+    /// Called once a minute, by every server.
     ///
     /// # Errors
     ///
     /// The store cannot be written.
-    async fn tidy(&self) -> Result<(), StoreError>;
+    async fn tidy(&self) -> Result<bool, StoreError>;
 
     /// The run as it is: sees every commit that was acknowledged before the call.
     ///
@@ -203,6 +204,7 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// The store cannot be read.
+    /// `before`: only runs that were created before this place.
     async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError>;
 
     /// Each shard's last position (0 when empty), in one snapshot.

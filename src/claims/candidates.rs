@@ -35,6 +35,17 @@ impl Lane {
     }
 }
 
+/// Who may have the runs of some lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owners {
+    /// There are none.
+    Nobody,
+    /// Everybody.
+    Anybody,
+    /// Of some of them, one agent only.
+    Some,
+}
+
 /// Up to where every pending run is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReadTo {
@@ -75,9 +86,13 @@ impl Candidates {
         self.waiting.len() < WAITING_MAX
     }
 
-    /// Whether any of a value waits.
-    pub(super) fn has_any_of(&self, value: &str) -> bool {
-        self.lanes.keys().any(|lane| lane.value.as_deref() == Some(value))
+    /// Who may have those of a value that wait.
+    pub(super) fn owners_of(&self, value: &str) -> Owners {
+        let of_value = self.lanes.keys().filter(|lane| lane.value.as_deref() == Some(value));
+        of_value.fold(Owners::Nobody, |owners, lane| match (owners, &lane.owner) {
+            (Owners::Nobody | Owners::Anybody, None) => Owners::Anybody,
+            (Owners::Some, None) | (_, Some(_)) => Owners::Some,
+        })
     }
 
     /// The values of which any wait.
@@ -117,20 +132,25 @@ impl Candidates {
         }
     }
 
-    /// There is a new one.
-    pub(super) fn tell(&mut self, place: Place, lane: Lane) {
+    /// There is a new one. Whether it is kept; what is not is read later.
+    pub(super) fn tell(&mut self, place: Place, lane: Lane) -> bool {
         if !self.read_to.reaches(&place) {
             if self.late.len() < WAITING_MAX {
                 self.late.insert(place, lane);
             } else {
                 self.late_lost = true;
             }
-            return;
+            return false;
         }
         match self.waiting.last_key_value() {
-            // It is read when there is room again.
-            Some((last, _)) if !self.has_room() && place > *last => self.read_to = ReadTo::Place(last.clone()),
-            Some(_) | None => self.insert(place, lane),
+            Some((last, _)) if !self.has_room() && place > *last => {
+                self.read_to = ReadTo::Place(last.clone());
+                false
+            }
+            Some(_) | None => {
+                self.insert(place, lane);
+                true
+            }
         }
     }
 
@@ -214,13 +234,15 @@ mod tests {
     fn what_there_is_no_room_for_is_read_later() {
         let mut candidates = Candidates { read_to: ReadTo::End, ..Candidates::default() };
         let last = i64::try_from(WAITING_MAX).unwrap();
-        (1..=last).for_each(|at| candidates.tell(place(at), lane(None)));
-        candidates.tell(place(last + 7), lane(None));
+        (1..=last).for_each(|at| assert!(candidates.tell(place(at), lane(None))));
+        assert!(!candidates.tell(place(last + 7), lane(None)));
         assert_eq!(candidates.read_to, ReadTo::Place(place(last)));
         candidates.tell(place(last + 8), lane(None));
         assert_eq!(candidates.waiting.len(), WAITING_MAX);
         candidates.begin_page();
-        (0..=WAITING_MAX).for_each(|n| candidates.tell(place(last + 10 + i64::try_from(n).unwrap()), lane(None)));
+        for n in 0..=last {
+            candidates.tell(place(last + 10 + n), lane(None));
+        }
         candidates.end_page(ReadTo::End);
         assert_eq!(candidates.read_to, ReadTo::Place(place(last)), "more was told than is kept: it is read again");
     }

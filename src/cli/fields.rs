@@ -94,7 +94,7 @@ impl FromStr for MaxRunning {
         // A key may hold more `=`, a number none.
         match text.rsplit_once('=').map(|(label, limit)| (label, limit.parse())) {
             Some((label, Ok(limit))) if !label.is_empty() => Ok(Self { label: label.to_owned(), limit }),
-            Some(_) | None => Err("expected LABEL=N, such as instance=1"),
+            Some(_) | None => Err("expected LABEL=N with an N of 1 to 100, such as instance=1"),
         }
     }
 }

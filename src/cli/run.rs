@@ -113,6 +113,7 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
 
 async fn get(args: GetArgs) -> Result<(), Stop> {
     let mut client = args.caller.client()?;
+    let queue = args.queue_label.is_some();
     let request = v1::GetRunRequest { run_id: args.run_id, queue_label: args.queue_label.unwrap_or_default() };
     let answer = args.caller.ask(&mut client, &request).await?;
     let mut out = Out::new();
@@ -120,7 +121,7 @@ async fn get(args: GetArgs) -> Result<(), Stop> {
         Output::Json => out.json(&answer)?,
         Output::Table => {
             let mut pairs = view::run_pairs(&answer.run.unwrap_or_default());
-            pairs.extend(answer.queue.as_ref().map(view::queue_pair));
+            pairs.extend(queue.then(|| view::queue_pair(answer.queue.as_ref())));
             out.pairs(&pairs)?;
         }
     }

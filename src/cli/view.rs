@@ -104,15 +104,20 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
     set.map(|(name, value)| vec![name.to_owned(), value]).collect()
 }
 
-/// A run's place in its queue, such as `3 of instance=chrome-7, behind run-1`.
-pub(super) fn queue_pair(queue: &v1::QueuePlace) -> Vec<String> {
-    let v1::QueuePlace { label, value, position, truncated, running_run_ids } = queue;
-    let or_later = if *truncated { " or later" } else { "" };
-    let behind = match running_run_ids.as_slice() {
-        [] => String::new(),
-        running => format!(", behind {}", running.join(" ")),
-    };
-    vec!["queue".to_owned(), format!("{position}{or_later} of {label}={value}{behind}")]
+/// A run's place in its queue, such as `number 3 of instance=chrome-7; running: run-1`.
+pub(super) fn queue_pair(queue: Option<&v1::QueuePlace>) -> Vec<String> {
+    let place = queue.map_or_else(
+        || "none: the run is not pending, or does not have the label".to_owned(),
+        |v1::QueuePlace { label, value, position, truncated, running_run_ids }| {
+            let or_later = if *truncated { " or later" } else { "" };
+            let running = match running_run_ids.as_slice() {
+                [] => String::new(),
+                running => format!("; running: {}", running.join(" ")),
+            };
+            format!("number {position}{or_later} of {label}={value}{running}")
+        },
+    );
+    vec!["queue".to_owned(), place]
 }
 
 /// Such as `epoch 2, ttl 30s, until 2026-11-22T10:00:00.000000Z`.

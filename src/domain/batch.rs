@@ -24,8 +24,8 @@ pub struct Loaded {
     pub requests: Vec<(RunKey, String, AppliedRequest)>,
     /// The leases of those runs whose command looks at them, as far as there are any.
     pub leases: Vec<(RunKey, HeldLease)>,
-    /// The runs that count towards what claims allow of a label's value. Until the commit has ended, nobody else's claim
-    /// changes what counts.
+    /// The runs that count towards what claims allow of a label's value: of each value that a command limits whose run is
+    /// there and pending, also where none counts. Until the commit has ended, nobody else's claim changes it.
     pub running: Vec<(LabelValue, Vec<String>)>,
 }
 
@@ -183,6 +183,11 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         if merged > MERGED_BYTES_MAX {
             break;
         }
+        let limited = slots.get(&command.key).and_then(|slot| LabelValue::limited(slot.run.as_deref()?, command));
+        if limited.as_ref().is_some_and(|value| !running.contains_key(value)) && !decided.verdicts.is_empty() {
+            // The run came to be in this batch: nobody has looked yet at what else counts. The next batch does.
+            break;
+        }
         let slot =
             slots.entry(command.key.clone()).or_insert(Slot { run: None, before: None, metadata_changed: false });
         if !command.changes.metadata.is_empty() {
@@ -192,7 +197,6 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         let request = command.request.clone();
         let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
         let lease = leases.get(&command.key).copied();
-        let limited = slot.run.as_deref().and_then(|run| LabelValue::limited(run, command));
         let counts = limited.as_ref().and_then(|value| running.get(value)).map_or(&[][..], Vec::as_slice);
         let context = Context { now, applied: remembered, lease, clock, running: counts };
         let verdict = match decide(slot.run.as_deref(), command, &context) {

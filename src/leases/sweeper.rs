@@ -38,7 +38,10 @@ pub fn start(store: &Arc<dyn Store>, engine: &Arc<Engine>, supervisor: &Supervis
     let untidy = store.clone();
     let tidy = move || {
         let store = untidy.clone();
-        async move { store.tidy().await }
+        async move {
+            while store.tidy().await? {}
+            Ok(())
+        }
     };
     let trouble = "what nothing needs any more cannot be forgotten";
     supervisor.vital("tidier", again(TIDY_EVERY, trouble, tidy, supervisor.stop()));

@@ -290,13 +290,16 @@ fn max_running(refusal: &Refusal, max: &MaxRunning, value: &str, running: &[Stri
     let MaxRunning { label, limit } = max;
     let first = running.first().map_or("", String::as_str);
     let message = match running.len() {
-        1 => format!("Run {} waits: run {first} with the same {label} is running, and {limit} may.", run.run_id),
-        count => format!("Run {} waits: {count} runs with the same {label} are running, and {limit} may.", run.run_id),
+        1 => format!("Run {} waits: run {first} of the same {label} is running, and the limit is {limit}.", run.run_id),
+        count => {
+            format!("Run {} waits: {count} of the same {label} are running, and the limit is {limit}.", run.run_id)
+        }
     };
     let running_count = u32::try_from(running.len()).unwrap_or(u32::MAX);
     draft(Code::FailedPrecondition, refusal, message)
         .info("run_id", &run.run_id)
         .info("label", label)
+        .info("value", value)
         .info("limit", &limit.to_string())
         .info("running", &running_count.to_string())
         .detail(

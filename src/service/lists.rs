@@ -49,17 +49,18 @@ pub(super) async fn list(
     Ok(v1::ListRunsResponse { runs, next_page_token })
 }
 
-/// Whose turn it is: one list and one count at a time walk along the indexes of the store, so that they leave readers for
+/// Whose turn it is: one list, one count, and one search for a place in a queue at a time walk along the indexes of the store, so that they leave readers for
 /// all other calls.
 #[derive(Debug)]
 pub struct Turns {
     lists: Semaphore,
     counts: Semaphore,
+    places: Semaphore,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { lists: Semaphore::new(1), counts: Semaphore::new(1) }
+        Self { lists: Semaphore::new(1), counts: Semaphore::new(1), places: Semaphore::new(1) }
     }
 }
 
@@ -92,7 +93,7 @@ pub(super) async fn count_before(
     filter: &Filter,
     before: &Place,
 ) -> Result<RunCounts, Status> {
-    let _turn = turn(&backend.turns.counts).await?;
+    let _turn = turn(&backend.turns.places).await?;
     let counted = backend.store.count(namespace, filter, Some(before)).await;
     counted.map_err(|error| unlisted("GetRun", namespace, &error))
 }

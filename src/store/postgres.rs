@@ -155,7 +155,7 @@ impl Store for PostgresStore {
         max_running::running(&self.commits.sessions, values).await
     }
 
-    async fn tidy(&self) -> Result<(), StoreError> {
+    async fn tidy(&self) -> Result<bool, StoreError> {
         max_running::tidy(&self.commits.sessions).await
     }
 

@@ -160,7 +160,7 @@ impl Store for SqliteStore {
         self.connections.read(read).await?
     }
 
-    async fn tidy(&self) -> Result<(), StoreError> {
+    async fn tidy(&self) -> Result<bool, StoreError> {
         let clock = self.clock.clone();
         self.connections.write(move |connection| max_running::tidy(connection, clock.as_ref())).await?
     }

@@ -16,7 +16,7 @@ use runledger::service::WireFrames;
 use runledger::store::open::{self, Location};
 use runledger::store::{OpenOptions, Store as _};
 use runledger::supervise::Supervisor;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout};
 
@@ -216,33 +216,74 @@ async fn a_claimer_of_a_full_instance_is_woken_by_the_end_of_the_run_that_fills_
     assert_eq!(got.as_deref(), Some("a1"));
 }
 
-/// Ends and claims of the same moment: every run gets its turn, and nobody waits for what has ended.
+/// Ends and claims of the same moment: every run gets its turn, first in, first out, and nobody waits for what has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_queue_of_full_instances_is_worked_off_and_no_instance_runs_two() {
+async fn a_long_queue_of_full_instances_is_worked_off_in_order_and_no_instance_runs_two() {
+    const RUNS: usize = 300;
     let process = Process::start().await;
-    let runs = 300;
-    let made =
-        join_all((0..runs).map(|n| process.engine.submit(queued(&format!("run-{n}"), &format!("i-{}", n % 5)), None)));
-    assert!(made.await.iter().all(Result::is_ok));
-    let busy: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    for n in 0..RUNS {
+        process.apply(queued(&format!("run-{n}"), &format!("i-{}", n % 5))).await;
+    }
+    let busy: Arc<Mutex<BTreeSet<usize>>> = Arc::default();
+    let (sender, mut done) = mpsc::channel(RUNS);
     let mut workers = JoinSet::new();
     for _ in 0..20 {
-        let (claims, engine, busy) = (process.claims.clone(), process.engine.clone(), busy.clone());
+        let (claims, engine, busy, sender) =
+            (process.claims.clone(), process.engine.clone(), busy.clone(), sender.clone());
         workers.spawn(async move {
-            let mut done = Vec::new();
-            while let Some(run_id) = next_of_an_instance(claims.clone(), Duration::from_secs(2)).await {
+            // Woken, and not by the end of its wait.
+            while let Some(run_id) = next_of_an_instance(claims.clone(), SOON * 4).await {
                 let number: usize = run_id.trim_start_matches("run-").parse().unwrap();
-                let instance = format!("i-{}", number % 5);
-                assert!(busy.lock().unwrap().insert(instance.clone()), "two of {instance} run");
+                assert!(busy.lock().unwrap().insert(number % 5), "two of an instance run");
+                sender.send(number).await.unwrap();
                 yield_now().await;
-                assert!(busy.lock().unwrap().remove(&instance));
+                assert!(busy.lock().unwrap().remove(&(number % 5)));
                 engine.submit(complete(&run_id).epoch(1), None).await.unwrap();
-                done.push(run_id);
             }
-            done
         });
     }
-    let done: Vec<String> = timeout(SOON * 2, workers.join_all()).await.expect("it hangs").concat();
-    assert_eq!(done.len(), runs);
-    assert_eq!(done.iter().collect::<BTreeSet<_>>().len(), runs);
+    let mut last = [None; 5];
+    for _ in 0..RUNS {
+        let number = timeout(SOON, done.recv()).await.expect("it hangs").unwrap();
+        let before = last[number % 5].replace(number);
+        assert!(before < Some(number), "{before:?} came before {number}");
+    }
+    workers.shutdown().await;
+}
+
+/// However long the queue is: what is not kept of it is not read again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claimer_beside_a_very_long_queue_of_a_full_instance_reads_it_once() {
+    let process = Process::start().await;
+    process.apply(queued("first", "a")).await;
+    assert_eq!(next_of_an_instance(process.claims.clone(), Duration::ZERO).await.as_deref(), Some("first"));
+    let count = 17_000;
+    for batch in 0..count / 500 {
+        let queued = (0..500).map(|n| queued(&format!("run-{:05}", batch * 500 + n), "a"));
+        let made = join_all(queued.map(|start| process.engine.submit(start, None))).await;
+        assert!(made.iter().all(Result::is_ok));
+    }
+    let mut waiting = JoinSet::new();
+    waiting.spawn(next_of_an_instance(process.claims.clone(), SOON * 4));
+    waiting.spawn(next_of_an_instance(process.claims.clone(), SOON * 4));
+    let lists = || process.store.lists.load(Ordering::Relaxed);
+    let pages = count / 256 + 1;
+    let (before, mut last) = (lists(), 0);
+    // It reads, and comes to rest.
+    while lists() == before || lists() != last {
+        last = lists();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert!(waiting.try_join_next().is_none(), "they wait");
+    assert!(lists() - before <= 2 * pages, "{} pages", lists() - before);
+    // What is for nobody here wakes nobody; what may run at once is had at once, and what waited is when it may run.
+    process.apply(queued("another", "a")).await;
+    let rest = lists();
+    process.apply(queued("free", "b")).await;
+    let got = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
+    assert_eq!(got.as_deref(), Some("free"));
+    process.apply(complete("first").epoch(1)).await;
+    let got = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
+    assert_eq!(got.as_deref(), Some("run-00000"));
+    assert!(lists() - rest <= 2 * pages, "{} pages", lists() - rest);
 }

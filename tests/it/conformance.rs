@@ -103,6 +103,7 @@ conformance! { conforms:
         a_run_counts_until_it_is_terminal
         what_was_started_or_claimed_without_a_limit_does_not_count
         in_one_batch_each_claim_counts_for_the_next_and_each_end_makes_room
+        a_claim_beside_the_start_of_its_run_is_decided_when_what_counts_is_known
         claims_at_once_never_let_more_run_than_allowed
         claims_of_several_values_in_one_batch_wait_for_no_circle
     ]

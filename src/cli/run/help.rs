@@ -100,8 +100,8 @@ pub(super) const WORKER: &str = concat!(
     runledger run worker --task-thread-id thread-1 -- bash -c 'echo ::progress 1/2 fetching; sleep 1'\n  \
     runledger run worker --claim --label team=search --idle 1s -- ./crawl\n  \
     runledger run worker --claim --max-running instance=1 --idle 1s -- ./crawl\n\n\
-    The program finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER in its \
-    environment. It says how far it is by lines '::progress DONE[/TOTAL] [MESSAGE]' on standard output. The run completes \
+    The program finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LABELS (a JSON object), \
+    RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER in its environment. It says how far it is by lines '::progress DONE[/TOTAL] [MESSAGE]' on standard output. The run completes \
     when it ends with 0 and else fails, with the last lines of its standard error as the reason. When somebody asks for \
     the run to be aborted, when the run is lost, and on SIGTERM or Ctrl-C, the program and all that it started get \
     SIGTERM, and SIGKILL if they are still there after --kill-after. A worker that is killed by force leaves its program \

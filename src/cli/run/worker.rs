@@ -65,13 +65,14 @@ pub(super) struct WorkerArgs {
     /// The run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
-    /// Pass over runs of which N with the same value of this label are running; the others of a value wait in order
+    /// Pass over runs while N (1 to 100) with the same value of this label are running that were claimed so. Whoever claims
+    /// them is to say the same
     #[arg(long, value_name = "LABEL=N", requires = "claim")]
     max_running: Option<MaxRunning>,
     /// End after this many claimed runs [default: never]
     #[arg(long, value_name = "N", requires = "claim", value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
-    /// End when there is no run to claim for this long [default: wait for ever]
+    /// End when there is no run to claim for this long, or none that --max-running lets run [default: wait for ever]
     #[arg(long, value_name = "DURATION", requires = "claim", value_parser = duration)]
     idle: Option<Duration>,
     /// How long the run lives without a heartbeat; they are sent every third of it
@@ -177,6 +178,7 @@ async fn work(args: &WorkerArgs, client: &mut Client, signals: &mut Signals, run
         ("RUNLEDGER_RUN_ID", run.run_id.clone()),
         ("RUNLEDGER_TASK_THREAD_ID", run.task_thread_id.clone()),
         ("RUNLEDGER_LEASE_EPOCH", run.epoch.to_string()),
+        ("RUNLEDGER_LABELS", run.labels.clone()),
         ("RUNLEDGER_SERVER", client.server().to_owned()),
     ];
     let mut program = match Program::start(&args.command, &of_run) {

@@ -121,7 +121,7 @@ pub(super) async fn running(sessions: &Sessions, values: &[LabelValue]) -> Resul
 }
 
 /// What was changed a moment ago is left alone: `active` may have been read before the claim that changed it.
-pub(super) async fn tidy(sessions: &Sessions) -> Result<(), StoreError> {
+pub(super) async fn tidy(sessions: &Sessions) -> Result<bool, StoreError> {
     let statement = format!(
         "-- max_running.tidy
 delete from max_running m
@@ -131,7 +131,8 @@ where (m.namespace, m.label, m.value) in (
     where m.changed_at < clock_timestamp() - interval '1 minute'
       and not exists (select from jsonb_each(m.runs) as h where {COUNTS})
     limit {FORGET_ROWS_MAX}
-    for update skip locked)"
+    for update skip locked)
+returning 1"
     );
-    writing(sessions, &statement, &[]).await.map(drop)
+    Ok(writing(sessions, &statement, &[]).await?.len() >= FORGET_ROWS_MAX)
 }

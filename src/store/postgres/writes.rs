@@ -58,11 +58,10 @@ const AHEAD_MAX_MS: u32 = 5;
 
 /// The whole commit: runs, the rows of those that are not terminal, events. Answers the position that the first event
 /// comes after, and the store's clock.
-pub(super) fn write<'a>(shard: i16, commit_id: Uuid, at: Time, decided: &'a Decided, place: Place<'a>) -> Write<'a> {
+pub(super) fn write<'a>(home: i16, commit_id: Uuid, at: Time, decided: &'a Decided, place: Place<'a>) -> Write<'a> {
     let (new, old): (Vec<&RunWrite>, Vec<&RunWrite>) = decided.runs.iter().partition(|write| write.before.is_none());
     let mut parts = Parts::default();
-    let number = shard;
-    let shard = parts.add("smallint", shard);
+    let shard = parts.add("smallint", home);
     let at = parts.add("timestamptz", At(at));
     let commit_id = parts.add("uuid", commit_id);
     let with_links = decided.events.iter().any(|new| sets_columns(&new.event.changes));
@@ -73,7 +72,7 @@ pub(super) fn write<'a>(shard: i16, commit_id: Uuid, at: Time, decided: &'a Deci
         parts.update_runs(&shard, &old, with_links);
     }
     parts.write_leases(&shard, &decided.runs);
-    parts.write_counted(number, &decided.counted);
+    parts.write_counted(home, &decided.counted);
     parts.insert_events(&shard, &commit_id, &decided.events);
     let (name, place) = match place {
         Place::After(position) => {

@@ -10,6 +10,9 @@ use crate::store::StoreError;
 /// How long what nothing counts towards is kept at least, in milliseconds.
 const KEEP_MS: i64 = 60_000;
 
+/// Rows that are forgotten at once at most.
+const FORGET_ROWS_MAX: usize = 1_000;
+
 /// The runs that count.
 pub(super) fn running(connection: &Connection, value: &LabelValue) -> Result<Vec<String>, StoreError> {
     let mut statement = connection
@@ -57,17 +60,19 @@ pub(super) fn count(
 }
 
 /// Forgets values of which nothing counts any more.
-pub(super) fn tidy(connection: &mut Connection, clock: &dyn Clock) -> Result<(), StoreError> {
+pub(super) fn tidy(connection: &mut Connection, clock: &dyn Clock) -> Result<bool, StoreError> {
     let until = clock.now().micros() - KEEP_MS * 1_000;
     connection
         .prepare_cached(
             "-- max_running.tidy
-             delete from max_running where changed_at < ?1 and not exists (
-                    select 1 from json_each(runs) as h
-                      join active as a on a.shard = h.value and a.namespace = max_running.namespace
-                                      and a.run_id = h.key)",
+             delete from max_running where (namespace, label, value) in (
+                    select m.namespace, m.label, m.value from max_running as m
+                     where m.changed_at < ?1 and not exists (
+                            select 1 from json_each(m.runs) as h
+                              join active as a on a.shard = h.value and a.namespace = m.namespace and a.run_id = h.key)
+                     limit ?2)",
         )
-        .and_then(|mut statement| statement.execute([until]))
-        .map(drop)
+        .and_then(|mut statement| statement.execute((until, i64::try_from(FORGET_ROWS_MAX).unwrap_or(i64::MAX))))
+        .map(|forgotten| forgotten >= FORGET_ROWS_MAX)
         .map_err(errors::statement)
 }

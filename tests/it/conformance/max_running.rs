@@ -1,8 +1,11 @@
 //! Limits that claims state on values of labels: what counts, from when to when, and that nobody gets past them.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
+use runledger::clock::draw_id;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Command, LabelValue, Refusal, Status};
+use runledger::domain::{Command, LabelValue, Refusal, Shard, Status};
 use runledger::store::Store;
 
 use super::asking::{Answer, apply, ask, ask_all, neighbours, word, words};
@@ -121,6 +124,23 @@ pub(crate) async fn in_one_batch_each_claim_counts_for_the_next_and_each_end_mak
     now.sort_unstable();
     assert_eq!(running(store, "7").await, now);
     assert_eq!(waits_for(&ask(store, at_most(2, &ids[3])).await), (2, &now[..]));
+    sound(store).await;
+}
+
+/// Nobody has looked at what counts for a run that comes to be in the batch: its claim is left to the next.
+pub(crate) async fn a_claim_beside_the_start_of_its_run_is_decided_when_what_counts_is_known<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let ids = neighbours(store, 3);
+    apply(store, queued(&ids[0], "full")).await;
+    apply(store, at_most(1, &ids[0])).await;
+    for (id, instance, expected) in [(&ids[1], "full", "MAX_RUNNING"), (&ids[2], "free", "applied")] {
+        let commands = [queued(id, instance), at_most(1, id)].map(Arc::new);
+        let decided = store.commit(Shard(0), draw_id(), commands.into()).await.unwrap();
+        assert_eq!(words(&decided.verdicts), ["applied"], "{instance}");
+        assert_eq!(word(&ask(store, at_most(1, id)).await), expected, "{instance}");
+    }
+    assert_eq!(running(store, "full").await, [ids[0].clone()]);
+    assert_eq!(running(store, "free").await, [ids[2].clone()]);
     sound(store).await;
 }
 

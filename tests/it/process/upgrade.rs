@@ -21,7 +21,7 @@ async fn some_runs(server: &Server, ids: [&str; 3]) {
 /// Takes back what later migrations brought: the schema as the first release left it.
 async fn as_the_first_release_left_it(data: &Data) {
     data.sql("drop index active_by_start").await;
-    for table in ["leases", "uptime"] {
+    for table in ["leases", "uptime", "max_running"] {
         data.sql(&format!("drop table {table}")).await;
     }
     data.sql("drop index active_by_due").await;

@@ -1,11 +1,13 @@
 //! The pure model: what the runs and their history must be, command by command, with no store and no batches.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
 use runledger::domain::evolve::evolve;
-use runledger::domain::{Command, Event, EventType, HeldLease, LabelValue, Lease, Refusal, Run, RunKey, Time, Verdict};
+use runledger::domain::{
+    Command, Event, EventType, HeldLease, LabelValue, Lease, Refusal, Run, RunKey, Status, Time, Verdict,
+};
 
 #[derive(Debug, Default)]
 pub(crate) struct Model {
@@ -58,9 +60,18 @@ impl Model {
         self.counted.get(value).into_iter().flatten().filter(is_running).cloned().collect()
     }
 
-    /// What counts towards the limits of claims, as a store would load it.
-    pub(crate) fn all_running(&self) -> Vec<(LabelValue, Vec<String>)> {
-        self.counted.keys().map(|value| (value.clone(), self.running(value))).collect()
+    /// What counts towards the limits of commands, as a store that has these runs would load it: of runs that are pending.
+    pub(crate) fn running_beside(
+        &self,
+        commands: &[Arc<Command>],
+        stored: &BTreeMap<RunKey, Run>,
+    ) -> Vec<(LabelValue, Vec<String>)> {
+        let limited = |command: &Arc<Command>| {
+            let run = stored.get(&command.key).filter(|run| run.status == Status::Pending)?;
+            LabelValue::limited(run, command)
+        };
+        let values: BTreeSet<LabelValue> = commands.iter().filter_map(limited).collect();
+        values.into_iter().map(|value| (value.clone(), self.running(&value))).collect()
     }
 
     /// The leases that were granted, as a store would load them.

@@ -37,6 +37,8 @@ pub(crate) struct Wrapped {
     pub(crate) forgotten: Mutex<Option<Vec<Position>>>,
     /// How often a run was read.
     pub(crate) runs: AtomicU64,
+    /// How many pages of lists were read.
+    pub(crate) lists: AtomicU64,
     /// Reads of runs' pasts that are in flight, and how many were at most; one takes a permit.
     pub(crate) pasts: AtomicU64,
     pub(crate) pasts_most: AtomicU64,
@@ -61,6 +63,7 @@ impl Wrapped {
             damaged: AtomicU64::new(0),
             forgotten: Mutex::default(),
             runs: AtomicU64::new(0),
+            lists: AtomicU64::new(0),
             pasts: AtomicU64::new(0),
             pasts_most: AtomicU64::new(0),
             pasts_gate: Semaphore::new(Semaphore::MAX_PERMITS),
@@ -146,7 +149,7 @@ impl Store for Wrapped {
         self.store.running(values).await
     }
 
-    async fn tidy(&self) -> Result<(), StoreError> {
+    async fn tidy(&self) -> Result<bool, StoreError> {
         self.store.tidy().await
     }
 
@@ -180,6 +183,7 @@ impl Store for Wrapped {
     }
 
     async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
+        self.lists.fetch_add(1, Ordering::Relaxed);
         self.store.list(query).await
     }
 

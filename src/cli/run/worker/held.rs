@@ -1,5 +1,7 @@
 //! A run that a worker holds, and how it is ended.
 
+use std::collections::BTreeMap;
+
 use super::request_id;
 use crate::domain::limits::FAILURE_REASON_BYTES_MAX;
 use crate::proto::v1;
@@ -10,12 +12,16 @@ pub(super) struct Held {
     pub(super) run_id: String,
     pub(super) task_thread_id: String,
     pub(super) epoch: u64,
+    /// As a JSON object.
+    pub(super) labels: String,
 }
 
 impl Held {
     pub(super) fn of(run: &v1::Run) -> Self {
         let epoch = run.lease.as_ref().map_or(0, |lease| lease.epoch);
-        Self { run_id: run.run_id.clone(), task_thread_id: run.task_thread_id.clone(), epoch }
+        let labels: BTreeMap<&String, &String> = run.labels.iter().collect();
+        let labels = serde_json::to_string(&labels).expect("texts are JSON");
+        Self { run_id: run.run_id.clone(), task_thread_id: run.task_thread_id.clone(), epoch, labels }
     }
 
     pub(super) fn completed(&self) -> v1::CompleteRunRequest {
