@@ -105,7 +105,6 @@ conformance! { conforms:
         in_one_batch_each_claim_counts_for_the_next_and_each_end_makes_room
         a_claim_beside_the_start_of_its_run_is_decided_when_what_counts_is_known
         claims_at_once_never_let_more_run_than_allowed
-        claims_of_several_values_in_one_batch_wait_for_no_circle
     ]
     lists: [
         a_list_and_a_count_are_of_the_runs_that_match

@@ -3,6 +3,7 @@
 mod at_once;
 mod fence;
 mod hangs;
+mod limits;
 mod lists;
 mod plans;
 

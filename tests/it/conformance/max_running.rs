@@ -185,32 +185,6 @@ pub(crate) async fn claims_at_once_never_let_more_run_than_allowed<F: Fixture>(f
     sound(here).await;
 }
 
-/// Two that claim runs of two values each, in both orders, wait for each other in turn and not for ever.
-pub(crate) async fn claims_of_several_values_in_one_batch_wait_for_no_circle<F: Fixture>(fixture: F) {
-    let (here, there) = (fixture.store(), fixture.replica().await);
-    let shards = usize::from(here.ledger().shard_count);
-    for round in 0..10 {
-        let of_shard = |shard: usize| {
-            let ids = (0..).map(|n| format!("{round}-{n}"));
-            let home = |id: &String| usize::from(super::asking::home(here, &key(id)).0) == shard;
-            ids.filter(home).take(2).collect::<Vec<_>>()
-        };
-        let (one, other) = (of_shard(0), of_shard(shards - 1));
-        let (one, other) = if shards == 1 { (one.clone(), one) } else { (one, other) };
-        for ids in [&one, &other] {
-            for (id, instance) in ids.iter().zip(["a", "b"]) {
-                drop(ask(here, queued(id, instance)).await);
-            }
-        }
-        let forward = one.iter().map(|id| at_most(100, id)).collect();
-        let backward = other.iter().rev().map(|id| at_most(100, id)).collect();
-        let both = futures_util::future::join(ask_all(here, forward), ask_all(&*there, backward));
-        drop(both.await);
-    }
-    assert_eq!(running(here, "a").await.len(), if shards == 1 { 10 } else { 20 });
-    sound(here).await;
-}
-
 /// What nothing counts towards is forgotten in time, and nothing else.
 pub(crate) async fn a_value_that_nothing_counts_towards_is_forgotten<F: OnDisk>(mut fixture: F) {
     for (id, instance) in [("ended", "7"), ("runs", "8"), ("waits", "8"), ("later", "7")] {
