@@ -41,8 +41,8 @@ pub(super) struct State {
 struct Barren {
     /// [`State::changes`] when it began.
     as_of: u64,
-    /// Who it is true of; none: everybody.
-    agent_id: Option<Option<String>>,
+    /// Who it is true of; none: everybody. Where a caller that names no agent may have nothing, nobody may.
+    agent_id: Option<String>,
 }
 
 /// Who is to be told that there may be a candidate.
@@ -193,7 +193,7 @@ impl State {
 
     /// Whether reading on would bring this agent nothing.
     fn is_barren(&self, agent_id: Option<&str>) -> bool {
-        let of = |barren: &Barren| barren.agent_id.as_ref().is_none_or(|known| known.as_deref() == agent_id);
+        let of = |barren: &Barren| barren.agent_id.as_ref().is_none_or(|known| Some(known.as_str()) == agent_id);
         let barren = self.barren.as_ref().is_some_and(|barren| barren.as_of == self.changes && of(barren));
         barren && !self.candidates.has_room()
     }
@@ -233,7 +233,7 @@ impl State {
     /// A walk came to the end, and its agent may have nothing.
     pub(super) fn end_walk(&mut self, walk: &Walk, agent_id: Option<&str>) {
         if walk.has_read {
-            let agent_id = walk.owned.then(|| agent_id.map(str::to_owned));
+            let agent_id = agent_id.filter(|_| walk.owned).map(str::to_owned);
             self.barren = Some(Barren { as_of: walk.as_of, agent_id });
         }
     }

@@ -183,7 +183,8 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         if merged > MERGED_BYTES_MAX {
             break;
         }
-        let limited = slots.get(&command.key).and_then(|slot| LabelValue::limited(slot.run.as_deref()?, command));
+        let limited = command.terms.max_running.as_ref().and_then(|_| slots.get(&command.key));
+        let limited = limited.and_then(|slot| LabelValue::limited(slot.run.as_deref()?, command));
         if limited.as_ref().is_some_and(|value| !running.contains_key(value)) && !decided.verdicts.is_empty() {
             // The run came to be in this batch: nobody has looked yet at what else counts. The next batch does.
             break;

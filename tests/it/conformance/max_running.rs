@@ -11,7 +11,7 @@ use runledger::store::Store;
 use super::asking::{Answer, apply, ask, ask_all, neighbours, word, words};
 use super::fixture::{Fixture, OnDisk};
 use super::sound::sound;
-use crate::support::commands::{Asking as _, abort, claim, complete, deferred, key, release, start, sweep, update};
+use crate::support::commands::{Asking as _, abort, claim, complete, deferred, release, start, sweep, update};
 
 /// A pending run of an instance.
 fn queued(run_id: &str, instance: &str) -> Command {
