@@ -43,7 +43,7 @@ pub(super) enum Owners {
     /// Everybody.
     Anybody,
     /// Of some of them, one agent only.
-    Some,
+    Named,
 }
 
 /// Up to where every pending run is known.
@@ -74,7 +74,7 @@ pub(super) struct Candidates {
     waiting: BTreeMap<Place, Arc<Lane>>,
     lanes: HashMap<Arc<Lane>, BTreeSet<Place>>,
     pub(super) read_to: ReadTo,
-    /// What was told while a page was being read that does not show it.
+    /// What was told since a page was begun to be read, which does not show it.
     late: BTreeMap<Place, Lane>,
     /// More was told than is kept.
     late_lost: bool,
@@ -91,7 +91,7 @@ impl Candidates {
         let of_value = self.lanes.keys().filter(|lane| lane.value.as_deref() == Some(value));
         of_value.fold(Owners::Nobody, |owners, lane| match (owners, &lane.owner) {
             (Owners::Nobody | Owners::Anybody, None) => Owners::Anybody,
-            (Owners::Some, None) | (_, Some(_)) => Owners::Some,
+            (Owners::Named, None) | (_, Some(_)) => Owners::Named,
         })
     }
 
@@ -160,10 +160,10 @@ impl Candidates {
         self.late_lost = false;
     }
 
-    /// A page was read up to here, and what of it waits is kept.
-    pub(super) fn end_page(&mut self, read_to: ReadTo) {
+    /// A page was read up to here, and what of it waits is kept. False where that is not all: it is to be read again.
+    pub(super) fn end_page(&mut self, read_to: ReadTo) -> bool {
         if self.late_lost {
-            return;
+            return false;
         }
         for (place, lane) in std::mem::take(&mut self.late) {
             if read_to.reaches(&place) {
@@ -171,6 +171,7 @@ impl Candidates {
             }
         }
         self.read_to = read_to;
+        true
     }
 }
 
@@ -211,11 +212,11 @@ mod tests {
         candidates.tell(place(2), lane(None));
         candidates.tell(place(9), lane(None));
         candidates.insert(place(1), lane(None));
-        candidates.end_page(ReadTo::Place(place(5)));
+        assert!(candidates.end_page(ReadTo::Place(place(5))));
         assert_eq!(all(&mut candidates), [1, 2], "the last one is on the next page");
         candidates.begin_page();
         candidates.tell(place(10), lane(None));
-        candidates.end_page(ReadTo::End);
+        assert!(candidates.end_page(ReadTo::End));
         candidates.tell(place(11), lane(None));
         assert_eq!(all(&mut candidates), [10, 11]);
     }
@@ -226,7 +227,7 @@ mod tests {
         candidates.begin_page();
         candidates.tell(place(2), lane(None));
         candidates.remove(&place(2));
-        candidates.end_page(ReadTo::End);
+        assert!(candidates.end_page(ReadTo::End));
         assert_eq!(all(&mut candidates), [0; 0]);
     }
 
@@ -243,7 +244,7 @@ mod tests {
         for n in 0..=last {
             candidates.tell(place(last + 10 + n), lane(None));
         }
-        candidates.end_page(ReadTo::End);
+        assert!(!candidates.end_page(ReadTo::End));
         assert_eq!(candidates.read_to, ReadTo::Place(place(last)), "more was told than is kept: it is read again");
     }
 }

@@ -105,7 +105,8 @@ impl Queue {
     }
 
     /// The same, where every start and every end counts that was acknowledged before the call, perhaps by another replica,
-    /// and that the feed has perhaps not told of yet. One reading answers all who came before it began.
+    /// and that the feed has perhaps not told of yet; of a queue longer than what is kept of it, ends of runs whose values are
+    /// kept. One reading answers all who came before it began.
     pub(super) async fn take_fresh(
         &self,
         store: &dyn Store,

@@ -28,6 +28,11 @@ impl Running {
         Self { limit, ..Self::default() }
     }
 
+    /// Whether one run of a value fills it.
+    pub(super) fn takes_one(&self) -> bool {
+        self.limit == 1
+    }
+
     /// Whether one more of a value may run, as far as is known.
     pub(super) fn has_room(&self, value: &str) -> bool {
         self.of_value.get(value).is_none_or(|runs| runs.len() < self.limit)

@@ -1,7 +1,7 @@
 //! What a queue knows: who waits, who was handed out, and which values of the limited label have no room. Plain data: no
 //! store, no waiting.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::candidates::{Candidates, Lane, Owners, ReadTo};
@@ -24,6 +24,9 @@ impl Wanted {
     }
 }
 
+/// Agents of which is remembered that reading on would bring them nothing.
+const AGENTS_MAX: usize = 4_096;
+
 /// See the module.
 pub(super) struct State {
     wanted: Wanted,
@@ -31,7 +34,9 @@ pub(super) struct State {
     /// Handed out and not decided: a read finds them still pending. With how many ends had been told by then.
     out: HashMap<String, u64>,
     running: Running,
-    /// How often something came that may be had, and is not kept for want of room.
+    /// How often the feed began.
+    begun: u64,
+    /// How often something may have come to be had that is not kept, for want of room.
     changes: u64,
     /// Of what is not kept, nothing was to be had.
     barren: Option<Barren>,
@@ -41,8 +46,10 @@ pub(super) struct State {
 struct Barren {
     /// [`State::changes`] when it began.
     as_of: u64,
-    /// Who it is true of; none: everybody. Where a caller that names no agent may have nothing, nobody may.
-    agent_id: Option<String>,
+    /// It is true of everybody.
+    of_everybody: bool,
+    /// Else of these agents.
+    of: HashSet<String>,
 }
 
 /// Who is to be told that there may be a candidate.
@@ -59,6 +66,10 @@ pub(super) struct Walk {
     pub(super) at: ReadTo,
     /// [`State::changes`] when it began.
     as_of: u64,
+    /// [`State::begun`] when it began.
+    begun: u64,
+    /// All that it read is kept, so that what it comes to is known.
+    keeps: bool,
     has_read: bool,
     /// It met something that only its owner may have, and that is not kept.
     owned: bool,
@@ -68,13 +79,23 @@ impl State {
     pub(super) fn new(wanted: Wanted) -> Self {
         let limit = wanted.max_running.as_ref().map_or(0, |max| max.limit);
         let running = Running::new(usize::try_from(limit).unwrap_or(usize::MAX));
-        Self { wanted, candidates: Candidates::default(), out: HashMap::new(), running, changes: 0, barren: None }
+        Self {
+            wanted,
+            candidates: Candidates::default(),
+            out: HashMap::new(),
+            running,
+            begun: 0,
+            changes: 0,
+            barren: None,
+        }
     }
 
     /// What came or ended before is read, or asked for.
     pub(super) fn begin(&mut self) {
-        self.candidates.read_to = ReadTo::Start;
+        // What is being read may not show what came before the feed began, and it is not told.
+        self.begun += 1;
         self.changes += 1;
+        self.candidates = Candidates::default();
         self.running.doubt();
     }
 
@@ -116,15 +137,16 @@ impl State {
 
     /// One more of a value may run.
     fn makes_room(&mut self, value: &str) -> Wake {
-        match self.candidates.owners_of(value) {
-            Owners::Nobody if self.candidates.read_to == ReadTo::End => Wake::Nobody,
-            Owners::Nobody => {
-                // It may be among those that are not kept.
-                self.changes += 1;
-                Wake::One
-            }
-            Owners::Anybody => Wake::One,
-            Owners::Some => Wake::All,
+        let owners = self.candidates.owners_of(value);
+        let all_kept = self.candidates.read_to == ReadTo::End;
+        // Where whoever comes finds one that is kept, and one is enough, the others need not be looked for.
+        if !all_kept && !(owners == Owners::Anybody && self.running.takes_one()) {
+            self.changes += 1;
+        }
+        match owners {
+            Owners::Nobody if all_kept => Wake::Nobody,
+            Owners::Nobody | Owners::Anybody => Wake::One,
+            Owners::Named => Wake::All,
         }
     }
 
@@ -157,6 +179,9 @@ impl State {
     pub(super) fn put_back(&mut self, place: Place, lane: &Lane) {
         self.decided(&place);
         self.running.discount(&place.run_id);
+        if self.candidates.read_to != ReadTo::End && self.may_run(lane) {
+            self.changes += 1;
+        }
         self.candidates.insert(place, lane.clone());
     }
 
@@ -183,7 +208,8 @@ impl State {
         } else {
             self.candidates.read_to.clone()
         };
-        Walk { at, as_of: self.changes, has_read: false, owned: false }
+        let keeps = !over_everything || self.candidates.has_room();
+        Walk { at, as_of: self.changes, begun: self.begun, keeps, has_read: false, owned: false }
     }
 
     /// Whether all that this agent may have is known.
@@ -193,7 +219,7 @@ impl State {
 
     /// Whether reading on would bring this agent nothing.
     fn is_barren(&self, agent_id: Option<&str>) -> bool {
-        let of = |barren: &Barren| barren.agent_id.as_ref().is_none_or(|known| Some(known.as_str()) == agent_id);
+        let of = |barren: &Barren| barren.of_everybody || agent_id.is_some_and(|agent_id| barren.of.contains(agent_id));
         let barren = self.barren.as_ref().is_some_and(|barren| barren.as_of == self.changes && of(barren));
         barren && !self.candidates.has_room()
     }
@@ -206,7 +232,7 @@ impl State {
     /// Takes a page for a walk of this agent's. Those that nobody who is here may have may be very many: the first are kept,
     /// the others are read again for whoever finds nothing.
     pub(super) fn end_page(&mut self, page: RunPage, walk: &mut Walk, agent_id: Option<&str>) -> Wake {
-        let room = self.candidates.has_room();
+        walk.keeps &= self.candidates.has_room() && walk.begun == self.begun;
         let mut to_be_had = 0;
         let mut is_found = false;
         for run in page.runs.iter().filter(|run| !self.out.contains_key(&run.run_id)) {
@@ -215,7 +241,7 @@ impl State {
             to_be_had += usize::from(may_run);
             let is_first = !is_found && may_run && lane.is_for(agent_id);
             is_found |= is_first;
-            if room || is_first {
+            if walk.keeps || is_first {
                 self.candidates.insert(Place::of(run), lane);
             } else {
                 walk.owned |= lane.owner.is_some();
@@ -223,19 +249,24 @@ impl State {
         }
         walk.has_read = true;
         walk.at = page.next.map_or(ReadTo::End, ReadTo::Place);
-        if room {
-            self.candidates.end_page(walk.at.clone());
-        }
+        walk.keeps = walk.keeps && self.candidates.end_page(walk.at.clone());
         // Whoever walks takes one of them.
         if to_be_had > usize::from(is_found) { Wake::All } else { Wake::Nobody }
     }
 
     /// A walk came to the end, and its agent may have nothing.
     pub(super) fn end_walk(&mut self, walk: &Walk, agent_id: Option<&str>) {
-        if walk.has_read {
-            let agent_id = agent_id.filter(|_| walk.owned).map(str::to_owned);
-            self.barren = Some(Barren { as_of: walk.as_of, agent_id });
+        if !walk.has_read || walk.keeps {
+            return;
         }
+        let known = self.barren.take().filter(|barren| barren.as_of == walk.as_of && barren.of.len() < AGENTS_MAX);
+        let mut barren = known.unwrap_or(Barren { as_of: walk.as_of, of_everybody: false, of: HashSet::new() });
+        match agent_id.filter(|_| walk.owned) {
+            Some(agent_id) => drop(barren.of.insert(agent_id.to_owned())),
+            // Where a caller that names no agent may have nothing, nobody may.
+            None => barren.of_everybody = true,
+        }
+        self.barren = Some(barren);
     }
 
     /// The values that have no room, as far as is known, and of which runs wait.
@@ -254,7 +285,128 @@ impl State {
         for (LabelValue { value, .. }, running) in values.iter().zip(running) {
             self.running.only(value, running, |run_id| self.out.contains_key(run_id));
         }
-        let has_room = values.iter().any(|LabelValue { value, .. }| self.running.has_room(value));
-        if has_room { Wake::All } else { Wake::Nobody }
+        if values.iter().any(|LabelValue { value, .. }| self.running.has_room(value)) {
+            self.changes += 1;
+            Wake::All
+        } else {
+            Wake::Nobody
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidates::WAITING_MAX;
+    use super::*;
+    use crate::domain::evolve::evolve;
+    use crate::domain::{Changes, Event, EventType, Principal, RunKey, Status, Time};
+
+    fn state() -> State {
+        let filter = Filter { statuses: [Status::Pending].into(), ..Filter::default() };
+        let max_running = Some(MaxRunning { label: "instance".to_owned(), limit: 1 });
+        State::new(Wanted { namespace: "default".to_owned(), filter, max_running })
+    }
+
+    /// A pending run, created at this time.
+    fn pending(at: usize, instance: &str, owner: Option<&str>) -> Run {
+        let changes = Changes {
+            task_thread_id: Some("thread-1".to_owned()),
+            agent_id: owner.map(str::to_owned),
+            labels: [("instance".to_owned(), instance.to_owned())].into(),
+            ..Changes::default()
+        };
+        let event = Event {
+            key: RunKey { namespace: "default".to_owned(), run_id: format!("run-{at}") },
+            revision: 1,
+            at: Time::from_micros(i64::try_from(at).unwrap()),
+            request_id: None,
+            event_type: EventType::Created,
+            from: None,
+            to: Status::Pending,
+            principal: Principal::anonymous(),
+            changes,
+        };
+        evolve(None, &event)
+    }
+
+    fn ended(run: &Run) -> Run {
+        Run { status: Status::Aborted, revision: 2, ..run.clone() }
+    }
+
+    fn page(runs: Vec<Run>, last: bool) -> RunPage {
+        let next = runs.last().filter(|_| !last).map(Place::of);
+        RunPage { runs, next }
+    }
+
+    /// Reads runs in one page of their own each; the last one is the end.
+    fn read(state: &mut State, walk: &mut Walk, agent_id: Option<&str>, runs: Vec<Run>, last: bool) {
+        state.begin_page();
+        state.end_page(page(runs, last), walk, agent_id);
+    }
+
+    /// Full of runs of instance `a`, of which one that is not in it runs.
+    fn full() -> State {
+        let mut state = state();
+        let mut walk = state.walk(None, false);
+        let runs = (1..=WAITING_MAX).map(|at| pending(at, "a", None)).collect();
+        state.running.count("a", "runs");
+        read(&mut state, &mut walk, None, runs, false);
+        assert!(walk.keeps && !state.candidates.has_room());
+        state
+    }
+
+    fn walked(state: &mut State, agent_id: Option<&str>, runs: Vec<Run>) {
+        let mut walk = state.walk(agent_id, false);
+        read(state, &mut walk, agent_id, runs, true);
+        state.end_walk(&walk, agent_id);
+    }
+
+    #[test]
+    fn what_was_not_kept_for_want_of_room_is_not_taken_for_known_when_there_is_room() {
+        let mut state = full();
+        let mut walk = state.walk(None, false);
+        read(&mut state, &mut walk, None, vec![pending(WAITING_MAX + 1, "a", None)], false);
+        state.tell(&ended(&pending(1, "a", None)));
+        assert!(state.candidates.has_room());
+        read(&mut state, &mut walk, None, vec![pending(WAITING_MAX + 2, "a", None)], true);
+        let known = Place::of(&pending(WAITING_MAX, "a", None));
+        assert_eq!(state.candidates.read_to, ReadTo::Place(known), "both are read again");
+    }
+
+    #[test]
+    fn a_page_that_was_read_before_the_feed_began_is_read_again() {
+        let mut state = state();
+        let mut walk = state.walk(None, false);
+        state.begin_page();
+        state.begin();
+        state.end_page(page(Vec::new(), true), &mut walk, None);
+        assert_eq!(state.candidates.read_to, ReadTo::Start);
+    }
+
+    #[test]
+    fn what_is_not_kept_is_looked_for_again_when_its_value_has_room() {
+        let mut state = full();
+        state.running.count("b", "runs-too");
+        let owned = pending(WAITING_MAX + 1, "b", Some("away"));
+        state.candidates.insert(Place::of(&owned), Lane::of(&owned, Some("instance")));
+        walked(&mut state, Some("x"), vec![pending(WAITING_MAX + 2, "b", None)]);
+        assert!(state.is_barren(Some("x")), "b is full");
+        assert_eq!(state.end("runs-too"), Wake::All);
+        assert!(!state.is_barren(Some("x")), "what is kept of it is not for x");
+    }
+
+    #[test]
+    fn each_agent_is_told_once_that_reading_on_brings_it_nothing() {
+        let mut state = full();
+        let owned = || vec![pending(WAITING_MAX + 1, "b", Some("away"))];
+        for agent in ["x", "y"] {
+            assert!(!state.is_barren(Some(agent)));
+            walked(&mut state, Some(agent), owned());
+        }
+        assert!(state.is_barren(Some("x")) && state.is_barren(Some("y")) && !state.is_barren(Some("away")));
+        walked(&mut state, None, vec![pending(WAITING_MAX + 1, "a", None)]);
+        assert!(state.is_barren(Some("away")), "who may have everything found nothing");
+        assert_eq!(state.tell(&pending(WAITING_MAX + 9, "c", None)), Wake::One);
+        assert!(!state.is_barren(Some("x")));
     }
 }

@@ -114,7 +114,7 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
 async fn get(args: GetArgs) -> Result<(), Stop> {
     let mut client = args.caller.client()?;
     let queue = args.queue_label.is_some();
-    let request = v1::GetRunRequest { run_id: args.run_id, queue_label: args.queue_label.unwrap_or_default() };
+    let request = v1::GetRunRequest { run_id: args.run_id, queue_label: args.queue_label };
     let answer = args.caller.ask(&mut client, &request).await?;
     let mut out = Out::new();
     match args.format.output {

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::{Command, Run};
+use super::{Command, Run, Status};
 
 /// A claim's limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -30,11 +30,12 @@ pub struct LabelValue {
 }
 
 impl LabelValue {
-    /// The value that a command's limit is about; none where it states none, or the run does not have the label.
+    /// The value that a command's limit is about; none where it states none, the run does not have the label, or is not
+    /// pending.
     #[must_use]
     pub fn limited(run: &Run, command: &Command) -> Option<Self> {
         let label = command.terms.max_running.as_ref().map(|max| &max.label)?;
-        Self::of(run, label)
+        if run.status == Status::Pending { Self::of(run, label) } else { None }
     }
 
     /// The value that a run has of a label.

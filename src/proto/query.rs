@@ -124,7 +124,7 @@ pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey,
 pub fn get_run(request: v1::GetRunRequest, caller: &Caller) -> Result<(RunKey, Option<String>), Vec<Violation>> {
     let mut violations = Violations::default();
     violations.run_id(&request.run_id);
-    let label = Some(request.queue_label).filter(|label| !label.is_empty());
+    let label = request.queue_label;
     if let Some(label) = &label {
         violations.label_key(|| "queue_label".to_owned(), label);
     }

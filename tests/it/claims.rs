@@ -203,7 +203,7 @@ async fn a_claimer_of_a_full_instance_is_woken_by_the_end_of_the_run_that_fills_
     waiting.spawn(next_of_an_instance(process.claims.clone(), SOON));
     let commits = || process.store.batches.lock().unwrap().len();
     let before = commits();
-    // Refused once, and once more after what it waits for is known, or not at all.
+    // Refused, it knows what it waits for.
     while commits() == before {
         yield_now().await;
     }
@@ -286,4 +286,31 @@ async fn a_claimer_beside_a_very_long_queue_of_a_full_instance_reads_it_once() {
     let got = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
     assert_eq!(got.as_deref(), Some("run-00000"));
     assert!(lists() - rest <= 2 * pages, "{} pages", lists() - rest);
+}
+
+/// Of a queue that is longer than what is kept of it, each agent reads what only others may have once, and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_beside_a_very_long_queue_of_another_owner_read_it_once_each() {
+    let process = Process::start().await;
+    let count = 17_000;
+    for batch in 0..count / 500 {
+        let owned = (0..500).map(|n| deferred(&format!("run-{:05}", batch * 500 + n)).owner("away"));
+        let made = join_all(owned.map(|start| process.engine.submit(start, None))).await;
+        assert!(made.iter().all(Result::is_ok));
+    }
+    let mut waiting = JoinSet::new();
+    for agent in ["one", "other", "third"] {
+        waiting.spawn(next(process.claims.clone(), Some(agent.to_owned()), SOON * 4));
+    }
+    let lists = || process.store.lists.load(Ordering::Relaxed);
+    let mut last = u64::MAX;
+    while lists() == 0 || lists() != last {
+        last = lists();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert!(waiting.try_join_next().is_none(), "they wait");
+    assert!(lists() <= 4 * (count / 256 + 1), "{} pages", lists());
+    process.apply(deferred("anybodys")).await;
+    let got = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
+    assert_eq!(got.unwrap().as_deref(), Some("anybodys"));
 }

@@ -51,6 +51,23 @@ async fn pass_alive<F: Fixture>(fixture: &mut F, ms: u64) {
     }
 }
 
+/// Runs that are held for two seconds, of which so many milliseconds have passed.
+async fn leased_for_two_seconds<F: Fixture>(fixture: &mut F, passed_ms: u64) -> Vec<String> {
+    let ids: Vec<String> = (0..40).map(|n| format!("run-{n}")).collect();
+    for id in &ids {
+        apply(fixture.store(), leased(id).lease_ttl_ms(2_000)).await;
+    }
+    pass_alive(fixture, passed_ms).await;
+    ids
+}
+
+/// So many turns of the others later.
+async fn later(turns: usize) {
+    for _ in 0..turns {
+        tokio::task::yield_now().await;
+    }
+}
+
 pub(crate) async fn a_lease_is_renewed_without_an_event<F: Fixture>(mut fixture: F) {
     let run = apply(fixture.store(), leased("run-1")).await;
     let before = kept(fixture.store(), "run-1").await.unwrap();
@@ -131,18 +148,12 @@ pub(crate) async fn a_lease_that_is_over_orphans_its_run_once<F: Fixture>(mut fi
 
 /// Renewals and sweeps of the same moment: whoever was first decides, and the other knows it.
 pub(crate) async fn of_a_renewal_and_a_sweep_the_first_wins<F: Fixture>(mut fixture: F) {
-    let ids: Vec<String> = (0..40).map(|n| format!("run-{n}")).collect();
-    for id in &ids {
-        apply(fixture.store(), leased(id).lease_ttl_ms(2_000)).await;
-    }
-    pass_alive(&mut fixture, 1_990).await;
+    let ids = leased_for_two_seconds(&mut fixture, 1_990).await;
     let (here, there) = (fixture.store(), fixture.replica().await);
     let races = ids.iter().enumerate().map(|(n, id)| {
         let there = &there;
         async move {
-            for _ in 0..n {
-                tokio::task::yield_now().await;
-            }
+            later(n).await;
             join(renew(here, id, renewal(1)), ask(&**there, sweep(id))).await
         }
     });
@@ -162,11 +173,7 @@ pub(crate) async fn of_a_renewal_and_a_sweep_the_first_wins<F: Fixture>(mut fixt
 
 /// Completions and sweeps of the same moment: a completion that comes first is the end, one that comes second is kept.
 pub(crate) async fn of_a_completion_and_a_sweep_the_first_wins<F: Fixture>(mut fixture: F) {
-    let ids: Vec<String> = (0..40).map(|n| format!("run-{n}")).collect();
-    for id in &ids {
-        apply(fixture.store(), leased(id).lease_ttl_ms(2_000)).await;
-    }
-    pass_alive(&mut fixture, 2_500).await;
+    let ids = leased_for_two_seconds(&mut fixture, 2_500).await;
     let (here, there) = (fixture.store(), fixture.replica().await);
     let races = ids.iter().enumerate().map(|(n, id)| {
         let there = &there;
@@ -195,18 +202,12 @@ pub(crate) async fn of_a_completion_and_a_sweep_the_first_wins<F: Fixture>(mut f
 
 /// The old holder's heartbeats and a claim of the same moment: the lease is the one's or the other's.
 pub(crate) async fn of_a_claim_and_the_old_holders_renewal_the_first_wins<F: Fixture>(mut fixture: F) {
-    let ids: Vec<String> = (0..40).map(|n| format!("run-{n}")).collect();
-    for id in &ids {
-        apply(fixture.store(), leased(id).lease_ttl_ms(2_000)).await;
-    }
-    pass_alive(&mut fixture, 1_990).await;
+    let ids = leased_for_two_seconds(&mut fixture, 1_990).await;
     let (here, there) = (fixture.store(), fixture.replica().await);
     let races = ids.iter().enumerate().map(|(n, id)| {
         let there = &there;
         async move {
-            for _ in 0..n {
-                tokio::task::yield_now().await;
-            }
+            later(n).await;
             join(renew(&**there, id, renewal(1)), ask(here, claim(id))).await
         }
     });

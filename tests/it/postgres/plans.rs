@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use runledger::domain::batch::decide_batch;
+use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::{Command, Decided, Loaded, Time};
+use runledger::domain::{Command, Decided, LabelValue, Loaded, Time};
 use runledger::store::postgres::{COMMIT_SETTINGS, of_a_commit, of_leases, of_max_running};
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -68,6 +69,8 @@ fn what_for(condition: &str) -> &'static str {
 /// at a keyframe, starts a run that was pending, and ends one; leases are granted and end, and a deadline is set.
 fn everything_at_once() -> Decided {
     let at = Time::from_micros(1);
+    let value =
+        LabelValue { namespace: DEFAULT_NAMESPACE.to_owned(), label: "instance".to_owned(), value: "i".to_owned() };
     let decided = |commands: Vec<Command>, runs| {
         let commands: Vec<_> = commands.into_iter().map(Arc::new).collect();
         decide_batch(
@@ -79,7 +82,7 @@ fn everything_at_once() -> Decided {
                 runs,
                 requests: Vec::new(),
                 leases: Vec::new(),
-                running: Vec::new(),
+                running: vec![(value.clone(), Vec::new())],
             },
         )
     };
@@ -98,6 +101,7 @@ fn everything_at_once() -> Decided {
         runs,
     );
     assert!(all.events.iter().any(|new| new.keyframe.is_some()), "a keyframe");
+    assert_eq!((all.verdicts.len(), all.counted.len()), (5, 1), "everything, and a claim that counts");
     all
 }
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
 use runledger::domain::evolve::evolve;
-use runledger::domain::{
-    Command, Event, EventType, HeldLease, LabelValue, Lease, Refusal, Run, RunKey, Status, Time, Verdict,
-};
+use runledger::domain::{Command, Event, EventType, HeldLease, LabelValue, Lease, Refusal, Run, RunKey, Time, Verdict};
 
 #[derive(Debug, Default)]
 pub(crate) struct Model {
@@ -66,10 +64,7 @@ impl Model {
         commands: &[Arc<Command>],
         stored: &BTreeMap<RunKey, Run>,
     ) -> Vec<(LabelValue, Vec<String>)> {
-        let limited = |command: &Arc<Command>| {
-            let run = stored.get(&command.key).filter(|run| run.status == Status::Pending)?;
-            LabelValue::limited(run, command)
-        };
+        let limited = |command: &Arc<Command>| LabelValue::limited(stored.get(&command.key)?, command);
         let values: BTreeSet<LabelValue> = commands.iter().filter_map(limited).collect();
         values.into_iter().map(|value| (value.clone(), self.running(&value))).collect()
     }
