@@ -139,8 +139,9 @@ impl State {
     fn makes_room(&mut self, value: &str) -> Wake {
         let owners = self.candidates.owners_of(value);
         let all_kept = self.candidates.read_to == ReadTo::End;
-        // Where whoever comes finds one that is kept, and one is enough, the others need not be looked for.
-        if !all_kept && !(owners == Owners::Anybody && self.running.takes_one()) {
+        // Whoever comes finds one that is kept, and no more may run.
+        let is_enough = owners == Owners::Anybody && self.running.takes_one();
+        if !all_kept && !is_enough {
             self.changes += 1;
         }
         match owners {
