@@ -49,8 +49,8 @@ pub(super) async fn list(
     Ok(v1::ListRunsResponse { runs, next_page_token })
 }
 
-/// Whose turn it is: one list, one count, and one search for a place in a queue at a time walk along the indexes of the store, so that they leave readers for
-/// all other calls.
+/// Whose turn it is: one list, one count, and one search for a place in a queue at a time walk along the indexes of the
+/// store, so that they leave readers for all other calls.
 #[derive(Debug)]
 pub struct Turns {
     lists: Semaphore,

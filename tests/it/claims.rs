@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use runledger::claims::{Claim, Claims, Failure};
 use runledger::clock::SystemClock;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Command, Filter, MaxRunning, Principal, Run};
+use runledger::domain::{Command, Filter, LabelValue, MaxRunning, Principal, Run};
 use runledger::engine::{self, Engine};
 use runledger::feed::Feed;
 use runledger::service::WireFrames;
@@ -189,6 +189,27 @@ async fn each_instance_takes_one_run_at_a_time_first_in_first_out() {
     process.apply(complete("a1").epoch(1)).await;
     assert_eq!(now().await.as_deref(), Some("a2"));
     assert_eq!(now().await, None);
+}
+
+/// What counts is written in the commit that counts it: it is there exactly when the claim is, whatever was heard of that.
+#[tokio::test]
+async fn a_limited_claim_of_unknown_outcome_counts_once() {
+    let process = Process::start().await;
+    let value =
+        LabelValue { namespace: DEFAULT_NAMESPACE.to_owned(), label: "instance".to_owned(), value: "a".to_owned() };
+    let running = async || process.store.running(std::slice::from_ref(&value)).await.unwrap().concat();
+    for run_id in ["one", "two", "three"] {
+        process.apply(queued(run_id, "a")).await;
+    }
+    for (run_id, fate) in [("one", Fate::ConfirmationLost), ("two", Fate::Lost)] {
+        process.store.fates.lock().unwrap().push_back(fate);
+        let claimed = next_of_an_instance(process.claims.clone(), Duration::ZERO).await;
+        assert_eq!(claimed.as_deref(), Some(run_id));
+        assert_eq!(running().await, [run_id]);
+        assert_eq!(next_of_an_instance(process.claims.clone(), Duration::ZERO).await, None, "it counts");
+        process.apply(complete(run_id).epoch(1)).await;
+        assert_eq!(running().await, [""; 0]);
+    }
 }
 
 /// The end of the run that it waits for wakes a claimer, also where that run is in another queue by now, or was claimed
