@@ -6,7 +6,7 @@ NEED := CARGO='$(CARGO)' tests/need
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-clients lint
+.PHONY: help run test test-interruptions test-clients lint
 
 help: ## Lists the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -18,7 +18,11 @@ run: ## Builds the service and serves on the embedded store: make run ARGS='--li
 
 test: ## Runs every Rust test, on SQLite and on a private, throw-away PostgreSQL
 	@$(NEED) rust cc
-	tests/with-postgres $(CARGO) test --locked --no-fail-fast $(ARGS)
+	RUNLEDGER_TEST_OLDER="$$(tests/older-release)" tests/with-postgres $(CARGO) test --locked --no-fail-fast $(ARGS)
+
+test-interruptions: ## Goes through interruptions of all lengths on the real binary, for minutes, and says which workers died
+	@$(NEED) rust cc
+	RUNLEDGER_TEST_INTERRUPTIONS=1 tests/with-postgres $(CARGO) test --locked --test it -- interruptions --nocapture $(ARGS)
 
 test-clients: ## Runs the tests of clients generated for Python and Node against the real binary
 	@$(NEED) rust cc node python

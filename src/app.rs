@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -89,6 +89,7 @@ async fn run(
         }
     });
 
+    let lost = Arc::new(OnceLock::new());
     // Nothing is installed after the stop: the drain would not see it.
     let stop = supervisor.stop();
     let opened = tokio::select! {
@@ -98,7 +99,10 @@ async fn run(
     };
     match opened {
         None => {}
-        Some(Ok(store)) => install(&slot, store, &supervisor, config.wait_max),
+        Some(Ok(store)) => {
+            supervisor.vital("store", until_lost(store.clone(), lost.clone(), supervisor.stop()));
+            install(&slot, store, &supervisor, config.wait_max);
+        }
         Some(Err(error)) => {
             stop.cancel();
             return Err(error);
@@ -106,9 +110,22 @@ async fn run(
     }
     stop.cancelled().await;
     drain(&slot, &supervisor, &listening).await;
-    match supervisor.failed() {
-        None => Ok(()),
-        Some(task) => anyhow::bail!("a vital part failed: {task}"),
+    match (supervisor.failed(), lost.get()) {
+        (None, _) => Ok(()),
+        (Some(_), Some(why)) => anyhow::bail!("{why}"),
+        (Some(task), None) => anyhow::bail!("a vital part failed: {task}"),
+    }
+}
+
+/// Ends before the stop once the store is not the ledger any more, and leaves the sentence that says why.
+async fn until_lost(store: Arc<dyn Store>, why: Arc<OnceLock<String>>, stop: CancellationToken) {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        sentence = store.lost() => {
+            tracing::error!(reason = sentence, "the store is lost: no call is acknowledged any more");
+            let _first = why.set(sentence);
+        }
     }
 }
 

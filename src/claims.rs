@@ -1,13 +1,14 @@
-//! Claiming work: the oldest pending run that matches, for exactly one of those who ask.
+//! Claiming work: the oldest run that is pending or ready and matches, for exactly one of those who ask.
 //!
 //! Claimers with the same filter share a queue of candidates, which hands each of them another one, in
 //! the order of creation. A candidate is only a hint: the claim itself is a command like any other, so what somebody else
 //! took first is refused under the shard's head, and the claimer takes the next. Who finds nothing waits for the feed to
-//! tell of a new pending run, or of the end of one that had to end first; meanwhile the database is not asked again, unless
+//! tell of a run that is new or ready, or of the end of one that had to end first; meanwhile the database is not asked again, unless
 //! more wait than a queue keeps.
 
 mod candidate;
 mod candidates;
+mod give_back;
 mod queue;
 mod running;
 mod state;
@@ -18,14 +19,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use self::candidate::Candidate;
 use self::queue::{Claimer, Queue};
 use self::state::Wanted;
-use crate::domain::{Changes, Command, Filter, MaxRunning, Operation, Principal, Refusal, Run, RunKey, Status, Terms};
-use crate::engine::{self, Engine};
+use crate::domain::{
+    Changes, Command, Filter, Lease, MaxRunning, Operation, Principal, Refusal, Request, Run, RunKey, Status, Terms,
+    claimed,
+};
+use crate::engine::{self, Engine, Unreceived};
 use crate::feed::watch_runs::{Begin, Frame};
 use crate::feed::{Feed, WatchError};
 use crate::store::{Store, StoreError};
@@ -40,15 +44,15 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 /// The pause before a watch that was cut is taken up again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// A pending run has one event: whatever else happens to it ends that.
-const PENDING_REVISION: u64 = 1;
+/// How often, at most, a claimer that waits looks whether another attempt of its request has claimed.
+const LOOK_AGAIN_MIN: Duration = Duration::from_secs(1);
 
 /// What a claimer asks for.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The namespace that it looks in.
     pub namespace: String,
-    /// Which runs; only pending ones are taken, whatever it says of the status.
+    /// Which runs; only those that wait for a claim are taken, whatever it says of the status.
     pub filter: Filter,
     /// How many runs with the same value of a label may be running.
     pub max_running: Option<MaxRunning>,
@@ -56,6 +60,8 @@ pub struct Claim {
     pub lease_ttl_ms: u64,
     /// Who claims.
     pub principal: Principal,
+    /// The claimer's own request, by which it may ask again for the run that it was granted.
+    pub request: Option<Request>,
     /// Until when it waits for a run, where there is none.
     pub wait_until: Instant,
     /// When its caller stops waiting for the answer.
@@ -67,8 +73,10 @@ pub struct Claim {
 pub enum Failure {
     /// A claim could not be decided.
     Engine(engine::Failure),
-    /// The pending runs cannot be read.
+    /// The runs that wait cannot be read.
     Store(StoreError),
+    /// The claimer's own request was answered before, and that cannot be repeated.
+    Refused(Box<Refusal>),
     /// There are too many different filters at once.
     Overloaded,
     /// The process stops.
@@ -90,19 +98,22 @@ impl Claims {
     #[must_use]
     pub fn new(store: Arc<dyn Store>, engine: Arc<Engine>, feed: Feed, supervisor: &Supervisor) -> Self {
         let stop = supervisor.stop();
+        if let Some(unreceived) = engine.unreceived() {
+            supervisor.vital("claims", give_back::run(engine.clone(), unreceived, stop.clone()));
+        }
         Self { store, engine, feed, queues: Arc::default(), supervisor: supervisor.clone(), stop }
     }
 
-    /// Takes the oldest pending run that matches and that the claimer may have, and starts it under a lease; none when
-    /// there was none for as long as it waits.
+    /// Takes the oldest run that waits for a claim, matches and may be the claimer's, and starts it under a lease; none when
+    /// there was none for as long as it waits. A request that was answered before is answered with the same run.
     ///
     /// # Errors
     ///
     /// See [`Failure`].
-    pub async fn next(&self, claim: &Claim) -> Result<Option<Arc<Run>>, Failure> {
+    pub async fn next(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
         let claimer = self.enter(Wanted {
             namespace: claim.namespace.clone(),
-            filter: Filter { statuses: [Status::Pending].into(), ..claim.filter.clone() },
+            filter: Filter { statuses: [Status::Pending].into(), or_ready: true, ..claim.filter.clone() },
             max_running: claim.max_running.clone(),
         })?;
         let queue = &*claimer.queue;
@@ -114,9 +125,16 @@ impl Claims {
                 Some(candidate) => Some(candidate),
                 None if is_over() => match queue.take_fresh(&*self.store, agent_id).await.map_err(Failure::Store)? {
                     Some(candidate) => Some(candidate),
-                    None => return Ok(None),
+                    None => return self.replay(claim).await,
                 },
                 None => {
+                    // What waits here is found by its claim; what another attempt of the same request took is not.
+                    if let Some(granted) = self.replay(claim).await? {
+                        return Ok(Some(granted));
+                    }
+                    let look_again = Instant::now() + Duration::from_millis(claim.lease_ttl_ms / 3).max(LOOK_AGAIN_MIN);
+                    let until =
+                        if claim.request.is_some() { claim.wait_until.min(look_again) } else { claim.wait_until };
                     // Who is told of a run has nothing else to do: not while it reads, or claims another.
                     let mut told = pin!(queue.told());
                     told.as_mut().enable();
@@ -126,25 +144,55 @@ impl Claims {
                             biased;
                             () = self.stop.cancelled() => return Err(Failure::Draining),
                             () = told => {}
-                            () = sleep_until(claim.wait_until) => {}
+                            () = sleep_until(until) => {}
                         }
                     }
                     found
                 }
             };
             if let Some(candidate) = found
-                && let Some(run) = self.claim(claim, candidate).await?
+                && let Some(granted) = self.claim(claim, candidate).await?
             {
-                return Ok(Some(run));
+                return Ok(Some(granted));
             }
         }
     }
 
+    /// What the claimer's own request was answered with, if it was.
+    async fn replay(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
+        let Some(request) = &claim.request else { return Ok(None) };
+        let found = self.store.replay_claim(&claim.namespace, request).await.map_err(Failure::Store)?;
+        let Some(claimed) = found else { return Ok(None) };
+        if claimed.digest != request.digest {
+            let (key, request_id) = (claimed.key, request.id.clone());
+            return Err(Failure::Refused(Box::new(Refusal::RequestIdReused { key, request_id })));
+        }
+        let lease = Lease { epoch: claimed.epoch, ttl_ms: claim.lease_ttl_ms, released: false };
+        let (key, replays) = (claimed.key.clone(), claimed.replays);
+        let answer = Unreceived { key, lease, request: Some(request.clone()), replays };
+        let mut undelivered = Undelivered { engine: &self.engine, answer: Some(answer) };
+        let read = self.store.run(&claimed.key);
+        let run = match claim.deadline {
+            // It was claimed: "nothing was written" would be false.
+            Some(deadline) => match timeout_at(deadline, read).await {
+                Ok(run) => run,
+                Err(_elapsed) => return Err(Failure::Engine(engine::Failure::OutcomeUnknown)),
+            },
+            None => read.await,
+        };
+        let run = run.map_err(|_unread| Failure::Engine(engine::Failure::OutcomeUnknown))?;
+        undelivered.answer = None;
+        claimed::still_held(&claimed, run.as_ref()).map_err(|refusal| Failure::Refused(Box::new(refusal)))?;
+        Ok(run.map(|run| Granted { run: Arc::new(run), replayed: true }))
+    }
+
     /// Claims a candidate; none when it is not to be had any more.
-    async fn claim(&self, claim: &Claim, mut candidate: Candidate<'_>) -> Result<Option<Arc<Run>>, Failure> {
+    async fn claim(&self, claim: &Claim, mut candidate: Candidate<'_>) -> Result<Option<Granted>, Failure> {
         let terms = Terms {
             lease_ttl_ms: Some(claim.lease_ttl_ms),
             max_running: claim.max_running.clone(),
+            only_waiting: true,
+            claim_request: claim.request.clone(),
             ..Terms::default()
         };
         let command = Command {
@@ -152,7 +200,7 @@ impl Claims {
             operation: Operation::Claim,
             changes: Changes::default(),
             terms,
-            expected_revision: Some(PENDING_REVISION),
+            expected_revision: None,
             request: None,
             principal: claim.principal.clone(),
         };
@@ -160,11 +208,16 @@ impl Claims {
             match self.engine.submit(command.clone(), claim.deadline).await {
                 Ok(answer) => {
                     candidate.claimed();
-                    return Ok(Some(answer.run));
+                    return Ok(Some(Granted { run: answer.run, replayed: false }));
                 }
                 Err(engine::Failure::Refused(refusal)) if is_lost_race(&refusal) => {
                     candidate.lost();
                     return Ok(None);
+                }
+                // Another attempt of the same request was quicker, perhaps on another replica.
+                Err(engine::Failure::Refused(refusal)) if matches!(*refusal, Refusal::ClaimedBefore { .. }) => {
+                    drop(candidate);
+                    return self.replay(claim).await;
                 }
                 Err(engine::Failure::Refused(refusal)) => {
                     let Refusal::MaxRunning { running, .. } = &*refusal else {
@@ -204,10 +257,33 @@ impl Claims {
     }
 }
 
-/// Every run that is new, or has ended.
+/// An answer on its way to a claimer who asked again. Dropped with it, the claimer has gone.
+struct Undelivered<'a> {
+    engine: &'a Engine,
+    answer: Option<Unreceived>,
+}
+
+impl Drop for Undelivered<'_> {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            self.engine.is_unreceived(answer);
+        }
+    }
+}
+
+/// What a claimer was granted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Granted {
+    /// The run, under the claimer's lease.
+    pub run: Arc<Run>,
+    /// Its request was answered with it before.
+    pub replayed: bool,
+}
+
+/// Every run that is new, is ready, or has ended.
 fn came_or_ended() -> Filter {
     let statuses = Status::ALL.into_iter().filter(|status| *status != Status::Running);
-    Filter { statuses: statuses.collect(), ..Filter::default() }
+    Filter { statuses: statuses.collect(), or_ready: true, ..Filter::default() }
 }
 
 /// Somebody took or ended it first.
@@ -221,6 +297,8 @@ fn is_lost_race(refusal: &Refusal) -> bool {
         | Refusal::RunNotFound { .. }
         | Refusal::RunNotRunning { .. } => true,
         Refusal::RequestIdReused { .. }
+        | Refusal::RunBegun { .. }
+        | Refusal::ClaimedBefore { .. }
         | Refusal::RunIdConflict { .. }
         | Refusal::MaxRunning { .. }
         | Refusal::InvalidFields(_) => false,

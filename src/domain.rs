@@ -6,6 +6,7 @@
 
 pub mod batch;
 pub mod check;
+pub mod claimed;
 pub mod command;
 pub mod decide;
 pub mod event;
@@ -16,6 +17,7 @@ pub mod ids;
 pub mod limits;
 pub mod max_running;
 pub mod metadata;
+pub mod ready;
 pub mod refusal;
 pub mod run;
 pub mod supervision;
@@ -23,12 +25,14 @@ mod sweep;
 pub mod time;
 
 pub use batch::{Decided, Loaded, NewEvent, RunWrite, Verdict};
+pub use claimed::Claimed;
 pub use command::{Changes, Command, Operation, Principal, PrincipalKind, Request, Terms};
 pub use event::{Event, EventType};
 pub use filter::Filter;
 pub use ids::{Position, RunKey, Shard};
 pub use max_running::{LabelValue, MaxRunning};
 pub use metadata::Metadata;
+pub use ready::{Ready, Unbegun};
 pub use refusal::{Refusal, Violation};
 pub use run::{Route, Run, Status, Summary};
 pub use supervision::{AbortRequest, HeldLease, LateReport, Lease, Progress, Renewal, Supervision};

@@ -5,15 +5,17 @@
 //! a refusal may rest on a neighbour in the batch. The engine holds no rules and keeps no state of runs.
 
 mod batch;
+mod commit_health;
 mod committer;
 mod inlet;
 mod recovery;
 mod slots;
+mod unreceived;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,9 +24,12 @@ use crate::store::{Ledger, Store, StoreError};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 use batch::Queue;
+pub use commit_health::{CommitHealth, CommitOutage};
 use committer::Committer;
 use inlet::{InHand, Inlet, Pending, Rejected};
 use slots::Slots;
+pub use unreceived::Unreceived;
+use unreceived::{Awaited, IfUnreceived};
 
 /// How long a command waits for its answer when its caller sets no deadline.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
@@ -88,7 +93,10 @@ pub struct Engine {
     store: Arc<dyn Store>,
     ledger: Ledger,
     inlets: Vec<Inlet>,
+    health: Arc<CommitHealth>,
     closing: CancellationToken,
+    unreceived: mpsc::Sender<Unreceived>,
+    untold: unreceived::Taken,
 }
 
 impl Engine {
@@ -99,15 +107,18 @@ impl Engine {
         let closing = CancellationToken::new();
         let slots = Slots::new(store.commits_max());
         let bytes = inlet::byte_budget();
+        let health = Arc::new(CommitHealth::new());
         let inlets = (0..ledger.shard_count)
             .map(|shard| {
                 let (inlet, queue, in_hand) = inlet::inlet(bytes.clone());
-                let task = Committer::new(store.clone(), ids::Shard(shard), slots.clone(), committed.clone());
+                let (slots, health) = (slots.clone(), health.clone());
+                let task = Committer::new(store.clone(), ids::Shard(shard), slots, committed.clone(), health);
                 supervisor.vital("committer", task.run(Queue::new(queue, in_hand), closing.clone()));
                 inlet
             })
             .collect();
-        Self { store, ledger, inlets, closing }
+        let (unreceived, untold) = unreceived::channel();
+        Self { store, ledger, inlets, health, closing, unreceived, untold }
     }
 
     /// Commits a command and answers, at the latest at `deadline` or after [`ANSWER_WAIT_MAX`].
@@ -123,12 +134,14 @@ impl Engine {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Err(Failure::Deadline);
         }
-        let (pending, reply, ticket) = Pending::new(command);
+        let if_unreceived = IfUnreceived::of(&command, &self.unreceived);
+        let (pending, reply, ticket) = Pending::new(command, if_unreceived.clone());
+        let mut reply = Awaited::new(reply, if_unreceived);
         self.inlets[usize::from(shard.0)].offer(pending).map_err(|rejected| match rejected {
             Rejected::Full => Failure::Overloaded,
             Rejected::Closed => Failure::Draining,
         })?;
-        let verdict = match tokio::time::timeout_at(by, reply).await {
+        let verdict = match tokio::time::timeout_at(by, reply.answer()).await {
             Ok(Ok(verdict)) => verdict?,
             Ok(Err(_dropped)) => return Err(Failure::OutcomeUnknown),
             Err(_elapsed) if !ticket.withdraw() => return Err(Failure::OutcomeUnknown),
@@ -166,6 +179,18 @@ impl Engine {
         Err(Failure::OutcomeUnknown)
     }
 
+    /// Claims that were made for callers who had gone when the answer was due: once, for who gives them back.
+    #[must_use]
+    pub fn unreceived(&self) -> Option<mpsc::Receiver<Unreceived>> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Tells of a claim that was to be answered once more, to a caller who had gone.
+    pub fn is_unreceived(&self, claim: Unreceived) {
+        // Where there is no room, the lease ends by its ttl.
+        let _full = self.unreceived.try_send(claim);
+    }
+
     /// Each shard's commands that have no answer yet.
     #[must_use]
     pub fn unanswered(&self) -> Vec<Unanswered> {
@@ -174,6 +199,12 @@ impl Engine {
             Unanswered { commands, oldest: since.map(|since| since.elapsed()) }
         };
         self.inlets.iter().map(of).collect()
+    }
+
+    /// Whether commits succeed.
+    #[must_use]
+    pub fn commit_health(&self) -> &CommitHealth {
+        &self.health
     }
 
     /// Takes no more commands; what is queued is still committed and answered. The committers end after that.
@@ -185,7 +216,7 @@ impl Engine {
 /// What a store's error, with surely nothing applied, means to a caller. Logged where it is met, with its causes.
 fn failure(error: &StoreError) -> Failure {
     match error {
-        StoreError::Unavailable(_) => Failure::StoreUnavailable,
+        StoreError::Unavailable(_) | StoreError::Lost(_) => Failure::StoreUnavailable,
         StoreError::Refused(_) => Failure::StoreRefused,
         StoreError::Corrupt { .. } => Failure::StoreCorrupt,
     }

@@ -7,6 +7,7 @@
 
 pub mod cursor;
 mod fold;
+mod history;
 pub mod hub;
 mod quiet;
 mod ring;
@@ -15,7 +16,7 @@ mod wait_run;
 pub mod watch_run;
 pub mod watch_runs;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,6 +33,10 @@ pub use wait_run::Waited;
 
 /// Sent when nothing else was for this long.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Sent while a watch of many runs catches up and has shown nothing for this long, so that one that is cut again and again
+/// gets on.
+pub const CATCHING_UP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reads that all sessions together have in flight at the store: more would only queue in front of its connections, and
 /// take them from other calls.
@@ -118,6 +123,13 @@ pub enum WatchError {
     /// The process stops: resume elsewhere.
     #[error("the server stops")]
     Draining,
+    /// The ledger turned out to have lost what was acknowledged, after a failover or from a copy: what was shown may never
+    /// have happened.
+    #[error("the ledger was restored or failed over")]
+    LedgerRestored,
+    /// An event that the watch would show cannot be read. It was logged.
+    #[error("an event cannot be read")]
+    Unreadable(#[source] StoreError),
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -129,8 +141,9 @@ pub struct Feed {
     store: Arc<dyn Store>,
     hub: Arc<Hub>,
     encode: Arc<dyn Encode>,
-    /// The runs that histories were folded to: sessions that read the same history fold on what others have left.
-    folded: Arc<Cache>,
+    /// The runs that histories were folded to: sessions that read the same history fold on what others have left. Of
+    /// this epoch of the ledger.
+    folded: Arc<Mutex<(u64, Arc<Cache>)>>,
     reads: Arc<Semaphore>,
     looks: Arc<Semaphore>,
     stop: CancellationToken,
@@ -150,13 +163,40 @@ impl Feed {
         let tailer = tailer::run(store.clone(), hub.clone(), encode.clone(), committed, stop.clone());
         supervisor.vital("tailer", tailer);
         let [reads, looks] = [READS_MAX, LOOKS_MAX].map(|max| Arc::new(Semaphore::new(max)));
-        Self { store, hub, encode, folded: Arc::new(fold::cache()), reads, looks, stop }
+        let folded = Arc::new(Mutex::new((store.ledger().epoch, Arc::new(fold::cache()))));
+        Self { store, hub, encode, folded, reads, looks, stop }
     }
 
     /// What the tailer has done, for tests and metrics.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
+    }
+
+    /// The ledger's epoch, for a session that begins.
+    fn epoch(&self) -> u64 {
+        self.store.ledger().epoch
+    }
+
+    /// Whether everything that a session has read since it began is of one past. Called between each read and the frame
+    /// that shows it.
+    fn is_still(&self, epoch: u64) -> Result<(), WatchError> {
+        if self.epoch() == epoch { Ok(()) } else { Err(WatchError::LedgerRestored) }
+    }
+
+    /// Whether a session goes on: the server does not stop, and the ledger is of the same past.
+    fn goes_on(&self, epoch: u64) -> Result<(), WatchError> {
+        if self.stop.is_cancelled() { Err(WatchError::Draining) } else { self.is_still(epoch) }
+    }
+
+    /// Where sessions of an epoch fold on what others have left: runs of a lost past are let go.
+    fn folded(&self, epoch: u64) -> Arc<Cache> {
+        let mut folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
+        if folded.0 < epoch {
+            *folded = (epoch, Arc::new(fold::cache()));
+        }
+        // One that is about to end does no harm in a place of its own.
+        if folded.0 == epoch { folded.1.clone() } else { Arc::new(fold::cache()) }
     }
 
     /// Reads from the store when it is this session's turn.

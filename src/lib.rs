@@ -29,17 +29,26 @@
 //!   shard's last, and after every event of any shard that was acknowledged before its call was sent. A commit that was
 //!   decided before the head was taken bears the time that this process took for the store's, which the store checks: at
 //!   most 5 ms ahead of it, and less than a second behind.
+//! - On SQLite the ledger is one file with one name, and its log. When a name comes to mean another file, what is being
+//!   committed stays unknown, nothing is acknowledged any more, and the service stops.
 //! - A replica whose release the database has outgrown (`min_release`) commits nothing more: it reads that under the head.
 //! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
 //!   every event carries whose revision is a multiple of 32.
 //! - Callers of `GetRun` that meet share the next query, never one that was sent. Nothing is cached between calls.
+//! - A database may lose what was acknowledged: an asynchronous standby is promoted, a backup is put back. Then the ledger's
+//!   epoch is raised, once for all replicas, before a session is used that may read the new past. Who gives out a place in
+//!   the log (cursors, revisions of a watch) compares the epoch between the read and the answer: no watch goes from one past
+//!   to another.
 //! - A lease's epoch is part of the run and decides who may write; when it expires is not: that stands in a row of its own
 //!   (`leases`), which a heartbeat renews without the head and without an event. A sweep or a claim reads that row under the
 //!   head and locks it, so that of a heartbeat and an end the first wins; it is taken off in the commit that ends the run.
-//! - The authority ends runs by ordinary commands. Every replica looks once a second for leases and deadlines that are over,
+//! - The authority ends runs, and gives claims back, by ordinary commands. Every replica looks once a second for leases and deadlines that are over,
 //!   none leads, and what they find is decided under the head. What it concludes from silence is `presumed`: then, and
 //!   only then, may an event follow a terminal status, and it changes none.
-//! - A lease is over when its expiry and one ttl of the present uptime have passed: the authority's own outage kills nobody.
+//! - A lease is over when its expiry has passed, and one ttl since the authority was last away: its own outage kills nobody.
+//!   It is away for a lease when renewals cannot be made for a quarter of the ttl: because no server runs, one stands
+//!   still, or the store fails. Each server knows its own interruptions and forgets them when it ends; that another one was
+//!   there meanwhile, so that a restart was no outage, the servers on Postgres tell each other by a stamp a second.
 //! - A list or a count walks one index in its order and looks at a bounded number of runs, whatever its filter says.
 //! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice.
 //!
@@ -58,6 +67,8 @@
 //! - A cursor is a position for each shard, and in the first view the last run that was shown. The first view shows runs as
 //!   they were at these positions, whatever has happened since: so every event after them is due, and nothing else need be
 //!   remembered.
+//! - Each session, the tailer and the ring belong to one epoch of the ledger, and end or begin anew when it is raised.
+//! - An event that cannot be read ends the sessions that it is for; the others pass over it.
 //! - A watcher of many runs is woken only when an event is for it; the tailer tests the filters. Who waits for a run's end
 //!   waits for the same signal, and asks the database nothing.
 //!
@@ -65,7 +76,13 @@
 //!
 //! Claimers with one filter share a queue of candidates, read oldest first, a page at a time, and from its end on told by the
 //! feed; each is handed another one. The queue is a hint, and the claim a command. Who finds nothing waits for the feed to
-//! tell of a new pending run.
+//! tell of a run that is new or ready.
+//!
+//! A claim that nobody received is given back: the engine notices that its caller has gone when the answer is due, and the
+//! authority releases the lease by a command. The run stays RUNNING and is *ready*: it has no row in `leases` and one in
+//! `suspended`, and the next claim takes it. What a claimer's own `request_id` was granted stands in a row of `claims`, which
+//! is the request's mutex: a claim takes it after the head and after the rows of `max_running`. Like these, it is not made
+//! from the log.
 //!
 //! A claim may state how many runs with one value of a label may be running. Which runs count for a value stands in a row of
 //! its own (`max_running`), of any shard's: a claim takes it after the head, and it is the only lock that commits of two

@@ -86,7 +86,7 @@ fn unlisted(rpc: &'static str, namespace: &str, error: &StoreError) -> Status {
 /// The causes are for the log. While the store is away every call fails, and the health monitor has said so once.
 fn failed(rpc: &'static str, namespace: &str, run_id: Option<&str>, error: &StoreError) -> Status {
     match error {
-        StoreError::Unavailable(_) => {
+        StoreError::Unavailable(_) | StoreError::Lost(_) => {
             tracing::debug!(rpc, namespace, run_id, error = chain(error), "a read failed");
         }
         StoreError::Refused(_) | StoreError::Corrupt { .. } => {

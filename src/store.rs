@@ -16,13 +16,17 @@ pub mod open;
 pub mod postgres;
 pub mod query;
 pub mod sqlite;
+mod uptime;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::domain::{Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard, Time};
+use crate::domain::{
+    Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Request, Run, RunKey, Shard, Time,
+};
 pub use error::{CommitError, OpenError, StoreError};
 use leases::{KeptLease, Renewed};
 use query::{Place, RunCounts, RunPage, RunQuery};
@@ -32,7 +36,7 @@ use query::{Place, RunCounts, RunPage, RunQuery};
 pub struct Ledger {
     /// Its id: keys the shard hash, binds tokens and derived run ids.
     pub id: Uuid,
-    /// How often it was restored from a copy.
+    /// How often it was seen to have lost what was acknowledged: restored from a copy, or failed over.
     pub epoch: u64,
     /// How many shards it has.
     pub shard_count: u16,
@@ -44,7 +48,9 @@ pub struct Ledger {
 /// dropped [`commit`](Store::commit) may or may not be applied.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// The database's identity.
+    /// The database's identity. Its epoch rises while a server runs when the database turns out to have lost what was
+    /// acknowledged, after a failover or from a copy: before any read of this store answers from the new past. So whoever
+    /// compares the epoch after a read with the one before it, and finds them alike, has read one past.
     fn ledger(&self) -> Ledger;
 
     /// What kind of store it is and how durable, for banner, log and health.
@@ -79,6 +85,16 @@ pub trait Store: Send + Sync + 'static {
     /// The outcome is still unknown; ask again.
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError>;
 
+    /// Looks now whether the database still has what was acknowledged: after this, [`ledger`](Store::ledger) has the epoch
+    /// that the database has.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn look_at_past(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Renews leases of runs of one shard: each whose epoch is the row's and that is not [over](leases), for another ttl
     /// from now, with the progress that its holder tells. Waits for no head and makes no event. What was renewed is
     /// durable when this returns, and no commit that comes later finds the lease over before its new time. None for a lease
@@ -96,12 +112,20 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError>;
 
-    /// Says that a server is alive. Called once a second, by every server.
+    /// Says that a server is alive, where others want to know, or where renewals failed and none was made since; and looks
+    /// whether the database still has what was acknowledged. Called once a second, by every server.
     ///
     /// # Errors
     ///
     /// The store cannot be written.
     async fn stay_alive(&self) -> Result<(), StoreError>;
+
+    /// This process runs. Called every [`TICK_EVERY`](leases::TICK_EVERY), by every server: a call that is late tells of
+    /// an interruption, and a store that is not told finds no lease over.
+    fn tick(&self);
+
+    /// Renewals waited so long for their turn before they were handed over: time in which nobody was renewed.
+    fn renewals_waited(&self, _queued: Duration) {}
 
     /// At most `limit` runs of a shard whose lease is [over](leases), and as many that are [due](Run::due_at), those that
     /// are due for the longest first. What is told here may be otherwise a moment later: a
@@ -113,15 +137,31 @@ pub trait Store: Send + Sync + 'static {
     async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError>;
 
     /// The runs that count towards what claims allow of values of labels, in the order of the values, those of each by id:
-    /// claimed under a [`MaxRunning`](crate::domain::MaxRunning), and not terminal.
+    /// claimed under a [`MaxRunning`](crate::domain::MaxRunning), and neither terminal nor ready.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError>;
 
-    /// Forgets values of labels of which nothing counts any more, at most so many at once, and says whether there may be more.
-    /// Called once a minute, by every server.
+    /// The claim that a request of this id was answered with, if it was. Where it is the same request, notes that the claimer
+    /// is answered once more: the claim is not given back any more as one that nobody received before that.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written.
+    async fn replay_claim(&self, namespace: &str, request: &Request) -> Result<Option<Claimed>, StoreError>;
+
+    /// The runs of a namespace that are [ready](Run::is_ready), without their metadata, by (`started_at`, `run_id`) after a
+    /// place, at most `limit`: as [`list`](Store::list) reads them.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError>;
+
+    /// Forgets values of labels of which nothing counts any more, and claimers' requests after an hour, at most so many at
+    /// once, and says whether there may be more. Called once a minute, by every server.
     ///
     /// # Errors
     ///
@@ -217,7 +257,7 @@ pub trait Store: Send + Sync + 'static {
     /// The events of all shards above `after` (a position for each shard), in one snapshot, merged by (`at`, shard,
     /// position), at most about `limit` for each shard and about `bytes_max` in all as stored, at least one if there is
     /// one. A merged page ends where the first cut shard ends, so that no event comes before one that belongs in front of
-    /// it.
+    /// it. An event that cannot be decoded stands in its place as [`Unreadable`], and costs no other event.
     ///
     /// # Errors
     ///
@@ -231,6 +271,13 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn forgotten(&self) -> Result<Vec<Position>, StoreError> {
         Ok(vec![0; self.ledger().shard_count.into()])
+    }
+
+    /// Resolves, with a sentence for people that says what happened and what to do, when this is not the ledger any more:
+    /// a file that was deleted, renamed or replaced. From then on every call fails with [`StoreError::Lost`], and nothing
+    /// is acknowledged; the service must stop. Looks for itself only while it is waited for.
+    async fn lost(&self) -> String {
+        std::future::pending().await
     }
 
     /// Resolves when another process may have committed something; may resolve without cause, and may miss a commit.
@@ -247,6 +294,14 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn ping(&self) -> Result<(), StoreError>;
 
+    /// Writes something durable that means nothing and that nobody sees, as a commit to this shard would: whether commits
+    /// would succeed. Called every second or so while they fail, and never while they do not.
+    ///
+    /// # Errors
+    ///
+    /// Commits would fail.
+    async fn probe_write(&self, shard: Shard) -> Result<(), StoreError>;
+
     /// Lets go of connections, files and locks. Nothing is called after it.
     async fn close(&self);
 }
@@ -259,10 +314,46 @@ pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 pub struct Page {
     /// The store's clock when the page was read.
     pub as_of: Time,
-    /// The events, merged.
-    pub events: Vec<LoggedEvent>,
+    /// The events, merged, each as it was read or why it cannot be.
+    pub events: Vec<Result<LoggedEvent, Unreadable>>,
     /// Whether there may be more right away.
     pub cut: bool,
+}
+
+impl Page {
+    /// The events, when all of them could be read.
+    ///
+    /// # Errors
+    ///
+    /// The first that could not.
+    pub fn whole(self) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.events.into_iter().map(|event| event.map_err(|unreadable| unreadable.error)).collect()
+    }
+
+    /// How far it goes: the shard and the position of each of its events.
+    pub fn places(&self) -> impl Iterator<Item = (Shard, Position)> {
+        self.events.iter().map(|event| match event {
+            Ok(logged) => (logged.shard, logged.position),
+            Err(unreadable) => (unreadable.shard, unreadable.position),
+        })
+    }
+}
+
+/// An event that cannot be decoded, and where it stands.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Its shard.
+    pub shard: Shard,
+    /// Its place in the shard.
+    pub position: Position,
+    /// When it happened.
+    pub at: Time,
+    /// The run that it happened to.
+    pub key: RunKey,
+    /// Its revision.
+    pub revision: u64,
+    /// Why it cannot be read.
+    pub error: StoreError,
 }
 
 /// An event and its place in the log.

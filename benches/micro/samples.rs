@@ -88,6 +88,8 @@ pub(super) fn loaded(runs: Vec<Run>) -> Loaded {
         requests: Vec::new(),
         leases: Vec::new(),
         running: Vec::new(),
+        claimed: Vec::new(),
+        ledger_epoch: 0,
     }
 }
 

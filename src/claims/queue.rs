@@ -14,7 +14,7 @@ use super::candidates::ReadTo;
 use super::held;
 use super::state::{State, Wake, Walk, Wanted};
 use crate::domain::Run;
-use crate::store::query::{self, RunQuery};
+use crate::store::query::{self, Place, RunPage, RunQuery};
 use crate::store::{PAGE_BYTES_MAX, Store, StoreError};
 
 /// Candidates that one read brings at most.
@@ -157,12 +157,27 @@ impl Queue {
                 metadata: false,
             };
             self.state().begin_page();
-            let page = store.list(&query).await?;
+            let page = Self::waiting(store, &query).await?;
             let wake = self.state().end_page(page, &mut walk, agent_id);
             self.wake(wake);
         }
         self.state().end_walk(&walk, agent_id);
         Ok(None)
+    }
+
+    /// A page of the pending runs, and the ready ones that belong in it.
+    async fn waiting(store: &dyn Store, query: &RunQuery) -> Result<RunPage, StoreError> {
+        let ready = store.ready(&query.namespace, query.after.as_ref(), PAGE_RUNS_MAX);
+        let (mut page, ready) = tokio::try_join!(store.list(query), ready)?;
+        if ready.runs.is_empty() {
+            return Ok(page);
+        }
+        // Both are known up to where the first of them ends.
+        page.next = page.next.into_iter().chain(ready.next).min();
+        page.runs.extend(ready.runs.into_iter().filter(|run| query.filter.matches(run)));
+        page.runs.retain(|run| page.next.as_ref().is_none_or(|until| Place::of(run) <= *until));
+        page.runs.sort_by_cached_key(Place::of);
+        Ok(page)
     }
 
     /// Asks the store about the values that have no room, as far as is known, and of which runs wait.

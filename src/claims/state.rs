@@ -31,8 +31,8 @@ const AGENTS_MAX: usize = 4_096;
 pub(super) struct State {
     wanted: Wanted,
     candidates: Candidates,
-    /// Handed out and not decided: a read finds them still pending. With how many ends had been told by then.
-    out: HashMap<String, u64>,
+    /// Handed out and not decided: a read finds them still waiting.
+    out: HashMap<String, Out>,
     running: Running,
     /// How often the feed began.
     begun: u64,
@@ -40,6 +40,16 @@ pub(super) struct State {
     changes: u64,
     /// Of what is not kept, nothing was to be had.
     barren: Option<Barren>,
+}
+
+/// A candidate that was handed out.
+#[derive(Debug)]
+struct Out {
+    /// How many ends had been told by then.
+    ends: u64,
+    /// It is told that the run is ready: where the claim that is on its way is refused for what was before, the run waits
+    /// all the same.
+    ready: Option<Lane>,
 }
 
 /// What reading to the end came to.
@@ -53,7 +63,7 @@ struct Barren {
 }
 
 /// Who is to be told that there may be a candidate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wake {
     Nobody,
     One,
@@ -104,13 +114,20 @@ impl State {
         let place = Place::of(run);
         if !self.wanted.filter.matches(run) {
             self.candidates.remove(&place);
-            let ends = self.wanted.max_running.is_some() && run.status.is_terminal();
+            if let Some(out) = self.out.get_mut(&place.run_id) {
+                out.ready = None;
+            }
+            let ends = self.wanted.max_running.is_some() && (run.status.is_terminal() || run.is_ready());
             return if ends { self.end(&place.run_id) } else { Wake::Nobody };
         }
-        if self.out.contains_key(&place.run_id) {
-            return Wake::Nobody;
-        }
+        // Given back, it counts no more: by itself, or where others of its value wait for that.
+        let room =
+            if run.is_ready() && self.wanted.max_running.is_some() { self.end(&place.run_id) } else { Wake::Nobody };
         let lane = Lane::of(run, self.wanted.label());
+        if let Some(out) = self.out.get_mut(&place.run_id) {
+            out.ready = run.is_ready().then_some(lane);
+            return room;
+        }
         let wake = match (self.may_run(&lane), &lane.owner) {
             (false, _) => Wake::Nobody,
             (true, None) => Wake::One,
@@ -120,7 +137,7 @@ impl State {
         if !self.candidates.tell(place, lane) && wake != Wake::Nobody {
             self.changes += 1;
         }
-        wake
+        wake.max(room)
     }
 
     fn end(&mut self, run_id: &str) -> Wake {
@@ -156,7 +173,7 @@ impl State {
         let Self { candidates, running, .. } = self;
         let may_run = |lane: &Lane| lane.value.as_deref().is_none_or(|value| running.has_room(value));
         let (place, lane) = candidates.take(|lane| lane.is_for(agent_id) && may_run(lane))?;
-        self.out.insert(place.run_id.clone(), running.ends());
+        self.out.insert(place.run_id.clone(), Out { ends: running.ends(), ready: None });
         if let Some(value) = &lane.value {
             running.count(value, &place.run_id);
         }
@@ -166,14 +183,22 @@ impl State {
     /// What was handed out is decided.
     pub(super) fn decided(&mut self, place: &Place) {
         self.out.remove(&place.run_id);
-        let oldest = self.out.values().min().copied();
+        let oldest = self.out.values().map(|out| out.ends).min();
         self.running.forget_ends(oldest.unwrap_or(self.running.ends()));
     }
 
     /// What was handed out was somebody else's before.
     pub(super) fn lost(&mut self, place: &Place) -> Wake {
+        let ready = self.out.get_mut(&place.run_id).and_then(|out| out.ready.take());
         self.decided(place);
-        self.running.discount(&place.run_id).map_or(Wake::Nobody, |value| self.makes_room(&value))
+        let room = self.running.discount(&place.run_id).map_or(Wake::Nobody, |value| self.makes_room(&value));
+        match ready {
+            Some(lane) => {
+                self.candidates.insert(place.clone(), lane);
+                Wake::All
+            }
+            None => room,
+        }
     }
 
     /// What was handed out goes back to where it was.
@@ -189,10 +214,10 @@ impl State {
     /// What was handed out was refused because these run. Whether one of them has ended meanwhile, as far as was told: then
     /// it is handed out anew.
     pub(super) fn is_refused_in_vain(&mut self, place: &Place, lane: &Lane, running: &[String]) -> bool {
-        let since = self.out.get(&place.run_id).copied().unwrap_or(0);
+        let since = self.out.get(&place.run_id).map_or(0, |out| out.ends);
         let holds = lane.value.as_deref().is_none_or(|value| self.running.refused(value, running, since));
         if !holds {
-            self.out.insert(place.run_id.clone(), self.running.ends());
+            self.out.insert(place.run_id.clone(), Out { ends: self.running.ends(), ready: None });
         }
         !holds
     }
@@ -236,8 +261,12 @@ impl State {
         walk.keeps &= self.candidates.has_room() && walk.begun == self.begun;
         let mut to_be_had = 0;
         let mut is_found = false;
-        for run in page.runs.iter().filter(|run| !self.out.contains_key(&run.run_id)) {
+        for run in &page.runs {
             let lane = Lane::of(run, self.wanted.label());
+            if let Some(out) = self.out.get_mut(&run.run_id) {
+                out.ready = run.is_ready().then_some(lane);
+                continue;
+            }
             let may_run = self.may_run(&lane);
             to_be_had += usize::from(may_run);
             let is_first = !is_found && may_run && lane.is_for(agent_id);

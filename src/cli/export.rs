@@ -6,6 +6,7 @@
 mod line;
 mod lineage;
 mod log;
+mod past;
 mod range;
 mod resume;
 mod sink;
@@ -20,6 +21,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::line::Lines;
+use self::past::Trail;
 use self::range::When;
 use self::resume::Seen;
 use self::sink::Sink;
@@ -46,7 +48,8 @@ pub(super) const HELP: &str = "Examples:\n  \
     runledger export --follow --since 0s\n\n\
     One object a line and event, by time: at, runId, auditSessionId, taskThreadId, revision, from, to, principal \
     {kind, agentId}, reason {code, text} or null. The links are the run's right after the event. Goes on while servers \
-    write, and writes nothing to the store. With --follow, Ctrl-C ends it after the last whole line.\n\n\
+    write, and writes nothing to the store. With --follow on a ledger that is restored or failed over, it says so and \
+    goes back to what both have in common. With --follow, Ctrl-C ends it after the last whole line.\n\n\
     Exit codes: 0 written, or stopped while following, or nobody reads on; 1 the output cannot be written, or there is \
     no such run; 2 usage; 3 the store cannot be read; 130 after Ctrl-C without --follow, or a second one with it.";
 
@@ -189,8 +192,13 @@ impl Export {
     async fn one_run(&mut self, key: &RunKey) -> Result<(), Ended> {
         let inspect = self.inspect.clone();
         let (mut links, mut revision) = (Links::default(), 0);
+        let mut trail = Trail::begin(self.past().await?, 0);
         loop {
             let page = self.ask(|| inspect.run_events(key, revision, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
+            if self.follow && self.goes_back(&mut trail).await?.is_some() {
+                (links, revision) = (Links::default(), 0);
+                continue;
+            }
             for event in &page {
                 revision = event.revision;
                 let changes = &event.changes;

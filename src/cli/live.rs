@@ -64,6 +64,8 @@ impl Board {
                 self.link = Link::Lost { since, failure: failure.to_string() };
             }
             News::Found => self.link = Link::Live,
+            // What was shown may never have happened.
+            News::Restored => *self = Self::new(std::mem::take(&mut self.server)),
             News::Frame(frame) => match frame.frame {
                 Some(Frame::Snapshot(snapshot)) => {
                     if let Some(run) = snapshot.run {
@@ -78,8 +80,9 @@ impl Board {
                         self.shows(run);
                     }
                 }
-                Some(Frame::CaughtUp(_) | Frame::Checkpoint(_)) => self.link = Link::Live,
-                None => {}
+                Some(Frame::CaughtUp(_)) => self.link = Link::Live,
+                // It may come before that.
+                Some(Frame::Checkpoint(_)) | None => {}
             },
         }
     }

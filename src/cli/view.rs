@@ -93,6 +93,7 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
         ("late report", run.late_report.as_ref().map(json::line).unwrap_or_default()),
         ("abort request", run.abort_request.as_ref().map(json::line).unwrap_or_default()),
         ("lease", run.lease.as_ref().map(lease).unwrap_or_default()),
+        ("ready", run.ready.as_ref().map(ready).unwrap_or_default()),
         ("progress", run.progress.as_ref().map(progress).unwrap_or_default()),
         ("start deadline", at(run.start_deadline.as_ref())),
         ("deadline", at(run.deadline.as_ref())),
@@ -107,7 +108,7 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
 /// A run's place in its queue, such as `number 3 of instance=chrome-7; running: run-1`.
 pub(super) fn queue_pair(queue: Option<&v1::QueuePlace>) -> Vec<String> {
     let place = queue.map_or_else(
-        || "none: the run is not pending, or does not have the label".to_owned(),
+        || "none: the run does not wait for a claim, or does not have the label".to_owned(),
         |v1::QueuePlace { label, value, position, truncated, running_run_ids }| {
             let or_later = if *truncated { " or later" } else { "" };
             let running = match running_run_ids.as_slice() {
@@ -126,6 +127,13 @@ fn lease(lease: &v1::Lease) -> String {
     let until = time(lease.expires_at.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
     let released = if lease.released { ", released" } else { "" };
     format!("epoch {}{ttl}{until}{released}", lease.epoch)
+}
+
+/// Such as `since 2026-11-22T10:00:00.000000Z, until 2026-11-22T11:00:00.000000Z: the next claim takes it`.
+fn ready(ready: &v1::Ready) -> String {
+    let since = moment(time(ready.at.as_ref()), None);
+    let until = time(ready.deadline.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
+    format!("since {since}{until}: the next claim takes it")
 }
 
 /// Such as `3 of 10, fetching, at 2026-11-22T10:00:00.000000Z`.

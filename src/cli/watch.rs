@@ -33,6 +33,7 @@ pub(super) const HELP: &str = concat!(
     On a terminal it is a live table of the runs that changed last, with counts of what this watch has shown; elsewhere one line of JSON \
     for each frame (--output says otherwise). Goes on by itself where it was cut, so nothing is missing and nothing \
     comes twice: for ever, unless --for or --no-reconnect ends it. A run that leaves the filter is shown once more. \
+    When the ledger was restored or failed over, it says so and begins again by itself. \
     To go on later, pass the cursor of the last line to --cursor; one that the server does not take any more ends the \
     watch with 1. --for ends it with 0.\n",
     exit_codes!("; 130 after Ctrl-C, and 128 and its number after another signal")
@@ -88,7 +89,7 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
     let there = Arc::new(AtomicBool::new(false));
     let news = follow(client, RunsWatch::new(request), !args.no_reconnect).inspect({
         let there = there.clone();
-        move |news| there.store(matches!(news, Ok(News::Frame(_) | News::Found)), Ordering::Relaxed)
+        move |news| there.store(matches!(news, Ok(News::Frame(_) | News::Found | News::Restored)), Ordering::Relaxed)
     });
     let named = server.clone();
     let watched = Box::pin(async {
@@ -159,6 +160,10 @@ pub(super) async fn printed<F: Named>(
             Some(Ok(News::Found)) => {
                 lost = false;
                 say("the server is back");
+            }
+            Some(Ok(News::Restored)) => {
+                lost = false;
+                say("the ledger was restored or failed over: what was shown may be lost, and the watch begins again");
             }
             Some(Err(failure)) => {
                 out.flush()?;

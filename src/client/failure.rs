@@ -54,7 +54,7 @@ impl Failure {
             (None, Kind::Refused | Kind::Unreachable) => format!("{}: {}", status.code(), said(status)),
             (Some(_), _) => status.message().to_owned(),
         };
-        // The service answers with this code where a repetition could apply a call twice.
+        // The service answers with another code where the call cannot simply be sent again.
         let safe_to_repeat = details.reason.is_none() || status.code() == Code::Unavailable;
         let Details { reason, lines, retry_after } = details;
         Self { kind, reason, message, details: lines, retry_after, safe_to_repeat }

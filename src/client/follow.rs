@@ -1,4 +1,5 @@
-//! A watch that goes on where it was cut, for as long as its caller wants: nothing twice, nothing missing.
+//! A watch that goes on where it was cut, for as long as its caller wants: nothing twice, nothing missing. Where the ledger
+//! was restored it begins again, and says so.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::calls::Wire;
 use super::{Backoff, Client, Failure, Kind};
+use crate::proto::v1::watch_runs_request::Initial;
 use crate::proto::v1::{self, watch_run_response as of_run, watch_runs_response as of_runs};
 
 /// How long a stream may say nothing. A server that has nothing else to say sends a checkpoint every 15 seconds.
@@ -24,6 +26,8 @@ pub enum News<F> {
     Lost(Failure),
     /// The stream is open again after it was lost.
     Found,
+    /// The ledger was restored or failed over: what was told may be lost. The watch begins again.
+    Restored,
 }
 
 /// What a frame means for the whole of a watch.
@@ -55,6 +59,12 @@ pub trait Watch: Send {
 
     /// Goes on behind a frame.
     fn pass(&mut self, frame: &Self::Frame) -> Pass;
+
+    /// The reason of a refusal which says that the ledger is not the one that was watched.
+    const RESTORED: &str;
+
+    /// Goes back to the beginning: what was told may be lost.
+    fn begin_again(&mut self);
 }
 
 /// One run's watch.
@@ -62,6 +72,8 @@ pub trait Watch: Send {
 pub struct RunWatch {
     /// Where it stands.
     pub request: v1::WatchRunRequest,
+    /// It began with the whole history.
+    of_all: bool,
     caught_up: bool,
 }
 
@@ -77,7 +89,7 @@ impl RunWatch {
     /// A watch from its beginning.
     #[must_use]
     pub fn new(request: v1::WatchRunRequest) -> Self {
-        Self { request, caught_up: false }
+        Self { of_all: request.after_revision == Some(0), request, caught_up: false }
     }
 }
 
@@ -116,8 +128,19 @@ impl Watch for RunWatch {
             Some(of_run::Frame::Progressed(_)) => (None, Pass::Shown),
             None => (None, Pass::Skipped),
         };
-        self.request.after_revision = revision.or(self.request.after_revision);
+        if revision.is_some() {
+            self.request.after_revision = revision;
+            self.request.ledger_epoch = Some(frame.ledger_epoch);
+        }
         pass
+    }
+
+    const RESTORED: &str = "LEDGER_RESTORED";
+
+    fn begin_again(&mut self) {
+        self.request.after_revision = self.of_all.then_some(0);
+        self.request.ledger_epoch = None;
+        self.caught_up = false;
     }
 }
 
@@ -146,6 +169,17 @@ impl Watch for RunsWatch {
         };
         self.request.cursor.clone_from(cursor);
         pass
+    }
+
+    const RESTORED: &str = "CURSOR_INVALID";
+
+    fn begin_again(&mut self) {
+        self.request.cursor.clear();
+        if self.request.initial() == Initial::None {
+            // From now on would leave out what happened since the ledger was restored.
+            self.request.set_initial(Initial::Active);
+        }
+        self.caught_up = false;
     }
 }
 
@@ -191,6 +225,12 @@ pub fn follow<W: Watch>(
                     }
                 }
             };
+            if reconnect && opened && lost.reason.as_deref() == Some(W::RESTORED) {
+                watch.begin_again();
+                yield Ok(News::Restored);
+                sleep(backoff.next_wait()).await;
+                continue;
+            }
             client.wire = None;
             if !reconnect || !opened || lost.kind == Kind::Refused {
                 yield Err(lost);

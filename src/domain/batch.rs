@@ -1,12 +1,13 @@
 //! The commands of one commit, decided in order, each on the state that the one before it left.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::decide::{AppliedRequest, Context, Decision, decide};
 use super::limits::KEYFRAME_EVENTS;
 use super::{
-    Command, Event, EventType, HeldLease, LabelValue, Lease, Position, Refusal, Request, Run, RunKey, Status, Time,
+    Claimed, Command, Event, EventType, HeldLease, LabelValue, Lease, Operation, Position, Refusal, Request, Run,
+    RunKey, Status, Time,
 };
 
 /// What the store read under the shard's head lock.
@@ -27,7 +28,15 @@ pub struct Loaded {
     /// The runs that count towards what claims allow of a label's value: of each value that a command limits whose run is
     /// there and pending, also where none counts. Until the commit has ended, nobody else's claim changes it.
     pub running: Vec<(LabelValue, Vec<String>)>,
+    /// What is remembered of the commands' claim requests, as far as they were applied before. Until the commit has ended,
+    /// nobody else changes it.
+    pub claimed: Vec<(ClaimKey, Claimed)>,
+    /// See [`Context::ledger_epoch`].
+    pub ledger_epoch: u64,
 }
+
+/// Where a claim request is remembered: its namespace and its id.
+pub type ClaimKey = (String, String);
 
 /// What the commands came to, and what is to be written.
 #[derive(Debug, Default)]
@@ -41,6 +50,8 @@ pub struct Decided {
     pub events: Vec<NewEvent>,
     /// The runs that count from now on towards what claims allow of a label's value.
     pub counted: Vec<(LabelValue, Vec<String>)>,
+    /// Claim requests that are to be remembered; none: to be forgotten.
+    pub claimed: Vec<(ClaimKey, Option<Claimed>)>,
     /// About how many bytes of runs were read and made.
     pub weight: usize,
 }
@@ -97,12 +108,14 @@ pub struct Stored {
     pub due_at: Option<Time>,
     /// The epoch of its lease; 0: it never had one.
     pub epoch: u64,
+    /// Whether it is [ready](Run::is_ready).
+    pub ready: bool,
 }
 
 impl Stored {
     fn of(run: &Run) -> Self {
         let epoch = run.supervision.epoch();
-        Self { revision: run.revision, status: run.status, due_at: run.due_at(), epoch }
+        Self { revision: run.revision, status: run.status, due_at: run.due_at(), epoch, ready: run.is_ready() }
     }
 }
 
@@ -113,7 +126,18 @@ pub enum LeaseWrite {
     Keep,
     /// It begins, or begins anew.
     Grant(Lease),
-    /// It goes: the run has ended.
+    /// It goes: the run has ended, or nobody holds it.
+    End,
+}
+
+/// What becomes of the row that a run has while it is [ready](Run::is_ready).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyWrite {
+    /// It stays as it is; or there is none.
+    Keep,
+    /// It comes.
+    Begin,
+    /// It goes.
     End,
 }
 
@@ -122,10 +146,10 @@ impl RunWrite {
     #[must_use]
     pub fn lease(&self) -> LeaseWrite {
         let stored = self.before.map_or(0, |before| before.epoch);
-        let was_active = self.before.is_some_and(|before| !before.status.is_terminal());
+        let has_row = self.before.is_some_and(|before| !before.status.is_terminal() && stored > 0 && !before.ready);
         match self.run.supervision.lease {
-            Some(_) | None if self.run.status.is_terminal() => {
-                if was_active && stored > 0 {
+            Some(_) | None if self.run.status.is_terminal() || self.run.is_ready() => {
+                if has_row {
                     LeaseWrite::End
                 } else {
                     LeaseWrite::Keep
@@ -133,6 +157,16 @@ impl RunWrite {
             }
             Some(lease) if lease.epoch != stored => LeaseWrite::Grant(lease),
             Some(_) | None => LeaseWrite::Keep,
+        }
+    }
+
+    /// What becomes of the row that tells that the run is ready.
+    #[must_use]
+    pub fn ready(&self) -> ReadyWrite {
+        match (self.before.is_some_and(|before| before.ready), self.run.is_ready()) {
+            (false, true) => ReadyWrite::Begin,
+            (true, false) => ReadyWrite::End,
+            (true, true) | (false, false) => ReadyWrite::Keep,
         }
     }
 }
@@ -156,22 +190,30 @@ struct Slot {
     metadata_changed: bool,
 }
 
+impl Slot {
+    fn of(run: Arc<Run>) -> Self {
+        Self { before: Some(Stored::of(&run)), run: Some(run), metadata_changed: false }
+    }
+
+    fn written(self) -> RunWrite {
+        let run = self.run.expect("a written run exists");
+        RunWrite { run, before: self.before, metadata_changed: self.metadata_changed }
+    }
+}
+
 /// Decides a shard's commands and numbers their events, as many as the limit on work allows.
 #[must_use]
 pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
-    let Loaded { last, now, clock, runs, requests, leases, running } = loaded;
+    let Loaded { last, now, clock, runs, requests, leases, running, claimed, ledger_epoch } = loaded;
     let mut leases: HashMap<RunKey, HeldLease> = leases.into_iter().collect();
     let mut running: HashMap<LabelValue, Vec<String>> = running.into_iter().collect();
     let mut counted: BTreeMap<LabelValue, Vec<String>> = BTreeMap::new();
+    let mut claims: BTreeMap<ClaimKey, Option<Claimed>> =
+        claimed.into_iter().map(|(key, claimed)| (key, Some(claimed))).collect();
+    let mut claimed = BTreeSet::new();
     let now = last.map_or(now, |(_, at)| now.max(at));
     let mut position = last.map_or(0, |(position, _)| position);
-    let mut slots: HashMap<RunKey, Slot> = runs
-        .into_iter()
-        .map(|run| {
-            let before = Some(Stored::of(&run));
-            (run.key(), Slot { run: Some(run), before, metadata_changed: false })
-        })
-        .collect();
+    let mut slots: HashMap<RunKey, Slot> = runs.into_iter().map(|run| (run.key(), Slot::of(run))).collect();
     let mut applied: HashMap<(RunKey, String), AppliedRequest> =
         requests.into_iter().map(|(key, id, request)| ((key, id), request)).collect();
     let mut written: Vec<RunKey> = Vec::new();
@@ -199,7 +241,11 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
         let lease = leases.get(&command.key).copied();
         let counts = limited.as_ref().and_then(|value| running.get(value)).map_or(&[][..], Vec::as_slice);
-        let context = Context { now, applied: remembered, lease, clock, running: counts };
+        let claim = command.terms.claim_request.as_ref().map(|request| (command.key.namespace.clone(), request));
+        let claim_key = claim.as_ref().map(|(namespace, request)| (namespace.clone(), request.id.clone()));
+        let before = claim_key.as_ref().and_then(|key| claims.get(key)?.as_ref());
+        let context =
+            Context { now, applied: remembered, lease, clock, running: counts, claimed: before, ledger_epoch };
         let verdict = match decide(slot.run.as_deref(), command, &context) {
             Err(refusal) => Err(refusal),
             Ok(Decision::Unchanged) => {
@@ -215,14 +261,27 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                 if slot.run.as_ref().map_or(0, |run| run.revision) == stored_revision {
                     written.push(command.key.clone());
                 }
-                if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
+                if let (Some(key), Some((_, request))) = (claim_key, claim) {
+                    let now_claimed = (command.operation == Operation::Claim).then(|| Claimed {
+                        key: command.key.clone(),
+                        epoch: run.supervision.epoch(),
+                        digest: request.digest,
+                        replays: 0,
+                    });
+                    claims.insert(key.clone(), now_claimed);
+                    claimed.insert(key);
+                }
+                if run.is_ready() {
+                    leases.remove(&command.key);
+                } else if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
                     leases.insert(command.key.clone(), HeldLease { epoch, expires_at: clock.plus_ms(ttl_ms) });
                 }
-                if let Some(value) = limited.filter(|_| event.event_type == EventType::Started) {
+                // Only a claim states a limit.
+                if let Some(value) = limited {
                     running.entry(value.clone()).or_default().push(command.key.run_id.clone());
                     counted.entry(value).or_default().push(command.key.run_id.clone());
                 }
-                if run.status.is_terminal() && !running.is_empty() {
+                if (run.status.is_terminal() || run.is_ready()) && !running.is_empty() {
                     let namespace = &command.key.namespace;
                     let of_namespace = running.iter_mut().filter(|(value, _)| value.namespace == *namespace);
                     of_namespace.for_each(|(_, counts)| counts.retain(|run_id| *run_id != command.key.run_id));
@@ -244,13 +303,8 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
     }
     decided.weight += merged;
     decided.counted = counted.into_iter().collect();
-    decided.runs = written
-        .into_iter()
-        .map(|key| {
-            let slot = slots.remove(&key).expect("a written run has a slot");
-            let run = slot.run.expect("a written run exists");
-            RunWrite { run, before: slot.before, metadata_changed: slot.metadata_changed }
-        })
-        .collect();
+    decided.claimed = claimed.into_iter().map(|key| (key.clone(), claims.remove(&key).flatten())).collect();
+    decided.runs =
+        written.into_iter().map(|key| slots.remove(&key).expect("a written run has a slot").written()).collect();
     decided
 }

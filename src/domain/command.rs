@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{AbortRequest, LateReport, Lease, MaxRunning, Metadata, Route, RunKey, Status, Time};
+use super::{AbortRequest, LateReport, Lease, MaxRunning, Metadata, Ready, Route, RunKey, Status, Time, Unbegun};
 
 /// One mutation, validated as far as it can be without the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +95,19 @@ pub struct Terms {
     /// How many runs with its value of a label may be running when a pending run is claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_running: Option<MaxRunning>,
+    /// A release: the claim was not begun, so the run becomes ready.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub not_begun: bool,
+    /// A claim: only of a run that [waits for one](super::Run::awaits_claim), not of one whose lease is over.
+    #[serde(skip)]
+    pub only_waiting: bool,
+    /// The claimer's own request, by which its claim is remembered [apart from any run](super::Claimed). A claim writes
+    /// it; a release that nobody asked for takes it back, unless the claimer has been answered meanwhile.
+    #[serde(skip)]
+    pub claim_request: Option<Request>,
+    /// A release that takes a claim back: how often the claimer had asked again when it was seen to have gone.
+    #[serde(skip)]
+    pub claim_replays: u64,
 }
 
 impl Terms {
@@ -259,6 +272,12 @@ pub struct Changes {
     /// What was reported late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_report: Option<Box<LateReport>>,
+    /// The run became ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Box<Ready>>,
+    /// The lease was granted by a claim, which may be given back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unbegun: Option<Box<Unbegun>>,
 }
 
 impl Changes {

@@ -6,7 +6,7 @@ use self::changes::{changes, within_limits};
 use super::evolve::evolve;
 use super::sweep::Due;
 use super::{
-    Changes, Command, Event, EventType, HeldLease, LabelValue, Operation, Refusal, Request, Run, Status, Time,
+    Changes, Claimed, Command, Event, EventType, HeldLease, LabelValue, Operation, Refusal, Request, Run, Status, Time,
 };
 
 /// What a decision rests on besides the run and the command.
@@ -22,6 +22,10 @@ pub struct Context<'a> {
     pub clock: Time,
     /// The runs that count towards the command's [`MaxRunning`](super::MaxRunning).
     pub running: &'a [String],
+    /// What is remembered of the command's [claim request](super::Terms::claim_request).
+    pub claimed: Option<&'a Claimed>,
+    /// How often the ledger's past was lost: a lease that was granted in a lost past has a lower epoch than any since.
+    pub ledger_epoch: u64,
 }
 
 /// A call that was applied under a `request_id`.
@@ -56,6 +60,7 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
     if let Some(revision) = replayed(command, context)? {
         return Ok(Decision::Replayed { revision });
     }
+    claimed_before(command, context)?;
     let Some(run) = existing(run, command)? else {
         at_revision(None, command)?;
         return event(None, command, context, EventType::Created);
@@ -95,10 +100,19 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
         }
         (Status::Pending | Status::Running, Operation::Fail) => event(Some(run), command, context, EventType::Failed),
         (Status::Running, Operation::Claim) => {
-            free(run, context)?;
+            if run.is_ready() {
+                leaves_room(run, command, context)?;
+            } else {
+                free(run, command, context)?;
+            }
             event(Some(run), command, context, EventType::Claimed)
         }
+        (Status::Running, Operation::Release) if command.terms.not_begun => give_back(run, command, context),
         (Status::Running, Operation::Release) => event(Some(run), command, context, EventType::Released),
+        // Nobody executes the run who could be asked.
+        (Status::Running, Operation::RequestAbort) if run.is_ready() => {
+            event(Some(run), command, context, EventType::Aborted)
+        }
         (Status::Running, Operation::RequestAbort) if run.supervision.abort_request.is_some() => {
             Ok(Decision::Unchanged)
         }
@@ -135,6 +149,38 @@ fn replayed(command: &Command, context: &Context<'_>) -> Result<Option<u64>, Ref
         }
         (_, None) | (None, Some(_)) => Ok(None),
     }
+}
+
+/// Whether the claimer's own request has had its effect: on whatever run.
+fn claimed_before(command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
+    match (command.operation, &command.terms.claim_request, context.claimed) {
+        (Operation::Claim, Some(request), Some(claimed)) if claimed.digest == request.digest => {
+            Err(Refusal::ClaimedBefore { claimed: claimed.clone() })
+        }
+        (Operation::Claim, Some(request), Some(claimed)) => {
+            Err(Refusal::RequestIdReused { key: claimed.key.clone(), request_id: request.id.clone() })
+        }
+        (_, _, _) => Ok(()),
+    }
+}
+
+/// A claim that was not begun leaves its run ready; or ends it, where somebody asked for that meanwhile.
+fn give_back(run: &Run, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
+    let of_this_claim =
+        |claimed: &Claimed| claimed.key == command.key && Some(claimed.epoch) == command.terms.lease_epoch;
+    if command.terms.claim_request.is_some()
+        && !context
+            .claimed
+            .is_some_and(|claimed| of_this_claim(claimed) && claimed.replays == command.terms.claim_replays)
+    {
+        // The claimer has asked again: whether that was received is seen there.
+        return Ok(Decision::Unchanged);
+    }
+    if run.supervision.unbegun.is_none() {
+        return Err(Refusal::RunBegun { run: run.summary() });
+    }
+    let ends = run.supervision.abort_request.is_some();
+    event(Some(run), command, context, if ends { EventType::Aborted } else { EventType::Ready })
 }
 
 fn existing<'a>(run: Option<&'a Run>, command: &Command) -> Result<Option<&'a Run>, Refusal> {
@@ -195,9 +241,7 @@ fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
         Operation::Claim => {
             let epoch = run.supervision.epoch();
             return match command.terms.lease_epoch {
-                Some(asked) if asked != epoch => {
-                    Err(Refusal::LeaseLost { rpc: command.operation.rpc(), asked, epoch, run: run.summary() })
-                }
+                Some(asked) if asked != epoch => Err(Refusal::lease_lost(command.operation.rpc(), asked, run)),
                 Some(_) | None => Ok(()),
             };
         }
@@ -222,15 +266,16 @@ pub(super) fn lease_is(run: &Run, rpc: &'static str, asked: u64, needs_lease: bo
     // Nobody holds what is not there, or was given up.
     let released = run.supervision.lease.is_some_and(|lease| lease.released);
     let may = asked == epoch && !released && (epoch > 0 || !needs_lease);
-    if may { Ok(()) } else { Err(Refusal::LeaseLost { rpc, asked, epoch, run: run.summary() }) }
+    if may { Ok(()) } else { Err(Refusal::lease_lost(rpc, asked, run)) }
 }
 
-/// Whether nobody holds the run any more, so that it may be claimed.
-fn free(run: &Run, context: &Context<'_>) -> Result<(), Refusal> {
+/// Whether nobody holds the run any more, so that it may be claimed by who means this run.
+fn free(run: &Run, command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
     let epoch = run.supervision.epoch();
     let held = context.lease.filter(|held| held.epoch == epoch);
     let is_over = held.is_some_and(|held| held.expires_at <= context.clock);
-    if is_over || run.supervision.lease.is_some_and(|lease| lease.released) {
+    let is_free = is_over || run.supervision.lease.is_some_and(|lease| lease.released);
+    if is_free && !command.terms.only_waiting {
         return Ok(());
     }
     Err(Refusal::LeaseHeld { epoch, expires_at: held.map(|held| held.expires_at), run: run.summary() })
@@ -249,12 +294,12 @@ fn leaves_room(run: &Run, command: &Command, context: &Context<'_>) -> Result<()
     Err(Refusal::MaxRunning { max: max.clone(), value, running, run: run.summary() })
 }
 
-/// An abort is open to everyone, and so is everything to a caller that names no agent. Who takes over a running run
-/// takes it from its owner.
+/// An abort is open to everyone, and so is everything to a caller that names no agent. Who takes over a running run that
+/// somebody executed takes it from its owner.
 fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
     match (command.operation, run.status) {
-        (Operation::Start { .. } | Operation::Abort | Operation::RequestAbort | Operation::Sweep, _)
-        | (Operation::Claim, Status::Running) => Ok(()),
+        (Operation::Start { .. } | Operation::Abort | Operation::RequestAbort | Operation::Sweep, _) => Ok(()),
+        (Operation::Claim, Status::Running) if !run.is_ready() => Ok(()),
         (Operation::Update | Operation::Complete | Operation::Fail | Operation::Release | Operation::Claim, _) => {
             owned_by(run, command.operation.rpc(), command.principal.agent_id.as_ref())
         }
@@ -302,7 +347,11 @@ fn event(
         EventType::Completed => Some(Status::Completed),
         EventType::Aborted => Some(Status::Aborted),
         EventType::Failed => Some(Status::Failed),
-        EventType::Updated | EventType::Released | EventType::AbortRequested | EventType::LateReported => from,
+        EventType::Updated
+        | EventType::Released
+        | EventType::AbortRequested
+        | EventType::LateReported
+        | EventType::Ready => from,
     };
     let event = Event {
         key: command.key.clone(),

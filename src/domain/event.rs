@@ -62,6 +62,8 @@ pub enum EventType {
     /// An outcome came after the authority had ended the run.
     #[serde(rename = "late_reported")]
     LateReported,
+    /// The running run became ready: nobody executes it, and the next claim takes it.
+    Ready,
 }
 
 fn no_key() -> RunKey {

@@ -1,6 +1,6 @@
 //! What an event makes of a run. Pure and total: any event applies to any run.
 
-use super::{Event, Metadata, Run, Status, Supervision};
+use super::{Event, EventType, Metadata, Run, Status, Supervision};
 
 /// The run right after the event.
 #[must_use]
@@ -38,6 +38,15 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Run {
     supervision.start_deadline = changes.start_deadline.or(supervision.start_deadline);
     supervision.run_timeout_ms = changes.run_timeout_ms.or(supervision.run_timeout_ms);
     supervision.presumed |= changes.presumed;
+    // Whatever happens to a run that is ready ends that; and after any event of its own a claim has been begun. A request
+    // to abort the run is somebody else's.
+    if event.event_type != EventType::AbortRequested {
+        if let Some(ready) = supervision.ready.take().filter(|_| event.to == Status::Running) {
+            supervision.rest_micros += event.at.micros() - ready.at.micros();
+        }
+        supervision.ready.clone_from(&changes.ready);
+        supervision.unbegun.clone_from(&changes.unbegun);
+    }
     if let Some(request) = &changes.abort_request {
         supervision.abort_request = Some(request.clone());
     }

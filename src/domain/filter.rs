@@ -25,6 +25,9 @@ pub struct Filter {
     pub started_from: Option<Time>,
     /// [`Run::started_at`] is earlier than this.
     pub started_before: Option<Time>,
+    /// Runs that are [ready](Run::is_ready) match as well, whatever `statuses` says. Lists and counts of a store do not
+    /// look at it.
+    pub or_ready: bool,
 }
 
 impl Filter {
@@ -33,7 +36,7 @@ impl Filter {
     pub fn matches(&self, run: &Run) -> bool {
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         self.task_thread_id.as_ref().is_none_or(|wanted| *wanted == run.task_thread_id)
-            && (self.statuses.is_empty() || self.statuses.contains(&run.status))
+            && (self.statuses.is_empty() || self.statuses.contains(&run.status) || (self.or_ready && run.is_ready()))
             && is(&self.agent_id, &run.agent_id)
             && is(&self.workflow_id, &run.workflow_id)
             && is(&self.audit_session_id, &run.audit_session_id)

@@ -20,8 +20,6 @@ pub fn refusal(key: &RunKey, run: Option<&Run>, renewal: &Renewal) -> Refusal {
             Refusal::RunNotRunning { run: run.summary() }
         }
         // Nobody has followed yet, but its time is over: to renew it now could be to renew it after a sweep looked.
-        Status::Running => {
-            Refusal::LeaseLost { rpc: RPC, asked: renewal.epoch, epoch: run.supervision.epoch(), run: run.summary() }
-        }
+        Status::Running => Refusal::lease_lost(RPC, renewal.epoch, run),
     }
 }

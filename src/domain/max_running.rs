@@ -1,12 +1,12 @@
 //! How many runs with one value of a label may be running at once.
 //!
 //! What counts are runs that were claimed under a limit for that label: who claims states the limit, and the store keeps
-//! for each value which runs count. A run counts from its claim until it is terminal, whoever holds it meanwhile and
-//! whatever becomes of its labels.
+//! for each value which runs count. A run counts from its claim until it is terminal, but not while it is
+//! ready, whoever holds it meanwhile and whatever becomes of its labels.
 
 use serde::Serialize;
 
-use super::{Command, Run, Status};
+use super::{Command, Run};
 
 /// A claim's limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -30,12 +30,12 @@ pub struct LabelValue {
 }
 
 impl LabelValue {
-    /// The value that a command's limit is about; none where it states none, the run does not have the label, or is not
-    /// pending.
+    /// The value that a command's limit is about; none where it states none, the run does not have the label, or does
+    /// not wait for a claim.
     #[must_use]
     pub fn limited(run: &Run, command: &Command) -> Option<Self> {
         let label = command.terms.max_running.as_ref().map(|max| &max.label)?;
-        if run.status == Status::Pending { Self::of(run, label) } else { None }
+        if run.awaits_claim() { Self::of(run, label) } else { None }
     }
 
     /// The value that a run has of a label.

@@ -1,6 +1,6 @@
 //! Why a command was not applied. A refusal carries what was asked and what was found.
 
-use super::{MaxRunning, RunKey, Status, Summary, Time};
+use super::{Claimed, MaxRunning, Run, RunKey, Status, Summary, Time};
 
 /// A command's typed refusal. Nothing was changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +49,8 @@ pub enum Refusal {
         asked: u64,
         /// The run's epoch; 0: it has no lease.
         epoch: u64,
+        /// Whether the lease was given up and nobody has claimed the run since.
+        released: bool,
         /// The run as it is.
         run: Summary,
     },
@@ -93,11 +95,28 @@ pub enum Refusal {
         /// The run as it is.
         run: Summary,
     },
+    /// A claim cannot be given back as not begun: an event was made under it, or the run had been executed before.
+    RunBegun {
+        /// The run as it is.
+        run: Summary,
+    },
+    /// The claimer's own request was applied before, perhaps to another run: to be answered with that claim.
+    ClaimedBefore {
+        /// The claim.
+        claimed: Claimed,
+    },
     /// The command would take the run beyond its limits.
     InvalidFields(Vec<Violation>),
 }
 
 impl Refusal {
+    /// The caller of `rpc`, who named this epoch, does not hold the run's lease.
+    #[must_use]
+    pub fn lease_lost(rpc: &'static str, asked: u64, run: &Run) -> Self {
+        let released = run.supervision.lease.is_some_and(|lease| lease.released);
+        Self::LeaseLost { rpc, asked, epoch: run.supervision.epoch(), released, run: run.summary() }
+    }
+
     /// The reason, for programs: never changes.
     #[must_use]
     pub fn reason(&self) -> &'static str {
@@ -112,6 +131,8 @@ impl Refusal {
             Self::RevisionMismatch { .. } => "REVISION_MISMATCH",
             Self::InvalidTransition { .. } => "INVALID_TRANSITION",
             Self::RunNotRunning { .. } => "RUN_NOT_RUNNING",
+            Self::RunBegun { .. } => "RUN_BEGUN",
+            Self::ClaimedBefore { .. } => "CLAIMED_BEFORE",
             Self::InvalidFields(_) => "INVALID_FIELD",
         }
     }

@@ -3,14 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Metadata, Principal, Run, Status, Time};
+use super::{Metadata, Principal, Ready, Run, Status, Time, Unbegun};
 
 /// Who may report what a run does. The epoch is the fencing token: it only grows, and writes under an older one are
 /// refused. When it expires is not said here: renewals are no events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
-    /// 1 for the run's first lease, and more for each that follows.
+    /// 1 for the run's first lease, and more for each that follows; more by far after a failover that lost commits.
     pub epoch: u64,
     /// How long it lasts after it was granted or renewed, in milliseconds.
     pub ttl_ms: u64,
@@ -92,6 +92,20 @@ pub struct Supervision {
     /// What was reported after that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_report: Option<Box<LateReport>>,
+    /// Nobody executes the running run: the next claim takes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Box<Ready>>,
+    /// The last lease was granted by a claim, and its holder has written nothing yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unbegun: Option<Box<Unbegun>>,
+    /// How long the run has been ready in all, in microseconds: its time to run stood still meanwhile.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rest_micros: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 impl Supervision {
@@ -111,14 +125,17 @@ impl Supervision {
         let request = self.abort_request.as_ref();
         request.map_or(0, |request| size_of::<AbortRequest>() + request.reason.as_ref().map_or(0, String::len))
             + self.late_report.as_ref().map_or(0, |report| report.weight())
+            + self.ready.as_ref().map_or(0, |_| size_of::<Ready>())
+            + self.unbegun.as_ref().map_or(0, |unbegun| unbegun.weight())
     }
 }
 
 impl Run {
-    /// When a running run is aborted; none: never.
+    /// When a running run is aborted; none: never, or not while it is ready.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        Some(self.running_at?.plus_ms(self.supervision.run_timeout_ms?))
+        let Supervision { run_timeout_ms, rest_micros, ready: None, .. } = self.supervision else { return None };
+        Some(self.running_at?.plus_ms(run_timeout_ms?).plus_micros(rest_micros))
     }
 
     /// When the authority has to end the run by itself, whether or not anybody holds its lease; none: never.
@@ -126,7 +143,10 @@ impl Run {
     pub fn due_at(&self) -> Option<Time> {
         let deadline = match self.status {
             Status::Pending => self.supervision.start_deadline,
-            Status::Running => self.deadline(),
+            Status::Running => match &self.supervision.ready {
+                Some(ready) => ready.deadline,
+                None => self.deadline(),
+            },
             Status::Completed | Status::Aborted | Status::Failed => return None,
         };
         let grace = self.supervision.abort_request.as_ref().and_then(|request| request.deadline);
@@ -136,7 +156,7 @@ impl Run {
     /// Whether somebody may hold a lease on it.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.status == Status::Running && self.supervision.lease.is_some()
+        self.status == Status::Running && self.supervision.lease.is_some() && !self.is_ready()
     }
 
     /// How the run ended, as far as is known: what was reported late, else the status.

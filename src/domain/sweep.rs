@@ -20,17 +20,20 @@ impl Due {
     /// What is over first, if anything is.
     pub(super) fn of(run: &Run, context: &Context<'_>) -> Option<Self> {
         let grace = run.supervision.abort_request.as_ref().and_then(|request| request.deadline);
-        let ends: [(Option<Time>, Self); 3] = match run.status {
-            Status::Pending => {
+        let ends: [(Option<Time>, Self); 3] = match (run.status, &run.supervision.ready) {
+            (Status::Pending, _) => {
                 [(run.supervision.start_deadline, Self::NotStarted), (grace, Self::GraceOver), (None, Self::Orphaned)]
             }
-            Status::Running => {
+            (Status::Running, Some(ready)) => {
+                [(ready.deadline, Self::NotStarted), (None, Self::GraceOver), (None, Self::Orphaned)]
+            }
+            (Status::Running, None) => {
                 // A lease that was granted or given up after this one was read has another epoch.
                 let held = run.supervision.lease.zip(context.lease);
                 let expiry = held.filter(|(lease, held)| lease.epoch == held.epoch).map(|(_, held)| held.expires_at);
                 [(run.deadline(), Self::TooLong), (grace, Self::GraceOver), (expiry, Self::Orphaned)]
             }
-            Status::Completed | Status::Aborted | Status::Failed => return None,
+            (Status::Completed | Status::Aborted | Status::Failed, _) => return None,
         };
         let over = ends.into_iter().filter_map(|(at, due)| {
             // Deadlines are counted from times of the run, leases from the clock.
@@ -66,6 +69,7 @@ impl Due {
 
     pub(super) fn reason(self, run: &Run) -> String {
         match self {
+            Self::NotStarted if run.is_ready() => "not claimed again before its ready.deadline".to_owned(),
             Self::NotStarted => "not started before its start_deadline".to_owned(),
             Self::TooLong => "still running at its deadline".to_owned(),
             Self::GraceOver => "still open when the grace after a request to abort it was over".to_owned(),

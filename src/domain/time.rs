@@ -29,7 +29,12 @@ impl Time {
     /// The time that comes so many milliseconds later.
     #[must_use]
     pub fn plus_ms(self, ms: u64) -> Self {
-        let micros = i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000);
+        self.plus_micros(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000))
+    }
+
+    /// The time that comes so many microseconds later.
+    #[must_use]
+    pub fn plus_micros(self, micros: i64) -> Self {
         Self::from_micros(self.micros.saturating_add(micros))
     }
 }

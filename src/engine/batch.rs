@@ -71,6 +71,15 @@ impl Batch {
         self
     }
 
+    /// Nobody waits any more for what was decided, and whether it was made is not known.
+    pub(super) fn abandon(mut self, decided: &Decided) {
+        let rest = self.0.split_off(decided.verdicts.len().min(self.0.len()));
+        for (pending, verdict) in self.0.into_iter().zip(&decided.verdicts) {
+            pending.abandon(verdict);
+        }
+        Self(rest).fail(&Failure::OutcomeUnknown);
+    }
+
     pub(super) fn fail(self, failure: &Failure) {
         for pending in self.0 {
             pending.answer(Err(failure.clone()));

@@ -6,9 +6,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::batch::{Batch, Queue};
+use super::commit_health::CommitHealth;
+use super::failure;
 use super::recovery::{Settled, settle};
 use super::slots::Slots;
-use super::{Failure, failure};
 use crate::clock::draw_id;
 use crate::domain::{Decided, Shard};
 use crate::store::error::Source;
@@ -23,13 +24,20 @@ pub(super) struct Committer {
     shard: Shard,
     slots: Arc<Slots>,
     committed: Arc<Notify>,
+    health: Arc<CommitHealth>,
     /// Whether the last commit found the store unavailable: an outage is logged once, not once a batch.
     down: bool,
 }
 
 impl Committer {
-    pub(super) fn new(store: Arc<dyn Store>, shard: Shard, slots: Arc<Slots>, committed: Arc<Notify>) -> Self {
-        Self { store, shard, slots, committed, down: false }
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        shard: Shard,
+        slots: Arc<Slots>,
+        committed: Arc<Notify>,
+        health: Arc<CommitHealth>,
+    ) -> Self {
+        Self { store, shard, slots, committed, health, down: false }
     }
 
     /// Commits what queues until the queue is closed and empty.
@@ -58,7 +66,9 @@ impl Committer {
                 Outcome::Committed(decided) => {
                     self.down = false;
                     let heavy = queue.learn(decided.weight);
+                    // One without events has written nothing, and tells nothing of those that do.
                     if !decided.events.is_empty() {
+                        self.health.succeeded();
                         self.committed.notify_one();
                         self.store.announce_commit();
                     }
@@ -81,7 +91,7 @@ impl Committer {
                     parts.extend([(second, resends + 1), (first, resends + 1)]);
                 }
                 Outcome::Lost(source) => self.fail(part, &StoreError::Unavailable(source)),
-                Outcome::Abandoned => part.fail(&Failure::OutcomeUnknown),
+                Outcome::Abandoned(decided) => part.abandon(&decided),
             }
         }
     }
@@ -101,14 +111,17 @@ impl Committer {
             error = chain(&*source),
             "the outcome of a commit is unknown: settling it"
         );
-        match settle(&*self.store, &unsettled, part, queue).await {
+        match settle(&*self.store, &unsettled, part, queue, &self.health).await {
             Settled::Applied => Outcome::Committed(unsettled.decided),
             Settled::NotApplied => Outcome::Lost(source),
-            Settled::Abandoned => Outcome::Abandoned,
+            Settled::Abandoned => Outcome::Abandoned(unsettled.decided),
         }
     }
 
     fn fail(&mut self, part: Batch, error: &StoreError) {
+        if !error.may_be_of_one_run() {
+            self.health.failed(self.shard, || chain(error));
+        }
         let known = !error.may_be_of_one_run() && std::mem::replace(&mut self.down, true);
         if !known {
             tracing::error!(
@@ -130,5 +143,5 @@ enum Outcome {
     /// It was sent, and surely nothing was applied.
     Lost(Source),
     /// Unknown, and nobody waits for it any more.
-    Abandoned,
+    Abandoned(Decided),
 }

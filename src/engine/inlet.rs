@@ -8,7 +8,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::Failure;
-use crate::domain::{Command, Verdict};
+use super::unreceived::IfUnreceived;
+use crate::domain::{Command, Refusal, Verdict};
 
 /// Commands that one shard queues at most.
 const QUEUE_COMMANDS_MAX: usize = 4096;
@@ -27,6 +28,7 @@ pub(super) struct Pending {
     /// When it came.
     pub(super) since: Instant,
     reply: oneshot::Sender<Result<Verdict, Failure>>,
+    if_unreceived: Option<Box<IfUnreceived>>,
     taken: Arc<AtomicBool>,
     budget: Option<OwnedSemaphorePermit>,
 }
@@ -42,13 +44,16 @@ impl Ticket {
 }
 
 impl Pending {
-    pub(super) fn new(command: Command) -> (Self, oneshot::Receiver<Result<Verdict, Failure>>, Ticket) {
+    pub(super) fn new(
+        command: Command,
+        if_unreceived: Option<Box<IfUnreceived>>,
+    ) -> (Self, oneshot::Receiver<Result<Verdict, Failure>>, Ticket) {
         let (reply, receiver) = oneshot::channel();
         let taken = Arc::new(AtomicBool::new(false));
         let ticket = Ticket(taken.clone());
         let weight = command.weight();
         let (command, since) = (Arc::new(command), Instant::now());
-        (Self { command, weight, since, reply, taken, budget: None }, receiver, ticket)
+        (Self { command, weight, since, reply, if_unreceived, taken, budget: None }, receiver, ticket)
     }
 
     /// Takes the command for a commit. False when its caller withdrew it or has gone: then it must not be committed.
@@ -61,8 +66,18 @@ impl Pending {
         !self.reply.is_closed()
     }
 
+    /// The commit's outcome will never be known, and nobody waits for it: this is what it came to if it was made.
+    pub(super) fn abandon(self, verdict: &Result<Verdict, Refusal>) {
+        if let (Ok(verdict), Some(if_unreceived)) = (verdict, self.if_unreceived) {
+            if_unreceived.lost(verdict);
+        }
+        let _gone = self.reply.send(Err(Failure::OutcomeUnknown));
+    }
+
     pub(super) fn answer(self, verdict: Result<Verdict, Failure>) {
-        let _gone = self.reply.send(verdict);
+        if let (Err(Ok(verdict)), Some(if_unreceived)) = (self.reply.send(verdict), self.if_unreceived) {
+            if_unreceived.lost(&verdict);
+        }
     }
 }
 

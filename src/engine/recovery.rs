@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Failure;
 use super::batch::{Batch, Queue};
-use crate::store::{Store, Unsettled};
+use super::commit_health::CommitHealth;
+use crate::store::{Store, StoreError, Unsettled};
 use crate::telemetry::chain;
 
 /// The pause before the store is asked again, doubled up to the maximum.
@@ -23,12 +24,18 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) enum Settled {
     Applied,
     NotApplied,
-    /// Nobody waits for it any more. The next commit takes the head first and so waits for it, if it has come to the store
+    /// Nobody waits for it any more, or nobody will ever know. The next commit takes the head first and so waits for it, if it has come to the store
     /// at all; what has not may still come, until the store finds it too old.
     Abandoned,
 }
 
-pub(super) async fn settle(store: &dyn Store, unsettled: &Unsettled, batch: &Batch, queue: &mut Queue) -> Settled {
+pub(super) async fn settle(
+    store: &dyn Store,
+    unsettled: &Unsettled,
+    batch: &Batch,
+    queue: &mut Queue,
+    health: &CommitHealth,
+) -> Settled {
     let mut pause = PAUSE;
     let patience = Instant::now() + PATIENCE;
     while batch.is_awaited() {
@@ -37,8 +44,15 @@ pub(super) async fn settle(store: &dyn Store, unsettled: &Unsettled, batch: &Bat
                 tracing::info!(shard = unsettled.shard.0, commit_id = %unsettled.commit_id, applied, "settled");
                 return if applied { Settled::Applied } else { Settled::NotApplied };
             }
-            Err(error) => {
+            // Nothing will ever tell: who waits hears so at once, and nothing holds up the stop.
+            Err(error @ StoreError::Lost(_)) => {
+                tracing::error!(shard = unsettled.shard.0, error = chain(&error), "never to be settled");
+                health.failed(unsettled.shard, || chain(&error));
+                return Settled::Abandoned;
+            }
+            Err(error @ (StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::Corrupt { .. })) => {
                 tracing::warn!(shard = unsettled.shard.0, error = chain(&error), "not settled yet");
+                health.failed(unsettled.shard, || chain(&error));
             }
         }
         turning_away(queue, patience, tokio::time::sleep(pause)).await;

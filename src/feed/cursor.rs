@@ -6,6 +6,8 @@ use crate::store::query::Place;
 /// A place in the log of all shards, and in the first view of a watch that had not shown all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
+    /// The ledger's epoch when the watch that it comes from began: positions of another lead elsewhere.
+    pub epoch: u64,
     /// For each shard the last position whose event was delivered, or need not be.
     pub positions: Vec<Position>,
     /// How far the first view had come; none when it is over.

@@ -1,6 +1,6 @@
 //! Where the tailer leaves changes and sessions find them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,6 +9,8 @@ use tokio::sync::{Notify, watch};
 use super::ring::{Entry, Next, Ring, Stand};
 use super::wait_run::Looks;
 use crate::domain::{Filter, Position, RunKey, Time};
+use crate::store::StoreError;
+use crate::telemetry::chain;
 
 /// The meeting place of one tailer and many sessions.
 #[derive(Default)]
@@ -17,7 +19,12 @@ pub struct Hub {
     watched: Notify,
     ids: AtomicU64,
     reads: AtomicU64,
+    /// The events that were logged as unreadable.
+    logged: Mutex<HashSet<(RunKey, u64)>>,
 }
+
+/// Events that are remembered as logged. Above, all are forgotten, and each may be logged once more.
+const LOGGED_MAX: usize = 1024;
 
 #[derive(Default)]
 struct State {
@@ -123,10 +130,10 @@ impl Hub {
         subscription
     }
 
-    /// Takes a place at all runs that match.
-    pub(super) fn admit(self: &Arc<Self>, namespace: String, filter: Arc<Filter>) -> Admission {
+    /// Takes a place at all runs that match, for what is of a ledger's epoch.
+    pub(super) fn admit(self: &Arc<Self>, namespace: String, filter: Arc<Filter>, epoch: u64) -> Admission {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let wake = self.state().ring.admit(id, namespace, filter);
+        let wake = self.state().ring.admit(id, namespace, filter, epoch);
         self.watched.notify_one();
         Admission { hub: self.clone(), id, wake }
     }
@@ -141,10 +148,11 @@ impl Hub {
         self.watched.notified().await;
     }
 
-    /// Makes every session look into the history: the tailer has begun anew and may have missed something.
-    pub(super) fn begin(&self) {
+    /// Makes every session look into the history: the tailer has begun anew, and may have missed something. What it tells
+    /// from here on is of this epoch of the ledger.
+    pub(super) fn begin(&self, epoch: u64) {
         let mut state = self.state();
-        state.ring.clear();
+        state.ring.clear(epoch);
         for topic in state.topics.values() {
             topic.signal.send_modify(|signal| signal.begun += 1);
         }
@@ -189,6 +197,19 @@ impl Hub {
         signal(&state.topics, key, revision);
     }
 
+    /// Logs that an event cannot be read or folded: once, however many sessions meet it.
+    pub(super) fn log_unreadable(&self, key: &RunKey, revision: u64, error: &StoreError) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() >= LOGGED_MAX {
+            logged.clear();
+        }
+        if logged.insert((key.clone(), revision)) {
+            let RunKey { namespace, run_id } = key;
+            let sentence = "an event cannot be read: the watches that it is for end";
+            tracing::error!(namespace, run_id, revision, error = chain(error), sentence);
+        }
+    }
+
     /// A poisoned lock guards plain data that is valid after every statement: it is used on.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -211,9 +232,9 @@ impl Subscription {
         &self.looks
     }
 
-    /// The change that made this revision, while the ring has it.
-    pub(super) fn recent(&self, revision: u64) -> Option<Arc<Entry>> {
-        self.hub.state().ring.of_topic(self.topic, revision)
+    /// The change that made this revision, while the ring has it, of this epoch of the ledger.
+    pub(super) fn recent(&self, revision: u64, epoch: u64) -> Option<Arc<Entry>> {
+        self.hub.state().ring.of_topic(self.topic, revision, epoch)
     }
 }
 

@@ -4,8 +4,29 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::CHECKPOINT_INTERVAL;
+use super::{CATCHING_UP_INTERVAL, CHECKPOINT_INTERVAL};
 use crate::domain::Time;
+
+/// Since when a watch that catches up has shown nothing.
+pub(super) struct Passing {
+    until: Instant,
+}
+
+impl Passing {
+    /// A frame was sent just now.
+    pub(super) fn begin() -> Self {
+        Self { until: Instant::now() + CATCHING_UP_INTERVAL }
+    }
+
+    /// Whether it is time to say how far it has come; begins the next interval then.
+    pub(super) fn is_long(&mut self) -> bool {
+        let is_long = Instant::now() >= self.until;
+        if is_long {
+            *self = Self::begin();
+        }
+        is_long
+    }
+}
 
 /// When the next checkpoint is due, and since when the log must have been read for it to be true.
 pub(super) struct Quiet {

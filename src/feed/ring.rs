@@ -59,6 +59,8 @@ pub(super) struct Ring {
     /// The changes of watched runs, by topic and revision.
     of_topics: HashMap<(u64, u64), Arc<Entry>>,
     watchers: HashMap<u64, Watcher>,
+    /// The ledger's epoch that everything here is of. Who watches since another has no place here.
+    epoch: u64,
 }
 
 struct Begun {
@@ -77,6 +79,8 @@ struct Watcher {
     /// The oldest entry that it has not looked at and that may be for it. Before that, nothing is.
     pending: u64,
     wake: Arc<Notify>,
+    /// The ledger's epoch when it began.
+    epoch: u64,
 }
 
 impl Watcher {
@@ -133,10 +137,10 @@ impl Ring {
         !self.watchers.is_empty()
     }
 
-    pub(super) fn admit(&mut self, id: u64, namespace: String, filter: Arc<Filter>) -> Arc<Notify> {
+    pub(super) fn admit(&mut self, id: u64, namespace: String, filter: Arc<Filter>, epoch: u64) -> Arc<Notify> {
         let wake = Arc::new(Notify::new());
         // Whatever is here may be for it.
-        self.watchers.insert(id, Watcher { namespace, filter, pending: 0, wake: wake.clone() });
+        self.watchers.insert(id, Watcher { namespace, filter, pending: 0, wake: wake.clone(), epoch });
         wake
     }
 
@@ -147,8 +151,12 @@ impl Ring {
         }
     }
 
-    /// Begins anew: what is here may not be followed by what comes.
-    pub(super) fn clear(&mut self) {
+    /// Begins anew, with what is of an epoch: what is here may not be followed by what comes. Sessions of another epoch are
+    /// woken, to end.
+    pub(super) fn clear(&mut self, epoch: u64) {
+        self.epoch = epoch;
+        let others = self.watchers.values().filter(|watcher| watcher.epoch != epoch);
+        others.for_each(|watcher| watcher.wake.notify_one());
         self.first += self.entries.len() as u64;
         self.entries.clear();
         self.of_topics.clear();
@@ -172,9 +180,9 @@ impl Ring {
         self.begun = None;
     }
 
-    /// The change that made a revision of a watched run, while it is here.
-    pub(super) fn of_topic(&self, topic: u64, revision: u64) -> Option<Arc<Entry>> {
-        self.of_topics.get(&(topic, revision)).cloned()
+    /// The change that made a revision of a watched run, while it is here and of this epoch.
+    pub(super) fn of_topic(&self, topic: u64, revision: u64, epoch: u64) -> Option<Arc<Entry>> {
+        if self.epoch == epoch { self.of_topics.get(&(topic, revision)).cloned() } else { None }
     }
 
     /// Takes a page of the log, whose entries may be watched as topics, up to `end`; `as_of` when that is the log's end.
@@ -219,7 +227,8 @@ impl Ring {
     /// What comes next for a session at `stand`.
     pub(super) fn next(&mut self, id: u64, stand: &mut Stand) -> Next {
         let end = self.end_number();
-        let (Some(begun), Some(watcher)) = (&self.begun, self.watchers.get(&id)) else {
+        let watcher = self.watchers.get(&id).filter(|watcher| watcher.epoch == self.epoch);
+        let (Some(begun), Some(watcher)) = (&self.begun, watcher) else {
             stand.next = None;
             return Next::Behind;
         };

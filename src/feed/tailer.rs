@@ -12,7 +12,7 @@ use super::hub::Hub;
 use super::ring::Entry;
 use super::{Change, Encode};
 use crate::domain::Position;
-use crate::store::{PAGE_BYTES_MAX, Page, Store, StoreError};
+use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, Store, StoreError, Unreadable};
 use crate::telemetry::chain;
 
 /// Events that one read takes from a shard at most.
@@ -41,10 +41,12 @@ pub(super) async fn run(
             while hub.is_deserted() {
                 hub.visited().await;
             }
-            let mut tailer = Tailer { store: &*store, hub: &hub, encode: &*encode, cache: fold::cache(), heads: None };
+            let epoch = store.ledger().epoch;
+            let (cache, heads) = (fold::cache(), None);
+            let mut tailer = Tailer { store: &*store, hub: &hub, encode: &*encode, epoch, cache, heads };
             tailer.follow(&committed).await;
-            // Nobody is left who could take what is in the ring.
-            hub.begin();
+            // Nobody is left who could take what is in the ring; or all of it is of a past that may be lost.
+            hub.begin(store.ledger().epoch);
         }
     };
     tokio::select! {
@@ -53,11 +55,13 @@ pub(super) async fn run(
     }
 }
 
-/// Follows the log from its end for as long as somebody watches.
+/// Follows the log from its end for as long as somebody watches, and the ledger's epoch stays the same.
 struct Tailer<'a> {
     store: &'a dyn Store,
     hub: &'a Hub,
     encode: &'a dyn Encode,
+    /// The ledger's epoch that all it reads is of.
+    epoch: u64,
     /// The watched runs as the log's end left them.
     cache: Cache,
     heads: Option<Vec<Position>>,
@@ -66,7 +70,7 @@ struct Tailer<'a> {
 impl Tailer<'_> {
     async fn follow(&mut self, committed: &Notify) {
         let mut pause = PAUSE;
-        while !self.hub.is_deserted() {
+        while !self.hub.is_deserted() && self.is_of_this_past() {
             let begins = self.heads.is_none();
             match self.step().await {
                 Ok(true) if begins => {}
@@ -86,10 +90,10 @@ impl Tailer<'_> {
                         tracing::warn!(error = chain(&error), "the log cannot be read: watches wait");
                     }
                     match error {
-                        StoreError::Unavailable(_) => {}
-                        // Some event on the page cannot be read, and never will be: one run's trouble must not stop the
-                        // watches of all others. They go on from the log's end, and look themselves for what is before
-                        // it.
+                        StoreError::Unavailable(_) | StoreError::Lost(_) => {}
+                        // Something on the page cannot be read, and never will be, not even whose event it is: that
+                        // must not stop the watches of all others. They go on from the log's end, and look themselves
+                        // for what is before it.
                         StoreError::Refused(_) | StoreError::Corrupt { .. } => self.heads = None,
                     }
                     tokio::time::sleep(pause).await;
@@ -99,35 +103,55 @@ impl Tailer<'_> {
         }
     }
 
-    /// Reads and publishes one page. True when there may be more right away.
+    /// Whether what was read up to now is of one past.
+    fn is_of_this_past(&self) -> bool {
+        self.store.ledger().epoch == self.epoch
+    }
+
+    /// Reads and publishes one page. True when there may be more right away, or when the ledger is of another past.
     async fn step(&mut self) -> Result<bool, StoreError> {
         let Some(heads) = &mut self.heads else {
             let heads = self.store.heads().await?;
-            self.hub.begin();
+            if !self.is_of_this_past() {
+                return Ok(true);
+            }
+            self.hub.begin(self.epoch);
             self.heads = Some(heads);
             return Ok(true);
         };
         let wants_all = self.hub.wants_all(heads);
         let Page { as_of, events, cut } = self.store.changes(heads, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
+        if self.store.ledger().epoch != self.epoch {
+            return Ok(true);
+        }
         let runs = Folder { store: self.store, cache: &self.cache, turns: None };
         let mut page: Vec<Entry> = Vec::new();
         let mut bytes = 0;
         let mut end = heads.clone();
-        for (number, logged) in events.iter().enumerate() {
-            end[usize::from(logged.shard.0)] = logged.position;
-            let event = &logged.event;
-            if !wants_all && !self.hub.is_watched(&event.key) {
-                self.cache.remove(&(event.key.clone(), event.revision.saturating_sub(1)));
+        for (number, read) in events.iter().enumerate() {
+            let (shard, position, key, revision) = match read {
+                Ok(LoggedEvent { shard, position, event }) => (*shard, *position, &event.key, event.revision),
+                Err(Unreadable { shard, position, key, revision, .. }) => (*shard, *position, key, *revision),
+            };
+            end[usize::from(shard.0)] = position;
+            if !wants_all && !self.hub.is_watched(key) {
+                self.cache.remove(&(key.clone(), revision.saturating_sub(1)));
                 continue;
             }
-            let following = events[number + 1..].iter().map(|logged| &logged.event);
-            let following = following.filter(|event| wants_all || self.hub.is_watched(&event.key));
-            match runs.fold(event, following).await {
-                Ok(folded) => {
-                    let cursor = Cursor { positions: end, view: None };
+            let folded = match read {
+                Ok(LoggedEvent { event, .. }) => {
+                    let following = events[number + 1..].iter().flatten().map(|logged| &logged.event);
+                    let following = following.filter(|event| wants_all || self.hub.is_watched(&event.key));
+                    runs.fold(event, following).await.map(|folded| (event, folded))
+                }
+                Err(Unreadable { error, .. }) => Err(StoreError::Refused(chain(error).into())),
+            };
+            match folded {
+                Ok((event, folded)) => {
+                    let cursor = Cursor { epoch: self.epoch, positions: end, view: None };
                     let entry = Entry {
                         change: Change::new(event, &folded, self.encode),
-                        place: (logged.shard, logged.position),
+                        place: (shard, position),
                         positions: cursor.positions.clone().into(),
                         cursor: self.encode.cursor(&event.key.namespace, &cursor),
                     };
@@ -144,17 +168,17 @@ impl Tailer<'_> {
                 }
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Refused(_))) => {
                     // One run's trouble must not stop the watches of all others.
-                    tracing::error!(error = chain(&error), "a run cannot be folded: its watches look for themselves");
+                    self.hub.log_unreadable(key, revision, &error);
                     let before = page.last().map_or_else(|| heads.clone(), |entry| entry.positions.to_vec());
                     self.hub.publish(std::mem::take(&mut page), &before, None);
-                    self.hub.interrupt(&event.key, event.revision);
+                    self.hub.interrupt(key, revision);
                     heads.clone_from(&end);
                     bytes = 0;
                     if wants_all {
                         self.hub.wants_all(&end);
                     }
                 }
-                Err(error @ StoreError::Unavailable(_)) => return Err(error),
+                Err(error @ (StoreError::Unavailable(_) | StoreError::Lost(_))) => return Err(error),
             }
         }
         self.hub.publish(page, &end, (!cut).then_some(as_of));

@@ -45,7 +45,8 @@ impl Feed {
                 },
             }
             let signal = *subscription.signal.borrow_and_update();
-            match subscription.recent(signal.revision) {
+            // What the tailer told of a past that may be lost is not taken: the run is looked at.
+            match subscription.recent(signal.revision, self.store.ledger().epoch) {
                 Some(entry) if entry.change.status.is_terminal() => {
                     return Ok(Waited { run: entry.change.run.clone(), timed_out: false });
                 }

@@ -58,7 +58,8 @@ pub enum Frame {
 }
 
 impl Feed {
-    /// Watches one run: from its state as it is, or from every event after a revision.
+    /// Watches one run: from its state as it is, or from every event after a revision. With the ledger's epoch that all
+    /// frames are of, which is `of_epoch` where that is given.
     ///
     /// # Errors
     ///
@@ -67,22 +68,29 @@ impl Feed {
         &self,
         key: RunKey,
         after_revision: Option<u64>,
-    ) -> Result<impl Stream<Item = Result<Frame, WatchError>> + Send + use<>, WatchError> {
+        of_epoch: Option<u64>,
+    ) -> Result<(u64, impl Stream<Item = Result<Frame, WatchError>> + Send + use<>), WatchError> {
         if self.stop.is_cancelled() {
             return Err(WatchError::Draining);
+        }
+        let epoch = self.epoch();
+        if of_epoch.is_some_and(|of_epoch| of_epoch != epoch) {
+            return Err(WatchError::LedgerRestored);
         }
         // Subscribed before the run is read: what happens in between is signalled, and skipped as shown.
         let mut subscription = self.hub.subscribe(&key);
         // A beginning of the tailer's before this one is no cause to look: what it missed, the run read below has.
         let begun = subscription.signal.borrow().begun;
-        let run = self.look(self.store.run(&key)).await?.ok_or(WatchError::RunNotFound)?;
+        let run = self.look(self.store.run(&key)).await?;
+        self.is_still(epoch)?;
+        let run = run.ok_or(WatchError::RunNotFound)?;
         let revision = run.revision;
         let after = after_revision.unwrap_or(revision);
         if after > revision {
             return Err(WatchError::RevisionAhead { revision });
         }
         let feed = self.clone();
-        Ok(try_stream! {
+        let frames = try_stream! {
             let Self { hub, stop, .. } = &feed;
             let mut shown = Shown { revision: after, ended: None };
             let encoded = feed.encode.run(&run);
@@ -98,7 +106,9 @@ impl Feed {
             }
             let mut history = History::after(key.clone(), shown.revision);
             while shown.revision < revision {
-                let change = history.next(&feed).await?.ok_or_else(|| missing(&key, shown.revision + 1))?;
+                let change = history.next(&feed).await;
+                feed.is_still(epoch)?;
+                let change = change?.ok_or_else(|| missing(&key, shown.revision + 1))?;
                 yield shown.frame(&change);
                 if stop.is_cancelled() && shown.ended.is_none() {
                     Err(WatchError::Draining)?;
@@ -114,15 +124,19 @@ impl Feed {
                 if stop.is_cancelled() {
                     Err(WatchError::Draining)?;
                 }
+                feed.is_still(epoch)?;
                 let signal = *subscription.signal.borrow_and_update();
-                if let Some(entry) = subscription.recent(shown.revision + 1) {
+                if let Some(entry) = subscription.recent(shown.revision + 1, epoch) {
+                    feed.is_still(epoch)?;
                     yield shown.frame(&entry.change);
                     quiet = Quiet::since(hub.as_of());
                 } else if signal != looked_at && (signal.revision > shown.revision || signal.begun > looked_at.begun) {
                     looked_at = signal;
                     let mut history = History::after(key.clone(), shown.revision);
                     while shown.ended.is_none() && !stop.is_cancelled() {
-                        let Some(change) = history.next(&feed).await? else { break };
+                        let change = history.next(&feed).await;
+                        feed.is_still(epoch)?;
+                        let Some(change) = change? else { break };
                         yield shown.frame(&change);
                         quiet = Quiet::since(hub.as_of());
                     }
@@ -135,7 +149,9 @@ impl Feed {
                             let as_of = hub.as_of();
                             let nothing_new = changed.is_err() && *subscription.signal.borrow() == signal;
                             let checkpoint = nothing_new.then(|| quiet.over(as_of)).flatten();
-                            if let Some(at) = checkpoint {
+                            if let Some(at) = checkpoint
+                                && feed.is_still(epoch).is_ok()
+                            {
                                 yield Frame::Checkpoint { revision: shown.revision, at };
                             }
                         }
@@ -145,7 +161,8 @@ impl Feed {
             if let Some(run) = shown.ended {
                 yield Frame::End(run);
             }
-        })
+        };
+        Ok((epoch, frames))
     }
 }
 
@@ -178,10 +195,30 @@ impl History {
         Self { key, after: revision, run: None, events: VecDeque::new() }
     }
 
-    async fn next(&mut self, feed: &Feed) -> Result<Option<Change>, StoreError> {
+    async fn next(&mut self, feed: &Feed) -> Result<Option<Change>, WatchError> {
+        let change = self.read(feed).await;
+        change.map_err(|error| match error {
+            error @ StoreError::Corrupt { .. } if error.may_be_of_one_run() => {
+                feed.hub.log_unreadable(&self.key, self.after + 1, &error);
+                WatchError::Unreadable(error)
+            }
+            error @ (StoreError::Corrupt { .. }
+            | StoreError::Refused(_)
+            | StoreError::Unavailable(_)
+            | StoreError::Lost(_)) => error.into(),
+        })
+    }
+
+    async fn read(&mut self, feed: &Feed) -> Result<Option<Change>, StoreError> {
         if self.events.is_empty() {
             let page = feed.store.run_events(&self.key, self.after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX);
-            self.events = feed.read(page).await?.into();
+            self.events = match feed.read(page).await {
+                // What is before an event that cannot be read is shown all the same.
+                Err(StoreError::Corrupt { .. }) => {
+                    feed.read(feed.store.run_events(&self.key, self.after, 1, PAGE_BYTES_MAX)).await?.into()
+                }
+                page => page?.into(),
+            };
         }
         let Some(event) = self.events.pop_front() else { return Ok(None) };
         if event.revision != self.after + 1 {

@@ -4,7 +4,6 @@
 //! later event is due, and a cursor need only say how far the view has come. Runs are found as they are now, so one that
 //! has stopped matching is not shown; the event that made it stop is later than the view, and is.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use async_stream::try_stream;
@@ -13,17 +12,16 @@ use futures_util::Stream;
 use tokio::time::timeout_at;
 
 use super::cursor::{Cursor, View, ViewOf, reaches};
-use super::fold::Folder;
-use super::quiet::Quiet;
+use super::fold::Cache;
+use super::history::History;
+use super::quiet::{Passing, Quiet};
 use super::ring::{Next, Stand};
 use super::{Change, Feed, WatchError};
 use crate::domain::{Filter, Position, Run, RunKey, Time};
+use crate::store::StoreError;
 use crate::store::query::{Order, Place, RunQuery};
-use crate::store::{LoggedEvent, StoreError};
 
-/// What one read of the history or of the first view takes at most. A session keeps its page, decoded, for as long as its
-/// reader sleeps.
-const PAGE_EVENTS_MAX: usize = 256;
+/// What one read of the first view takes at most. A session keeps its page, encoded, for as long as its reader sleeps.
 const PAGE_RUNS_MAX: usize = 100;
 const PAGE_BYTES_MAX: usize = 64 * 1024;
 
@@ -59,8 +57,8 @@ pub enum Frame {
     Checkpoint {
         /// Resumes after this frame.
         cursor: Bytes,
-        /// The store's clock when the log was last read to its end.
-        at: Time,
+        /// The store's clock when the log was last read up to the cursor; none in the first view.
+        at: Option<Time>,
     },
 }
 
@@ -85,40 +83,37 @@ impl Feed {
         filter: Filter,
         begin: Begin,
     ) -> Result<impl Stream<Item = Result<Frame, WatchError>> + Send + use<>, WatchError> {
-        if self.stop.is_cancelled() {
-            return Err(WatchError::Draining);
-        }
+        let epoch = self.epoch();
+        self.goes_on(epoch)?;
         let filter = Arc::new(filter);
         // Admitted before anything is read: the ring keeps what happens from here on.
-        let admission = self.hub.admit(namespace.clone(), filter.clone());
+        let admission = self.hub.admit(namespace.clone(), filter.clone(), epoch);
         let heads = self.look(self.store.heads()).await?;
-        let Cursor { positions, view } = match begin {
-            Begin::Now(of) => Cursor { positions: heads.clone(), view: of.map(|of| View { of, shown: None }) },
-            Begin::After(cursor) => {
-                self.keeps(&cursor, &heads).await?;
-                cursor
-            }
-        };
+        let Cursor { positions, view, .. } = self.beginning(begin, epoch, &heads).await?;
+        self.is_still(epoch)?;
         let feed = self.clone();
         Ok(try_stream! {
-            let watch = Watch { feed: &feed, namespace, filter };
+            let watch = Watch { feed: &feed, folded: feed.folded(epoch), epoch, namespace, filter };
             let Self { hub, stop, .. } = &feed;
+            let mut passing = Passing::begin();
             if let Some(View { of, mut shown }) = view {
                 loop {
-                    if stop.is_cancelled() {
-                        Err(WatchError::Draining)?;
-                    }
-                    let (runs, next) = watch.view(of, shown, &positions).await?;
+                    feed.goes_on(epoch)?;
+                    let page = watch.view(of, shown, &positions).await;
+                    feed.is_still(epoch)?;
+                    let (runs, next) = page?;
                     for (place, run) in runs {
                         let cursor = watch.cursor(&positions, Some(View { of, shown: Some(place) }));
                         yield Frame::Snapshot { run, cursor };
-                        if stop.is_cancelled() {
-                            Err(WatchError::Draining)?;
-                        }
+                        passing = Passing::begin();
+                        feed.goes_on(epoch)?;
                     }
                     shown = next;
                     if shown.is_none() {
                         break;
+                    }
+                    if passing.is_long() {
+                        yield watch.checkpoint(&positions, Some(View { of, shown: shown.clone() }), None);
                     }
                 }
             }
@@ -127,9 +122,7 @@ impl Feed {
             let mut caught_up = false;
             let mut quiet = Quiet::since(None);
             loop {
-                if stop.is_cancelled() {
-                    Err(WatchError::Draining)?;
-                }
+                feed.goes_on(epoch)?;
                 if !caught_up && history.is_empty() && reaches(&stand.positions, &heads) {
                     caught_up = true;
                     yield Frame::CaughtUp { cursor: watch.cursor(&stand.positions, None) };
@@ -143,14 +136,16 @@ impl Feed {
                         let (event, run) = (entry.change.event.clone(), entry.change.run.clone());
                         let after = entry.change.filtered.after.clone();
                         drop(entry);
+                        feed.is_still(epoch)?;
                         yield Frame::Change { event, run, matches, after, cursor };
                         quiet = Quiet::since(hub.as_of());
                     }
                     Next::More => tokio::task::yield_now().await,
                     Next::Nothing(as_of) => {
                         let checkpoint = quiet.over(as_of);
-                        if let Some(at) = checkpoint {
-                            yield Frame::Checkpoint { cursor: watch.cursor(&stand.positions, None), at };
+                        if checkpoint.is_some() {
+                            feed.is_still(epoch)?;
+                            yield watch.checkpoint(&stand.positions, None, checkpoint);
                         }
                         tokio::select! {
                             biased;
@@ -159,12 +154,16 @@ impl Feed {
                         }
                     }
                     Next::Behind => {
-                        let change = history.next(&watch, &mut stand).await?;
-                        if let Some((change, matches)) = change {
+                        let change = history.next(&watch, &mut stand).await;
+                        feed.is_still(epoch)?;
+                        if let Some((change, matches)) = change? {
                             let cursor = watch.cursor(&stand.positions, None);
                             let Change { event, run, filtered, .. } = change;
                             yield Frame::Change { event, run, matches, after: filtered.after, cursor };
                             quiet = Quiet::since(hub.as_of());
+                            passing = Passing::begin();
+                        } else if !caught_up && passing.is_long() {
+                            yield watch.checkpoint(&stand.positions, None, history.as_of);
                         } else if history.at_end {
                             // The ring comes to where this is; until then there is nothing to see.
                             tokio::select! {
@@ -174,14 +173,29 @@ impl Feed {
                             }
                         } else if caught_up {
                             let checkpoint = quiet.over(history.as_of);
-                            if let Some(at) = checkpoint {
-                                yield Frame::Checkpoint { cursor: watch.cursor(&stand.positions, None), at };
+                            if checkpoint.is_some() {
+                                yield watch.checkpoint(&stand.positions, None, checkpoint);
                             }
                         }
                     }
                 }
             }
         })
+    }
+
+    /// Where a watch begins that stands at the log's ends.
+    async fn beginning(&self, begin: Begin, epoch: u64, heads: &[Position]) -> Result<Cursor, WatchError> {
+        match begin {
+            Begin::Now(of) => {
+                let view = of.map(|of| View { of, shown: None });
+                Ok(Cursor { epoch, positions: heads.to_vec(), view })
+            }
+            Begin::After(cursor) if cursor.epoch != epoch => Err(WatchError::CursorInvalid),
+            Begin::After(cursor) => {
+                self.keeps(&cursor, heads).await?;
+                Ok(cursor)
+            }
+        }
     }
 
     /// Whether every event after a cursor is there.
@@ -195,15 +209,23 @@ impl Feed {
 }
 
 /// What a session watches.
-struct Watch<'a> {
-    feed: &'a Feed,
-    namespace: String,
-    filter: Arc<Filter>,
+pub(super) struct Watch<'a> {
+    pub(super) feed: &'a Feed,
+    /// See [`Feed::folded`].
+    pub(super) folded: Arc<Cache>,
+    /// The ledger's epoch when it began.
+    epoch: u64,
+    pub(super) namespace: String,
+    pub(super) filter: Arc<Filter>,
 }
 
 impl Watch<'_> {
     fn cursor(&self, positions: &[Position], view: Option<View>) -> Bytes {
-        self.feed.encode.cursor(&self.namespace, &Cursor { positions: positions.to_vec(), view })
+        self.feed.encode.cursor(&self.namespace, &Cursor { epoch: self.epoch, positions: positions.to_vec(), view })
+    }
+
+    fn checkpoint(&self, positions: &[Position], view: Option<View>, at: Option<Time>) -> Frame {
+        Frame::Checkpoint { cursor: self.cursor(positions, view), at }
     }
 
     /// A page of the first view, and where to go on.
@@ -242,51 +264,5 @@ impl Watch<'_> {
             Some((place, self.feed.encode.run(&run)))
         });
         Ok((runs.collect(), page.next))
-    }
-}
-
-/// Reads the log after where a session stands. Holds one page of events.
-#[derive(Default)]
-struct History {
-    events: VecDeque<LoggedEvent>,
-    /// The last page was the log's end, and nothing is left of it.
-    at_end: bool,
-    /// How far the page goes, by the store's clock.
-    as_of: Option<Time>,
-}
-
-impl History {
-    fn is_empty(&self) -> bool {
-        self.events.is_empty()
-    }
-
-    /// The next change that the watch shows; none after a page's last one.
-    async fn next(&mut self, watch: &Watch<'_>, stand: &mut Stand) -> Result<Option<(Change, bool)>, StoreError> {
-        let feed = watch.feed;
-        if self.events.is_empty() {
-            let page = feed.store.changes(&stand.positions, PAGE_EVENTS_MAX, PAGE_BYTES_MAX);
-            let page = feed.read(page).await?;
-            self.at_end = page.events.is_empty();
-            // Of a page that is cut, its last event is what has surely been looked at.
-            let last = page.events.last().map(|logged| logged.event.at);
-            self.as_of = if page.cut { last } else { Some(page.as_of) };
-            self.events = page.events.into();
-        }
-        let runs = Folder { store: &*feed.store, cache: &feed.folded, turns: Some(&feed.reads) };
-        while let Some(LoggedEvent { shard, position, event }) = self.events.pop_front() {
-            let following = self.events.iter().map(|logged| &logged.event);
-            let folded = if event.key.namespace == watch.namespace {
-                Some(runs.fold(&event, following.filter(|event| event.key.namespace == watch.namespace)).await?)
-            } else {
-                None
-            };
-            stand.pass((shard, position));
-            if let Some(folded) = folded
-                && let Some(matches) = folded.shown_to(&watch.filter)
-            {
-                return Ok(Some((Change::new(&event, &folded, &*feed.encode), matches)));
-            }
-        }
-        Ok(None)
     }
 }

@@ -46,7 +46,9 @@ pub enum Failure {
 struct Ask {
     key: RunKey,
     renewal: Renewal,
-    reply: Reply,
+    since: Instant,
+    /// None: nobody waits for it.
+    reply: Option<Reply>,
 }
 
 /// The way in.
@@ -69,6 +71,13 @@ impl Renewals {
         Self { inlets: inlets.collect(), store, ledger }
     }
 
+    /// Renews a lease soon, if that can be done: nobody waits for it, and nobody hears what came of it.
+    pub fn renew_soon(&self, key: RunKey, renewal: Renewal) {
+        let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
+        let ask = Ask { key, renewal, since: Instant::now(), reply: None };
+        let _full_or_closed = self.inlets[usize::from(shard.0)].try_send(ask);
+    }
+
     /// Renews a lease and answers when that is durable.
     ///
     /// # Errors
@@ -76,10 +85,11 @@ impl Renewals {
     /// See [`Failure`]. Where the lease may have been renewed all the same, renewing again does no harm.
     pub async fn renew(&self, key: RunKey, renewal: Renewal, deadline: Option<Instant>) -> Result<Renewed, Failure> {
         let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
-        let by = Instant::now() + ANSWER_WAIT_MAX;
+        let since = Instant::now();
+        let by = since + ANSWER_WAIT_MAX;
         let by = deadline.map_or(by, |deadline| deadline.min(by));
         let (reply, answer) = oneshot::channel();
-        let ask = Ask { key: key.clone(), renewal: renewal.clone(), reply };
+        let ask = Ask { key: key.clone(), renewal: renewal.clone(), since, reply: Some(reply) };
         self.inlets[usize::from(shard.0)].try_send(ask).map_err(|error| match error {
             TrySendError::Full(_) => Failure::Overloaded,
             TrySendError::Closed(_) => Failure::Draining,
@@ -123,6 +133,10 @@ async fn write(store: Arc<dyn Store>, shard: Shard, mut asks: mpsc::Receiver<Ask
             let Ok(ask) = asks.try_recv() else { break };
             waiting.push_back(ask);
         }
+        // Those that were given up for the wait count as well.
+        if let Some(since) = waiting.iter().map(|ask| ask.since).min() {
+            store.renewals_waited(since.elapsed());
+        }
         let Batch { renewals, replies, rest } = Batch::of(waiting);
         waiting = rest;
         match store.renew(shard, &renewals).await {
@@ -160,17 +174,17 @@ impl Batch {
     fn of(waiting: VecDeque<Ask>) -> Self {
         let mut batch = Self::default();
         let mut places: HashMap<RunKey, usize> = HashMap::new();
-        for ask in waiting.into_iter().filter(|ask| !ask.reply.is_closed()) {
+        for ask in waiting.into_iter().filter(|ask| ask.reply.as_ref().is_none_or(|reply| !reply.is_closed())) {
             let Some(place) = places.get(&ask.key) else {
                 places.insert(ask.key.clone(), batch.renewals.len());
                 batch.renewals.push((ask.key, ask.renewal));
-                batch.replies.push(vec![ask.reply]);
+                batch.replies.push(ask.reply.into_iter().collect());
                 continue;
             };
             let (_, renewal) = &mut batch.renewals[*place];
             if (renewal.epoch, &renewal.agent_id) == (ask.renewal.epoch, &ask.renewal.agent_id) {
                 renewal.progress = ask.renewal.progress.or(renewal.progress.take());
-                batch.replies[*place].push(ask.reply);
+                batch.replies[*place].extend(ask.reply);
             } else {
                 batch.rest.push_back(ask);
             }
@@ -192,7 +206,8 @@ mod tests {
             answers.push(answer);
             let progress = done.map(|done| Progress { done, total: 0, message: String::new() });
             let key = RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() };
-            Ask { key, renewal: Renewal { epoch, agent_id: None, progress }, reply }
+            let renewal = Renewal { epoch, agent_id: None, progress };
+            Ask { key, renewal, since: Instant::now(), reply: Some(reply) }
         };
         let waiting = [
             ask("a", 1, Some(1)),

@@ -1,5 +1,6 @@
 //! The sweep: finds runs whose lease or deadline is over, and asks for their end.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Changes, Command, Operation, Principal, RunKey, Shard, Terms};
 use crate::engine::{Disposition, Engine, Failure};
+use crate::store::leases::TICK_EVERY;
 use crate::store::{Store, StoreError};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
@@ -26,15 +28,22 @@ const RUNS_MAX: usize = 512;
 /// How long an end may be queued. A shard that stands still is swept again, and holds up nobody but itself.
 const END_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Sweeps until the service stops: each shard by itself, and the stamp by itself, which waits for no commit.
+/// Sweeps until the service stops: each shard by itself, and the stamp by itself, which waits for no commit. The
+/// ticks wait for nothing: one that is late tells that the process stood still.
 pub fn start(store: &Arc<dyn Store>, engine: &Arc<Engine>, supervisor: &Supervisor) {
+    let runs = store.clone();
+    let tick = move || {
+        runs.tick();
+        ready(Ok(()))
+    };
+    supervisor.vital("uptime", again(TICK_EVERY, "this process cannot be seen running", tick, supervisor.stop()));
     let alive = store.clone();
     let stay_alive = move || {
         let store = alive.clone();
         async move { store.stay_alive().await }
     };
     let trouble = "the ledger cannot be told that a server is alive";
-    supervisor.vital("uptime", again(EVERY, trouble, stay_alive, supervisor.stop()));
+    supervisor.vital("stamp", again(EVERY, trouble, stay_alive, supervisor.stop()));
     let untidy = store.clone();
     let tidy = move || {
         let store = untidy.clone();

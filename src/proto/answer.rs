@@ -6,7 +6,7 @@ use super::json::structure;
 use super::v1;
 use crate::domain::command::{Changes, Principal, PrincipalKind};
 use crate::domain::{
-    AbortRequest, Event, EventType, LateReport, Lease, Metadata, Progress, Route, Run, Status, Summary, Time,
+    AbortRequest, Event, EventType, LateReport, Lease, Metadata, Progress, Ready, Route, Run, Status, Summary, Time,
 };
 
 impl From<&Run> for v1::Run {
@@ -39,7 +39,15 @@ impl From<&Run> for v1::Run {
             start_deadline: run.supervision.start_deadline.map(timestamp),
             deadline: run.deadline().map(timestamp),
             progress: None,
+            ready: run.supervision.ready.as_deref().map(Into::into),
         }
+    }
+}
+
+impl From<&Ready> for v1::Ready {
+    fn from(ready: &Ready) -> Self {
+        let Ready { at, deadline, not_begun } = *ready;
+        Self { at: Some(timestamp(at)), deadline: deadline.map(timestamp), not_begun }
     }
 }
 
@@ -139,6 +147,7 @@ impl From<&Changes> for v1::RunChanges {
             abort_request: changes.abort_request.as_deref().map(Into::into),
             presumed: changes.presumed,
             late_report: changes.late_report.as_deref().map(Into::into),
+            ready: changes.ready.as_deref().map(Into::into),
         }
     }
 }
@@ -180,6 +189,7 @@ impl From<EventType> for v1::RunEventType {
             EventType::Released => Self::Released,
             EventType::AbortRequested => Self::AbortRequested,
             EventType::LateReported => Self::LateReported,
+            EventType::Ready => Self::Ready,
         }
     }
 }
@@ -229,10 +239,10 @@ mod tests {
         assert_eq!(timestamp(Time::from_micros(1_000_001)), Timestamp { seconds: 1, nanos: 1_000 });
     }
 
-    #[test]
-    fn a_run_is_shown_whole() {
+    /// A run that has something in every field.
+    fn whole() -> Run {
         let at = |micros| Time::from_micros(micros);
-        let run = Run {
+        Run {
             task_thread_id: "task".into(),
             run_id: "run".into(),
             namespace: "default".into(),
@@ -271,9 +281,18 @@ mod tests {
                     reason_code: Some("LATE".into()),
                     metadata: Metadata::default(),
                 })),
+                ready: None,
+                unbegun: None,
+                rest_micros: 2_000,
             },
             metadata: Metadata::from(serde_json::Map::from_iter([("a".into(), 1.into())])),
-        };
+        }
+    }
+
+    #[test]
+    fn a_run_is_shown_whole() {
+        let at = |micros| Time::from_micros(micros);
+        let run = whole();
         let number = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(1.0)) };
         let shown = v1::Run {
             task_thread_id: "task".into(),
@@ -319,8 +338,9 @@ mod tests {
             }),
             outcome: v1::RunStatus::Completed.into(),
             start_deadline: Some(timestamp(at(5))),
-            deadline: Some(timestamp(at(1_002))),
+            deadline: Some(timestamp(at(3_002))),
             progress: None,
+            ready: None,
         };
         assert_eq!(v1::Run::from(&run), shown);
         let summary = v1::RunSummary::from(&run.summary());

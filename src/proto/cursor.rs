@@ -56,13 +56,22 @@ pub fn encode(cursor: &Cursor, ledger: Ledger, namespace: &str) -> String {
     };
     let shown = cursor.view.as_ref().and_then(|view| view.shown.as_ref());
     let shown = shown.map(|place| Shown { started_at: place.started_at.micros(), run_id: place.run_id.clone() });
-    let inside = Inside { epoch: ledger.epoch, positions: cursor.positions.clone(), view, shown };
+    let inside = Inside { epoch: cursor.epoch, positions: cursor.positions.clone(), view, shown };
     let mut bytes = Vec::with_capacity(1 + inside.encoded_len() + TAG_BYTES);
     bytes.push(VERSION);
     inside.encode(&mut bytes).expect("a vector takes all");
     let tag = tag(&bytes, ledger, namespace);
     bytes.extend_from_slice(&tag);
     URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The epoch of the ledger that a cursor says that it is of; none for noise.
+#[must_use]
+pub fn epoch(text: &str) -> Option<u64> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let (told, _tag) = bytes.split_last_chunk::<TAG_BYTES>()?;
+    let (_version, inside) = told.split_first()?;
+    Inside::decode(inside).ok().map(|inside| inside.epoch)
 }
 
 /// The cursor of what a client sent.
@@ -89,7 +98,7 @@ pub fn decode(text: &str, ledger: Ledger, namespace: &str) -> Result<Cursor, Cur
     };
     let shown =
         inside.shown.map(|Shown { started_at, run_id }| Place { started_at: Time::from_micros(started_at), run_id });
-    Ok(Cursor { positions: inside.positions, view: of.map(|of| View { of, shown }) })
+    Ok(Cursor { epoch: inside.epoch, positions: inside.positions, view: of.map(|of| View { of, shown }) })
 }
 
 fn tag(told: &[u8], ledger: Ledger, namespace: &str) -> [u8; TAG_BYTES] {
@@ -111,7 +120,7 @@ mod tests {
         Ledger { id: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10), epoch: 3, shard_count: 4 };
 
     fn live() -> Cursor {
-        Cursor { positions: vec![0, 7, u64::MAX, 300], view: None }
+        Cursor { epoch: LEDGER.epoch, positions: vec![0, 7, u64::MAX, 300], view: None }
     }
 
     fn showing(of: ViewOf) -> Cursor {

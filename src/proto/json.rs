@@ -215,7 +215,8 @@ mod tests {
         let changes = v1::RunChanges { metadata, ..v1::RunChanges::default() };
         let event = v1::RunEvent { changes: Some(changes), ..v1::RunEvent::default() };
         let change = v1::watch_run_response::Change { event: Some(event), run: Some(run) };
-        let frame = v1::WatchRunResponse { frame: Some(v1::watch_run_response::Frame::Change(change)) };
+        let frame =
+            v1::WatchRunResponse { frame: Some(v1::watch_run_response::Frame::Change(change)), ledger_epoch: 0 };
         assert_eq!(v1::WatchRunResponse::decode(frame.encode_to_vec().as_slice()).unwrap(), frame);
     }
 

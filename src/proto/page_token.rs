@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::domain::limits::RUN_ID_BYTES_MAX;
 use crate::domain::{Filter, Route, RunKey, Time};
+use crate::store::Ledger;
 use crate::store::query::Place;
 
 const VERSION: u8 = 1;
@@ -30,25 +31,25 @@ pub struct PageTokenInvalid;
 /// What a token pages over.
 #[derive(Clone, Copy, Debug)]
 pub enum Pages<'a> {
-    /// A run's history.
-    Events(&'a RunKey),
+    /// A run's history, in a past of the ledger that has this epoch.
+    Events(&'a RunKey, u64),
     /// The runs of a namespace that match a filter.
     Runs(&'a str, &'a Filter),
 }
 
 /// The token for the events of a run after a revision.
 #[must_use]
-pub fn after_revision(revision: u64, ledger: Uuid, key: &RunKey) -> String {
-    encode(&revision.to_be_bytes(), ledger, Pages::Events(key))
+pub fn after_revision(revision: u64, ledger: Ledger, key: &RunKey) -> String {
+    encode(&revision.to_be_bytes(), ledger.id, Pages::Events(key, ledger.epoch))
 }
 
 /// The revision that a token stands at.
 ///
 /// # Errors
 ///
-/// The token was not given out by this ledger for this run.
-pub fn revision(token: &str, ledger: Uuid, key: &RunKey) -> Result<u64, PageTokenInvalid> {
-    let end = decode(token, ledger, Pages::Events(key))?;
+/// The token was not given out by this ledger, as it is now, for this run.
+pub fn revision(token: &str, ledger: Ledger, key: &RunKey) -> Result<u64, PageTokenInvalid> {
+    let end = decode(token, ledger.id, Pages::Events(key, ledger.epoch))?;
     end.try_into().map(u64::from_be_bytes).map_err(|_| PageTokenInvalid)
 }
 
@@ -91,10 +92,14 @@ fn decode(token: &str, ledger: Uuid, pages: Pages<'_>) -> Result<Vec<u8>, PageTo
 fn tag(end: &[u8], ledger: Uuid, pages: Pages<'_>) -> [u8; TAG] {
     let mut tagged = Tagged(SipHasher13::new_with_key(ledger.as_bytes()));
     match pages {
-        Pages::Events(RunKey { namespace, run_id }) => {
+        Pages::Events(RunKey { namespace, run_id }, epoch) => {
             tagged.part(b"events");
             tagged.part(namespace.as_bytes());
             tagged.part(run_id.as_bytes());
+            // Tokens of a ledger that lost nothing stay as they were.
+            if epoch > 0 {
+                tagged.part(&epoch.to_be_bytes());
+            }
         }
         Pages::Runs(namespace, filter) => {
             tagged.part(b"runs");
@@ -132,6 +137,7 @@ impl Tagged {
             labels,
             started_from,
             started_before,
+            or_ready: _,
         } = filter;
         for link in [task_thread_id, agent_id, workflow_id, audit_session_id] {
             self.optional(link.as_ref().map(String::as_bytes));

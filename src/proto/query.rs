@@ -1,16 +1,18 @@
 //! Questions about many runs, about a history, and about an end. A request is checked whole, as in
 //! [`request`](super::request).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use prost_types::Timestamp;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 use super::v1;
 use super::v1::watch_runs_request::Initial;
 use super::validate::{Violations, domain_duration};
 use crate::auth::Caller;
-use crate::domain::{Filter, MaxRunning, RunKey, Status, Time, Violation};
+use crate::domain::{Filter, MaxRunning, Request, Route, RunKey, Status, Time, Violation};
 use crate::feed::cursor::ViewOf;
 
 /// How many events a page of history holds when the request does not say.
@@ -142,6 +144,49 @@ pub struct ClaimNext {
     pub wait: Duration,
     /// How many runs with the same value of a label may be running.
     pub max_running: Option<MaxRunning>,
+    /// What makes it safe to retry.
+    pub request: Option<Request>,
+}
+
+impl ClaimNext {
+    /// The digest of everything that a repetition must repeat: all but how long it waits, with the acting agent.
+    /// Frozen: it is compared with digests in the ledger.
+    fn digest(&self, caller: &Caller) -> [u8; 32] {
+        #[derive(Serialize)]
+        struct Asked<'a> {
+            rpc: &'static str,
+            acting_agent: Option<&'a str>,
+            task_thread_id: Option<&'a str>,
+            statuses: &'a BTreeSet<Status>,
+            agent_id: Option<&'a str>,
+            workflow_id: Option<&'a str>,
+            audit_session_id: Option<&'a str>,
+            route: Option<Route>,
+            labels: &'a BTreeMap<String, String>,
+            started_from: Option<Time>,
+            started_before: Option<Time>,
+            lease_ttl_ms: u64,
+            max_running: Option<&'a MaxRunning>,
+        }
+        let Self { filter, lease_ttl_ms, max_running, .. } = self;
+        let asked = Asked {
+            rpc: "ClaimNextRun",
+            acting_agent: caller.principal.agent_id.as_deref(),
+            task_thread_id: filter.task_thread_id.as_deref(),
+            statuses: &filter.statuses,
+            agent_id: filter.agent_id.as_deref(),
+            workflow_id: filter.workflow_id.as_deref(),
+            audit_session_id: filter.audit_session_id.as_deref(),
+            route: filter.route,
+            labels: &filter.labels,
+            started_from: filter.started_from,
+            started_before: filter.started_before,
+            lease_ttl_ms: *lease_ttl_ms,
+            max_running: max_running.as_ref(),
+        };
+        let json = serde_json::to_vec(&asked).expect("strings and numbers serialize");
+        Sha256::digest(json).into()
+    }
 }
 
 /// The question of a `ClaimNextRun`.
@@ -149,7 +194,7 @@ pub struct ClaimNext {
 /// # Errors
 ///
 /// Every violation.
-pub fn claim_next_run(request: v1::ClaimNextRunRequest) -> Result<ClaimNext, Vec<Violation>> {
+pub fn claim_next_run(request: v1::ClaimNextRunRequest, caller: &Caller) -> Result<ClaimNext, Vec<Violation>> {
     let mut violations = Violations::default();
     let filter = filter(request.filter, &mut violations);
     if filter.statuses.iter().any(|status| *status != Status::Pending) {
@@ -161,7 +206,11 @@ pub fn claim_next_run(request: v1::ClaimNextRunRequest) -> Result<ClaimNext, Vec
         violations.push("wait", "must be 0 to 24 hours");
     }
     let max_running = violations.max_running(request.max_running);
-    violations.settle(ClaimNext { filter, lease_ttl_ms, wait: wait.unwrap_or_default(), max_running })
+    let request_id = violations.request_id(request.request_id);
+    let wait = wait.unwrap_or_default();
+    let mut asked = violations.settle(ClaimNext { filter, lease_ttl_ms, wait, max_running, request: None })?;
+    asked.request = request_id.map(|id| Request { id, digest: asked.digest(caller) });
+    Ok(asked)
 }
 
 /// `filter`; absent is all runs.
@@ -209,6 +258,7 @@ fn filter(filter: Option<v1::RunFilter>, violations: &mut Violations) -> Filter 
         labels,
         started_from,
         started_before,
+        or_ready: false,
     }
 }
 

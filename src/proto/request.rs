@@ -162,7 +162,7 @@ pub fn claim_run(request: v1::ClaimRunRequest, caller: &Caller) -> Result<Comman
 /// Every violation.
 pub fn release_run(request: v1::ReleaseRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
-    let terms = holder(violations.required_lease_epoch(request.lease_epoch));
+    let terms = Terms { not_begun: request.not_begun, ..holder(violations.required_lease_epoch(request.lease_epoch)) };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     let changes = Changes::default();
     Ask { operation: Operation::Release, changes, terms, run_id, request_id, expected_revision }

@@ -4,6 +4,7 @@
 //! says what to do. What a caller sent is shown only as far as it was found valid, or as an excerpt.
 
 mod draft;
+mod not_held;
 
 use std::time::Duration;
 
@@ -11,11 +12,12 @@ use tonic::{Code, Status};
 use tonic_types::pb::{ResourceInfo, RetryInfo};
 
 use self::draft::Draft;
+use self::not_held::not_held;
 use super::answer::timestamp;
 use super::cursor::CursorInvalid;
 use super::page_token::PageTokenInvalid;
 use super::v1;
-use crate::domain::{MaxRunning, Refusal, RunKey, Summary, Time, Violation};
+use crate::domain::{MaxRunning, Refusal, RunKey, Status as RunStatus, Summary, Time, Violation};
 use crate::store::StoreError;
 
 /// When a client is asked to come back to a full queue.
@@ -83,30 +85,15 @@ pub fn refusal(refusal: &Refusal) -> Status {
                 action: (*rpc).to_owned(),
             },
         ),
-        Refusal::LeaseLost { rpc, asked, epoch, run } => lease_lost(refusal, rpc, *asked, *epoch, run),
+        Refusal::LeaseLost { rpc, asked, epoch, released, run } => {
+            lease_lost(refusal, not_held(rpc, *asked, *epoch, *released, run), *asked, *epoch, run)
+        }
         Refusal::LeaseHeld { epoch, expires_at, run } => lease_held(refusal, *epoch, *expires_at, run),
         Refusal::MaxRunning { max, value, running, run } => max_running(refusal, max, value, running, run),
         Refusal::RevisionMismatch { key, expected, run } => {
             revision_mismatch(draft(Code::Aborted, refusal, String::new()), key, *expected, run.as_ref())
         }
-        Refusal::InvalidTransition { run, to } => {
-            let message = format!("Invalid lifecycle transition for run {}: {} → {to}", run.run_id, run.status);
-            draft(Code::FailedPrecondition, refusal, message.clone())
-                .info("run_id", &run.run_id)
-                .info("from", run.status.name())
-                .info("to", to.name())
-                .detail(
-                    "runledger.v1.LifecycleTransitionError",
-                    &v1::LifecycleTransitionError {
-                        name: "LifecycleTransitionError".to_owned(),
-                        run_id: run.run_id.clone(),
-                        from: v1::RunStatus::from(run.status).into(),
-                        to: v1::RunStatus::from(*to).into(),
-                        message,
-                        run: Some(run.into()),
-                    },
-                )
-        }
+        Refusal::InvalidTransition { run, to } => invalid_transition(refusal, run, *to),
         Refusal::RunNotRunning { run } => draft(
             Code::FailedPrecondition,
             refusal,
@@ -115,9 +102,45 @@ pub fn refusal(refusal: &Refusal) -> Status {
         .info("run_id", &run.run_id)
         .info("status", run.status.name())
         .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run)),
+        Refusal::RunBegun { run } => draft(
+            Code::FailedPrecondition,
+            refusal,
+            format!(
+                "Run {} was begun, or its lease was not granted by a claim: release it without not_begun, or end it.",
+                run.run_id
+            ),
+        )
+        .info("run_id", &run.run_id)
+        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run)),
+        // A claim is answered with the one that was made before: no call is refused so.
+        Refusal::ClaimedBefore { claimed } => draft(
+            Code::Aborted,
+            refusal,
+            format!("This request_id has claimed run {}: send the same call again.", claimed.key.run_id),
+        )
+        .info("run_id", &claimed.key.run_id),
         Refusal::InvalidFields(violations) => return invalid(violations.clone()),
     }
     .seal()
+}
+
+fn invalid_transition(refusal: &Refusal, run: &Summary, to: RunStatus) -> Draft {
+    let message = format!("Invalid lifecycle transition for run {}: {} → {to}", run.run_id, run.status);
+    draft(Code::FailedPrecondition, refusal, message.clone())
+        .info("run_id", &run.run_id)
+        .info("from", run.status.name())
+        .info("to", to.name())
+        .detail(
+            "runledger.v1.LifecycleTransitionError",
+            &v1::LifecycleTransitionError {
+                name: "LifecycleTransitionError".to_owned(),
+                run_id: run.run_id.clone(),
+                from: v1::RunStatus::from(run.status).into(),
+                to: v1::RunStatus::from(to).into(),
+                message,
+                run: Some(run.into()),
+            },
+        )
 }
 
 /// A request that breaks rules: at most 20 of the violations, and how many more there are.
@@ -136,7 +159,7 @@ pub fn undecodable(error: &prost::DecodeError) -> Status {
 #[must_use]
 pub fn store(error: &StoreError) -> Status {
     match error {
-        StoreError::Unavailable(_) => store_unavailable(),
+        StoreError::Unavailable(_) | StoreError::Lost(_) => store_unavailable(),
         StoreError::Refused(_) => store_refused(),
         StoreError::Corrupt { .. } => store_corrupt(),
     }
@@ -177,14 +200,17 @@ pub fn draining() -> Status {
     Draft::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY)).seal()
 }
 
-/// A commit was sent and not confirmed. `retry_is_safe`: the same call cannot apply twice.
+/// A commit was sent and not confirmed. `retry_is_safe`: the same call, sent again, has one effect at most, and its answer
+/// tells of it.
 #[must_use]
 pub fn outcome_unknown(retry_is_safe: bool) -> Status {
     let (code, message) = if retry_is_safe {
         (Code::Unavailable, "The call may have been applied: send the same call again.")
     } else {
         // No client library retries UNKNOWN by itself.
-        (Code::Unknown, "The call may have been applied and a retry could apply it twice: read the run first.")
+        let message = "The call may have been applied. Sent again, it could be applied twice, or be refused or UNCHANGED \
+                       because of itself: read the run first.";
+        (Code::Unknown, message)
     };
     Draft::new(code, "OUTCOME_UNKNOWN", message).info("retry_is_safe", &retry_is_safe.to_string()).seal()
 }
@@ -226,6 +252,14 @@ pub fn cursor_invalid(_: CursorInvalid) -> Status {
     Draft::new(Code::InvalidArgument, "CURSOR_INVALID", message).seal()
 }
 
+/// A watch of a run whose revisions may be other ones now.
+#[must_use]
+pub fn ledger_restored() -> Status {
+    let message = "The ledger was restored or failed over, and may have lost what this watch has shown: begin again \
+                   without after_revision and ledger_epoch.";
+    Draft::new(Code::OutOfRange, "LEDGER_RESTORED", message).seal()
+}
+
 /// A cursor from before what the ledger still keeps.
 #[must_use]
 pub fn cursor_expired() -> Status {
@@ -246,15 +280,8 @@ fn draft(code: Code, refusal: &Refusal, message: String) -> Draft {
     Draft::new(code, refusal.reason(), message)
 }
 
-fn lease_lost(refusal: &Refusal, rpc: &str, asked: u64, epoch: u64, run: &Summary) -> Draft {
+fn lease_lost(refusal: &Refusal, message: String, asked: u64, epoch: u64, run: &Summary) -> Draft {
     let id = &run.run_id;
-    let message = match (asked, epoch) {
-        (0, 0) => format!("Run {id} has no lease: {rpc} is for a run that has one."),
-        (_, 0) => format!("Run {id} has no lease, and {rpc} named epoch {asked}: name none."),
-        (0, _) => format!("Run {id} has a lease, of epoch {epoch}: {rpc} is its holder's, who names the epoch."),
-        _ if asked == epoch => format!("The lease of epoch {epoch} of run {id} is over: stop, or claim the run again."),
-        _ => format!("Run {id} is at epoch {epoch}, not {asked}: somebody else holds it, stop working on it."),
-    };
     draft(Code::FailedPrecondition, refusal, message)
         .info("run_id", id)
         .info("lease_epoch", &asked.to_string())

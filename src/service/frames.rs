@@ -12,7 +12,7 @@ use crate::store::Ledger;
 /// Encodes for the watches of one ledger.
 #[derive(Clone, Copy, Debug)]
 pub struct WireFrames {
-    /// What cursors are bound to.
+    /// What cursors are bound to; its epoch is that of each cursor.
     pub ledger: Ledger,
 }
 

@@ -2,14 +2,19 @@
 //!
 //! - `liveness`: the process does its work; never looks at the store, so that an outage of the store restarts nobody.
 //! - `readiness`: may be sent traffic. Not before the store is open, not while draining, not once the store has been
-//!   unreachable for 30 seconds.
-//! - `""` and `runledger.v1.RunService`: follow the store within two seconds.
+//!   unreachable, or commits have failed, for 30 seconds.
+//! - `""` and `runledger.v1.RunService`: the store answers, and commits succeed. They follow the store within two seconds.
 //! - `durability`: not serving when an acknowledged call could be lost (in memory, or an unsafe Postgres).
+//!
+//! Whether commits succeed is known from those that are made. While they fail, callers may have been sent elsewhere, so
+//! this replica then tries for itself, with a write that means nothing, until one succeeds. While they do not fail, it
+//! writes nothing.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 use tonic::transport::Endpoint;
@@ -20,7 +25,9 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::health_server::{Health as HealthService, HealthServer};
 use tonic_health::server::HealthReporter;
 
-use super::BackendSlot;
+use super::{Backend, BackendSlot};
+use crate::engine::CommitOutage;
+use crate::store::StoreError;
 use crate::telemetry::chain;
 
 /// How often the store is asked.
@@ -29,7 +36,13 @@ const PING_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the store may take to answer.
 const PING_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How long the store may be unreachable before this replica asks for no more traffic: a shorter outage hits every
+/// The pause before a write is tried, while commits fail.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long that write may take.
+const PROBE_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// How long the store may be unreachable, or refuse what is written, before this replica asks for no more traffic: a shorter outage hits every
 /// replica alike, and taking all of them out would only add to it.
 const UNREADY_AFTER: Duration = Duration::from_secs(30);
 
@@ -58,8 +71,14 @@ impl Monitor {
     /// Follows the store until the stop.
     pub async fn run(self) {
         let Self { mut board, slot, stop } = self;
+        let work = async {
+            let backend = opened(&slot).await;
+            // Known of an open store, whether it answers now or not.
+            board.says("durability", backend.store.describe().not_durable.is_none()).await;
+            tokio::join!(follow(&mut board, backend), probe(backend));
+        };
         tokio::select! {
-            () = follow(&mut board, &slot) => {}
+            () = work => {}
             () = stop.cancelled() => {}
         }
         for part in STORE_PARTS.into_iter().chain(["readiness"]) {
@@ -68,39 +87,94 @@ impl Monitor {
     }
 }
 
-async fn follow(board: &mut Board, slot: &BackendSlot) {
+async fn opened(slot: &BackendSlot) -> &Backend {
     let mut ticks = interval(PING_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let store = loop {
+    loop {
         ticks.tick().await;
         if let Some(backend) = slot.get() {
-            break &backend.store;
+            return backend;
         }
-    };
-    // Known of an open store, whether it answers now or not.
-    board.says("durability", store.describe().not_durable.is_none()).await;
-    let mut answered = Instant::now();
-    let mut reachable = None;
+    }
+}
+
+/// Says how the store is, for ever.
+async fn follow(board: &mut Board, backend: &Backend) {
+    let mut ticks = interval(PING_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut known = Known::default();
+    let mut last_well = Instant::now();
     loop {
-        let ping = timeout(PING_WAIT_MAX, store.ping()).await;
-        let now_reachable = matches!(ping, Ok(Ok(())));
-        if now_reachable {
-            answered = Instant::now();
+        ticks.tick().await;
+        let answers = known.ping(timeout(PING_WAIT_MAX, backend.store.ping()).await);
+        let commits = known.commits(backend.engine.commit_health().outage());
+        let well = answers && commits;
+        if well {
+            last_well = Instant::now();
         }
-        if reachable != Some(now_reachable) {
-            match (reachable, ping) {
+        for part in STORE_PARTS {
+            board.says(part, well).await;
+        }
+        board.says("readiness", last_well.elapsed() < UNREADY_AFTER).await;
+    }
+}
+
+/// Writes while commits fail, until that succeeds, for ever.
+async fn probe(backend: &Backend) {
+    let health = backend.engine.commit_health();
+    loop {
+        let outage = health.fails().await;
+        sleep(PROBE_INTERVAL).await;
+        if health.outage().is_none() {
+            continue;
+        }
+        match timeout(PROBE_WAIT_MAX, backend.store.probe_write(outage.shard)).await {
+            Ok(Ok(())) => health.succeeded(),
+            Ok(Err(error)) => tracing::debug!(error = chain(&error), "commits would fail still"),
+            Err(_elapsed) => tracing::debug!("a probe took too long: commits would fail still"),
+        }
+    }
+}
+
+/// What is known of the store. Changes are logged.
+#[derive(Default)]
+struct Known {
+    /// Whether it answered; none before it was asked.
+    answers: Option<bool>,
+    /// Since when commits fail.
+    failing: Option<Instant>,
+}
+
+impl Known {
+    /// Whether it answers.
+    fn ping(&mut self, ping: Result<Result<(), StoreError>, Elapsed>) -> bool {
+        let answers = matches!(ping, Ok(Ok(())));
+        let before = self.answers.replace(answers);
+        if before != Some(answers) {
+            match (before, ping) {
                 (_, Ok(Err(error))) => tracing::warn!(error = chain(&error), "the store does not answer"),
                 (_, Err(_elapsed)) => tracing::warn!("the store does not answer in time"),
                 (Some(_), Ok(Ok(()))) => tracing::info!("the store answers again"),
                 (None, Ok(Ok(()))) => {}
             }
-            reachable = Some(now_reachable);
         }
-        for part in STORE_PARTS {
-            board.says(part, now_reachable).await;
+        answers
+    }
+
+    /// Whether commits succeed.
+    fn commits(&mut self, outage: Option<CommitOutage>) -> bool {
+        match (self.failing, outage) {
+            (None, Some(CommitOutage { since, shard, reason })) => {
+                tracing::warn!(shard = shard.0, error = reason, "commits fail: not serving until one succeeds");
+                self.failing = Some(since);
+            }
+            (Some(since), None) => {
+                let seconds = since.elapsed().as_secs();
+                tracing::info!(seconds, "commits succeed again");
+                self.failing = None;
+            }
+            (None, None) | (Some(_), Some(_)) => {}
         }
-        board.says("readiness", answered.elapsed() < UNREADY_AFTER).await;
-        ticks.tick().await;
+        self.failing.is_none()
     }
 }
 

@@ -5,12 +5,16 @@ use tonic::Status;
 
 use super::{Backend, lists, runs, unlisted, unreadable};
 use crate::auth::Caller;
-use crate::claims::{self, Claim};
+use crate::claims::{self, Claim, Granted};
 use crate::domain::{Filter, LabelValue, Renewal, Run, RunKey, Status as RunStatus};
 use crate::leases::renewals::Failure;
 use crate::proto::answer::timestamp;
 use crate::proto::{query, status, v1};
+use crate::store::StoreError;
 use crate::store::query::Place;
+
+/// Runs that one read of the ready ones brings at most.
+const READY_PAGE_RUNS_MAX: usize = 256;
 
 /// Answers a `HeartbeatRun`.
 pub(super) async fn heartbeat(
@@ -42,41 +46,72 @@ pub(super) async fn claim_next(
     deadline: Option<Instant>,
     request: v1::ClaimNextRunRequest,
 ) -> Result<v1::ClaimNextRunResponse, Status> {
-    let query::ClaimNext { filter, lease_ttl_ms, wait, max_running } =
-        query::claim_next_run(request).map_err(status::invalid)?;
+    let query::ClaimNext { filter, lease_ttl_ms, wait, max_running, request } =
+        query::claim_next_run(request, &caller).map_err(status::invalid)?;
     let Caller { namespace, principal } = caller;
     let wait_until = Instant::now() + runs::wait_max(backend, wait, deadline);
-    let claim = Claim { namespace, filter, max_running, lease_ttl_ms, principal, wait_until, deadline };
-    let run = backend.claims.next(&claim).await.map_err(|failure| match failure {
-        claims::Failure::Engine(failure) => runs::failed(failure, false),
+    let retry_is_safe = request.is_some();
+    let claim = Claim { namespace, filter, max_running, lease_ttl_ms, principal, request, wait_until, deadline };
+    let granted = backend.claims.next(&claim).await.map_err(|failure| match failure {
+        claims::Failure::Engine(failure) => runs::failed(failure, retry_is_safe),
+        claims::Failure::Refused(refusal) => status::refusal(&refusal),
         claims::Failure::Store(error) => unlisted("ClaimNextRun", &claim.namespace, &error),
         claims::Failure::Overloaded => status::overloaded(),
         claims::Failure::Draining => status::draining(),
     })?;
-    Ok(v1::ClaimNextRunResponse { run: run.map(|run| run.as_ref().into()) })
+    let disposition = match &granted {
+        None => v1::Disposition::Unspecified,
+        Some(Granted { replayed: false, .. }) => v1::Disposition::Applied,
+        Some(Granted { replayed: true, .. }) => v1::Disposition::Replayed,
+    };
+    let run = granted.map(|granted| granted.run.as_ref().into());
+    Ok(v1::ClaimNextRunResponse { run, disposition: disposition.into() })
 }
 
-/// A pending run's place in the queue of its value of a label.
+/// The place of a run that waits for a claim in the queue of its value of a label.
 pub(super) async fn place(
     backend: &Backend,
     key: &RunKey,
     run: &Run,
     label: &str,
 ) -> Result<Option<v1::QueuePlace>, Status> {
-    let Some(value) = LabelValue::of(run, label).filter(|_| run.status == RunStatus::Pending) else { return Ok(None) };
+    let Some(value) = LabelValue::of(run, label).filter(|_| run.awaits_claim()) else { return Ok(None) };
     let filter = Filter {
         statuses: [RunStatus::Pending].into(),
         labels: [(value.label.clone(), value.value.clone())].into(),
         ..Filter::default()
     };
-    let ahead = lists::count_before(backend, &key.namespace, &filter, &Place::of(run)).await?;
+    let here = Place::of(run);
+    let ahead = lists::count_before(backend, &key.namespace, &filter, &here).await?;
+    let ready = ready_before(backend, &key.namespace, &value, &here).await;
+    let ready = ready.map_err(|error| unreadable("GetRun", key, &error))?;
     let running = backend.store.running(std::slice::from_ref(&value)).await;
     let running = running.map_err(|error| unreadable("GetRun", key, &error))?;
     // Claimed a moment ago, it would wait for itself.
     let running_run_ids = running.into_iter().flatten().filter(|run_id| *run_id != key.run_id).collect();
     let LabelValue { label, value, .. } = value;
-    let position = ahead.counts.values().sum::<u64>() + 1;
+    let position = ahead.counts.values().sum::<u64>() + ready + 1;
     Ok(Some(v1::QueuePlace { label, value, position, truncated: ahead.truncated, running_run_ids }))
+}
+
+/// How many runs with a value of a label are ready, of those that were created before a place.
+async fn ready_before(
+    backend: &Backend,
+    namespace: &str,
+    value: &LabelValue,
+    place: &Place,
+) -> Result<u64, StoreError> {
+    let mut count = 0;
+    let mut after = None;
+    loop {
+        let page = backend.store.ready(namespace, after.as_ref(), READY_PAGE_RUNS_MAX).await?;
+        let before = page.runs.iter().take_while(|run| Place::of(run) < *place);
+        count += before.filter(|run| run.labels.get(&value.label) == Some(&value.value)).count() as u64;
+        after = page.next.filter(|next| next < place);
+        if after.is_none() {
+            return Ok(count);
+        }
+    }
 }
 
 /// A run with what its lease's own row says. Only a running run with a lease has one.

@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::layer::Deadline;
-use super::{Backend, BackendSlot, leases, lists, unreadable, watch};
+use super::{Backend, BackendSlot, leases, lists, unlisted, unreadable, watch};
 use crate::auth::{self, Caller};
 use crate::domain::check::{Outcome, check_matrix, check_run};
 use crate::domain::{Command, Refusal, RunKey, Violation};
@@ -21,7 +21,7 @@ use crate::proto::query::WAIT_MAX;
 use crate::proto::request::{self, TransitionQuestion};
 use crate::proto::served::run_service_server::RunService;
 use crate::proto::{cursor, page_token, query, served, status, v1};
-use crate::store::PAGE_BYTES_MAX;
+use crate::store::{PAGE_BYTES_MAX, StoreError};
 
 /// Bytes of one answer at most: clients refuse 4 MiB, and a page that ends early loses nothing.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -88,6 +88,14 @@ impl Runs {
     }
 }
 
+/// Another replica may have seen sooner that the ledger lost a part of its past.
+async fn knows(backend: &Backend, epoch: Option<u64>) -> Result<(), StoreError> {
+    if epoch.is_some_and(|epoch| epoch > backend.store.ledger().epoch) {
+        backend.store.look_at_past().await?;
+    }
+    Ok(())
+}
+
 /// How long a call that was asked to wait does: answered before its deadline, it says more than that time is over.
 pub(super) fn wait_max(backend: &Backend, asked: Duration, deadline: Option<Instant>) -> Duration {
     let left = deadline.map_or(WAIT_MAX, |deadline| {
@@ -97,7 +105,7 @@ pub(super) fn wait_max(backend: &Backend, asked: Duration, deadline: Option<Inst
     asked.min(backend.wait_max).min(left)
 }
 
-/// Why a command has no answer. `retry_is_safe`: the same call cannot apply twice.
+/// Why a command has no answer. `retry_is_safe`: see [`status::outcome_unknown`].
 pub(super) fn failed(failure: Failure, retry_is_safe: bool) -> Status {
     match failure {
         Failure::Refused(refusal) => status::refusal(&refusal),
@@ -136,8 +144,8 @@ impl RunService for Runs {
         let Mutated { run, disposition, current_revision, abort_requested } =
             self.mutate(request, true, command).await?;
         if let Some((key, renewal)) = renewal {
-            // The update was made: what becomes of the renewal changes nothing about its answer.
-            let _refused = self.slot.ready()?.renewals.renew(key, renewal, None).await;
+            // The update was made: its answer waits for no renewal, and no deadline may pass in between.
+            self.slot.ready()?.renewals.renew_soon(key, renewal);
         }
         Ok(Response::new(v1::UpdateRunResponse { run, disposition, current_revision, abort_requested }))
     }
@@ -256,7 +264,7 @@ impl RunService for Runs {
     ) -> Result<Response<v1::ListRunEventsResponse>, Status> {
         let (backend, call) = self.open(request)?;
         let (key, page_size) = query::list_run_events(&call.message, &call.caller).map_err(status::invalid)?;
-        let ledger = backend.store.ledger().id;
+        let ledger = backend.store.ledger();
         let after = match call.message.page_token.as_str() {
             "" => 0,
             token => page_token::revision(token, ledger, &key).map_err(status::page_token_invalid)?,
@@ -289,8 +297,11 @@ impl RunService for Runs {
         let key = request::run_key(call.message.run_id, &call.caller).map_err(status::invalid)?;
         let after = call.message.after_revision;
         let cut = move |error, key: &_| watch::cut("WatchRun", &error, key, after);
-        let frames = backend.feed.watch_run(key.clone(), after).await.map_err(|error| cut(error, &key))?;
-        let frames = watch::with_progress(backend.progress.clone(), key.clone(), frames);
+        let of_epoch = call.message.ledger_epoch;
+        knows(backend, of_epoch).await.map_err(|error| unreadable("WatchRun", &key, &error))?;
+        let begun = backend.feed.watch_run(key.clone(), after, of_epoch).await;
+        let (epoch, frames) = begun.map_err(|error| cut(error, &key))?;
+        let frames = watch::with_progress(backend.progress.clone(), key.clone(), epoch, frames);
         let frames = frames.map(move |frame| frame.map_err(|error| cut(error, &key)));
         Ok(Response::new(Box::pin(watch::until(call.deadline, frames))))
     }
@@ -308,6 +319,9 @@ impl RunService for Runs {
         let begin = match cursor.as_str() {
             "" => Begin::Now(view),
             cursor => {
+                knows(backend, cursor::epoch(cursor))
+                    .await
+                    .map_err(|error| unlisted("WatchRuns", &namespace, &error))?;
                 let cursor = cursor::decode(cursor, backend.store.ledger(), &namespace);
                 Begin::After(cursor.map_err(status::cursor_invalid)?)
             }

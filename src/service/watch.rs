@@ -16,7 +16,7 @@ use crate::leases::progress::{ProgressBoard, ProgressWatch};
 use crate::proto::cursor::CursorInvalid;
 use crate::proto::{answer, served, status};
 
-fn of_one(frame: watch_run::Frame) -> served::WatchRunResponse {
+fn of_one(frame: watch_run::Frame, ledger_epoch: u64) -> served::WatchRunResponse {
     use served::watch_run_response::{CaughtUp, Change, Checkpoint, End, Frame, Snapshot};
     use watch_run::Frame as Told;
     let frame = match frame {
@@ -28,7 +28,7 @@ fn of_one(frame: watch_run::Frame) -> served::WatchRunResponse {
         }
         Told::End(run) => Frame::End(End { run }),
     };
-    served::WatchRunResponse { frame: Some(frame) }
+    served::WatchRunResponse { frame: Some(frame), ledger_epoch }
 }
 
 pub(super) fn of_many(frame: watch_runs::Frame) -> served::WatchRunsResponse {
@@ -38,7 +38,7 @@ pub(super) fn of_many(frame: watch_runs::Frame) -> served::WatchRunsResponse {
         Told::Snapshot { run, cursor } => Frame::Snapshot(Snapshot { run, cursor }),
         Told::Change { event, run, matches, cursor, after: _ } => Frame::Change(Change { event, run, matches, cursor }),
         Told::CaughtUp { cursor } => Frame::CaughtUp(CaughtUp { cursor }),
-        Told::Checkpoint { cursor, at } => Frame::Checkpoint(Checkpoint { cursor, at: Some(answer::timestamp(at)) }),
+        Told::Checkpoint { cursor, at } => Frame::Checkpoint(Checkpoint { cursor, at: at.map(answer::timestamp) }),
     };
     served::WatchRunsResponse { frame: Some(frame) }
 }
@@ -47,6 +47,7 @@ pub(super) fn of_many(frame: watch_runs::Frame) -> served::WatchRunsResponse {
 pub(super) fn with_progress(
     board: Arc<ProgressBoard>,
     key: RunKey,
+    ledger_epoch: u64,
     frames: impl Stream<Item = Result<watch_run::Frame, WatchError>>,
 ) -> impl Stream<Item = Result<served::WatchRunResponse, WatchError>> {
     let mut frames = Box::pin(frames);
@@ -76,17 +77,18 @@ pub(super) fn with_progress(
                     } else {
                         watching = None;
                     }
-                    yield frame.map(of_one);
+                    yield frame.map(|frame| of_one(frame, ledger_epoch));
                 }
-                said = progressed => yield Ok(progressed_frame(&said)),
+                said = progressed => yield Ok(progressed_frame(&said, ledger_epoch)),
             }
         }
     }
 }
 
-fn progressed_frame(said: &(Progress, Time)) -> served::WatchRunResponse {
+fn progressed_frame(said: &(Progress, Time), ledger_epoch: u64) -> served::WatchRunResponse {
     use served::watch_run_response::{Frame, Progressed};
-    served::WatchRunResponse { frame: Some(Frame::Progressed(Progressed { progress: Some(said.into()) })) }
+    let frame = Frame::Progressed(Progressed { progress: Some(said.into()) });
+    served::WatchRunResponse { frame: Some(frame), ledger_epoch }
 }
 
 /// The frames up to the caller's deadline. Nobody else ends them then: the transport's timer is for the first answer.
@@ -123,6 +125,10 @@ pub(super) fn until<F>(
 /// Why a watch of many runs ended.
 pub(super) fn cut_many(namespace: &str, error: &WatchError) -> Status {
     let key = RunKey { namespace: namespace.to_owned(), run_id: String::new() };
+    if matches!(error, WatchError::LedgerRestored) {
+        // A cursor says where to go on, and none leads on from there.
+        return status::cursor_invalid(CursorInvalid);
+    }
     cut("WatchRuns", error, &key, None)
 }
 
@@ -135,7 +141,10 @@ pub(super) fn cut(rpc: &'static str, error: &WatchError, key: &RunKey, after_rev
         }
         WatchError::CursorInvalid => status::cursor_invalid(CursorInvalid),
         WatchError::CursorExpired => status::cursor_expired(),
+        WatchError::LedgerRestored => status::ledger_restored(),
         WatchError::Draining => status::draining(),
+        // Whoever met the event has logged it.
+        WatchError::Unreadable(error) => status::store(error),
         WatchError::Store(error) => unreadable(rpc, key, error),
     }
 }

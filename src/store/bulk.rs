@@ -160,6 +160,8 @@ pub(super) fn decided(histories: Vec<Vec<Command>>, end: &End) -> Result<Decided
                 lease: None,
                 clock: Time::from_micros(now),
                 running: &[],
+                claimed: None,
+                ledger_epoch: 0,
             };
             match decide(run.as_ref(), &command, &context) {
                 Ok(Decision::Apply(event, next)) => {

@@ -17,6 +17,10 @@ pub enum StoreError {
     /// It refuses what it was given: trying the same again will not help.
     #[error("the store refused a statement")]
     Refused(#[source] Source),
+    /// It is not the ledger's any more, and says what happened: nothing that it is asked will succeed, and what it was
+    /// asked before stays as unknown as it is.
+    #[error("the store is lost")]
+    Lost(#[source] Source),
     /// What it holds cannot be read back.
     #[error("{table}.{column} of {key} cannot be read")]
     Corrupt {
@@ -43,6 +47,7 @@ impl StoreError {
         match &**error {
             Self::Unavailable(_) => Self::Unavailable(source()),
             Self::Refused(_) => Self::Refused(source()),
+            Self::Lost(_) => Self::Lost(source()),
             Self::Corrupt { table, column, key, .. } => {
                 Self::Corrupt { table, column, key: key.clone(), source: source() }
             }
@@ -53,7 +58,7 @@ impl StoreError {
     #[must_use]
     pub fn may_be_of_one_run(&self) -> bool {
         match self {
-            Self::Unavailable(_) => false,
+            Self::Unavailable(_) | Self::Lost(_) => false,
             Self::Refused(_) => true,
             Self::Corrupt { table, .. } => *table != Self::WHOLE_DATABASE,
         }
@@ -115,6 +120,17 @@ pub enum OpenError {
         /// The other server's process, when it can be told.
         pid: Option<String>,
     },
+    /// Its file has another name (a hard link).
+    #[error(
+        "{location} has {names} names (hard links): a server under another name would not see this one's write-ahead log, \
+         and acknowledged calls would be lost: remove the other names (`find -samefile` finds them), or serve a copy"
+    )]
+    SeveralNames {
+        /// The database file.
+        location: String,
+        /// How many names it has.
+        names: u64,
+    },
     /// It could not keep what it acknowledges.
     #[error("the database would lose acknowledged calls: {0}; `--allow-unsafe-store` serves on it all the same")]
     Unsafe(String),
@@ -146,6 +162,7 @@ impl OpenError {
             Self::Unreachable { .. } | Self::NeedsMigration { .. } => true,
             Self::NeedsNewerRelease { .. }
             | Self::Locked { .. }
+            | Self::SeveralNames { .. }
             | Self::Unsafe(_)
             | Self::ReadOnly { .. }
             | Self::Failed { .. } => false,

@@ -38,6 +38,9 @@ pub trait Inspect: Send + Sync + 'static {
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
+    /// Which past of the database this is: another one after a failover, or when it is put back from a copy.
+    async fn past(&self) -> Result<Past, StoreError>;
+
     /// When the event at a position happened; none where there is none.
     async fn time_of(&self, shard: Shard, position: Position) -> Result<Option<Time>, StoreError>;
 
@@ -50,7 +53,7 @@ pub trait Inspect: Send + Sync + 'static {
     /// The revision that each run had when its shard's log ended at its position in `heads`; 0: it was not there.
     async fn revisions(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError>;
 
-    /// The rows of `runs` after a key, by key, each with its rows of `active` and `leases`, in one snapshot. At least one if there is one.
+    /// The rows of `runs` after a key, by key, each with its rows of the tables beside it, in one snapshot. At least one if there is one.
     async fn run_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError>;
 
     /// The rows of `run_events` by (run, revision): after one, of runs up to another. At least one if there is one.
@@ -80,11 +83,13 @@ pub enum OfRuns {
     Active,
     /// `leases`.
     Leases,
+    /// `suspended`.
+    Suspended,
 }
 
 impl OfRuns {
     /// Each.
-    pub const ALL: [Self; 2] = [Self::Active, Self::Leases];
+    pub const ALL: [Self; 3] = [Self::Active, Self::Leases, Self::Suspended];
 
     /// Its name.
     #[must_use]
@@ -92,6 +97,7 @@ impl OfRuns {
         match self {
             Self::Active => "active",
             Self::Leases => "leases",
+            Self::Suspended => "suspended",
         }
     }
 }
@@ -103,6 +109,24 @@ pub enum Link {
     AuditSession(String),
     /// [`Run::task_thread_id`](crate::domain::Run::task_thread_id) is this.
     TaskThread(String),
+}
+
+/// See [`Inspect::past`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// The ledger's epoch.
+    pub epoch: u64,
+    /// The database server's timeline; none where it is not told.
+    pub timeline: Option<i64>,
+}
+
+impl Past {
+    /// Whether they differ in what is known of both.
+    #[must_use]
+    pub fn is_another(&self, other: &Self) -> bool {
+        let timeline = matches!((self.timeline, other.timeline), (Some(one), Some(other)) if one != other);
+        self.epoch != other.epoch || timeline
+    }
 }
 
 /// See [`Inspect::extent`].
@@ -149,7 +173,7 @@ pub(super) fn whole_at(revision: u64) -> u64 {
     (revision - revision % crate::domain::limits::KEYFRAME_EVENTS).max(1)
 }
 
-/// A row of `runs`, and those of `active` and `leases`.
+/// A row of `runs`, and those of `active`, `leases` and `suspended`.
 #[derive(Clone, Debug)]
 pub struct RunRow {
     /// The row of `runs`.
@@ -158,7 +182,12 @@ pub struct RunRow {
     pub active: Option<ActiveRow>,
     /// `epoch` and `ttl_ms` of its row in `leases`.
     pub lease: Option<(i64, i64)>,
+    /// `ready` of its row in `suspended`.
+    pub ready: Option<bool>,
 }
+
+/// The tables that have a shard's rows, besides `shards`.
+pub(super) const SHARDED: [&str; 5] = ["runs", "run_events", "active", "leases", "suspended"];
 
 /// A row of `active`, besides its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,6 +275,9 @@ pub struct Condition {
     /// What a database server says of its sessions; none for a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
+    /// Who follows a database server; none for a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replication: Option<Replication>,
     /// The sizes of the tables; empty for a file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Table>,
@@ -304,6 +336,26 @@ pub struct Sessions {
     pub idle_in_transaction: Vec<Session>,
     /// The transaction in this database that is open for longest.
     pub oldest_transaction: Option<Session>,
+}
+
+/// Who follows a database server.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replication {
+    /// `synchronous_commit`: whether a commit waits for synchronous standbys.
+    pub synchronous_commit: String,
+    /// The standbys that are connected.
+    pub standbys: Vec<Standby>,
+}
+
+/// A standby.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Standby {
+    /// What it calls itself.
+    pub name: Option<String>,
+    /// `async`, `potential`, `sync` or `quorum`; none when this role may not see it.
+    pub sync_state: Option<String>,
 }
 
 /// A run that is not terminal.

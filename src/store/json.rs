@@ -271,7 +271,15 @@ impl<'a> Documents<'a> {
 ///
 /// [`StoreError::Corrupt`].
 pub fn read_event(columns: EventColumns) -> Result<Event, StoreError> {
-    let mut event: Event = read("run_events", "event", &columns.key, &columns.event)?;
+    try_event(columns).map_err(|unreadable| unreadable.1)
+}
+
+/// The event of a row of `run_events`, or its columns and why they make none.
+pub(super) fn try_event(columns: EventColumns) -> Result<Event, Box<(EventColumns, StoreError)>> {
+    let mut event: Event = match read("run_events", "event", &columns.key, &columns.event) {
+        Ok(event) => event,
+        Err(error) => return Err(Box::new((columns, error))),
+    };
     event.key = columns.key;
     event.revision = columns.revision;
     event.at = columns.at;

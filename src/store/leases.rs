@@ -1,13 +1,16 @@
 //! Leases as the stores keep them, in rows of their own.
 //!
-//! A lease is over when two things have passed: its own expiry, and one ttl of the present uptime. An authority that was
-//! away could be told nothing meanwhile: its outage kills nobody who lives. Every server stamps the database once a
-//! second; where nobody did for [`GAP_MS`], a new uptime has begun.
+//! A lease is over when two things have passed: its own expiry, and one ttl since the authority was last away. An
+//! authority that was away could be told nothing meanwhile: its outage kills nobody who lives. It was away while no
+//! server ran, and for as long as a server stood still or the store made no renewals, where that took at least a quarter
+//! of the lease's ttl: a worker that lives renews every third, so no shorter interruption ends its lease.
+
+use std::time::Duration;
 
 use crate::domain::{Progress, Run, Time};
 
-/// So long without any server's stamp is an outage.
-pub const GAP_MS: u32 = 5_000;
+/// How often a store is told that its process runs.
+pub const TICK_EVERY: Duration = Duration::from_millis(100);
 
 /// A lease that was renewed.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// The oldest release that can work with this release's schema. Whoever migrates raises the database's `min_release` to
 /// it, and nothing else does.
-pub const MIN_RELEASE: &str = "0.1.0";
+pub const MIN_RELEASE: &str = "0.2.0";
 
 /// One step of the schema: the same number and name in both stores.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,8 @@ pub const POSTGRES: &[Migration] = &[
     Migration { number: 3, name: "growth", sql: include_str!("../../migrations/postgres/0003_growth.sql") },
     Migration { number: 4, name: "leases", sql: include_str!("../../migrations/postgres/0004_leases.sql") },
     Migration { number: 5, name: "max_running", sql: include_str!("../../migrations/postgres/0005_max_running.sql") },
+    Migration { number: 6, name: "lineage", sql: include_str!("../../migrations/postgres/0006_lineage.sql") },
+    Migration { number: 7, name: "ready", sql: include_str!("../../migrations/postgres/0007_ready.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -53,6 +55,8 @@ pub const SQLITE: &[Migration] = &[
     Migration { number: 3, name: "growth", sql: include_str!("../../migrations/sqlite/0003_growth.sql") },
     Migration { number: 4, name: "leases", sql: include_str!("../../migrations/sqlite/0004_leases.sql") },
     Migration { number: 5, name: "max_running", sql: include_str!("../../migrations/sqlite/0005_max_running.sql") },
+    Migration { number: 6, name: "lineage", sql: include_str!("../../migrations/sqlite/0006_lineage.sql") },
+    Migration { number: 7, name: "ready", sql: include_str!("../../migrations/sqlite/0007_ready.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

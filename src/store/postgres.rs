@@ -8,6 +8,7 @@ mod announce;
 mod at_once;
 mod bulk;
 mod changes;
+mod claimed;
 mod commit;
 pub mod dsn;
 mod ends;
@@ -16,8 +17,10 @@ mod fence;
 mod inspect;
 mod kept;
 mod leases;
+mod lineage;
 mod max_running;
 mod migrate;
+mod probe;
 mod query;
 mod read;
 mod rows;
@@ -25,9 +28,11 @@ mod safety;
 mod sessions;
 mod settle;
 mod statements;
+mod uptime;
 mod writes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::task::JoinSet;
@@ -38,6 +43,7 @@ use uuid::Uuid;
 use self::announce::Announcer;
 pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
+pub use self::claimed::of_claims;
 use self::commit::Commits;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
@@ -53,7 +59,9 @@ use super::migrations::Migrated;
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::domain::ids::shard_of;
-use crate::domain::{Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
+use crate::domain::{
+    Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Request, Run, RunKey, Shard,
+};
 
 /// Runs and their log in a Postgres database.
 pub struct PostgresStore {
@@ -78,8 +86,7 @@ impl PostgresStore {
         let not_durable = safety::not_durable(&alone.client, &location, options).await?;
         let (ledger, _) = migrate::prepare(&mut alone.client, &location, options).await?;
         drop(alone);
-        let commits = Commits::new(&config, options.connections, ledger.shard_count);
-        safety::isolated(&commits.sessions, &location).await?;
+        let commits = Commits::open(&config, &location, options.connections, &ledger).await?;
         Ok(Self {
             ledger,
             description: Description { kind: "postgres", location, not_durable },
@@ -106,12 +113,28 @@ impl PostgresStore {
     fn shard_of(&self, key: &RunKey) -> Shard {
         shard_of(self.ledger.id, self.ledger.shard_count, key)
     }
+
+    /// Whether the server still is the one that knows everything: a pooler may move a session to another unseen.
+    async fn check(&self) -> Result<(), StoreError> {
+        let session = self.commits.sessions.commit().await?;
+        match timeout(CREATE_MAX, self.commits.lineage.check(&session)).await {
+            Ok(Ok(())) => {
+                session.give_back();
+                Ok(())
+            }
+            Ok(Err(error)) => {
+                session.close();
+                Err(error)
+            }
+            Err(_elapsed) => Err(TimedOut.into()),
+        }
+    }
 }
 
 #[async_trait]
 impl Store for PostgresStore {
     fn ledger(&self) -> Ledger {
-        self.ledger
+        Ledger { epoch: self.commits.lineage.epoch(), ..self.ledger }
     }
 
     fn describe(&self) -> Description {
@@ -136,19 +159,34 @@ impl Store for PostgresStore {
     }
 
     async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
-        leases::renew(&self.commits.sessions, shard, renewals).await
+        leases::renew(&self.commits.sessions, &self.commits.uptime, shard, renewals).await
     }
 
     async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
-        leases::leases(&self.commits.sessions, keys, |key| self.shard_of(key)).await
+        leases::leases(&self.commits.sessions, &self.commits.uptime, keys, |key| self.shard_of(key)).await
     }
 
     async fn stay_alive(&self) -> Result<(), StoreError> {
-        leases::stay_alive(&self.commits.sessions).await
+        // Side by side: the stamp is not to wait for the look.
+        let stamp = leases::stay_alive(&self.commits.sessions, &self.commits.uptime);
+        let (stamped, looked) = tokio::join!(stamp, self.check());
+        stamped.and(looked)
+    }
+
+    async fn look_at_past(&self) -> Result<(), StoreError> {
+        self.check().await
+    }
+
+    fn tick(&self) {
+        self.commits.uptime.tick();
+    }
+
+    fn renewals_waited(&self, queued: Duration) {
+        self.commits.uptime.waited(queued);
     }
 
     async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
-        leases::overdue(&self.commits.sessions, shard, limit).await
+        leases::overdue(&self.commits.sessions, &self.commits.uptime, shard, limit).await
     }
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
@@ -156,7 +194,16 @@ impl Store for PostgresStore {
     }
 
     async fn tidy(&self) -> Result<bool, StoreError> {
-        max_running::tidy(&self.commits.sessions).await
+        let counted = max_running::tidy(&self.commits.sessions).await?;
+        Ok(claimed::forget(&self.commits.sessions).await? || counted)
+    }
+
+    async fn replay_claim(&self, namespace: &str, request: &Request) -> Result<Option<Claimed>, StoreError> {
+        claimed::replay(&self.commits.sessions, namespace, request).await
+    }
+
+    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+        query::ready_runs(&self.commits.sessions, namespace, after, limit).await
     }
 
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
@@ -194,11 +241,17 @@ impl Store for PostgresStore {
     }
 
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {
-        self.over_shards.heads(&self.commits.sessions).await
+        let epoch = self.commits.lineage.epoch();
+        let heads = self.over_shards.heads(&self.commits.sessions).await?;
+        self.commits.lineage.saw(epoch, (0..).map(Shard).zip(heads.iter().copied()));
+        Ok(heads)
     }
 
     async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
-        self.over_shards.page(&self.commits.sessions, after, limit, bytes_max).await
+        let epoch = self.commits.lineage.epoch();
+        let page = self.over_shards.page(&self.commits.sessions, after, limit, bytes_max).await?;
+        self.commits.lineage.saw(epoch, page.places());
+        Ok(page)
     }
 
     async fn foreign_commit(&self) {
@@ -211,6 +264,10 @@ impl Store for PostgresStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         read::ping(&self.commits.sessions).await
+    }
+
+    async fn probe_write(&self, shard: Shard) -> Result<(), StoreError> {
+        probe::write(&self.commits.sessions, shard).await
     }
 
     async fn close(&self) {

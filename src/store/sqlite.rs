@@ -6,9 +6,11 @@
 
 mod bulk;
 mod changes;
+mod claimed;
 mod commit;
 mod connections;
 mod errors;
+mod identity;
 mod inspect;
 mod leases;
 mod lock;
@@ -20,9 +22,11 @@ mod read;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod uptime;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -34,15 +38,18 @@ use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
-use crate::domain::{Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
+use crate::domain::{
+    Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Request, Run, RunKey, Shard,
+};
 pub use bulk::SqliteBulk;
 use connections::Connections;
 pub use inspect::SqliteInspect;
+use uptime::UptimeClock;
 
 /// Runs in an SQLite file, or in memory.
 pub struct SqliteStore {
     connections: Arc<Connections>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<UptimeClock>,
     ledger: Ledger,
     description: Description,
 }
@@ -61,7 +68,12 @@ impl SqliteStore {
         let (options, its_clock) = (*options, clock.clone());
         let opened =
             errors::opening(&location, move || open::file(&path, &options, its_clock.as_ref(), open::READERS)).await?;
-        Ok(Self { connections: opened.connections, clock, ledger: opened.ledger, description })
+        Ok(Self {
+            connections: opened.connections,
+            clock: Arc::new(UptimeClock::new(clock)),
+            ledger: opened.ledger,
+            description,
+        })
     }
 
     /// Makes a store that ends with the process.
@@ -77,7 +89,12 @@ impl SqliteStore {
         };
         let (options, its_clock) = (*options, clock.clone());
         let opened = errors::opening("memory", move || open::memory(&options, its_clock.as_ref())).await?;
-        Ok(Self { connections: opened.connections, clock, ledger: opened.ledger, description })
+        Ok(Self {
+            connections: opened.connections,
+            clock: Arc::new(UptimeClock::new(clock)),
+            ledger: opened.ledger,
+            description,
+        })
     }
 
     /// Brings a file to this release's schema and lets go of it.
@@ -121,9 +138,14 @@ impl Store for SqliteStore {
         commands: Arc<[Arc<Command>]>,
     ) -> Result<Decided, CommitError> {
         let clock = self.clock.clone();
-        self.connections
-            .write(move |connection| commit::commit(connection, shard, commit_id, &commands, clock.as_ref()))
-            .await?
+        let (committed, looked) = self
+            .connections
+            .write_and_look(move |connection| commit::commit(connection, shard, commit_id, &commands, &clock))
+            .await?;
+        match (committed, looked) {
+            (Ok(decided), Err(lost)) => Err(commit::into_a_lost_file(shard, commit_id, decided, lost)),
+            (committed, Ok(()) | Err(_)) => committed,
+        }
     }
 
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
@@ -133,23 +155,40 @@ impl Store for SqliteStore {
 
     async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
         let (renewals, clock) = (renewals.to_vec(), self.clock.clone());
-        self.connections.write(move |connection| leases::renew(connection, shard, &renewals, clock.as_ref())).await?
+        let renewal = async {
+            self.connections.write(move |connection| leases::renew(connection, shard, &renewals, &clock)).await?
+        };
+        self.clock.making(renewal).await
     }
 
     async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
         let keys: Vec<_> = keys.iter().map(|key| (self.shard_of(key), key.clone())).collect();
         let clock = self.clock.clone();
-        self.connections.read(move |connection| leases::leases(connection, &keys, clock.as_ref())).await?
+        self.connections.read(move |connection| leases::leases(connection, &keys, &clock)).await?
     }
 
+    /// Nobody else asks. But where renewals failed, their workers may be gone, and nobody else would find that the store
+    /// writes again.
     async fn stay_alive(&self) -> Result<(), StoreError> {
+        if !self.clock.is_failing() {
+            return Ok(());
+        }
         let clock = self.clock.clone();
-        self.connections.write(move |connection| leases::stay_alive(connection, clock.as_ref())).await?
+        let trial = async { self.connections.write(move |connection| leases::try_to_write(connection, &clock)).await? };
+        self.clock.making(trial).await
+    }
+
+    fn tick(&self) {
+        self.clock.tick();
+    }
+
+    fn renewals_waited(&self, queued: Duration) {
+        self.clock.waited(queued);
     }
 
     async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
         let clock = self.clock.clone();
-        self.connections.read(move |connection| leases::overdue(connection, shard, limit, clock.as_ref())).await?
+        self.connections.read(move |connection| leases::overdue(connection, shard, limit, &clock)).await?
     }
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
@@ -162,7 +201,26 @@ impl Store for SqliteStore {
 
     async fn tidy(&self) -> Result<bool, StoreError> {
         let clock = self.clock.clone();
-        self.connections.write(move |connection| max_running::tidy(connection, clock.as_ref())).await?
+        let tidy = move |connection: &mut rusqlite::Connection| {
+            let counted = max_running::tidy(connection, clock.as_ref())?;
+            Ok(claimed::forget(connection, clock.as_ref())? || counted)
+        };
+        self.connections.write(tidy).await?
+    }
+
+    async fn replay_claim(&self, namespace: &str, request: &Request) -> Result<Option<Claimed>, StoreError> {
+        let key = (namespace.to_owned(), request.id.clone());
+        let read = key.clone();
+        let found = self.connections.read(move |connection| claimed::claimed(connection, &read)).await??;
+        if found.as_ref().is_none_or(|found| found.digest != request.digest) {
+            return Ok(found);
+        }
+        self.connections.write(move |connection| claimed::replay(connection, &key)).await?
+    }
+
+    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+        let (namespace, after) = (namespace.to_owned(), after.cloned());
+        self.connections.read(move |connection| query::ready(connection, &namespace, after, limit)).await?
     }
 
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
@@ -232,6 +290,10 @@ impl Store for SqliteStore {
             .await?
     }
 
+    async fn lost(&self) -> String {
+        self.connections.lost().await
+    }
+
     /// The file is locked for this process: nobody else writes.
     async fn foreign_commit(&self) {
         std::future::pending::<()>().await;
@@ -241,6 +303,11 @@ impl Store for SqliteStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.connections.read(|connection| read::ping(connection)).await?
+    }
+
+    /// There is one writer for all shards.
+    async fn probe_write(&self, _shard: Shard) -> Result<(), StoreError> {
+        self.connections.write(commit::probe).await?
     }
 
     async fn close(&self) {

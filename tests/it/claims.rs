@@ -61,10 +61,11 @@ async fn next(claims: Arc<Claims>, agent: Option<String>, wait: Duration) -> Res
         max_running: None,
         lease_ttl_ms: TTL_MS,
         principal: agent.map_or_else(Principal::anonymous, Principal::claimed),
+        request: None,
         wait_until: Instant::now() + wait,
         deadline: None,
     };
-    Ok(claims.next(&claim).await?.map(|run| run.run_id.clone()))
+    Ok(claims.next(&claim).await?.map(|granted| granted.run.run_id.clone()))
 }
 
 #[tokio::test]
@@ -104,6 +105,56 @@ async fn a_run_whose_claimer_went_away_is_had_by_the_next() {
     process.store.gate.add_permits(1 << 20);
     let got = timeout(SOON, waits.join_next()).await.expect("it hangs").unwrap().unwrap();
     assert_eq!(got.unwrap().as_deref(), Some("run-1"));
+}
+
+/// A claim is caught in the middle of its commit when its caller goes.
+#[tokio::test]
+async fn a_claim_that_was_made_for_a_caller_who_had_gone_is_the_next_callers() {
+    let process = Process::start().await;
+    process.apply(deferred("run-1")).await;
+    process.store.gate.forget_permits(Semaphore::MAX_PERMITS);
+    let before = process.store.batches.lock().unwrap().len();
+    let mut gone = JoinSet::new();
+    gone.spawn(next(process.claims.clone(), None, SOON));
+    while process.store.batches.lock().unwrap().len() == before {
+        yield_now().await;
+    }
+    gone.shutdown().await;
+    process.store.gate.add_permits(1 << 20);
+    let got = timeout(SOON, process.next(Some("worker"), SOON)).await.expect("it hangs").unwrap();
+    assert_eq!(got.as_deref(), Some("run-1"));
+    let run = process.store.run(&key("run-1")).await.unwrap().unwrap();
+    assert_eq!((run.supervision.epoch(), run.agent_id.as_deref()), (3, Some("worker")), "given back in between");
+}
+
+/// Whether the answer is on its way, or there already, when its caller goes.
+#[tokio::test]
+async fn at_whatever_moment_a_claimer_goes_its_run_is_the_next_callers() {
+    let process = Process::start().await;
+    let mut given_back = 0;
+    for polls in 0..60 {
+        let id = format!("run-{polls}");
+        process.apply(deferred(&id)).await;
+        let mut answered = false;
+        {
+            let mut gone = Box::pin(next(process.claims.clone(), None, Duration::ZERO));
+            for _ in 0..polls {
+                answered = futures_util::poll!(gone.as_mut()).is_ready();
+                if answered {
+                    break;
+                }
+                yield_now().await;
+            }
+        }
+        if !answered {
+            let got = timeout(SOON, process.next(None, SOON)).await.expect("it hangs").unwrap();
+            assert_eq!(got.as_ref(), Some(&id));
+        }
+        let epoch = process.store.run(&key(&id)).await.unwrap().unwrap().supervision.epoch();
+        given_back += usize::from(epoch == 3);
+        process.apply(complete(&id).epoch(epoch)).await;
+    }
+    assert!((1..60).contains(&given_back), "{given_back} of 60 went in the middle");
 }
 
 #[tokio::test]
@@ -162,10 +213,11 @@ async fn next_of_an_instance(claims: Arc<Claims>, wait: Duration) -> Option<Stri
         max_running: Some(MaxRunning { label: "instance".to_owned(), limit: 1 }),
         lease_ttl_ms: TTL_MS,
         principal: Principal::anonymous(),
+        request: None,
         wait_until: Instant::now() + wait,
         deadline: None,
     };
-    claims.next(&claim).await.unwrap().map(|run| run.run_id.clone())
+    claims.next(&claim).await.unwrap().map(|granted| granted.run.run_id.clone())
 }
 
 fn queued(run_id: &str, instance: &str) -> Command {

@@ -10,6 +10,7 @@ mod lists;
 mod max_running;
 mod model;
 mod races;
+mod ready;
 mod replays;
 pub(crate) mod sound;
 mod tables;
@@ -52,6 +53,7 @@ conformance! { conforms:
         times_never_fall_when_the_clock_is_set_back_a_minute
         an_acknowledged_run_is_there_after_reopening
         a_settled_commit_was_applied_exactly_if_its_events_are_there
+        a_probe_that_writes_leaves_nothing_to_see
     ]
     replays: [
         a_retry_in_the_same_batch_is_replayed
@@ -91,12 +93,28 @@ conformance! { conforms:
         of_a_claim_and_the_old_holders_renewal_the_first_wins
         a_clock_that_is_set_back_ends_no_lease_of_the_living
         an_outage_ends_no_lease_of_the_living
+        an_interruption_counts_for_a_lease_that_it_could_hurt_and_for_no_other
+        a_dead_worker_is_found_after_one_ttl_of_uptime
+        a_replica_that_restarts_again_and_again_does_not_keep_the_dead_alive
         a_claim_fences_the_holder_before
         of_many_claims_one_wins
         what_was_released_and_not_claimed_is_orphaned
         deadlines_and_graces_end_runs_and_nothing_before_them
         a_request_that_was_answered_before_the_end_is_in_the_record
         what_is_reported_late_is_kept_once_and_changes_no_status
+    ]
+    ready: [
+        a_claim_that_was_not_begun_leaves_its_run_running_and_ready
+        who_has_written_or_was_not_granted_a_claim_cannot_say_not_begun
+        a_run_that_nobody_claims_again_ends_as_one_that_was_never_started
+        a_request_to_abort_ends_a_run_that_is_ready_in_either_order
+        a_run_that_is_ready_is_its_owners_as_it_was_before_the_claim
+        a_run_that_is_ready_does_not_count_and_its_claim_does
+        ready_runs_are_paged_in_the_order_of_their_creation
+        of_two_attempts_of_one_request_one_claims_and_the_other_finds_that
+        a_claim_is_given_back_unless_its_claimer_has_been_answered_meanwhile
+        in_one_batch_a_request_claims_once_and_is_given_back_and_claims_again
+        a_request_is_forgotten_after_an_hour
     ]
     max_running: [
         a_claim_is_refused_while_as_many_run_as_it_allows
@@ -142,6 +160,10 @@ conformance! { conforms:
 
 // Behaviours that are seen past the store: in its tables.
 conformance! { conforms_on_disk:
+    leases: [
+        a_restart_of_any_length_gives_each_lease_one_whole_ttl
+        renewals_that_could_not_be_made_count_as_an_outage
+    ]
     max_running: [
         a_value_that_nothing_counts_towards_is_forgotten
     ]
@@ -149,6 +171,7 @@ conformance! { conforms_on_disk:
         the_columns_of_runs_are_the_run_and_each_of_its_fields_is_there_once
         the_columns_of_events_are_what_was_decided
         keyframes_stand_at_every_32nd_revision_and_are_the_run
+        an_event_that_cannot_be_read_stands_in_its_place_and_costs_no_other
         the_active_table_holds_the_runs_that_are_not_terminal
         a_run_that_the_database_refuses_is_surely_not_applied
         a_run_that_cannot_be_read_is_corrupt_by_name

@@ -20,7 +20,11 @@ fn now() -> Time {
 
 /// Decides a command that was never applied before.
 fn decided(run: Option<&Run>, command: &Command) -> Result<Decision, Refusal> {
-    decide(run, command, &Context { now: now(), applied: None, lease: None, clock: now(), running: &[] })
+    decide(
+        run,
+        command,
+        &Context { now: now(), applied: None, lease: None, clock: now(), running: &[], claimed: None, ledger_epoch: 0 },
+    )
 }
 
 /// The event that the command makes, and the run after it.

@@ -7,6 +7,7 @@ mod fill;
 mod following;
 mod ledger;
 mod opening;
+mod unreadable;
 mod verify;
 
 /// Makes each behaviour a test of its own on both stores.

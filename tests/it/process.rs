@@ -1,7 +1,7 @@
 //! The real binary, killed, cut off, frozen, out of disk, and told to stop: what it promised still holds.
 
 mod bench;
-mod calls;
+pub(crate) mod calls;
 mod claims;
 #[cfg(target_os = "linux")]
 mod clocks;
@@ -10,12 +10,15 @@ mod cuts;
 pub(crate) mod data;
 mod disks;
 mod drain;
+mod failover;
 mod firehose;
 mod freezes;
 mod guarantees;
+mod interruptions;
 mod kills;
 pub(crate) mod load;
 mod loads;
+mod moved;
 mod oracle;
 mod outages;
 mod refusals;
@@ -24,6 +27,7 @@ mod restored;
 pub(crate) mod server;
 mod snapshots;
 mod startup;
+mod unreceived;
 mod upgrade;
 mod waiting;
 mod waits;

@@ -15,6 +15,7 @@ use crate::bench::progress::Progress;
 use crate::bench::report::{Report, per_second};
 use crate::bench::runs::{AT_ONCE, Runs};
 use crate::bench::servers::{Client, Replicas};
+use crate::clock::draw_id;
 use crate::proto::v1::{ClaimNextRunRequest, CompleteRunRequest, MaxRunning, StartRunRequest};
 
 /// The label that has instances as values.
@@ -85,6 +86,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
             // Where all that is left waits for its turn, that may be a while.
             wait: instances.map(|_| WAIT),
             max_running: instances.map(|_| MaxRunning { label: INSTANCE.to_owned(), limit: 1 }),
+            request_id: String::new(),
         };
         workers.spawn(drain(connections.of(number), request));
     }
@@ -119,7 +121,9 @@ async fn drain(mut client: Client, request: ClaimNextRunRequest) -> Result<Done,
     let mut done = Done { runs: Vec::new(), claims: Delays::new(), last: None };
     loop {
         let sent = Instant::now();
-        let answer = client.claim_next_run(request.clone()).await.map_err(BenchError::call("ClaimNextRun"))?;
+        // As workers ask: so that no run is lost with an answer.
+        let asked = ClaimNextRunRequest { request_id: draw_id().to_string(), ..request.clone() };
+        let answer = client.claim_next_run(asked).await.map_err(BenchError::call("ClaimNextRun"))?;
         let Some(run) = answer.into_inner().run else { return Ok(done) };
         done.claims.record(sent.elapsed());
         let lease_epoch = run.lease.map_or(0, |lease| lease.epoch);

@@ -1,5 +1,6 @@
 //! What it costs to keep many runs alive.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,8 +46,9 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
     let runs = Runs::new(connections.clone());
     let count = u64::from(plan.runs);
     progress.phase("runs", count);
+    let epoch = Arc::new(AtomicU64::new(0));
     let start = |number| {
-        let (mut client, runs) = (connections.of(number), runs.clone());
+        let (mut client, runs, epoch) = (connections.of(number), runs.clone(), epoch.clone());
         progress.step();
         async move {
             let request = StartRunRequest {
@@ -55,11 +57,16 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
                 lease_ttl: Some(LEASE_TTL),
                 ..StartRunRequest::default()
             };
-            client.start_run(request).await.map(drop).map_err(BenchError::call("StartRun"))
+            let answer = client.start_run(request).await.map_err(BenchError::call("StartRun"))?.into_inner();
+            // The first leases of a ledger's runs have all one epoch.
+            let lease = answer.run.and_then(|run| run.lease);
+            epoch.store(lease.map_or(0, |lease| lease.epoch), Ordering::Relaxed);
+            Ok(())
         }
     };
     let started = pace::make_all(count, AT_ONCE, stop, start).await?;
 
+    let lease_epoch = epoch.load(Ordering::Relaxed);
     let before = meter.usage()?;
     let begun = Instant::now();
     let rate = plan.runs.div_ceil(plan.every);
@@ -73,7 +80,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         async move {
             let sent = Instant::now();
             let request =
-                HeartbeatRunRequest { run_id: runs.run_id(run), lease_epoch: 1, ..HeartbeatRunRequest::default() };
+                HeartbeatRunRequest { run_id: runs.run_id(run), lease_epoch, ..HeartbeatRunRequest::default() };
             client.heartbeat_run(request).await.map_err(BenchError::call("HeartbeatRun"))?;
             delays.lock().unwrap_or_else(PoisonError::into_inner).record(sent.elapsed());
             Ok(())
@@ -89,7 +96,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         progress.step();
         async move {
             let request =
-                CompleteRunRequest { run_id: runs.run_id(number), lease_epoch: 1, ..CompleteRunRequest::default() };
+                CompleteRunRequest { run_id: runs.run_id(number), lease_epoch, ..CompleteRunRequest::default() };
             client.complete_run(request).await.map(drop).map_err(BenchError::call("CompleteRun"))
         }
     };

@@ -33,7 +33,7 @@ pub(super) enum Told {
 
 impl Watch {
     pub(super) async fn run(mut client: Client, run_id: String) -> Result<Self, BenchError> {
-        let request = WatchRunRequest { run_id, after_revision: None };
+        let request = WatchRunRequest { run_id, ..WatchRunRequest::default() };
         let frames = client.watch_run(request).await.map_err(BenchError::call("WatchRun"))?;
         Ok(Self::One(frames.into_inner()))
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::cli::table::shown;
 use crate::store::Description;
-use crate::store::inspect::{Condition, File, Head, Session, Sessions, Table};
+use crate::store::inspect::{Condition, File, Head, Replication, Session, Sessions, Table};
 
 /// A head is held for the time of a commit; a frozen server's session is ended after 2 s.
 const HELD_MS_MAX: i64 = 2_000;
@@ -47,6 +47,35 @@ pub(super) fn problems(description: &Description, condition: &Condition) -> Vec<
     problems.extend(condition.tables.iter().filter_map(table));
     problems.extend(condition.file.iter().filter_map(file));
     problems
+}
+
+/// What is as it should be for now, and may cost something one day.
+pub(super) fn warnings(condition: &Condition) -> Vec<Problem> {
+    condition.replication.iter().filter_map(replication).collect()
+}
+
+fn replication(replication: &Replication) -> Option<Problem> {
+    let in_state = |state: &str| {
+        replication.standbys.iter().filter(|standby| standby.sync_state.as_deref() == Some(state)).collect::<Vec<_>>()
+    };
+    let waits = !["off", "local"].contains(&replication.synchronous_commit.as_str());
+    if waits && !(in_state("sync").is_empty() && in_state("quorum").is_empty()) {
+        return None;
+    }
+    let behind = if waits { in_state("async") } else { replication.standbys.iter().collect() };
+    let names: Vec<String> =
+        behind.iter().map(|standby| shown(standby.name.as_deref().unwrap_or("-")).into_owned()).collect();
+    (!names.is_empty()).then(|| Problem {
+        what: format!(
+            "No commit waits for a standby ({}): a failover to one may lose acknowledged calls",
+            names.join(", ")
+        ),
+        todo: format!(
+            "Set synchronous_standby_names to the standbys that may be promoted, such as 'ANY 1 ({})', and leave \
+             synchronous_commit on",
+            names.join(", ")
+        ),
+    })
 }
 
 /// One session may hold several heads: it is one problem.

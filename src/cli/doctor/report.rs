@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::problems::{Problem, problems};
+use super::problems::{Problem, problems, warnings};
 use super::replicas::Replica;
 use crate::domain::{Status, Time};
 use crate::store::inspect::{Condition, OldRun};
@@ -16,11 +16,14 @@ use crate::store::{Description, Ledger};
 pub(super) struct Report {
     pub(super) healthy: bool,
     pub(super) problems: Vec<Problem>,
+    /// What does not make it unhealthy.
+    pub(super) warnings: Vec<Problem>,
     pub(super) release: &'static str,
     pub(super) store: &'static str,
     /// Without any password.
     pub(super) location: String,
     pub(super) ledger_id: String,
+    /// How often the ledger was restored or failed over.
     pub(super) epoch: u64,
     pub(super) shards: u16,
     /// Why an acknowledged call may be lost by a crash.
@@ -58,6 +61,7 @@ impl Report {
         Self {
             healthy: problems.is_empty(),
             problems,
+            warnings: warnings(&condition),
             release: RELEASE,
             store: description.kind,
             location: description.location,

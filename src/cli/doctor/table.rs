@@ -7,6 +7,7 @@ use indicatif::{HumanBytes, HumanCount};
 use super::problems::{seconds, who};
 use super::replicas::Replica;
 use super::report::Report;
+use crate::cli::look::times;
 use crate::cli::table::shown;
 use crate::domain::Time;
 use crate::store::inspect::{File, Head, Sessions, Table};
@@ -25,10 +26,16 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
     for problem in &report.problems {
         writeln!(out, "PROBLEM  {}.\n         {}.", problem.what, problem.todo)?;
     }
+    for warning in &report.warnings {
+        writeln!(out, "WARNING  {}.\n         {}.", warning.what, warning.todo)?;
+    }
     writeln!(out)?;
     let server = condition.server_version.as_ref().map(|version| format!(", PostgreSQL {version}"));
     writeln!(out, "store    {}{}", report.location, server.unwrap_or_default())?;
     writeln!(out, "ledger   {}, epoch {}, created {}", report.ledger_id, report.epoch, condition.created_at)?;
+    if report.epoch > 0 {
+        writeln!(out, "         restored or failed over {}", times(report.epoch))?;
+    }
     writeln!(
         out,
         "schema   migration {} of release {}, wants {} or later; this is {}",

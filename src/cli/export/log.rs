@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::lineage::Lineage;
+use super::past::Trail;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
 use crate::domain::{Event, Position, RunKey};
@@ -12,6 +13,7 @@ use crate::store::{LoggedEvent, PAGE_BYTES_MAX};
 impl Export {
     pub(super) async fn log(&mut self) -> Result<(), Ended> {
         let inspect = self.inspect.clone();
+        let mut trail = Trail::begin(self.past().await?, inspect.ledger().shard_count.into());
         let mut range = self.range().await?;
         self.skip(&mut range).await?;
         let mut lineage = Lineage::default();
@@ -20,16 +22,19 @@ impl Export {
         let mut progress = self.progress(total);
         while range.left(&after) > 0 {
             let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX)).await?;
-            if page.events.is_empty() {
+            // One that cannot be read would be missing without a trace: it ends the export, and is named.
+            let events = page.whole()?;
+            if events.is_empty() {
                 break;
             }
-            advance(&mut after, &page.events);
-            self.past(&page.events, &range, &mut lineage).await?;
+            advance(&mut after, &events);
+            trail.pass(&events);
+            self.show(&events, &range, &mut lineage).await?;
             self.flush().await?;
             progress.at(total - range.left(&after));
         }
         progress.end();
-        if self.follow { self.future(range.heads).await } else { Ok(()) }
+        if self.follow { self.future(range.heads, trail).await } else { Ok(()) }
     }
 
     /// What to write at first: no more than there is now, and no more of the log than the wanted runs can be in.
@@ -61,7 +66,7 @@ impl Export {
 
     /// Events up to the range's end. A run is shown whole when it is linked to the audit session at that end, so that a
     /// session's file tells the whole story of its runs.
-    async fn past(&mut self, page: &[LoggedEvent], range: &Range, lineage: &mut Lineage) -> Result<(), Ended> {
+    async fn show(&mut self, page: &[LoggedEvent], range: &Range, lineage: &mut Lineage) -> Result<(), Ended> {
         let mut events: Vec<&Event> =
             page.iter().filter(|logged| range.has(logged)).map(|logged| &logged.event).collect();
         if self.wanted.iter().any(|link| matches!(link, Link::AuditSession(_))) {
@@ -82,19 +87,27 @@ impl Export {
 
     /// Events as they come. One is shown when its run is linked as wanted before it or after it; a run that comes to be
     /// linked brings along its events that were not shown.
-    async fn future(&mut self, mut after: Vec<Position>) -> Result<(), Ended> {
+    async fn future(&mut self, mut after: Vec<Position>, mut trail: Trail) -> Result<(), Ended> {
         let inspect = self.inspect.clone();
         let mut lineage = Lineage::default();
         // Runs that were linked, were shown up to this revision, and may be linked again.
         let mut left: HashMap<RunKey, u64> = HashMap::new();
         loop {
             let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX)).await?;
-            if page.events.is_empty() {
+            if let Some(back) = self.goes_back(&mut trail).await? {
+                after = back;
+                lineage = Lineage::default();
+                left.clear();
+                continue;
+            }
+            let events = page.whole()?;
+            if events.is_empty() {
                 self.pause().await?;
                 continue;
             }
-            advance(&mut after, &page.events);
-            let events: Vec<&Event> = page.events.iter().map(|logged| &logged.event).collect();
+            advance(&mut after, &events);
+            trail.pass(&events);
+            let events: Vec<&Event> = events.iter().map(|logged| &logged.event).collect();
             self.learn(&events, &mut lineage).await?;
             for event in events {
                 let (before, links) = lineage.pass(event);

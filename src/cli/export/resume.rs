@@ -98,7 +98,8 @@ impl Export {
         after[slot] = self.ask(|| range::before_in(inspect, shard, heads[slot], place.at)).await?;
         while after[slot] < heads[slot] {
             let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX)).await?;
-            for logged in page.events.iter().filter(|logged| logged.shard == shard) {
+            let events = page.whole()?;
+            for logged in events.iter().filter(|logged| logged.shard == shard) {
                 let event = &logged.event;
                 if event.key.run_id == place.run_id && event.revision == place.revision && event.at == place.at {
                     return Ok(logged.position);
@@ -107,10 +108,10 @@ impl Export {
                     return Err(Ended::Foreign("its last lines are of another ledger's events"));
                 }
             }
-            if page.events.is_empty() {
+            if events.is_empty() {
                 break;
             }
-            advance(&mut after, &page.events);
+            advance(&mut after, &events);
         }
         Err(Ended::Foreign("its last lines are of another ledger's events"))
     }

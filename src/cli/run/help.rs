@@ -73,8 +73,10 @@ pub(super) const CLAIM: &str = concat!(
 
 pub(super) const RELEASE: &str = concat!(
     "Example:\n  \
-    runledger run release run-3 --lease-epoch 1\n\n\
-    Whoever claims the run within one ttl goes on with it; else it ends as failed.\n",
+    runledger run release run-3 --lease-epoch 1\n  \
+    runledger run release run-4 --lease-epoch 1 --not-begun\n\n\
+    Whoever claims the run within one ttl goes on with it; else it ends as failed. Given back with --not-begun, it \
+    waits for the next claim like a pending run.\n",
     once!(),
     exit_codes!()
 );

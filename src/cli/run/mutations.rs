@@ -188,6 +188,9 @@ pub(super) struct ReleaseArgs {
     /// The epoch of the lease that you hold
     #[arg(long, value_name = "N")]
     lease_epoch: u64,
+    /// The run was claimed and nothing was done: it is ready for the next claim, as if it had not been claimed
+    #[arg(long)]
+    not_begun: bool,
     #[command(flatten)]
     mutation: Mutation,
 }
@@ -324,6 +327,7 @@ pub(super) async fn release(args: ReleaseArgs) -> Result<(), Stop> {
     let request = v1::ReleaseRunRequest {
         run_id: args.run_id,
         lease_epoch: args.lease_epoch,
+        not_begun: args.not_begun,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
     };

@@ -30,7 +30,7 @@ pub(super) struct WatchArgs {
 
 pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
     let client = args.server.client()?;
-    let request = WatchRunRequest { run_id: args.run_id, after_revision: args.after_revision };
+    let request = WatchRunRequest { run_id: args.run_id, after_revision: args.after_revision, ledger_epoch: None };
     let news = follow(client, RunWatch::new(request), !args.no_reconnect);
     printed(news, args.output, happening).await
 }

@@ -27,7 +27,7 @@ impl Difference {
     pub(super) fn unreadable(error: &StoreError) -> Self {
         match error {
             StoreError::Corrupt { table, column, key, source } => Self::unread(table, key, column, source),
-            StoreError::Unavailable(_) | StoreError::Refused(_) => {
+            StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::Lost(_) => {
                 let (key, expected) = ("a page".to_owned(), "rows".to_owned());
                 Self { table: StoreError::WHOLE_DATABASE, key, what: "page".to_owned(), expected, found: chain(error) }
             }

@@ -79,7 +79,7 @@ impl<'a> Replay<'a> {
         said.same("event.from", &before, &event.from);
         let allowed = match event.event_type {
             EventType::Updated => event.from == Some(event.to) && !event.to.is_terminal(),
-            EventType::Claimed | EventType::Released | EventType::AbortRequested => {
+            EventType::Claimed | EventType::Released | EventType::AbortRequested | EventType::Ready => {
                 event.from == Some(Status::Running) && event.to == Status::Running
             }
             EventType::LateReported => {
@@ -144,6 +144,8 @@ impl<'a> Replay<'a> {
         active(row, &run, &mut said);
         let mut said = Row { table: "leases", key: &self.key, differences };
         lease(row, &run, &mut said);
+        let mut said = Row { table: "suspended", key: &self.key, differences };
+        said.same("ready", &run.is_ready().then_some(true), &row.ready);
     }
 }
 
@@ -202,9 +204,9 @@ fn active(row: &RunRow, run: &Run, said: &mut Row<'_>) {
     }
 }
 
-/// A row in `leases` exactly while the run has a lease and is not terminal. Its expiry and progress are in no event.
+/// A row in `leases` exactly while the run has a lease and is neither terminal nor ready. Its expiry and progress are in no event.
 fn lease(row: &RunRow, run: &Run, said: &mut Row<'_>) {
-    let expected = run.supervision.lease.filter(|_| !run.status.is_terminal());
+    let expected = run.supervision.lease.filter(|_| !run.status.is_terminal() && !run.is_ready());
     match (expected, row.lease) {
         (None, None) => {}
         (None, Some((epoch, _))) => said.differs("row", "none: nobody holds the run", format!("one of epoch {epoch}")),

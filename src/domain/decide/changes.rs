@@ -4,8 +4,13 @@ use super::Context;
 use crate::domain::limits::{LABELS_MAX, METADATA_BYTES_MAX};
 use crate::domain::sweep::Due;
 use crate::domain::{
-    AbortRequest, Changes, Command, EventType, LateReport, Lease, Metadata, Operation, Refusal, Run, Time, Violation,
+    AbortRequest, Changes, Command, EventType, LateReport, Lease, Metadata, Operation, Ready, Refusal, Run, Time,
+    Unbegun, Violation,
 };
+
+/// A ledger that lost a part of its past may grant a lease again whose epoch was granted in that part, to somebody who
+/// still holds it. From then on its leases begin above all that were: no run has so many in one past.
+const LEDGER_EPOCH_SHIFT: u32 = 32;
 
 /// The `reason_code` of a pending run that was aborted because somebody asked for it.
 const ABORT_REQUESTED: &str = "ABORT_REQUESTED";
@@ -20,7 +25,8 @@ pub(super) fn changes(
 ) -> Changes {
     let terms = &command.terms;
     let (epoch, acting) = (run.map_or(0, |run| run.supervision.epoch()), &command.principal.agent_id);
-    let granted = terms.lease_ttl_ms.map(|ttl_ms| Lease { epoch: epoch + 1, ttl_ms, released: false });
+    let next_epoch = (epoch + 1).max(context.ledger_epoch << LEDGER_EPOCH_SHIFT);
+    let granted = terms.lease_ttl_ms.map(|ttl_ms| Lease { epoch: next_epoch, ttl_ms, released: false });
     match command.operation {
         Operation::Start { deferred } => Changes {
             lease: granted,
@@ -31,17 +37,36 @@ pub(super) fn changes(
             ..effective(run, command)
         },
         Operation::Claim => {
-            // Who takes over a running run becomes its owner; a pending run may have one already.
+            // Who takes over a run that somebody executed becomes its owner; one that waits may have one already.
             let owner = run.and_then(|run| run.agent_id.as_ref());
-            let takes_over = event_type == EventType::Claimed || owner.is_none();
+            let awaited = run.is_some_and(Run::awaits_claim);
+            let takes_over = owner.is_none() || !awaited;
             let agent_id = acting.clone().filter(|agent_id| takes_over && Some(agent_id) != owner);
-            Changes { lease: granted, agent_id, ..Changes::default() }
+            let unbegun = Unbegun { owner: agent_id.as_ref().map(|_| owner.cloned().unwrap_or_default()) };
+            // What somebody has executed before is begun.
+            let unbegun = awaited.then(|| Box::new(unbegun));
+            Changes { lease: granted, agent_id, unbegun, ..Changes::default() }
+        }
+        Operation::Release if event_type == EventType::Aborted => {
+            let request = run.and_then(|run| run.supervision.abort_request.as_ref());
+            Changes {
+                failure_reason: request.and_then(|request| request.reason.clone()),
+                reason_code: Some(ABORT_REQUESTED.to_owned()),
+                ..Changes::default()
+            }
         }
         // The epoch that follows is nobody's: the holder's own writes are refused from here on.
         Operation::Release => {
             let lease = run.and_then(|run| run.supervision.lease);
-            let lease = lease.map(|lease| Lease { epoch: epoch + 1, released: true, ..lease });
-            Changes { lease, ..Changes::default() }
+            let lease = lease.map(|lease| Lease { epoch: next_epoch, released: true, ..lease });
+            let unbegun = run.and_then(|run| run.supervision.unbegun.as_ref());
+            let ready = unbegun.filter(|_| event_type == EventType::Ready).map(|unbegun| {
+                let timeout = run.and_then(Run::start_timeout_micros);
+                let deadline = timeout.map(|timeout| at.plus_micros(timeout));
+                (unbegun.owner.clone(), Box::new(Ready { at, deadline, not_begun: true }))
+            });
+            let (agent_id, ready) = ready.unzip();
+            Changes { lease, agent_id: agent_id.flatten(), ready, ..Changes::default() }
         }
         Operation::RequestAbort => {
             let Changes { failure_reason: reason, .. } = command.changes.clone();

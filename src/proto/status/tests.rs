@@ -7,7 +7,7 @@ use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
     RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
 };
-use crate::domain::{Status as RunStatus, Time};
+use crate::domain::{Operation, Status as RunStatus, Time};
 use crate::proto::validate::VIOLATIONS_MAX;
 
 /// The longest text of a limit, of one-byte or of four-byte characters.
@@ -70,7 +70,13 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
             &["google.rpc.ErrorInfo", "runledger.v1.OwnershipError"],
         ),
         (
-            Refusal::LeaseLost { rpc: "HeartbeatRun", asked: u64::MAX, epoch: u64::MAX, run: run.clone() },
+            Refusal::LeaseLost {
+                rpc: "HeartbeatRun",
+                asked: u64::MAX,
+                epoch: u64::MAX,
+                released: false,
+                run: run.clone(),
+            },
             Code::FailedPrecondition,
             &["google.rpc.ErrorInfo", "runledger.v1.LeaseLostError"],
         ),
@@ -189,6 +195,88 @@ fn details_name_what_was_asked_and_what_was_found() {
 
     let status = refusal(&Refusal::RunNotRunning { run: run.clone() });
     assert_eq!(detail::<v1::RunSummary>(&status, "runledger.v1.RunSummary"), v1::RunSummary::from(&run));
+}
+
+#[test]
+fn who_does_not_hold_a_lease_is_told_what_is_so() {
+    let said = |rpc, asked, epoch, released, status| {
+        let run = Summary { run_id: "run-1".into(), status, ..summary(FILLS[0]) };
+        refusal(&Refusal::LeaseLost { rpc, asked, epoch, released, run }).message().to_owned()
+    };
+    let (running, failed, pending) = (RunStatus::Running, RunStatus::Failed, RunStatus::Pending);
+    for rpc in ["HeartbeatRun", "ReleaseRun"] {
+        for asked in [0, 1] {
+            let none = format!("Run run-1 has no lease: {rpc} is for a run that has one.");
+            assert_eq!(said(rpc, asked, 0, false, running), none);
+            assert_eq!(said(rpc, asked, 0, false, pending), none);
+        }
+    }
+    for (rpc, asked, epoch, released, status, sentence) in [
+        ("CompleteRun", 3, 0, false, running, "Run run-1 has no lease, and CompleteRun named epoch 3: name none."),
+        (
+            "CompleteRun",
+            0,
+            2,
+            false,
+            running,
+            "Run run-1 has a lease, of epoch 2: CompleteRun is its holder's, who names the epoch.",
+        ),
+        (
+            "CompleteRun",
+            1,
+            2,
+            false,
+            running,
+            "Run run-1 is at epoch 2, not 1: its lease was granted anew, stop working on it.",
+        ),
+        (
+            "UpdateRun",
+            3,
+            2,
+            false,
+            running,
+            "Run run-1 is at epoch 2: the ledger does not know of epoch 3, stop working on it.",
+        ),
+        (
+            "HeartbeatRun",
+            2,
+            2,
+            false,
+            running,
+            "The lease of epoch 2 of run run-1 is over, and nobody has claimed the run since: finish and report its end, \
+             or claim it again.",
+        ),
+        (
+            "HeartbeatRun",
+            1,
+            2,
+            true,
+            running,
+            "The lease of run run-1 was released, and nobody has claimed it since: claim the run.",
+        ),
+        ("HeartbeatRun", 1, 2, false, failed, "Run run-1 ended as failed under epoch 2, not 1: stop working on it."),
+        ("FailRun", 1, 2, true, failed, "Run run-1 ended as failed, and nobody held it any more: stop working on it."),
+        ("ClaimRun", 1, 2, false, running, "Run run-1 is at epoch 2, and the claim expected 1: look at the run again."),
+    ] {
+        assert_eq!(said(rpc, asked, epoch, released, status), sentence);
+    }
+}
+
+#[test]
+fn what_cannot_simply_be_sent_again_is_named_where_people_look() {
+    let message = outcome_unknown(false).message().to_owned();
+    assert!(message.contains("applied twice") && message.contains("because of itself"), "{message}");
+    let readme = include_str!("../../../README.md");
+    let header = include_str!("../../../proto/runledger/v1/run_service.proto");
+    let advice = readme.split_once("Send the same call again, unless").unwrap().1.split_once("\n\n").unwrap().0;
+    let comment = header.split_once("UNKNOWN / OUTCOME_UNKNOWN: it may have been applied, and sent").unwrap().1;
+    let comment = comment.split_once("INVALID_ARGUMENT").unwrap().0;
+    for operation in Operation::ALL {
+        let is_named = !operation.is_idempotent() || matches!(operation, Operation::Start { .. });
+        for text in [advice, comment] {
+            assert_eq!(text.contains(operation.rpc()), is_named, "{operation:?} in {text}");
+        }
+    }
 }
 
 #[test]

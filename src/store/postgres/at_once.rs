@@ -21,12 +21,12 @@ use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::commit::{Commits, WRITE_MAX, Written, before, write_alone};
-use super::errors::{self, TimedOut};
+use super::errors::{self, LeftBehind, TimedOut};
 use super::kept::{Guess, Guessed};
 use super::rows::{At, Reader, smallint};
 use super::writes::{Place, write};
 use crate::domain::batch::decide_batch;
-use crate::domain::{Command, Decided, Operation, Run, Shard, Status};
+use crate::domain::{Command, Decided, Loaded, Operation, Run, Shard, Status};
 use crate::store::{CommitError, Unsettled};
 use crate::telemetry::chain;
 
@@ -45,10 +45,11 @@ pub(super) async fn commit(
     commands: &[Arc<Command>],
 ) -> Result<AtOnce, CommitError> {
     let kept = &commits.kept;
-    let age = kept.age();
+    let (age, epoch) = (kept.age(), commits.lineage.epoch());
     let Some(Guess { loaded, min_release }) = kept.guess(shard, commands) else {
         return Ok(AtOnce::NotWritten);
     };
+    let loaded = Loaded { ledger_epoch: epoch, ..loaded };
     if commands.iter().any(|command| looks_beyond_runs(command, &loaded.runs)) {
         // Nobody keeps that: leases are renewed by whoever holds them, and what counts is of any shard.
         return Ok(AtOnce::NotWritten);
@@ -76,6 +77,7 @@ pub(super) async fn commit(
     drop(arguments);
     drop(write);
     let source = match sent {
+        Ok(Written::Committed(Some(_))) if commits.lineage.epoch() != epoch => LeftBehind.into(),
         Ok(Written::Committed(Some(row))) => {
             session.give_back();
             let place = Reader { table: "run_events", row: &row };
@@ -87,6 +89,7 @@ pub(super) async fn commit(
                 event.position = position;
             }
             kept.committed(shard, after, &decided, min_release, Guessed::All, age);
+            commits.lineage.saw(epoch, [(shard, after + decided.events.len() as u64)]);
             return Ok(AtOnce::Committed(decided));
         }
         Ok(Written::Committed(None)) => {
@@ -121,5 +124,7 @@ fn looks_beyond_runs(command: &Command, runs: &[Arc<Run>]) -> bool {
     let of_a_pending_run = || runs.iter().any(|run| run.status == Status::Pending && run.key() == command.key);
     let looks_at_lease =
         command.operation.looks_at_lease() && !(command.operation == Operation::Claim && of_a_pending_run());
-    looks_at_lease || command.terms.max_running.is_some()
+    // A claimer's request may be new; what takes a claim back rests on what is remembered of it.
+    let looks_at_request = command.terms.claim_request.is_some() && command.operation != Operation::Claim;
+    looks_at_lease || looks_at_request || command.terms.max_running.is_some()
 }

@@ -89,7 +89,7 @@ impl PostgresBulk {
         let options = OpenOptions { allow_unsafe: true, ..*options };
         let not_durable = safety::not_durable(&alone.client, &location, &options).await?;
         let (ledger, _) = migrate::prepare(&mut alone.client, &location, &options).await?;
-        let sessions = Sessions::new(&config, options.connections, || {});
+        let sessions = Sessions::new(&config, options.connections, None, || {});
         safety::isolated(&sessions, &location).await?;
         Ok(Self {
             ledger,

@@ -8,15 +8,18 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::read::{event, reading};
-use super::rows::{At, Reader, bigint};
+use super::rows::{At, Reader, bigint, shown};
 use super::sessions::{Session, Sessions};
-use crate::domain::{Event, Position, Shard};
+use crate::domain::{Position, Shard};
 use crate::store::merge::{Part, merged};
-use crate::store::{LoggedEvent, Page, StoreError};
+use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
 
 /// The name is not qualified, as in a commit.
 const NOW: &str = "-- changes.now
 select clock_timestamp() as now";
+
+/// An event of a page, or why it is none.
+type ReadEvent = Result<LoggedEvent, Unreadable>;
 
 /// The statements over all shards, made once: one range a shard with the shard as a constant.
 pub(super) struct OverShards {
@@ -112,9 +115,7 @@ order by position)"
             ranges.push(self.range(range, limit, bytes_max)?);
         }
         let (events, cut) = merged(ranges);
-        let events =
-            events.into_iter().map(|((_, shard, position), event)| LoggedEvent { shard, position, event }).collect();
-        Ok(Page { as_of, events, cut })
+        Ok(Page { as_of, events: events.into_iter().map(|(_, event)| event).collect(), cut })
     }
 
     /// The clock is read first: what the page shows was there no earlier than `as_of` says.
@@ -151,13 +152,19 @@ order by position)"
     }
 
     /// One shard's events, by position.
-    fn range(&self, rows: &[Row], limit: usize, bytes_max: usize) -> Result<Part<Event>, StoreError> {
+    fn range(&self, rows: &[Row], limit: usize, bytes_max: usize) -> Result<Part<ReadEvent>, StoreError> {
         let events = rows.iter().map(|row| {
             let reader = Reader { table: "run_events", row };
             let shard = self.shard(reader)?;
             let position = reader.unsigned("position", || format!("an event of shard {}", shard.0))?;
-            let event = event(&reader.key()?, row)?;
-            Ok(((event.at, shard, position), event))
+            let key = reader.key()?;
+            let At(at) = reader.get("at", || shown(&key))?;
+            let revision = reader.unsigned("revision", || shown(&key))?;
+            let event = match event(&key, row) {
+                Ok(event) => Ok(LoggedEvent { shard, position, event }),
+                Err(error) => Err(Unreadable { shard, position, at, key, revision, error }),
+            };
+            Ok(((at, shard, position), event))
         });
         let events = events.collect::<Result<Vec<_>, StoreError>>()?;
         // The statement counts bytes as stored, reading counts text: compressed or full of numbers, either is the longer.

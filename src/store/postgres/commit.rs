@@ -19,20 +19,24 @@ use tokio_postgres::{Config, Error, Row, Statement};
 use uuid::Uuid;
 
 use super::at_once::{self, AtOnce};
+use super::claimed;
 use super::ends::{self, Ends};
-use super::errors::{self, TimedOut};
+use super::errors::{self, LeftBehind, TimedOut};
 use super::kept::{Guessed, Kept};
 use super::leases;
+use super::lineage::Lineage;
 use super::max_running;
 use super::rows::{self, Reader, after_all, shown, smallint};
+use super::safety;
 use super::sessions::{Session, Sessions};
 use super::statements::{BEGIN, COMMIT, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, ROLLBACK};
+use super::uptime::ReplicaUptime;
 use super::writes::{Place, write};
 use crate::domain::batch::decide_batch;
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
 use crate::domain::{Command, Decided, Loaded, Run, RunKey, Shard, Time};
-use crate::store::{CommitError, StoreError, Unsettled};
+use crate::store::{CommitError, Ledger, OpenError, StoreError, Unsettled};
 
 /// For everything before COMMIT may have been sent: past it, surely nothing was applied.
 const READ_MAX: Duration = Duration::from_secs(8);
@@ -59,17 +63,30 @@ impl From<StoreError> for Failure {
 pub(super) struct Commits {
     pub(super) sessions: Sessions,
     pub(super) kept: Arc<Kept>,
+    pub(super) lineage: Arc<Lineage>,
     /// The statement that reads each shard's end.
     ends: String,
     pub(super) shard_count: u16,
+    pub(super) uptime: ReplicaUptime,
 }
 
 impl Commits {
-    pub(super) fn new(config: &Config, connections: usize, shard_count: u16) -> Self {
+    /// The uptime begins here.
+    pub(super) async fn open(
+        config: &Config,
+        location: &str,
+        connections: usize,
+        ledger: &Ledger,
+    ) -> Result<Self, OpenError> {
+        let shard_count = ledger.shard_count;
         let kept = Arc::new(Kept::new(shard_count));
+        let lineage = Arc::new(Lineage::new(ledger, kept.clone()));
         let forget = kept.clone();
-        let sessions = Sessions::new(config, connections, move || forget.forget());
-        Self { sessions, kept, ends: ends::statement(shard_count), shard_count }
+        let sessions = Sessions::new(config, connections, Some(&lineage), move || forget.forget());
+        safety::isolated(&sessions, location).await?;
+        let now = leases::clock(&sessions).await.map_err(|error| errors::opening_with(location, error))?;
+        let (ends, uptime) = (ends::statement(shard_count), ReplicaUptime::new(now));
+        Ok(Self { sessions, kept, lineage, ends, shard_count, uptime })
     }
 }
 
@@ -110,12 +127,13 @@ async fn attempt_once(
     wanted: &Wanted<'_>,
     trusting: bool,
 ) -> Result<Decided, Failure> {
-    let session = before(deadline, commits.sessions.commit()).await??;
+    let epoch = commits.lineage.epoch();
     let age = commits.kept.age();
+    let session = before(deadline, commits.sessions.commit()).await??;
     let kept = if trusting { commits.kept.runs(shard, commands) } else { None };
     let prepared = before(deadline, Prepared::of(&session, &commits.ends, wanted)).await?.map_err(errors::statement)?;
     let Read { loaded, now, min_release } =
-        before(deadline, lock_and_load(&session, &prepared, shard, wanted, kept.is_none())).await??;
+        before(deadline, lock_and_load(&session, &commits.uptime, &prepared, shard, wanted, kept.is_none())).await??;
     commits.kept.clock(now);
     let last = loaded.last.map_or(0, |(position, _)| position);
 
@@ -144,9 +162,11 @@ async fn attempt_once(
     drop(arguments);
     drop(write);
     let source = match outcome {
+        Ok(Written::Committed(_)) if commits.lineage.epoch() != epoch => LeftBehind.into(),
         Ok(Written::Committed(_)) => {
             session.give_back();
             commits.kept.committed(shard, last, &decided, min_release, guessed, age);
+            commits.lineage.saw(epoch, [(shard, last + decided.events.len() as u64)]);
             return Ok(decided);
         }
         Ok(Written::RolledBack(error)) if errors::asks_for_retry(&error) => {
@@ -179,6 +199,8 @@ struct Prepared {
     load_leases: Option<Statement>,
     /// Take, and read, what counts towards claims' limits: only where a claim has one.
     max_running: Option<(Statement, Statement)>,
+    /// Take, and read, what is remembered of claimers' requests: only where a command has one.
+    claims: Option<(Statement, Statement)>,
 }
 
 impl Prepared {
@@ -193,9 +215,16 @@ impl Prepared {
             let lock = session.prepare_cached(&max_running::lock()).await?;
             Some((lock, session.prepare_cached(&max_running::load()).await?))
         };
+        let claims = if wanted.claims.0.is_empty() {
+            None
+        } else {
+            let lock = session.prepare_cached(claimed::LOCK).await?;
+            Some((lock, session.prepare_cached(claimed::LOAD).await?))
+        };
         Ok(Self {
             load_leases,
             max_running,
+            claims,
             lock_head: session.prepare_cached(LOCK_HEAD).await?,
             ends: session.prepare_cached(ends).await?,
             load_runs: session.prepare_cached(LOAD_RUNS).await?,
@@ -217,6 +246,8 @@ struct Wanted<'a> {
     leases: (Vec<&'a str>, Vec<&'a str>),
     /// The namespaces and ids of runs, and the labels, that claims limit.
     limited: (Vec<&'a str>, Vec<&'a str>, Vec<&'a str>),
+    /// The namespaces and ids of claimers' requests.
+    claims: (Vec<&'a str>, Vec<&'a str>),
 }
 
 impl<'a> Wanted<'a> {
@@ -242,6 +273,13 @@ impl<'a> Wanted<'a> {
                 .filter_map(|command| Some((&command.key, command.terms.max_running.as_ref()?)))
                 .map(|(key, max)| (key.namespace.as_str(), key.run_id.as_str(), max.label.as_str()))
                 .collect(),
+            claims: commands
+                .iter()
+                .filter_map(|command| Some((&command.key, command.terms.claim_request.as_ref()?)))
+                .map(|(key, request)| (key.namespace.as_str(), request.id.as_str()))
+                .collect::<HashSet<_>>()
+                .into_iter()
+                .unzip(),
         }
     }
 }
@@ -264,6 +302,7 @@ fn read_runs(rows: &[Row]) -> Result<Vec<Arc<Run>>, StoreError> {
 /// The first flush. The futures are polled in their order, so the statements go out in it, in one write.
 async fn lock_and_load(
     session: &Session,
+    uptime: &ReplicaUptime,
     prepared: &Prepared,
     shard: Shard,
     wanted: &Wanted<'_>,
@@ -280,12 +319,11 @@ async fn lock_and_load(
     };
     let runs = async { if with_runs { load_runs(session, prepared, shard, wanted).await } else { Ok(Vec::new()) } };
     let (namespaces, run_ids) = &wanted.leases;
-    let by_lease: [&(dyn ToSql + Sync); 3] = [&shard, namespaces, run_ids];
     let leases_read = async {
-        match &prepared.load_leases {
-            None => Ok(Vec::new()),
-            Some(statement) => session.query(statement, &by_lease).await,
-        }
+        let Some(statement) = &prepared.load_leases else { return Ok(Vec::new()) };
+        let sent = uptime.sent();
+        let [expected, begun, below, ends] = leases::parameters(&sent);
+        session.query(statement, &[&shard, namespaces, run_ids, expected, begun, below, ends]).await
     };
     let (namespaces, run_ids, labels) = &wanted.limited;
     let by_label: [&(dyn ToSql + Sync); 4] = [&shard, namespaces, run_ids, labels];
@@ -302,11 +340,26 @@ async fn lock_and_load(
             }
         }
     };
-    let (begun, head, limited, ends, runs, requests, leases) = tokio::join!(
+    let (namespaces, request_ids) = &wanted.claims;
+    let by_claim: [&(dyn ToSql + Sync); 2] = [namespaces, request_ids];
+    let claims = async {
+        match &prepared.claims {
+            None => Ok(Vec::new()),
+            Some((lock, load)) => {
+                let both = Box::pin(async {
+                    tokio::join!(biased; session.execute(lock, &by_claim), session.query(load, &by_claim))
+                });
+                let (locked, loaded) = both.await;
+                locked.and(loaded)
+            }
+        }
+    };
+    let (begun, head, limited, claims, ends, runs, requests, leases) = tokio::join!(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
         limited,
+        claims,
         session.query(&prepared.ends, &[]),
         runs,
         requests,
@@ -318,6 +371,7 @@ async fn lock_and_load(
         return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source }.into());
     }
     let limited = limited.map_err(retriable)?;
+    let claims = claims.map_err(retriable)?;
     let ends = ends.map_err(retriable)?;
     let ends = Ends::read(&ends, shard)?;
     let runs = runs.map_err(retriable)?;
@@ -331,6 +385,8 @@ async fn lock_and_load(
         requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
         leases: leases.iter().map(leases::held).collect::<Result<_, _>>()?,
         running: limited.iter().map(max_running::counted).collect::<Result<_, _>>()?,
+        claimed: claims.iter().map(claimed::claimed).collect::<Result<_, _>>()?,
+        ledger_epoch: ends.ledger_epoch,
     };
     Ok(Read { loaded, now: ends.now, min_release: ends.min_release })
 }

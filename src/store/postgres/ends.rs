@@ -17,7 +17,7 @@ use crate::store::StoreError;
 pub(super) fn statement(shard_count: u16) -> String {
     format!(
         "-- commit.ends
-select clock_timestamp() as now, l.min_release, e.shard, e.position, e.at
+select clock_timestamp() as now, l.min_release, l.epoch, e.shard, e.position, e.at
 from ledger l
 left join ({}) as e on true
 where l.singleton",
@@ -36,6 +36,8 @@ pub(super) struct Ends {
     pub(super) now: Time,
     /// The release that the schema asks for, which is not above this one.
     pub(super) min_release: Arc<str>,
+    /// The ledger's epoch.
+    pub(super) ledger_epoch: u64,
 }
 
 impl Ends {
@@ -45,6 +47,7 @@ impl Ends {
             return Err(StoreError::Corrupt { table: "ledger", column: "singleton", key, source });
         };
         let min_release = fence::admits(first)?.into();
+        let ledger_epoch = Reader { table: "ledger", row: first }.unsigned("epoch", || "the only row".to_owned())?;
         let At(now) = Reader { table: "clock_timestamp()", row: first }.get("now", String::new)?;
         let (mut last, mut elsewhere) = (None, None);
         for row in rows {
@@ -59,6 +62,6 @@ impl Ends {
                 elsewhere = elsewhere.max(Some(at));
             }
         }
-        Ok(Self { last, elsewhere, now, min_release })
+        Ok(Self { last, elsewhere, now, min_release, ledger_epoch })
     }
 }

@@ -11,6 +11,11 @@ use crate::store::{OpenError, StoreError};
 #[error("Postgres did not answer in time")]
 pub(super) struct TimedOut;
 
+/// The server that a commit was made on is not the ledger's any more: what the ledger is has to tell what became of it.
+#[derive(Debug, thiserror::Error)]
+#[error("the commit was made on a server that was left behind by a failover")]
+pub(super) struct LeftBehind;
+
 impl From<TimedOut> for StoreError {
     fn from(timed_out: TimedOut) -> Self {
         Self::Unavailable(timed_out.into())
@@ -127,7 +132,7 @@ pub(super) fn opening_with(location: &str, error: StoreError) -> OpenError {
     let location = location.to_owned();
     match error {
         StoreError::Unavailable(source) => OpenError::Unreachable { location, source },
-        error @ (StoreError::Refused(_) | StoreError::Corrupt { .. }) => {
+        error @ (StoreError::Refused(_) | StoreError::Lost(_) | StoreError::Corrupt { .. }) => {
             OpenError::Failed { location, source: error.into() }
         }
     }

@@ -22,10 +22,12 @@ use super::changes::OverShards;
 use super::errors::TimedOut;
 use super::read::{self, reading};
 use super::sessions::Sessions;
-use super::{Alone, dsn, migrate, safety};
+use super::{Alone, dsn, lineage, migrate, safety};
 use crate::domain::ids::shard_of;
 use crate::domain::{Event, Position, RunKey, Shard, Time};
-use crate::store::inspect::{Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, PlaceRow, RunRow, ShardRows};
+use crate::store::inspect::{
+    Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
+};
 use crate::store::{Description, Ledger, OpenError, OpenOptions, PAGE_BYTES_MAX, Page, StoreError};
 
 /// A database that is only read.
@@ -62,7 +64,7 @@ impl PostgresInspect {
         Ok(Self {
             ledger,
             description: Description { kind: "postgres", location, not_durable },
-            sessions: Sessions::new(&config, options.connections, || {}),
+            sessions: Sessions::new(&config, options.connections, None, || {}),
             over_shards: OverShards::new(ledger.shard_count),
             migration,
         })
@@ -134,6 +136,14 @@ impl Inspect for PostgresInspect {
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
         read::run_events(&self.sessions, self.shard_of(key), key, after, limit, bytes_max).await
+    }
+
+    async fn past(&self) -> Result<Past, StoreError> {
+        reading(&self.sessions, |session| async move {
+            let past = lineage::past(&session).await;
+            (session, past)
+        })
+        .await?
     }
 
     async fn time_of(&self, shard: Shard, position: Position) -> Result<Option<Time>, StoreError> {

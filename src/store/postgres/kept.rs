@@ -185,6 +185,8 @@ impl Kept {
             requests: Vec::new(),
             leases: Vec::new(),
             running: Vec::new(),
+            claimed: Vec::new(),
+            ledger_epoch: 0,
         };
         Some(Guess { loaded, min_release: end.min_release })
     }

@@ -1,4 +1,8 @@
 //! Leases: renewals, their rows, and whose time is over. The clock is the database's.
+//!
+//! The row of `uptime` is the time in which servers were alive without a gap, from `up_since` to `alive_at`. Each server
+//! knows its own such time, from `begun` to now, and the interruptions in it. Where the two overlap, so that another
+//! server was there when this one began, the authority has been up since `up_since`, and else since `begun`.
 
 use std::time::Duration;
 
@@ -9,26 +13,52 @@ use tokio_postgres::types::ToSql;
 use super::errors::{self, TimedOut};
 use super::rows::{self, At, Reader, bigint, run_columns, shown, smallint};
 use super::sessions::Sessions;
-use crate::domain::{HeldLease, Progress, Renewal, RunKey, Shard};
+use super::uptime::{ReplicaUptime, Sent};
+use crate::domain::{HeldLease, Progress, Renewal, RunKey, Shard, Time};
 use crate::store::StoreError;
-use crate::store::leases::{GAP_MS, KeptLease, Renewed};
+use crate::store::leases::{KeptLease, Renewed};
 
 /// A renewal that waits for longer is for a lease whose row a commit holds, or for a store that does not answer.
 const RENEW_MAX: Duration = Duration::from_secs(8);
 
-/// The clock, and since when servers have been alive without a gap. A clock that was set back leaves a gap too.
-fn up() -> String {
+/// How long a server that finds no other's stamp waits for one before it says that there was a gap.
+const GAP_WAIT_MS: u32 = 2_000;
+
+/// Whether the row of `uptime` overlaps with a time that began at this parameter. A row from the future is of a clock that
+/// was set back.
+fn overlaps(begun: usize, now: &str) -> String {
+    format!("(${begun} <= u.alive_at and u.alive_at <= {now} + interval '1 s')")
+}
+
+/// The clock, and since when the authority has been up, as a server knows whose [`Sent`] is in the parameters from this
+/// number on. A database that was restarted was away, even where no server noticed. `held_up_ms` is four times as long as
+/// the statement was on its way, or as the clock is off: for leases with no longer ttl, that is an interruption that goes on.
+fn up(first: usize) -> String {
     format!(
         "up as materialized (
     select u.now,
-           case when u.now - u.alive_at between interval '-{GAP_MS} ms' and interval '{GAP_MS} ms' then u.up_since
-                else u.now end as since
-    from (select clock_timestamp() as now, alive_at, up_since from uptime where singleton offset 0) as u)"
+           greatest(case when {overlaps} then u.up_since else ${begun} end,
+                    case when pg_postmaster_start_time() <= u.now then pg_postmaster_start_time() end) as since,
+           4000 * abs(extract(epoch from u.now - ${first}::timestamptz)) as held_up_ms,
+           ${below}::bigint[] as below, ${ends}::timestamptz[] as ends
+    from (select clock_timestamp() as now, alive_at, up_since from uptime where singleton offset 0) as u)",
+        overlaps = overlaps(first + 1, "u.now"),
+        begun = first + 1,
+        below = first + 2,
+        ends = first + 3,
     )
 }
 
-/// When a lease is over: see [`leases`](crate::store::leases).
-const EXPIRY: &str = "greatest(l.expires_at, up.since + l.ttl_ms * interval '1 ms')";
+/// The parameters of [`up`], in their order.
+pub(super) fn parameters(sent: &Sent) -> [&(dyn ToSql + Sync); 4] {
+    [&sent.expected, &sent.begun, &sent.below, &sent.ends]
+}
+
+/// When a lease is over: see [`leases`](crate::store::leases). Of the interruptions that count for it, the shortest ended
+/// last.
+const EXPIRY: &str = "greatest(l.expires_at, l.ttl_ms * interval '1 ms'
+        + case when l.ttl_ms <= up.held_up_ms then up.now
+               else least(up.now, greatest(up.since, up.ends[width_bucket(l.ttl_ms, up.below) + 1])) end)";
 
 /// Under the head. The rows are locked, so that a renewal which got in first is waited for and seen, and one that comes
 /// later finds what is decided here. In the order of their keys, as renewals are.
@@ -42,7 +72,7 @@ from up, (select * from unnest($2::text[], $3::text[]) as k (namespace, run_id)
 join leases l on l.shard = $1 and l.namespace = any($2) and l.run_id = any($3)
   and l.namespace = v.namespace and l.run_id = v.run_id
 for no key update of l",
-        up = up()
+        up = up(4)
     )
 }
 
@@ -85,7 +115,7 @@ cross join lateral (
     select namespace, run_id, revision, status, started_at, task_thread_id, agent_id, workflow_id, audit_session_id,
            route, labels, record, null::jsonb as metadata
     from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r",
-        up = up(),
+        up = up(9),
         columns = run_columns!(),
     )
 }
@@ -93,6 +123,7 @@ cross join lateral (
 /// One statement, which is its own transaction.
 pub(super) async fn renew(
     sessions: &Sessions,
+    uptime: &ReplicaUptime,
     shard: Shard,
     renewals: &[(RunKey, Renewal)],
 ) -> Result<Vec<Option<Renewed>>, StoreError> {
@@ -109,9 +140,12 @@ pub(super) async fn renew(
     let total: Vec<Option<i64>> = progress().map(|progress| progress.map(|progress| bigint(progress.total))).collect();
     let messages: Vec<Option<&str>> =
         progress().map(|progress| progress.map(|progress| progress.message.as_str())).collect();
-    let arguments: [&(dyn ToSql + Sync); 8] =
-        [&smallint(shard), &namespaces, &run_ids, &epochs, &agents, &done, &total, &messages];
-    let rows = writing(sessions, &renewing(), &arguments).await?;
+    let (shard, sent) = (smallint(shard), uptime.sent());
+    let [expected, begun, below, ends] = parameters(&sent);
+    let arguments: [&(dyn ToSql + Sync); 12] =
+        [&shard, &namespaces, &run_ids, &epochs, &agents, &done, &total, &messages, expected, begun, below, ends];
+    let told = |rows: &Vec<Row>| rows.first().and_then(told);
+    let rows = uptime.making(writing(sessions, &renewing(), &arguments), told).await?;
     let mut renewed = vec![None; renewals.len()];
     for row in &rows {
         let lease = Reader { table: "leases", row };
@@ -141,12 +175,13 @@ select l.namespace, l.run_id, l.epoch, {EXPIRY} as expires_at, l.progress_done, 
 from up, unnest($1::smallint[], $2::text[], $3::text[]) as v (shard, namespace, run_id)
 cross join lateral (
     select * from leases where shard = v.shard and namespace = v.namespace and run_id = v.run_id offset 0) as l",
-        up = up()
+        up = up(4)
     )
 }
 
 pub(super) async fn leases(
     sessions: &Sessions,
+    uptime: &ReplicaUptime,
     keys: &[RunKey],
     shard_of: impl Fn(&RunKey) -> Shard,
 ) -> Result<Vec<Option<KeptLease>>, StoreError> {
@@ -157,7 +192,9 @@ pub(super) async fn leases(
     let rows = super::read::reading(sessions, |session| async move {
         let rows = async {
             let statement = session.prepare_cached(&statement).await?;
-            session.query(&statement, &[&shards, &namespaces, &run_ids]).await
+            let sent = uptime.sent();
+            let [expected, begun, below, ends] = parameters(&sent);
+            session.query(&statement, &[&shards, &namespaces, &run_ids, expected, begun, below, ends]).await
         };
         let rows = rows.await;
         (session, rows)
@@ -183,42 +220,76 @@ fn kept(row: &Row, key: &RunKey) -> Result<KeptLease, StoreError> {
     Ok(KeptLease { epoch: lease.unsigned("epoch", key)?, expires_at, progress: progress.transpose()? })
 }
 
-/// At most one replica's stamp a moment: what others wrote a moment ago is as good.
+/// At most one replica's stamp a moment: what others wrote a moment ago is as good. Decided on the row as it is when it is
+/// locked: another's stamp that came first may be what this server overlaps with. A stamp that was held up on its way says
+/// nothing: its server may have stood still meanwhile.
 fn stamp() -> String {
     format!(
         "-- leases.stamp
-with {up}
-update uptime u
-set alive_at = up.now, up_since = up.since
-from up
-where u.singleton and (u.up_since <> up.since or u.alive_at < up.now - interval '500 ms' or u.alive_at > up.now)",
-        up = up()
+with clock as materialized (select clock_timestamp() as now),
+stamped as (
+    update uptime u
+    set alive_at = clock.now, up_since = case when {overlaps} then u.up_since else $1 end
+    from clock
+    where u.singleton and abs(extract(epoch from clock.now - $2::timestamptz)) * 1000 < {GAP_WAIT_MS}
+      and (u.alive_at < clock.now - interval '500 ms' or u.alive_at > clock.now or not {overlaps})
+      and ({overlaps} or u.alive_at > clock.now or $1 <= clock.now - interval '{GAP_WAIT_MS} ms'))
+select now from clock",
+        overlaps = overlaps(1, "clock.now")
     )
 }
 
-pub(super) async fn stay_alive(sessions: &Sessions) -> Result<(), StoreError> {
-    writing(sessions, &stamp(), &[]).await.map(drop)
+/// Says that this server is alive, and hears the clock.
+pub(super) async fn stay_alive(sessions: &Sessions, uptime: &ReplicaUptime) -> Result<(), StoreError> {
+    let sent = uptime.sent();
+    let statement = stamp();
+    let arguments: [&(dyn ToSql + Sync); 2] = [&sent.begun, &sent.expected];
+    let stamp = writing(sessions, &statement, &arguments);
+    uptime.making(stamp, |rows| rows.first().and_then(told)).await.map(drop)
 }
 
+/// The clock of a row.
+fn told(row: &Row) -> Option<Time> {
+    row.try_get("now").ok().map(|At(now)| now)
+}
+
+/// The clock, for a server that starts.
+pub(super) async fn clock(sessions: &Sessions) -> Result<Time, StoreError> {
+    let rows = writing(sessions, "-- leases.clock\nselect clock_timestamp() as now", &[]).await?;
+    rows.first().and_then(told).ok_or_else(|| {
+        let source = "it was not told".into();
+        StoreError::Corrupt { table: "clock_timestamp()", column: "now", key: String::new(), source }
+    })
+}
+
+/// Whose own expiry is to come is passed over before anything else is looked at.
 fn over() -> String {
     format!(
         "-- leases.over
 with {up}
-(select l.namespace, l.run_id from leases l, up where l.shard = $1 and {EXPIRY} <= up.now limit $2)
+(select l.namespace, l.run_id from leases l, up
+ where l.shard = $1 and l.expires_at <= up.now and {EXPIRY} <= up.now limit $2)
 union all
 (select a.namespace, a.run_id from active a
  where a.shard = $1 and a.due_at <= (select now from up) order by a.due_at limit $2)",
-        up = up()
+        up = up(3)
     )
 }
 
-pub(super) async fn overdue(sessions: &Sessions, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+pub(super) async fn overdue(
+    sessions: &Sessions,
+    uptime: &ReplicaUptime,
+    shard: Shard,
+    limit: usize,
+) -> Result<Vec<RunKey>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (shard, statement) = (smallint(shard), over());
     let rows = super::read::reading(sessions, |session| async move {
         let rows = async {
             let statement = session.prepare_cached(&statement).await?;
-            session.query(&statement, &[&shard, &limit]).await
+            let sent = uptime.sent();
+            let [expected, begun, below, ends] = parameters(&sent);
+            session.query(&statement, &[&shard, &limit, expected, begun, below, ends]).await
         };
         let rows = rows.await;
         (session, rows)

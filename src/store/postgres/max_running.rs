@@ -18,16 +18,23 @@ use crate::store::StoreError;
 const FORGET_ROWS_MAX: usize = 1_000;
 
 /// Whether a run of `m.runs` counts.
-pub(super) const COUNTS: &str = "exists (select from active a
-                    where a.shard = h.value::smallint and a.namespace = m.namespace and a.run_id = h.key offset 0)";
+pub(super) const COUNTS: &str = "(exists (select from active a
+                     where a.shard = h.value::smallint and a.namespace = m.namespace and a.run_id = h.key offset 0)
+             and not exists (select from suspended s
+                             where s.shard = h.value::smallint and s.namespace = m.namespace and s.run_id = h.key
+                             offset 0))";
 
-/// The values of the labels that claims of pending runs limit.
+/// The values of the labels that claims of pending and ready runs limit.
 fn asked() -> String {
     format!(
         "(
     select distinct v.namespace, v.label,
            (select r.labels ->> v.label from runs r
-            where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id and r.status = {pending}) as value
+            where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id
+              and (r.status = {pending}
+                   or exists (select from suspended s
+                              where s.shard = $1 and s.namespace = v.namespace and s.run_id = v.run_id offset 0)))
+               as value
     from unnest($2::text[], $3::text[], $4::text[]) as v (namespace, run_id, label)
     offset 0) as asked
 where value is not null",
@@ -35,8 +42,8 @@ where value is not null",
     )
 }
 
-/// Takes the rows of the values, and makes those that are not there. A pending run's labels never change, and under the
-/// head it is no other run.
+/// Takes the rows of the values, and makes those that are not there. The labels of a run that waits for a claim never change,
+/// and under the head it is no other run.
 pub(super) fn lock() -> String {
     format!(
         "-- commit.lock_max_running

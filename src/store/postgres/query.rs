@@ -14,7 +14,7 @@ use tokio_postgres::{Error, Row};
 use super::read::reading;
 use super::rows::{At, Reader, run, run_bytes, run_columns, run_size, shown};
 use super::sessions::{Session, Sessions};
-use crate::domain::{Filter, Route};
+use crate::domain::{Filter, Route, Time};
 use crate::store::query::{By, COUNT_RUNS_MAX, LIST_RUNS_MAX, Order, Place, Range, RunCounts, RunPage, RunQuery};
 use crate::store::{StoreError, columns, json};
 
@@ -237,6 +237,47 @@ fn page(rows: &[Row], limit: usize, bytes_max: usize) -> Result<RunPage, StoreEr
         }
     }
     Ok(page)
+}
+
+/// The runs that are ready, oldest first: few at any time, so they are held against a filter elsewhere.
+const READY: &str = concat!(
+    "-- query.suspended_by_start
+select ",
+    run_columns!(),
+    "
+from (
+    select shard, namespace, run_id, started_at
+    from suspended
+    where namespace = $1 and ready and (started_at, run_id) > ($2, $3)
+    order by started_at, run_id
+    limit $4::bigint) as s
+cross join lateral (
+    select namespace, run_id, revision, status, started_at, task_thread_id, agent_id, workflow_id, audit_session_id,
+           route, labels, record, null::jsonb as metadata
+    from runs where shard = s.shard and namespace = s.namespace and run_id = s.run_id offset 0) as r
+order by s.started_at, s.run_id"
+);
+
+pub(super) async fn ready_runs(
+    sessions: &Sessions,
+    namespace: &str,
+    after: Option<&Place>,
+    limit: usize,
+) -> Result<RunPage, StoreError> {
+    let (started_at, run_id) =
+        after.map_or((At(Time::from_micros(i64::MIN)), ""), |place| (At(place.started_at), place.run_id.as_str()));
+    let rows_max = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = reading(sessions, |session| async move {
+        let rows = async {
+            let statement = session.prepare_cached(READY).await?;
+            session.query(&statement, &[&namespace, &started_at, &run_id, &rows_max]).await
+        };
+        let rows = rows.await;
+        (session, rows)
+    });
+    let runs = rows.await?.iter().map(run).collect::<Result<Vec<_>, _>>()?;
+    let next = runs.last().filter(|_| runs.len() >= limit).map(Place::of);
+    Ok(RunPage { runs, next })
 }
 
 pub(super) async fn count_runs(

@@ -1,7 +1,9 @@
 //! The connections: some commit, some read, one listens. Every wait for one is bounded, and a session that failed or
-//! may be in a transaction is closed and never lent again.
+//! may be in a transaction is closed and never lent again. A new one is used only when its server was
+//! [looked at](super::lineage).
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -11,7 +13,9 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::{Config, NoTls};
 
 use super::errors;
+use super::lineage::Lineage;
 use crate::store::StoreError;
+use crate::telemetry::chain;
 
 /// What a session waits for in the queue, and for a new connection: from the first packet to the last setting.
 const QUEUE_MAX: Duration = Duration::from_secs(3);
@@ -77,11 +81,19 @@ pub(super) struct Sessions {
 
 impl Sessions {
     /// Shares out `connections`, of which one is the listener's. `created` hears of each new session that may write,
-    /// before it is used.
-    pub(super) fn new(config: &Config, connections: usize, created: impl Fn() + Send + Sync + 'static) -> Self {
+    /// before it is used; `lineage` looks at the server of each new session.
+    pub(super) fn new(
+        config: &Config,
+        connections: usize,
+        lineage: Option<&Arc<Lineage>>,
+        created: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
         let commit = (connections / 2).clamp(1, 4);
         let read = connections.saturating_sub(1 + commit).max(1);
-        Self { commit: pool(config, commit, COMMIT_SETTINGS, created), read: pool(config, read, READ_SETTINGS, || {}) }
+        Self {
+            commit: pool(config, commit, COMMIT_SETTINGS, lineage, created),
+            read: pool(config, read, READ_SETTINGS, lineage, || {}),
+        }
     }
 
     /// How many commits may be in flight.
@@ -107,7 +119,14 @@ impl Sessions {
     }
 }
 
-fn pool(config: &Config, size: usize, settings: &'static str, created: impl Fn() + Send + Sync + 'static) -> Pool {
+fn pool(
+    config: &Config,
+    size: usize,
+    settings: &'static str,
+    lineage: Option<&Arc<Lineage>>,
+    created: impl Fn() + Send + Sync + 'static,
+) -> Pool {
+    let (looks, changed) = (lineage.cloned(), lineage.cloned());
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     Pool::builder(Manager::from_config(config.clone(), NoTls, recycling))
         .max_size(size)
@@ -119,16 +138,30 @@ fn pool(config: &Config, size: usize, settings: &'static str, created: impl Fn()
         .recycle_timeout(Some(QUEUE_MAX))
         .post_create(Hook::async_fn(move |client: &mut ClientWrapper, _| {
             created();
-            Box::pin(async move {
-                match timeout(CREATE_MAX, client.batch_execute(settings)).await {
-                    Ok(set) => set.map_err(HookError::Backend),
-                    Err(_) => Err(HookError::message("Postgres did not answer in time")),
+            let lineage = looks.clone();
+            let set = async move {
+                client.batch_execute(settings).await.map_err(HookError::Backend)?;
+                match lineage {
+                    Some(lineage) => lineage.check(client).await.map_err(|error| HookError::message(chain(&error))),
+                    None => Ok(()),
                 }
+            };
+            Box::pin(async move {
+                let late = || Err(HookError::message("Postgres did not answer in time"));
+                timeout(CREATE_MAX, set).await.unwrap_or_else(|_elapsed| late())
             })
         }))
-        .pre_recycle(Hook::async_fn(|client: &mut ClientWrapper, metrics: &Metrics| {
+        .pre_recycle(Hook::async_fn(move |client: &mut ClientWrapper, metrics: &Metrics| {
+            let changed_at = changed.as_ref().and_then(|lineage| lineage.changed_at());
+            let left = changed_at.is_some_and(|changed_at| metrics.created <= changed_at.into_std());
             let due = (metrics.recycle_count + 1).is_power_of_two() || are_old(metrics);
-            Box::pin(async move { if due { plan_anew(client).await } else { Ok(()) } })
+            Box::pin(async move {
+                match (left, due) {
+                    (true, _) => Err(HookError::message("it may be to a server that was left")),
+                    (false, true) => plan_anew(client).await,
+                    (false, false) => Ok(()),
+                }
+            })
         }))
         .build()
         .expect("a runtime is given")

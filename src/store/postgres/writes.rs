@@ -5,9 +5,11 @@
 //! unless what changes or ends was exactly the rows that it was given: a wrong count then ends the transaction before
 //! it commits instead of being noticed after it. What is new is there, or its insert fails.
 
+mod claimed;
 mod columns;
 mod leases;
 mod max_running;
+mod ready;
 
 use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
@@ -72,7 +74,9 @@ pub(super) fn write<'a>(home: i16, commit_id: Uuid, at: Time, decided: &'a Decid
         parts.update_runs(&shard, &old, with_links);
     }
     parts.write_leases(&shard, &decided.runs);
+    parts.write_ready(&shard, &decided.runs);
     parts.write_counted(home, &decided.counted);
+    parts.write_claimed(&decided.claimed, matches!(place, Place::After(_)));
     parts.insert_events(&shard, &commit_id, &decided.events);
     let (name, place) = match place {
         Place::After(position) => {

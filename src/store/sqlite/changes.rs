@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::domain::{Position, Shard};
 use crate::store::json::{self, EventColumns};
 use crate::store::merge::{Part, merged};
-use crate::store::{LoggedEvent, Page, StoreError};
+use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
 
 /// The events above `after`, which has one position for each shard. The snapshot is let go before a row is decoded:
 /// while it is held, the write-ahead log cannot start over.
@@ -30,11 +30,14 @@ pub(super) fn page(
     drop(snapshot);
 
     let (rows, cut) = merged(parts);
-    let events = rows
-        .into_iter()
-        .map(|((_, shard, position), columns)| Ok(LoggedEvent { shard, position, event: json::read_event(columns)? }))
-        .collect::<Result<Vec<_>, StoreError>>()?;
-    Ok(Page { as_of, events, cut })
+    let events = rows.into_iter().map(|((at, shard, position), columns)| match json::try_event(columns) {
+        Ok(event) => Ok(LoggedEvent { shard, position, event }),
+        Err(unreadable) => {
+            let (EventColumns { key, revision, .. }, error) = *unreadable;
+            Err(Unreadable { shard, position, at, key, revision, error })
+        }
+    });
+    Ok(Page { as_of, events: events.collect(), cut })
 }
 
 /// At least one row if there is one, at most `limit`, about `bytes_max`.

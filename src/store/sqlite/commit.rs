@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use super::errors;
 use super::rows::{Cell, bigint};
-use crate::clock::Clock;
+use super::uptime::UptimeClock;
+use crate::clock::Clock as _;
 use crate::domain::batch::decide_batch;
 use crate::domain::{Command, Decided, Position, Shard};
 use crate::store::{CommitError, StoreError, Unsettled};
@@ -21,7 +22,7 @@ pub(super) fn commit(
     shard: Shard,
     commit_id: Uuid,
     commands: &[Arc<Command>],
-    clock: &dyn Clock,
+    clock: &UptimeClock,
 ) -> Result<Decided, CommitError> {
     let transaction = begin(connection)?;
     let loaded = load::load(&transaction, shard, commands, clock)?;
@@ -44,6 +45,17 @@ pub(super) fn commit(
     }
 }
 
+/// What becomes of a commit that was made while its file ceased to be the ledger's: it may have been the last one before.
+pub(super) fn into_a_lost_file(shard: Shard, commit_id: Uuid, decided: Decided, lost: StoreError) -> CommitError {
+    match decided.events.first().map(|event| event.position) {
+        None => CommitError::NotApplied(lost),
+        Some(first_position) => {
+            let unsettled = Box::new(Unsettled { shard, commit_id, first_position, decided });
+            CommitError::Unknown { unsettled, source: lost.into() }
+        }
+    }
+}
+
 /// Whether a commit of unknown outcome is in the log. When it is not, a small commit of our own is written over the
 /// place where its last frames may be: after that, no crash can bring it back.
 pub(super) fn settle(
@@ -58,6 +70,18 @@ pub(super) fn settle(
     }
     overwrite(&transaction).and_then(|()| transaction.commit()).map_err(errors::statement)?;
     Ok(false)
+}
+
+/// Commits of a page each that a probe makes: together they need as much room in the log as a commit of a few runs.
+const PROBE_COMMITS: usize = 16;
+
+/// Writes what means nothing. One commit would not do: in what is left of a full disk a page may fit again and again.
+pub(super) fn probe(connection: &mut Connection) -> Result<(), StoreError> {
+    for _ in 0..PROBE_COMMITS {
+        let transaction = begin(connection)?;
+        overwrite(&transaction).and_then(|()| transaction.commit()).map_err(errors::statement)?;
+    }
+    Ok(())
 }
 
 /// Changes the file's first page and nothing that means anything: a number for applications, which nobody reads. A row

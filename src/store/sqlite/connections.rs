@@ -4,21 +4,27 @@
 //! waiting callers use up no threads. The connection goes back when the job ends, however it ends.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::errors;
-use super::lock::DirectoryLock;
+use super::identity::Identity;
 use crate::store::StoreError;
 
-/// All connections, and the lock that they work under: it is let go after the last of them.
+/// All connections, and the identity of the file that they are to, with the locks that they work under: these are let go
+/// after the last of them.
 pub(super) struct Connections {
     // Dropped from top to bottom: the writer, which syncs as it should, is the last to close the file.
     readers: Option<Pool>,
     writer: Pool,
-    lock: Mutex<Option<DirectoryLock>>,
+    identity: Option<Arc<Identity>>,
 }
+
+/// How long the closing of a lost database waits for who uses its file.
+const LOST_CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// Idle connections and as many permits to take one.
 struct Pool {
@@ -35,26 +41,41 @@ enum Use {
 
 impl Connections {
     /// Without readers, the writer reads.
-    pub(super) fn new(writer: Connection, readers: Vec<Connection>, lock: Option<DirectoryLock>) -> Arc<Self> {
+    pub(super) fn new(writer: Connection, readers: Vec<Connection>, identity: Option<Identity>) -> Arc<Self> {
         Arc::new(Self {
             writer: Pool::new(vec![writer]),
             readers: (!readers.is_empty()).then(|| Pool::new(readers)),
-            lock: Mutex::new(lock),
+            identity: identity.map(Arc::new),
         })
     }
 
     /// For reading only: nothing is ever written, and nothing to be closed in any order.
     pub(super) fn reading(readers: Vec<Connection>) -> Arc<Self> {
-        Arc::new(Self { writer: Pool::new(Vec::new()), readers: Some(Pool::new(readers)), lock: Mutex::new(None) })
+        Arc::new(Self { writer: Pool::new(Vec::new()), readers: Some(Pool::new(readers)), identity: None })
     }
 
-    /// Runs a job on the connection that writes. The error is from before or instead of the job; a job that panics has
-    /// rolled back.
+    /// Runs a job on the connection that writes. The error is from before or instead of the job, and a job that panics has
+    /// rolled back; or the file that the job wrote to is not the ledger's any more, and what it came to counts for nothing.
     pub(super) async fn write<T: Send + 'static>(
         self: &Arc<Self>,
         job: impl FnOnce(&mut Connection) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run(Use::Write, job).await
+        let (done, looked) = self.write_and_look(job).await?;
+        looked.map(|()| done)
+    }
+
+    /// The same for a job whose result is known to count or not by what it is: with it comes whether the file that it
+    /// wrote to is the ledger's still.
+    pub(super) async fn write_and_look<T: Send + 'static>(
+        self: &Arc<Self>,
+        job: impl FnOnce(&mut Connection) -> T + Send + 'static,
+    ) -> Result<(T, Result<(), StoreError>), StoreError> {
+        let identity = self.identity.clone();
+        let then_look = move |connection: &mut Connection| {
+            let done = job(connection);
+            (done, identity.map_or(Ok(()), |identity| identity.look()))
+        };
+        self.run(Use::Write, then_look).await
     }
 
     /// Runs a job on a connection that reads.
@@ -70,12 +91,23 @@ impl Connections {
         purpose: Use,
         job: impl FnOnce(&mut Connection) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
+        if let Some(identity) = &self.identity {
+            identity.known()?;
+        }
         let permits = self.pool(purpose).permits.clone();
         let permit = permits.acquire_owned().await.map_err(|_closed| errors::closed())?;
         let connections = self.clone();
         tokio::task::spawn_blocking(move || Borrowed::take(connections, purpose, permit).run(job))
             .await
             .map_err(errors::job)
+    }
+
+    /// Resolves once the file is not the ledger's any more; never without one.
+    pub(super) async fn lost(&self) -> String {
+        match &self.identity {
+            Some(identity) => identity.lost().await,
+            None => std::future::pending().await,
+        }
     }
 
     fn pool(&self, purpose: Use) -> &Pool {
@@ -86,7 +118,10 @@ impl Connections {
     }
 
     /// Waits for the jobs that came before, empties the write-ahead log into the file as far as it can, closes, and
-    /// lets go of the lock. Later jobs are refused.
+    /// lets go of the locks. Later jobs are refused.
+    ///
+    /// Where the names mean other files by now, the log is emptied too, which writes to the files that are open; but
+    /// nothing is removed by its name, as SQLite would remove the log.
     pub(super) async fn close(self: &Arc<Self>) {
         let mut readers = Vec::new();
         if let Some(pool) = &self.readers {
@@ -96,15 +131,33 @@ impl Connections {
         let connections = self.clone();
         let close = move || {
             drop(readers);
+            let lost = connections.identity.as_ref().is_some_and(|identity| identity.look().is_err());
             for writer in writers {
-                if let Err(error) = writer.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(())) {
-                    tracing::warn!(error = %error, "the write-ahead log was not emptied; the next open does it");
+                if lost {
+                    // Who has the file open under another name may hold a lock for as long as it likes.
+                    let _as_before = writer.busy_timeout(LOST_CLOSE_WAIT);
+                }
+                match writer.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0)) {
+                    Ok(0) => {}
+                    Ok(_busy) => tracing::warn!(
+                        lost,
+                        "the write-ahead log was not emptied, since somebody else uses the database{}",
+                        if lost { ": what is in it may be missing from the file" } else { "; the next open does it" }
+                    ),
+                    Err(error) => {
+                        tracing::warn!(error = %error, lost, "the write-ahead log was not emptied");
+                    }
+                }
+                if lost && let Err(error) = writer.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+                    tracing::warn!(error = %error, "what stands in place of the write-ahead log may be removed");
                 }
                 if let Err((_writer, error)) = writer.close() {
                     tracing::warn!(error = %error, "the database was not closed cleanly");
                 }
             }
-            drop(held(&connections.lock).take());
+            if let Some(identity) = &connections.identity {
+                identity.release();
+            }
         };
         if let Err(error) = tokio::task::spawn_blocking(close).await {
             tracing::warn!(error = %error, "the store was not closed cleanly");

@@ -20,7 +20,9 @@ use super::{changes, errors, migrate, open, read, rows};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
 use crate::domain::{Event, Position, RunKey, Shard, Time};
-use crate::store::inspect::{Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, PlaceRow, RunRow, ShardRows};
+use crate::store::inspect::{
+    Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
+};
 use crate::store::{Description, Ledger, OpenError, PAGE_BYTES_MAX, Page, StoreError};
 
 /// Connections: as many pages at once.
@@ -181,6 +183,12 @@ impl Inspect for SqliteInspect {
     ) -> Result<Vec<Event>, StoreError> {
         let (shard, key) = (self.shard_of(key), key.clone());
         self.read(move |connection| read::run_events(connection, shard, &key, after, limit, bytes_max)).await
+    }
+
+    /// A file has no timelines.
+    async fn past(&self) -> Result<Past, StoreError> {
+        let ledger = self.read(|connection| rows::ledger(connection)).await?;
+        Ok(Past { epoch: ledger.epoch, timeline: None })
     }
 
     async fn time_of(&self, shard: Shard, position: Position) -> Result<Option<Time>, StoreError> {

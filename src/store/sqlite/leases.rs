@@ -4,21 +4,12 @@ use rusqlite::{Connection, Row, Transaction};
 
 use super::errors;
 use super::rows::{self, Cell, bigint, run_columns};
-use crate::clock::Clock;
+use super::uptime::UptimeClock;
+use crate::clock::Clock as _;
 use crate::domain::{HeldLease, Progress, Renewal, RunKey, Shard, Time};
-use crate::store::leases::{GAP_MS, KeptLease, Renewed};
+use crate::store::leases::{KeptLease, Renewed};
+use crate::store::uptime::Seen;
 use crate::store::{StoreError, json};
-
-/// Since when servers have been alive without a gap, as of now. A clock that was set back leaves a gap too.
-fn up_since(connection: &Connection, now: Time) -> Result<Time, StoreError> {
-    let mut statement = connection
-        .prepare_cached("-- leases.up_since\nselect alive_at, up_since from uptime")
-        .map_err(errors::statement)?;
-    let (alive_at, up_since): (i64, i64) =
-        statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(errors::statement)?;
-    let gap = now.micros().abs_diff(alive_at) > u64::from(GAP_MS) * 1_000;
-    Ok(if gap { now } else { Time::from_micros(up_since) })
-}
 
 const COLUMNS: &str = "epoch, ttl_ms, expires_at, progress_done, progress_total, progress_message, progress_at";
 
@@ -49,15 +40,20 @@ fn read(row: &Row<'_>, key: &RunKey) -> Result<(KeptLease, u64), StoreError> {
     Ok((lease, cell.count(row, 1, "ttl_ms")?))
 }
 
+/// When a lease is over: see [`leases`](crate::store::leases).
+fn expiry(expires_at: Time, ttl_ms: u64, seen: &Seen) -> Time {
+    seen.since(ttl_ms).map_or(expires_at, |since| expires_at.max(since.plus_ms(ttl_ms)))
+}
+
 /// The lease as it is kept, with the expiry that counts.
 fn kept(
     connection: &Connection,
     shard: Shard,
     key: &RunKey,
-    now: Time,
+    seen: &Seen,
 ) -> Result<Option<(KeptLease, u64)>, StoreError> {
     let Some((lease, ttl_ms)) = lease(connection, shard, key)? else { return Ok(None) };
-    let expires_at = lease.expires_at.max(up_since(connection, now)?.plus_ms(ttl_ms));
+    let expires_at = expiry(lease.expires_at, ttl_ms, seen);
     Ok(Some((KeptLease { expires_at, ..lease }, ttl_ms)))
 }
 
@@ -66,9 +62,9 @@ pub(super) fn held(
     transaction: &Transaction<'_>,
     shard: Shard,
     key: &RunKey,
-    now: Time,
+    clock: &UptimeClock,
 ) -> Result<Option<HeldLease>, StoreError> {
-    let kept = kept(transaction, shard, key, now)?;
+    let kept = kept(transaction, shard, key, &clock.seen())?;
     Ok(kept.map(|(KeptLease { epoch, expires_at, .. }, _)| HeldLease { epoch, expires_at }))
 }
 
@@ -76,11 +72,11 @@ pub(super) fn held(
 pub(super) fn leases(
     connection: &mut Connection,
     keys: &[(Shard, RunKey)],
-    clock: &dyn Clock,
+    clock: &UptimeClock,
 ) -> Result<Vec<Option<KeptLease>>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let now = clock.now();
-    keys.iter().map(|(shard, key)| Ok(kept(&snapshot, *shard, key, now)?.map(|(lease, _)| lease))).collect()
+    let seen = clock.seen();
+    keys.iter().map(|(shard, key)| Ok(kept(&snapshot, *shard, key, &seen)?.map(|(lease, _)| lease))).collect()
 }
 
 /// All in one transaction.
@@ -88,11 +84,11 @@ pub(super) fn renew(
     connection: &mut Connection,
     shard: Shard,
     renewals: &[(RunKey, Renewal)],
-    clock: &dyn Clock,
+    clock: &UptimeClock,
 ) -> Result<Vec<Option<Renewed>>, StoreError> {
     let transaction = super::commit::begin(connection)?;
-    let now = clock.now();
-    let renewed = renewals.iter().map(|(key, renewal)| renew_one(&transaction, shard, key, renewal, now));
+    let seen = clock.seen();
+    let renewed = renewals.iter().map(|(key, renewal)| renew_one(&transaction, shard, key, renewal, &seen));
     let renewed = renewed.collect::<Result<Vec<_>, _>>()?;
     transaction.commit().map_err(errors::statement)?;
     Ok(renewed)
@@ -103,9 +99,10 @@ fn renew_one(
     shard: Shard,
     key: &RunKey,
     renewal: &Renewal,
-    now: Time,
+    seen: &Seen,
 ) -> Result<Option<Renewed>, StoreError> {
-    let Some((lease, ttl_ms)) = kept(transaction, shard, key, now)? else { return Ok(None) };
+    let now = seen.now;
+    let Some((lease, ttl_ms)) = kept(transaction, shard, key, seen)? else { return Ok(None) };
     if lease.epoch != renewal.epoch || lease.expires_at <= now || is_released(transaction, shard, key)? {
         return Ok(None);
     }
@@ -163,14 +160,12 @@ fn run(transaction: &Transaction<'_>, shard: Shard, key: &RunKey) -> Result<Opti
     json::read_run(rows::run_columns_of(row)?).map(Some)
 }
 
-/// Stamps the database.
-pub(super) fn stay_alive(connection: &mut Connection, clock: &dyn Clock) -> Result<(), StoreError> {
+/// Writes what means nothing.
+pub(super) fn try_to_write(connection: &mut Connection, clock: &UptimeClock) -> Result<(), StoreError> {
     let transaction = super::commit::begin(connection)?;
-    let now = clock.now();
-    let since = up_since(&transaction, now)?;
     transaction
-        .prepare_cached("-- leases.stamp\nupdate uptime set alive_at = ?1, up_since = ?2")
-        .and_then(|mut statement| statement.execute((now.micros(), since.micros())))
+        .prepare_cached("-- leases.try_to_write\nupdate uptime set alive_at = ?1")
+        .and_then(|mut statement| statement.execute([clock.now().micros()]))
         .map_err(errors::statement)?;
     transaction.commit().map_err(errors::statement)
 }
@@ -180,30 +175,49 @@ pub(super) fn overdue(
     connection: &mut Connection,
     shard: Shard,
     limit: usize,
-    clock: &dyn Clock,
+    clock: &UptimeClock,
 ) -> Result<Vec<RunKey>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let now = clock.now();
-    let since = up_since(&snapshot, now)?;
+    let seen = clock.seen();
+    let mut over = over(&snapshot, shard, limit, &seen)?;
+    let mut statement = snapshot
+        .prepare_cached(
+            "-- leases.due
+             select namespace, run_id from active where shard = ?1 and due_at <= ?2 order by due_at limit ?3",
+        )
+        .map_err(errors::statement)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let over = keys(
-        &snapshot,
-        "-- leases.over
-         select namespace, run_id from leases
-          where shard = ?1 and max(expires_at, ?3 + ttl_ms * 1000) <= ?2 limit ?4",
-        (shard.0, now.micros(), since.micros(), limit),
-    )?;
-    let due = keys(
-        &snapshot,
-        "-- leases.due
-         select namespace, run_id from active where shard = ?1 and due_at <= ?2 order by due_at limit ?3",
-        (shard.0, now.micros(), limit),
-    )?;
-    Ok(over.into_iter().chain(due).collect())
+    let due = statement.query_map((shard.0, seen.now.micros(), limit), |row| {
+        Ok(RunKey { namespace: row.get(0)?, run_id: row.get(1)? })
+    });
+    let due: Vec<RunKey> = due.and_then(Iterator::collect).map_err(errors::statement)?;
+    over.extend(due);
+    Ok(over)
 }
 
-fn keys(connection: &Connection, sql: &'static str, values: impl rusqlite::Params) -> Result<Vec<RunKey>, StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(errors::statement)?;
-    let keys = statement.query_map(values, |row| Ok(RunKey { namespace: row.get(0)?, run_id: row.get(1)? }));
-    keys.and_then(Iterator::collect).map_err(errors::statement)
+fn over(connection: &Connection, shard: Shard, limit: usize, seen: &Seen) -> Result<Vec<RunKey>, StoreError> {
+    let mut statement = connection
+        .prepare_cached(
+            "-- leases.over
+             select namespace, run_id, expires_at, ttl_ms from leases where shard = ?1 and expires_at <= ?2",
+        )
+        .map_err(errors::statement)?;
+    let mut rows = statement.query((shard.0, seen.now.micros())).map_err(errors::statement)?;
+    let mut over = Vec::new();
+    while let Some(row) = rows.next().map_err(errors::statement)? {
+        if over.len() >= limit {
+            break;
+        }
+        let key = RunKey {
+            namespace: row.get(0).map_err(errors::statement)?,
+            run_id: row.get(1).map_err(errors::statement)?,
+        };
+        let cell = Cell { table: "leases", key: &|| rows::shown(&key) };
+        let expires_at = Time::from_micros(cell.get(row, 2, "expires_at")?);
+        let ttl_ms = cell.count(row, 3, "ttl_ms")?;
+        if expiry(expires_at, ttl_ms, seen) <= seen.now {
+            over.push(key);
+        }
+    }
+    Ok(over)
 }

@@ -1,40 +1,100 @@
-//! The lock that keeps a database file to one server: a second writer would not see the first one's commits coming,
+//! The locks that keep a database file to one server: a second writer would not see the first one's commits coming,
 //! and its watchers would miss them.
+//!
+//! One lock is a file beside the database, found by the database's name. The file itself may have other names: a hard
+//! link is refused, because SQLite's write-ahead log is found by name as well, and two servers with two logs overwrite
+//! each other's pages. What has one name and two paths, such as a file that is mounted twice, is met by a lock on the
+//! file itself.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::errors;
+use super::identity::Inode;
 use crate::store::OpenError;
 
-/// Holds the lock until it is dropped. The system frees it when the process ends, however it ends; the file stays,
-/// since another process may have it open already.
-pub(super) struct DirectoryLock {
-    _file: File,
+/// Holds the locks until it is dropped. The system frees them when the process ends, however it ends; the file beside
+/// the database stays, since another process may have it open already.
+pub(super) struct FileLock {
+    _beside: File,
+    /// The database. It may be closed only after SQLite has closed its own descriptors of the file: with any descriptor
+    /// of a file that a process closes, the system drops all POSIX locks of this process on it, and so SQLite's.
+    database: File,
 }
 
-impl DirectoryLock {
-    /// Makes the directory if it is missing and takes the lock beside the database, or says who has it.
+impl FileLock {
+    /// Makes the directory and the file if they are missing and takes both locks, or says who has them.
     pub(super) fn take(database: &Path) -> Result<Self, OpenError> {
         let failed = |error| errors::open_system(database, error);
+        let locked = |pid| OpenError::Locked { location: database.display().to_string(), pid };
         if let Some(directory) = database.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             fs::create_dir_all(directory).map_err(failed)?;
         }
         let path = beside(database).map_err(failed)?;
-        let mut file =
+        let mut beside =
             File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(OpenError::Locked { location: database.display().to_string(), pid: pid_in(&mut file) });
-            }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        if !is_free(&beside).map_err(failed)? {
+            return Err(locked(pid_in(&mut beside)));
         }
-        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
-        Ok(Self { _file: file })
+        beside.set_len(0).and_then(|()| writeln!(beside, "{}", std::process::id())).map_err(failed)?;
+        // Before the file is opened: this process may have it open under its other name, and would drop that one's locks.
+        let named = fs::metadata(database).map_err(failed)?;
+        if named.is_file() && named.nlink() > 1 {
+            return Err(OpenError::SeveralNames { location: database.display().to_string(), names: named.nlink() });
+        }
+        let file = File::options().read(true).write(true).open(database).map_err(failed)?;
+        if meets_no_posix_lock(&file) && !is_free(&file).map_err(failed)? {
+            // Whoever has it wrote its process id beside another path.
+            return Err(locked(None));
+        }
+        Ok(Self { _beside: beside, database: file })
     }
+
+    /// The file that is locked, by whatever name.
+    pub(super) fn inode(&self) -> io::Result<Inode> {
+        self.database.metadata().map(|file| Inode::of(&file))
+    }
+
+    /// How many names it has.
+    pub(super) fn names(&self) -> io::Result<u64> {
+        self.database.metadata().map(|file| file.nlink())
+    }
+}
+
+/// Takes a lock on the whole file (`flock`), unless somebody else has it.
+fn is_free(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Whether a `flock` on the database leaves SQLite's own POSIX locks alone. It does on Linux, except on file systems
+/// that make the one into the other to tell the server; not on macOS, where both are of one kind. SQLite would wait for
+/// a lock of its own process there.
+#[cfg(target_os = "linux")]
+fn meets_no_posix_lock(file: &File) -> bool {
+    let Ok(device) = file.metadata().map(|file| file.dev()) else { return false };
+    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return true };
+    file_system(&mounts, device).is_none_or(|name| !["nfs", "nfs4", "cifs", "smb3", "9p", "afs"].contains(&name))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn meets_no_posix_lock(_file: &File) -> bool {
+    false
+}
+
+/// The type of the file system on a device: after the dash in a line whose third word is the device.
+#[cfg(target_os = "linux")]
+fn file_system(mounts: &str, device: u64) -> Option<&str> {
+    let (major, minor) = ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xf_ff00));
+    let device = format!("{major}:{minor}");
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&device))?;
+    line.split_once(" - ")?.1.split(' ').next()
 }
 
 /// `<database>.lock`, with links resolved: two names of one database meet at one lock. The file is made for that, empty,
@@ -57,4 +117,49 @@ fn pid_in(file: &mut File) -> Option<String> {
     file.read_to_string(&mut text).ok()?;
     let pid = text.trim();
     (!pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit())).then(|| pid.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_that_somebody_else_locked_under_another_path_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.db");
+        // As by a server that came to the file through another mount: its lock is beside another path.
+        let elsewhere = File::create(&path).unwrap();
+        assert!(is_free(&elsewhere).unwrap());
+        assert!(matches!(FileLock::take(&path), Err(OpenError::Locked { pid: None, .. })));
+        drop(elsewhere);
+        assert!(FileLock::take(&path).is_ok());
+    }
+
+    #[test]
+    fn a_file_with_two_names_is_refused_under_either_and_one_with_a_symbolic_link_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, second, link] = ["runs.db", "second.db", "link.db"].map(|name| directory.path().join(name));
+        File::create(&path).unwrap();
+        fs::hard_link(&path, &second).unwrap();
+        for name in [&path, &second] {
+            assert!(matches!(FileLock::take(name), Err(OpenError::SeveralNames { names: 2, .. })));
+        }
+        fs::remove_file(&second).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let lock = FileLock::take(&link).unwrap();
+        assert_eq!(lock.names().unwrap(), 1);
+        assert!(matches!(FileLock::take(&path), Err(OpenError::Locked { pid: Some(_), .. })));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_system_is_found_by_its_device() {
+        let mounts = "22 28 0:20 / /sys rw,nosuid shared:7 - sysfs sysfs rw\n\
+                      36 28 0:51 / /net/home rw,relatime shared:9 master:1 - nfs4 host:/home rw,vers=4.2\n\
+                      28 1 259:70000 / / rw - ext4 /dev/root rw\n";
+        assert_eq!(file_system(mounts, 51), Some("nfs4"));
+        assert_eq!(file_system(mounts, (259 << 8) | 0x70 | (0x1_1100 << 12)), Some("ext4"));
+        assert_eq!(file_system(mounts, 52), None);
+    }
 }

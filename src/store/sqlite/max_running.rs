@@ -22,6 +22,8 @@ pub(super) fn running(connection: &Connection, value: &LabelValue) -> Result<Vec
               where m.namespace = ?1 and m.label = ?2 and m.value = ?3
                 and exists (select 1 from active as a
                              where a.shard = h.value and a.namespace = m.namespace and a.run_id = h.key)
+                and not exists (select 1 from suspended as s
+                                 where s.shard = h.value and s.namespace = m.namespace and s.run_id = h.key)
               order by h.key",
         )
         .map_err(errors::statement)?;

@@ -1,4 +1,4 @@
-//! Opens a file or a memory database: lock, connection, settings, migrations, in this order.
+//! Opens a file or a memory database: locks, connection, settings, migrations, in this order.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use super::connections::Connections;
-use super::lock::DirectoryLock;
+use super::identity::Identity;
+use super::lock::FileLock;
 use super::{errors, migrate, rows};
 use crate::clock::Clock;
 use crate::store::OpenOptions;
@@ -39,10 +40,10 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
     std::path::absolute(path).map_err(|error| errors::open_system(path, error))
 }
 
-/// Opens a file, by its absolute path, under its lock.
+/// Opens a file, by its absolute path, under its locks: they are let go last, also when it fails on the way.
 pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, readers: usize) -> Result<Opened, OpenError> {
     let failed = |error| errors::open(path, error);
-    let lock = DirectoryLock::take(path)?;
+    let lock = FileLock::take(path)?;
 
     let mut writer = connect(path).map_err(failed)?;
     migrate::admit(&writer, path)?;
@@ -50,7 +51,8 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
     let migrated = migrate::migrate(&mut writer, path, options, clock)?;
     let ledger = ledger(&writer, path)?;
     let readers = (0..readers).map(|_| reader(path)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    Ok(Opened { connections: Connections::new(writer, readers, Some(lock)), ledger, migrated })
+    let identity = Identity::of(path, lock)?;
+    Ok(Opened { connections: Connections::new(writer, readers, Some(identity)), ledger, migrated })
 }
 
 /// Makes a database in memory.

@@ -151,6 +151,37 @@ pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage,
     Ok(RunPage { runs: runs.collect::<Result<_, _>>()?, next })
 }
 
+/// The runs that are ready, oldest first: few at any time, so they are held against a filter elsewhere.
+pub(super) fn ready(
+    connection: &Connection,
+    namespace: &str,
+    after: Option<Place>,
+    limit: usize,
+) -> Result<RunPage, StoreError> {
+    let after = after.unwrap_or(Place { started_at: Time::from_micros(i64::MIN), run_id: String::new() });
+    let statement = concat!(
+        "-- query.suspended_by_start\nselect ",
+        run_columns!(),
+        " from (select shard, namespace, run_id, started_at from suspended indexed by suspended_by_start
+                 where namespace = ?1 and ready and (started_at, run_id) > (?2, ?3)
+                 order by started_at, run_id limit ?4) as s
+          cross join (select shard, namespace, run_id, revision, status, started_at, task_thread_id, agent_id,
+                             workflow_id, audit_session_id, route, labels, record, null as metadata from runs) as r
+            on r.shard = s.shard and r.namespace = s.namespace and r.run_id = s.run_id
+         order by s.started_at, s.run_id"
+    );
+    let rows_max = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(statement).map_err(errors::statement)?;
+    let mut rows =
+        statement.query((namespace, after.started_at.micros(), &after.run_id, rows_max)).map_err(errors::statement)?;
+    let mut runs = Vec::new();
+    while let Some(row) = rows.next().map_err(errors::statement)? {
+        runs.push(json::read_run(run_columns_of(row)?)?);
+    }
+    let next = runs.last().filter(|_| runs.len() >= limit).map(Place::of);
+    Ok(RunPage { runs, next })
+}
+
 /// How many match, of as many as a count looks at.
 pub(super) fn count(
     connection: &Connection,

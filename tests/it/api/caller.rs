@@ -292,7 +292,7 @@ impl Caller {
     }
 
     pub(crate) async fn try_watch(&self, run_id: &str, after_revision: Option<u64>) -> Result<Watch, Status> {
-        let asked = self.request(WatchRunRequest { run_id: run_id.into(), after_revision });
+        let asked = self.request(WatchRunRequest { run_id: run_id.into(), after_revision, ledger_epoch: None });
         Ok(Watch::of(self.grpc.clone().watch_run(asked).await?.into_inner()))
     }
 

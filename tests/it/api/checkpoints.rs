@@ -52,7 +52,8 @@ impl Process {
 
     /// A watch of the run, past its caught-up.
     pub(super) async fn live(&self, run_id: &str) -> impl Stream<Item = Result<Frame, WatchError>> + Send + use<> {
-        let mut frames = Box::pin(self.feed.watch_run(key(run_id), None).await.unwrap());
+        let (_epoch, frames) = self.feed.watch_run(key(run_id), None, None).await.unwrap();
+        let mut frames = Box::pin(frames);
         assert!(matches!(frames.next().await, Some(Ok(Frame::Snapshot { .. }))));
         assert!(matches!(frames.next().await, Some(Ok(Frame::CaughtUp { .. }))));
         frames

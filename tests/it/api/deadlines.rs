@@ -52,7 +52,7 @@ pub(crate) async fn a_read_whose_deadline_passes_says_so(place: Place) {
     })
     .await;
     read.is(Code::DeadlineExceeded, "DEADLINE");
-    let asked = || WatchRunRequest { run_id: run_id.clone(), after_revision: None };
+    let asked = || WatchRunRequest { run_id: run_id.clone(), after_revision: None, ledger_epoch: None };
     let watch = told(async || caller.grpc.clone().watch_run(within(asked())).await).await;
     watch.is(Code::DeadlineExceeded, "DEADLINE");
     holder.batch_execute("rollback").await.unwrap();

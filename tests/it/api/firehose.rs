@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::{Stream, StreamExt as _};
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{Filter, Status};
-use runledger::feed::cursor::Cursor;
+use runledger::feed::cursor::{Cursor, View, ViewOf};
 use runledger::feed::watch_run;
 use runledger::feed::watch_runs::{Begin, Frame};
 use runledger::feed::{CHECKPOINT_INTERVAL, WatchError};
@@ -45,7 +45,7 @@ fn opened(process: &Process, cursor: &[u8]) -> Cursor {
 
 /// After the last event that there is.
 async fn now(process: &Process) -> Cursor {
-    Cursor { positions: process.store.heads().await.unwrap(), view: None }
+    Cursor { epoch: 0, positions: process.store.heads().await.unwrap(), view: None }
 }
 
 /// The next frame is a checkpoint: where, and how late.
@@ -126,7 +126,11 @@ async fn a_cursor_from_before_what_is_kept_is_expired() {
     }
     *process.store.forgotten.lock().unwrap() = Some(vec![3]);
     for position in 0..=7 {
-        let begun = watch(&process, Filter::default(), Begin::After(Cursor { positions: vec![position], view: None }));
+        let begun = watch(
+            &process,
+            Filter::default(),
+            Begin::After(Cursor { epoch: 0, positions: vec![position], view: None }),
+        );
         match (position, begun.await) {
             (0..3, Err(WatchError::CursorExpired)) | (7.., Err(WatchError::CursorInvalid)) => {}
             (3..=6, Ok(mut frames)) => {
@@ -160,7 +164,7 @@ async fn a_page_that_could_not_be_read_once_is_missing_in_no_watch() {
             }
             // It met the page itself: whoever resumes misses nothing.
             Some(Err(WatchError::Store(StoreError::Corrupt { .. }))) => {
-                let after = Begin::After(Cursor { positions: vec![position], view: None });
+                let after = Begin::After(Cursor { epoch: 0, positions: vec![position], view: None });
                 frames = watch(&process, Filter::default(), after).await.unwrap();
             }
             Some(Ok(Frame::CaughtUp { .. })) => {}
@@ -177,6 +181,8 @@ async fn an_event_that_can_never_be_read_ends_the_watches_that_would_show_it() {
     process.apply(start("run-1")).await;
     let mut other = process.live("run-1").await;
     let mut frames = live(&process, Filter::default()).await;
+    let of_workflow = Filter { workflow_id: Some("w".to_owned()), ..Filter::default() };
+    let mut elsewhere = live(&process, of_workflow).await;
     process.store.damaged.store(3, Ordering::Relaxed);
     process.apply(update("run-1").metadata(&json!({"n": 1}))).await;
     let Some(Ok(Frame::Change { cursor, .. })) = timeout(SOON, frames.next()).await.unwrap() else {
@@ -185,7 +191,7 @@ async fn an_event_that_can_never_be_read_ends_the_watches_that_would_show_it() {
     assert_eq!(opened(&process, &cursor).positions, [2]);
     process.apply(start("damaged")).await;
     match timeout(SOON, frames.next()).await.expect("it says so in time") {
-        Some(Err(WatchError::Store(StoreError::Corrupt { .. }))) => {}
+        Some(Err(WatchError::Unreadable(StoreError::Corrupt { .. }))) => {}
         other => panic!("not an error: {other:?}"),
     }
     let mut after = live(&process, Filter::default()).await;
@@ -194,12 +200,79 @@ async fn an_event_that_can_never_be_read_ends_the_watches_that_would_show_it() {
         panic!("no change")
     };
     assert_eq!(opened(&process, &cursor).positions, [4]);
+    process.apply(start("seen").workflow("w")).await;
+    match timeout(SOON, elsewhere.next()).await.expect("a frame in time") {
+        Some(Ok(Frame::Change { cursor, .. })) => assert_eq!(opened(&process, &cursor).positions, [5]),
+        other => panic!("a watch that it is not for goes on: {other:?}"),
+    }
     for wanted in [2, 3] {
         match timeout(SOON, other.next()).await.expect("a frame in time") {
             Some(Ok(watch_run::Frame::Change { revision, .. })) => assert_eq!(revision, wanted),
             other => panic!("not the change to {wanted}: {other:?}"),
         }
     }
+}
+
+/// A watch from a cursor up to its first frame. Then it is cut.
+async fn first(process: &Process, filter: Filter, cursor: Cursor) -> Frame {
+    let mut frames = watch(process, filter, Begin::After(cursor)).await.unwrap();
+    timeout(SOON, frames.next()).await.expect("a frame in time").unwrap().unwrap()
+}
+
+/// Each try reads a few pages of a long history where nothing matches, and the next one goes on behind them.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_cut_again_and_again_before_it_has_caught_up_arrives() {
+    let process = Process::start().await;
+    process.apply(start("busy")).await;
+    for n in 0..160 {
+        process.apply(update("busy").metadata(&json!({"n": n, "text": "x".repeat(8_000)}))).await;
+    }
+    process.store.slow_ms.store(400, Ordering::Relaxed);
+    let mut cursor = Cursor { epoch: 0, positions: vec![0], view: None };
+    let mut cuts = 0;
+    loop {
+        match first(&process, never(), cursor.clone()).await {
+            Frame::Checkpoint { cursor: came_to, at } => {
+                let before = std::mem::replace(&mut cursor, opened(&process, &came_to));
+                assert!(cursor.positions > before.positions, "it gets on: {cursor:?} after {before:?}");
+                assert!(at.is_some(), "it says until when it has looked");
+            }
+            Frame::CaughtUp { .. } => break,
+            other @ (Frame::Snapshot { .. } | Frame::Change { .. }) => panic!("nothing matches: {other:?}"),
+        }
+        cuts += 1;
+    }
+    assert!(cuts > 3, "it was cut {cuts} times");
+}
+
+/// The same among the snapshots: what there was when the watch began is far behind what there is.
+#[tokio::test(start_paused = true)]
+async fn a_first_view_that_is_cut_again_and_again_gets_on() {
+    let process = Process::start().await;
+    for run in 0..1_000 {
+        process.apply(start(&format!("run-{run}"))).await;
+    }
+    process.store.slow_ms.store(400, Ordering::Relaxed);
+    let mut cursor = Cursor { epoch: 0, positions: vec![0], view: Some(View { of: ViewOf::All, shown: None }) };
+    let mut cuts = 0;
+    loop {
+        match first(&process, Filter::default(), cursor.clone()).await {
+            Frame::Checkpoint { cursor: came_to, at } => {
+                let before = std::mem::replace(&mut cursor, opened(&process, &came_to));
+                let place = |cursor: &Cursor| cursor.view.clone().and_then(|view| view.shown);
+                assert!(place(&cursor) > place(&before), "it gets on: {cursor:?} after {before:?}");
+                assert_eq!((cursor.positions.as_slice(), at), ([0].as_slice(), None));
+            }
+            // The view is over, and nothing was in it.
+            Frame::Change { cursor, .. } => {
+                assert_eq!(opened(&process, &cursor), Cursor { epoch: 0, positions: vec![1], view: None });
+                break;
+            }
+            other @ (Frame::Snapshot { .. } | Frame::CaughtUp { .. }) => panic!("nothing was there: {other:?}"),
+        }
+        cuts += 1;
+    }
+    assert!(cuts > 1, "it was cut {cuts} times");
 }
 
 /// However many sessions fold history at once, few of them are at the store.
@@ -218,7 +291,7 @@ async fn sessions_that_read_history_do_not_crowd_the_store() {
     process.store.pasts_gate.forget_permits(permits);
     let mut sessions = JoinSet::new();
     for run in 0..SESSIONS {
-        let after = Cursor { positions: vec![begun[0] + run], view: None };
+        let after = Cursor { epoch: 0, positions: vec![begun[0] + run], view: None };
         let (feed, changes) = (process.feed.clone(), usize::try_from(SESSIONS - run).unwrap());
         sessions.spawn(async move {
             let frames = feed.watch_runs(DEFAULT_NAMESPACE.to_owned(), Filter::default(), Begin::After(after));

@@ -7,11 +7,13 @@ use runledger::proto::v1::{
     HeartbeatRunRequest, LeaseHeldError, LeaseLostError, MaxRunning, MaxRunningError, Progress, QueuePlace,
     ReleaseRunRequest, RequestAbortRequest, Run, RunEventType, RunFilter, RunStatus, StartRunRequest, UpdateRunRequest,
 };
+use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use super::caller::{Ask, Caller, abort, complete, deferred, fresh, start, update};
 use super::place::Place;
 use super::refused::Refused;
+use crate::support::server::PATIENCE;
 
 fn seconds(seconds: i64) -> Duration {
     Duration { seconds, nanos: 0 }
@@ -72,8 +74,17 @@ pub(crate) async fn a_lease_is_shown_renewed_and_handed_over(place: Place) {
 
     let asked = UpdateRunRequest { lease_epoch: 1, progress: Some(progress(4, 0, "")), ..update(&run_id) };
     caller.unchanged(asked).await;
-    let shown = caller.get(&run_id).await;
-    assert_eq!((shown.progress.unwrap().done, shown.revision), (4, 1), "progress makes no event");
+    // A moment after the answer, which does not wait for it.
+    let said = async {
+        loop {
+            let shown = caller.get(&run_id).await;
+            if shown.progress.as_ref().is_some_and(|progress| progress.done == 4) {
+                return shown;
+            }
+        }
+    };
+    let shown = timeout(PATIENCE, said).await.expect("what an update says of the work is shown");
+    assert_eq!(shown.revision, 1, "progress makes no event");
 
     let released = ReleaseRunRequest { run_id: run_id.clone(), lease_epoch: 1, ..ReleaseRunRequest::default() };
     let run = caller.grpc.clone().release_run(released).await.unwrap().into_inner().run.unwrap();

@@ -5,20 +5,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use runledger::claims::Claims;
-use runledger::engine::Engine;
+use runledger::engine::{Engine, Failure};
 use runledger::leases::progress::ProgressBoard;
 use runledger::leases::renewals::Renewals;
 use runledger::reads::Reads;
 use runledger::service::health;
 use runledger::service::{Backend, BackendSlot, Turns};
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus::{self, NotServing, Serving};
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::health_server::{Health, HealthServer};
 
 use super::checkpoints::Process;
+use crate::support::commands::start;
 
 fn of(service: &str) -> HealthCheckRequest {
     HealthCheckRequest { service: service.to_owned() }
@@ -77,4 +78,45 @@ async fn a_health_watch_tells_changes_only() {
     assert_eq!(readiness.message().await.unwrap().unwrap().status(), Serving);
     supervisor.stop().cancel();
     assert_eq!(readiness.message().await.unwrap().unwrap().status(), NotServing, "before it stops");
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_that_fail_take_a_replica_out_after_30_seconds_and_a_write_of_its_own_brings_it_back() {
+    let process = Process::start().await;
+    let (store, supervisor) = (&process.store, &process.supervisor);
+    let slot = BackendSlot::default();
+    let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
+    supervisor.spawn(monitor.run());
+    slot.install(backend(&process));
+    let engine = &slot.get().unwrap().engine;
+    let mut watches = Vec::new();
+    for part in ["", "runledger.v1.RunService", "readiness"] {
+        let mut watch = HealthClient::new(health.clone()).watch(of(part)).await.unwrap().into_inner();
+        while watch.message().await.unwrap().unwrap().status() != Serving {}
+        watches.push(watch);
+    }
+    sleep(Duration::from_mins(5)).await;
+    engine.submit(start("run-1"), None).await.unwrap();
+    assert_eq!(store.probes.load(Ordering::Relaxed), 0, "while commits succeed, nothing is tried");
+
+    store.unwritable.store(true, Ordering::Relaxed);
+    let failed = Instant::now();
+    assert_eq!(engine.submit(start("run-2"), None).await, Err(Failure::StoreUnavailable));
+    let mut after = Vec::new();
+    for watch in &mut watches {
+        assert_eq!(watch.message().await.unwrap().unwrap().status(), NotServing);
+        after.push(failed.elapsed().as_secs());
+    }
+    assert!(after[1] <= 2 && (29..=31).contains(&after[2]), "after so many seconds: {after:?}");
+    assert!(store.probes.load(Ordering::Relaxed) > 5, "tried again and again");
+
+    store.unwritable.store(false, Ordering::Relaxed);
+    let mended = Instant::now();
+    for watch in &mut watches {
+        assert_eq!(watch.message().await.unwrap().unwrap().status(), Serving, "no call was sent");
+    }
+    assert!(mended.elapsed() <= Duration::from_secs(2), "{:?}", mended.elapsed());
+    let probes = store.probes.load(Ordering::Relaxed);
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(store.probes.load(Ordering::Relaxed), probes, "and no more after that");
 }

@@ -103,7 +103,7 @@ fn adapted(line: &str) -> String {
 }
 
 /// A server as the examples expect it, on the store that they name; else on the default one: `run-1` is running, `run-2`
-/// pending, and `run-3` held under epoch 1.
+/// pending, `run-3` held under epoch 1, and `run-4` claimed under it.
 struct Scene {
     server: Server,
     directory: TempDir,
@@ -136,6 +136,16 @@ impl Scene {
             let other = v1::StartRunRequest { task_thread_id: "thread-1".to_owned(), ..other };
             server.client().await.start_run(other).await.unwrap();
         }
+        let claimed = v1::StartRunRequest {
+            task_thread_id: "thread-1".to_owned(),
+            run_id: "run-4".to_owned(),
+            deferred: true,
+            ..v1::StartRunRequest::default()
+        };
+        server.client().await.start_run(claimed).await.unwrap();
+        let lease_ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
+        let claim = v1::ClaimRunRequest { run_id: "run-4".to_owned(), lease_ttl, ..v1::ClaimRunRequest::default() };
+        server.client().await.claim_run(claim).await.unwrap();
         Self { server, directory, database }
     }
 

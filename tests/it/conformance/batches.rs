@@ -150,7 +150,7 @@ pub(crate) async fn positions_are_dense_and_from_1<F: Fixture>(fixture: F) {
     assert_eq!(fixture.store().heads().await.unwrap().iter().sum::<u64>(), 60);
 }
 
-pub(crate) async fn times_never_fall_when_the_clock_is_set_back_a_minute<F: Fixture>(mut fixture: F) {
+pub(crate) async fn times_never_fall_when_the_clock_is_set_back_a_minute<F: Fixture>(fixture: F) {
     let ids = neighbours(fixture.store(), 2);
     let first = apply(fixture.store(), start(&ids[0])).await;
     fixture.set_the_clock_back().await;
@@ -204,4 +204,18 @@ pub(crate) async fn a_settled_commit_was_applied_exactly_if_its_events_are_there
     // Settling writes nothing.
     assert_eq!(sound(store).await.log.len(), 3);
     assert_eq!(super::asking::word(&ask(store, complete("run-1")).await), "unchanged");
+}
+
+pub(crate) async fn a_probe_that_writes_leaves_nothing_to_see<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let shard = home(store, &key("run-1"));
+    store.probe_write(shard).await.unwrap();
+    apply(store, start("run-1")).await;
+    for _ in 0..3 {
+        let (one, another) = (store.probe_write(shard), store.probe_write(shard));
+        let (one, another) = tokio::join!(one, another);
+        one.and(another).unwrap();
+    }
+    assert_eq!(apply(store, complete("run-1")).await.revision, 2);
+    assert_eq!(sound(store).await.log.len(), 2);
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::asking::{apply, ask_all, beginning, home, stored};
 use super::fixture::Fixture;
-use super::sound::{advance, pages, sound};
+use super::sound::{Whole, advance, pages, sound};
 use crate::support::commands::{Asking as _, complete, key, start, update};
 
 /// Where an event stands in the merged log.
@@ -30,7 +30,7 @@ async fn busy(store: &dyn Store) {
 pub(crate) async fn an_empty_log_has_heads_at_zero_and_no_changes<F: Fixture>(fixture: F) {
     let store = fixture.store();
     assert_eq!(store.heads().await.unwrap(), beginning(store));
-    let page = store.changes(&beginning(store), 10, PAGE_BYTES_MAX).await.unwrap();
+    let page = Whole::of(store.changes(&beginning(store), 10, PAGE_BYTES_MAX).await.unwrap());
     assert_eq!((page.events.len(), page.cut), (0, false));
 }
 
@@ -43,13 +43,13 @@ pub(crate) async fn heads_are_the_last_positions<F: Fixture>(fixture: F) {
         expected[usize::from(home(store, &key(&id)).0)] += 1;
         assert_eq!(store.heads().await.unwrap(), expected);
     }
-    let page = store.changes(&expected, 10, PAGE_BYTES_MAX).await.unwrap();
+    let page = Whole::of(store.changes(&expected, 10, PAGE_BYTES_MAX).await.unwrap());
     assert_eq!((page.events.len(), page.cut), (0, false), "nothing is above the heads");
 }
 
 pub(crate) async fn changes_of_all_shards_are_merged_in_order<F: Fixture>(fixture: F) {
     busy(fixture.store()).await;
-    let page = fixture.store().changes(&beginning(fixture.store()), 1000, PAGE_BYTES_MAX).await.unwrap();
+    let page = Whole::of(fixture.store().changes(&beginning(fixture.store()), 1000, PAGE_BYTES_MAX).await.unwrap());
     assert_eq!((page.events.len(), page.cut), (120, false));
     assert!(page.events.is_sorted_by_key(place));
     let last = page.events.last().unwrap().event.at;
@@ -58,7 +58,7 @@ pub(crate) async fn changes_of_all_shards_are_merged_in_order<F: Fixture>(fixtur
     assert_eq!(shards.len(), usize::from(fixture.store().ledger().shard_count), "every shard has something");
 }
 
-pub(crate) async fn calls_are_shown_in_their_order_when_the_clock_is_set_back<F: Fixture>(mut fixture: F) {
+pub(crate) async fn calls_are_shown_in_their_order_when_the_clock_is_set_back<F: Fixture>(fixture: F) {
     let ledger = fixture.store().ledger();
     // One run in each shard, the last shard first: ties would be broken the other way.
     let of = |shard: u16| {
@@ -94,7 +94,7 @@ pub(crate) async fn a_page_ends_where_the_first_cut_shard_ends<F: Fixture>(fixtu
     let whole = pages(store, 1000).await;
     let mut after = beginning(store);
     loop {
-        let page = store.changes(&after, limit, PAGE_BYTES_MAX).await.unwrap();
+        let page = Whole::of(store.changes(&after, limit, PAGE_BYTES_MAX).await.unwrap());
         let rest: Vec<_> = whole.iter().filter(|logged| logged.position > after[usize::from(logged.shard.0)]).collect();
         // A page ends with the earliest end among the shards that have more than it may show of them. A shard of which
         // it shows the very last may be taken for one that has more.
@@ -132,7 +132,7 @@ pub(crate) async fn paging_while_writers_write_misses_and_repeats_nothing<F: Fix
         let mut after = beginning(stores[0]);
         let mut read: Vec<LoggedEvent> = Vec::new();
         while read.len() < WRITERS * RUNS * 3 {
-            let page = stores[0].changes(&after, 3, PAGE_BYTES_MAX).await.unwrap();
+            let page = Whole::of(stores[0].changes(&after, 3, PAGE_BYTES_MAX).await.unwrap());
             assert!(page.events.is_sorted_by_key(place));
             // Within a page and across pages: nothing missed, nothing repeated in any shard.
             advance(&mut after, &page.events);
@@ -154,7 +154,7 @@ pub(crate) async fn big_events_come_in_pages<F: Fixture>(fixture: F) {
     let mut read = Vec::new();
     let mut cuts = 0;
     loop {
-        let page = store.changes(&after, 1000, PAGE_BYTES_MAX).await.unwrap();
+        let page = Whole::of(store.changes(&after, 1000, PAGE_BYTES_MAX).await.unwrap());
         let bytes: usize = page.events.iter().map(|logged| json::event(&logged.event).len()).sum();
         assert!(bytes < 2 * PAGE_BYTES_MAX, "a page of {bytes} bytes");
         advance(&mut after, &page.events);

@@ -1,5 +1,6 @@
 //! The kinds of store that must behave alike, and what a test may do to them from outside.
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,7 +13,7 @@ use runledger::store::postgres::PostgresStore;
 use runledger::store::sqlite::SqliteStore;
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
-use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::support::postgres::{Database, direct};
 
@@ -33,11 +34,36 @@ pub(crate) trait Fixture: Sized {
     async fn reopen(&mut self);
 
     /// Sets the store's clock back by a minute.
-    async fn set_the_clock_back(&mut self);
+    async fn set_the_clock_back(&self);
 
-    /// Sets the store's clock forward.
-    async fn pass(&mut self, ms: u64);
+    /// Time passes by the store's clock, and no server is there.
+    async fn pass(&self, ms: u64);
+
+    /// Time passes, and the store is there all the while, as these others are: in steps that no lease of the tests with a
+    /// ttl of more than four seconds minds.
+    async fn pass_alive(&self, others: &[&dyn Store], ms: u64) {
+        let mut left = ms;
+        loop {
+            for store in [self.store()].iter().chain(others) {
+                alive(*store).await;
+            }
+            if left == 0 {
+                return;
+            }
+            let step = left.min(STEP_MS);
+            self.pass(step).await;
+            left -= step;
+        }
+    }
 }
+
+/// A server is there.
+pub(crate) async fn alive(store: &dyn Store) {
+    store.tick();
+    store.stay_alive().await.unwrap();
+}
+
+const STEP_MS: u64 = 1_000;
 
 /// A store whose tables can be seen and changed past it.
 pub(crate) trait OnDisk: Fixture {
@@ -52,6 +78,9 @@ pub(crate) trait OnDisk: Fixture {
 
     /// Makes the database refuse new rows of `runs` with this id.
     fn refuse(run_id: &str) -> String;
+
+    /// Holds up every renewal until this is dropped.
+    async fn hold_up_renewals(&self) -> Box<dyn Any + Send>;
 }
 
 /// A clock that the test sets; each look at it takes a microsecond.
@@ -111,11 +140,11 @@ impl Fixture for SqliteFixture {
         self.store = Self::open(&self.directory, self.clock.clone()).await;
     }
 
-    async fn set_the_clock_back(&mut self) {
+    async fn set_the_clock_back(&self) {
         self.clock.shift(-MINUTE_MICROS);
     }
 
-    async fn pass(&mut self, ms: u64) {
+    async fn pass(&self, ms: u64) {
         self.clock.shift(i64::try_from(ms).unwrap() * 1_000);
     }
 }
@@ -153,6 +182,12 @@ impl OnDisk for SqliteFixture {
               begin select raise(abort, 'refused by the test'); end"
         )
     }
+
+    async fn hold_up_renewals(&self) -> Box<dyn Any + Send> {
+        let writer = rusqlite::Connection::open(Self::path(&self.directory)).unwrap();
+        writer.execute_batch("begin immediate").unwrap();
+        Box::new(writer)
+    }
 }
 
 /// SQLite in memory, as it comes.
@@ -179,36 +214,25 @@ impl Fixture for MemoryFixture {
     /// Its data does not outlive it.
     async fn reopen(&mut self) {}
 
-    async fn set_the_clock_back(&mut self) {
+    async fn set_the_clock_back(&self) {
         self.clock.shift(-MINUTE_MICROS);
     }
 
-    async fn pass(&mut self, ms: u64) {
+    async fn pass(&self, ms: u64) {
         self.clock.shift(i64::try_from(ms).unwrap() * 1_000);
     }
 }
 
-/// Postgres, with as many shards as it gets by itself.
+/// Postgres, with as many shards as it gets by itself, and a clock that runs and is set forward and back.
 pub(crate) struct PostgresFixture {
     store: Arc<PostgresStore>,
     database: Database,
-    /// How far its clock is ahead.
-    ahead_ms: i64,
+    clock: Client,
 }
 
 impl PostgresFixture {
-    /// A function of the same name hides the server's own from sessions that begin after this.
-    async fn shift(&mut self, ms: i64) {
-        self.ahead_ms += ms;
-        let (name, ahead_ms) = (self.database.name(), self.ahead_ms);
-        self.sql(&format!(
-            "create schema if not exists clock;
-             create or replace function clock.clock_timestamp() returns timestamptz language sql volatile
-                as $$ select pg_catalog.clock_timestamp() + interval '{ahead_ms} ms' $$;
-             alter database {name} set search_path = clock, pg_catalog, public"
-        ))
-        .await;
-        self.reopen().await;
+    async fn shift(&self, ms: i64) {
+        self.clock.execute("update clock.ahead set ms = ms + $1", &[&ms]).await.unwrap();
     }
 
     async fn open(database: &Database) -> Arc<PostgresStore> {
@@ -217,9 +241,22 @@ impl PostgresFixture {
 }
 
 impl Fixture for PostgresFixture {
+    /// A function of the same name hides the server's own from sessions that begin after this.
     async fn new() -> Self {
         let database = Database::fresh().await;
-        Self { store: Self::open(&database).await, database, ahead_ms: 0 }
+        PostgresStore::migrate(&database.dsn(), &OpenOptions::default()).await.unwrap();
+        let clock = direct(&database.dsn()).await;
+        let name = database.name();
+        let function = "select pg_catalog.clock_timestamp() + ms * interval '1 ms' from clock.ahead";
+        let hide = format!(
+            "create schema clock;
+             create table clock.ahead (ms bigint not null);
+             insert into clock.ahead values (0);
+             create function clock.clock_timestamp() returns timestamptz language sql volatile as $$ {function} $$;
+             alter database {name} set search_path = clock, pg_catalog, public"
+        );
+        clock.batch_execute(&hide).await.unwrap();
+        Self { store: Self::open(&database).await, database, clock }
     }
 
     fn store(&self) -> &dyn Store {
@@ -235,11 +272,11 @@ impl Fixture for PostgresFixture {
         self.store = Self::open(&self.database).await;
     }
 
-    async fn set_the_clock_back(&mut self) {
+    async fn set_the_clock_back(&self) {
         self.shift(-MINUTE_MICROS / 1_000).await;
     }
 
-    async fn pass(&mut self, ms: u64) {
+    async fn pass(&self, ms: u64) {
         self.shift(i64::try_from(ms).unwrap()).await;
     }
 }
@@ -263,5 +300,11 @@ impl OnDisk for PostgresFixture {
 
     fn refuse(run_id: &str) -> String {
         format!("alter table runs add constraint refuse check (run_id <> '{run_id}')")
+    }
+
+    async fn hold_up_renewals(&self) -> Box<dyn Any + Send> {
+        let holder = direct(&self.database.dsn()).await;
+        holder.batch_execute("begin; lock table leases in exclusive mode").await.unwrap();
+        Box::new(holder)
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::asking::{apply, ask};
 use super::fixture::Fixture;
-use super::sound::sound;
+use super::sound::{Whole, sound};
 use crate::support::commands::{Asking as _, complete, fail, key, start, update};
 
 /// A run with this many events, and its states, the first at index 0.
@@ -71,7 +71,7 @@ pub(crate) async fn many_runs_are_read_as_of_their_revisions_and_as_of_the_heads
         let Some(run) = &expected[number] else { continue };
         // Where the log stood when this run was this far: at its own event.
         let mut after = heads[0].clone();
-        let page = store.changes(&after, 1000, usize::MAX).await.unwrap();
+        let page = Whole::of(store.changes(&after, 1000, usize::MAX).await.unwrap());
         for logged in page.events {
             after[usize::from(logged.shard.0)] = logged.position;
             if (&logged.event.key, logged.event.revision) == (key, run.revision) {

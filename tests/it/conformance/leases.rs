@@ -1,20 +1,24 @@
 //! Leases in a store: who renews, who is found to be over, and what ends by it. The store's clock is moved; nobody waits.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures_util::future::{join, join_all};
 use runledger::domain::{Progress, Renewal, RunKey, Shard, Status, Verdict};
 use runledger::store::Store;
 use runledger::store::leases::{KeptLease, Renewed};
+use tokio::time::timeout;
 
 use super::asking::{Answer, apply, ask, ask_all, home, neighbours, stored, word, words};
-use super::fixture::Fixture;
+use super::fixture::{Fixture, OnDisk, alive};
 use super::sound::sound;
 use crate::support::commands::{
     Asking as _, TTL_MS, abort, claim, complete, deferred, fail, key, leased, release, request_abort, start, sweep,
     update,
 };
 
-/// What a stamp bridges.
-const STEP_MS: u64 = 4_000;
+/// Of leases that are to be over. Large against what a busy machine may make of a moment.
+const SHORT_MS: u64 = 20_000;
 
 fn renewal(epoch: u64) -> Renewal {
     Renewal { epoch, agent_id: None, progress: None }
@@ -29,9 +33,9 @@ async fn kept(store: &dyn Store, run_id: &str) -> Option<KeptLease> {
     store.leases(&[key(run_id)]).await.unwrap().remove(0)
 }
 
-/// A server says that it is there, and looks for whose time is over in all shards.
+/// A server is there, and looks for whose time is over in all shards.
 async fn overdue(store: &dyn Store) -> Vec<RunKey> {
-    store.stay_alive().await.unwrap();
+    alive(store).await;
     let mut keys = Vec::new();
     for shard in 0..store.ledger().shard_count {
         keys.extend(store.overdue(Shard(shard), 100).await.unwrap());
@@ -39,26 +43,15 @@ async fn overdue(store: &dyn Store) -> Vec<RunKey> {
     keys
 }
 
-/// Time passes, and a server is there all the while.
-async fn pass_alive<F: Fixture>(fixture: &mut F, ms: u64) {
-    overdue(fixture.store()).await;
-    let mut left = ms;
-    while left > 0 {
-        let step = left.min(STEP_MS);
-        fixture.pass(step).await;
-        overdue(fixture.store()).await;
-        left -= step;
-    }
-}
-
-/// Runs that are held for two seconds, of which so many milliseconds have passed.
-async fn leased_for_two_seconds<F: Fixture>(fixture: &mut F, passed_ms: u64) -> Vec<String> {
+/// Runs that are held for a while, of which so many milliseconds have passed, and a second replica.
+async fn leased_for_a_while<F: Fixture>(fixture: &F, passed_ms: u64) -> (Vec<String>, Arc<dyn Store>) {
+    let there = fixture.replica().await;
     let ids: Vec<String> = (0..40).map(|n| format!("run-{n}")).collect();
     for id in &ids {
-        apply(fixture.store(), leased(id).lease_ttl_ms(2_000)).await;
+        apply(fixture.store(), leased(id).lease_ttl_ms(SHORT_MS)).await;
     }
-    pass_alive(fixture, passed_ms).await;
-    ids
+    fixture.pass_alive(&[&*there], passed_ms).await;
+    (ids, there)
 }
 
 /// So many turns of the others later.
@@ -68,13 +61,13 @@ async fn later(turns: usize) {
     }
 }
 
-pub(crate) async fn a_lease_is_renewed_without_an_event<F: Fixture>(mut fixture: F) {
+pub(crate) async fn a_lease_is_renewed_without_an_event<F: Fixture>(fixture: F) {
     let run = apply(fixture.store(), leased("run-1")).await;
     let before = kept(fixture.store(), "run-1").await.unwrap();
     assert_eq!((before.epoch, &before.progress), (1, &None));
     let ttl_micros = i64::try_from(TTL_MS).unwrap() * 1_000;
     assert!((before.expires_at.micros() - run.started_at.micros() - ttl_micros).abs() < 5_000_000);
-    pass_alive(&mut fixture, 20_000).await;
+    fixture.pass_alive(&[], 20_000).await;
     let progress = Progress { done: 3, total: 10, message: "é\"\\".to_owned() };
     let asked = Renewal { progress: Some(progress.clone()), ..renewal(1) };
     let renewed = renew(fixture.store(), "run-1", asked).await.unwrap();
@@ -84,7 +77,7 @@ pub(crate) async fn a_lease_is_renewed_without_an_event<F: Fixture>(mut fixture:
     assert_eq!(after.expires_at, renewed.expires_at);
     let (said, at) = after.progress.clone().unwrap();
     assert_eq!((said, at.micros()), (progress, renewed.expires_at.micros() - ttl_micros));
-    pass_alive(&mut fixture, 1_000).await;
+    fixture.pass_alive(&[], 1_000).await;
     renew(fixture.store(), "run-1", renewal(1)).await.unwrap();
     let silent = kept(fixture.store(), "run-1").await.unwrap();
     assert_eq!(silent.progress, after.progress, "who says nothing of the work leaves what was said");
@@ -92,9 +85,9 @@ pub(crate) async fn a_lease_is_renewed_without_an_event<F: Fixture>(mut fixture:
     assert_eq!(sound(fixture.store()).await.revisions(&key("run-1")), 1);
 }
 
-pub(crate) async fn only_the_holder_of_a_lease_that_is_not_over_renews_it<F: Fixture>(mut fixture: F) {
+pub(crate) async fn only_the_holder_of_a_lease_that_is_not_over_renews_it<F: Fixture>(fixture: F) {
     let store = fixture.store();
-    apply(store, leased("run-1").lease_ttl_ms(2_000).owner("owner")).await;
+    apply(store, leased("run-1").lease_ttl_ms(SHORT_MS).owner("owner")).await;
     apply(store, start("run-2")).await;
     let by = |agent: &str| Renewal { agent_id: Some(agent.to_owned()), ..renewal(1) };
     assert_eq!(renew(store, "run-1", renewal(2)).await, None, "an epoch to come");
@@ -102,7 +95,7 @@ pub(crate) async fn only_the_holder_of_a_lease_that_is_not_over_renews_it<F: Fix
     assert_eq!(renew(store, "run-2", renewal(1)).await, None, "a run without a lease");
     assert_eq!(renew(store, "unknown", renewal(1)).await, None);
     assert!(renew(store, "run-1", by("owner")).await.is_some());
-    pass_alive(&mut fixture, 2_500).await;
+    fixture.pass_alive(&[], SHORT_MS + 1_000).await;
     let store = fixture.store();
     assert_eq!(renew(store, "run-1", renewal(1)).await, None, "it is over, whether or not anybody noticed");
     let run = apply(store, complete("run-1").epoch(1).by("owner")).await;
@@ -121,15 +114,15 @@ pub(crate) async fn many_leases_are_renewed_at_once<F: Fixture>(fixture: F) {
     }
 }
 
-pub(crate) async fn a_lease_that_is_over_orphans_its_run_once<F: Fixture>(mut fixture: F) {
-    apply(fixture.store(), leased("dead").lease_ttl_ms(2_000)).await;
-    apply(fixture.store(), leased("alive").lease_ttl_ms(2_000)).await;
-    apply(fixture.store(), start("without a lease".replace(' ', "-").as_str())).await;
-    pass_alive(&mut fixture, 1_000).await;
-    assert!(renew(fixture.store(), "alive", renewal(1)).await.is_some());
-    assert_eq!(word(&ask(fixture.store(), sweep("dead")).await), "unchanged", "it is not over yet");
-    pass_alive(&mut fixture, 1_500).await;
+pub(crate) async fn a_lease_that_is_over_orphans_its_run_once<F: Fixture>(fixture: F) {
     let (here, there) = (fixture.store(), fixture.replica().await);
+    apply(here, leased("dead").lease_ttl_ms(SHORT_MS)).await;
+    apply(here, leased("alive").lease_ttl_ms(SHORT_MS)).await;
+    apply(here, start("without-a-lease")).await;
+    fixture.pass_alive(&[&*there], SHORT_MS / 2).await;
+    assert!(renew(here, "alive", renewal(1)).await.is_some());
+    assert_eq!(word(&ask(here, sweep("dead")).await), "unchanged", "it is not over yet");
+    fixture.pass_alive(&[&*there], SHORT_MS / 2 + 1_000).await;
     assert_eq!(overdue(here).await, [key("dead")]);
     assert_eq!(overdue(&*there).await, [key("dead")]);
     let (one, other) = join(ask(here, sweep("dead")), ask(&*there, sweep("dead"))).await;
@@ -147,9 +140,9 @@ pub(crate) async fn a_lease_that_is_over_orphans_its_run_once<F: Fixture>(mut fi
 }
 
 /// Renewals and sweeps of the same moment: whoever was first decides, and the other knows it.
-pub(crate) async fn of_a_renewal_and_a_sweep_the_first_wins<F: Fixture>(mut fixture: F) {
-    let ids = leased_for_two_seconds(&mut fixture, 1_990).await;
-    let (here, there) = (fixture.store(), fixture.replica().await);
+pub(crate) async fn of_a_renewal_and_a_sweep_the_first_wins<F: Fixture>(fixture: F) {
+    let (ids, there) = leased_for_a_while(&fixture, SHORT_MS - 100).await;
+    let here = fixture.store();
     let races = ids.iter().enumerate().map(|(n, id)| {
         let there = &there;
         async move {
@@ -172,9 +165,9 @@ pub(crate) async fn of_a_renewal_and_a_sweep_the_first_wins<F: Fixture>(mut fixt
 }
 
 /// Completions and sweeps of the same moment: a completion that comes first is the end, one that comes second is kept.
-pub(crate) async fn of_a_completion_and_a_sweep_the_first_wins<F: Fixture>(mut fixture: F) {
-    let ids = leased_for_two_seconds(&mut fixture, 2_500).await;
-    let (here, there) = (fixture.store(), fixture.replica().await);
+pub(crate) async fn of_a_completion_and_a_sweep_the_first_wins<F: Fixture>(fixture: F) {
+    let (ids, there) = leased_for_a_while(&fixture, SHORT_MS + 1_000).await;
+    let here = fixture.store();
     let races = ids.iter().enumerate().map(|(n, id)| {
         let there = &there;
         async move {
@@ -201,9 +194,9 @@ pub(crate) async fn of_a_completion_and_a_sweep_the_first_wins<F: Fixture>(mut f
 }
 
 /// The old holder's heartbeats and a claim of the same moment: the lease is the one's or the other's.
-pub(crate) async fn of_a_claim_and_the_old_holders_renewal_the_first_wins<F: Fixture>(mut fixture: F) {
-    let ids = leased_for_two_seconds(&mut fixture, 1_990).await;
-    let (here, there) = (fixture.store(), fixture.replica().await);
+pub(crate) async fn of_a_claim_and_the_old_holders_renewal_the_first_wins<F: Fixture>(fixture: F) {
+    let (ids, there) = leased_for_a_while(&fixture, SHORT_MS - 100).await;
+    let here = fixture.store();
     let races = ids.iter().enumerate().map(|(n, id)| {
         let there = &there;
         async move {
@@ -226,8 +219,8 @@ pub(crate) async fn of_a_claim_and_the_old_holders_renewal_the_first_wins<F: Fix
     sound(here).await;
 }
 
-pub(crate) async fn a_clock_that_is_set_back_ends_no_lease_of_the_living<F: Fixture>(mut fixture: F) {
-    apply(fixture.store(), leased("alive").lease_ttl_ms(10_000)).await;
+pub(crate) async fn a_clock_that_is_set_back_ends_no_lease_of_the_living<F: Fixture>(fixture: F) {
+    apply(fixture.store(), leased("alive").lease_ttl_ms(SHORT_MS)).await;
     overdue(fixture.store()).await;
     fixture.set_the_clock_back().await;
     let store = fixture.store();
@@ -236,36 +229,140 @@ pub(crate) async fn a_clock_that_is_set_back_ends_no_lease_of_the_living<F: Fixt
     assert_eq!(word(&ask(store, claim("alive")).await), "LEASE_HELD");
     assert_eq!(word(&ask(store, sweep("alive")).await), "unchanged");
     assert_eq!(overdue(store).await, []);
-    pass_alive(&mut fixture, 11_000).await;
+    fixture.pass_alive(&[], SHORT_MS + 1_000).await;
     assert_eq!(overdue(fixture.store()).await, [key("alive")], "and one that is not renewed is over in its time");
 }
 
-pub(crate) async fn an_outage_ends_no_lease_of_the_living<F: Fixture>(mut fixture: F) {
-    apply(fixture.store(), leased("alive").lease_ttl_ms(10_000)).await;
-    apply(fixture.store(), leased("dead").lease_ttl_ms(10_000)).await;
-    overdue(fixture.store()).await;
-    fixture.pass(100_000).await;
-    let store = fixture.store();
-    // The first to come back may be the worker, or the sweep.
-    assert!(renew(store, "alive", renewal(1)).await.is_some(), "ten ttls later");
-    assert_eq!(word(&ask(store, claim("dead")).await), "LEASE_HELD", "nobody could have renewed it");
-    assert_eq!(overdue(store).await, []);
-    assert_eq!(word(&ask(store, sweep("dead")).await), "unchanged");
-    pass_alive(&mut fixture, 9_000).await;
-    let store = fixture.store();
-    assert!(renew(store, "alive", renewal(1)).await.is_some());
-    assert_eq!(overdue(store).await, []);
-    pass_alive(&mut fixture, 1_500).await;
-    let store = fixture.store();
-    assert_eq!(overdue(store).await, [key("dead")], "one ttl after the authority came back");
-    assert_eq!(word(&ask(store, sweep("dead")).await), "applied");
+pub(crate) async fn an_outage_ends_no_lease_of_the_living<F: Fixture>(fixture: F) {
+    let (store, there) = (fixture.store(), fixture.replica().await);
+    apply(store, leased("alive").lease_ttl_ms(SHORT_MS)).await;
+    apply(store, leased("dead").lease_ttl_ms(SHORT_MS)).await;
+    fixture.pass_alive(&[&*there], 2_000).await;
+    for away_ms in [SHORT_MS - 5_000, 100_000] {
+        fixture.pass(away_ms).await;
+        // The first to come back may be the worker, or a sweep here or there.
+        assert!(renew(store, "alive", renewal(1)).await.is_some(), "away for {away_ms} ms");
+        assert_eq!(word(&ask(store, claim("dead")).await), "LEASE_HELD", "nobody could have renewed it");
+        for store in [store, &*there] {
+            assert_eq!(overdue(store).await, []);
+            assert_eq!(word(&ask(store, sweep("dead")).await), "unchanged");
+        }
+        fixture.pass_alive(&[&*there], SHORT_MS - 5_000).await;
+        assert!(renew(store, "alive", renewal(1)).await.is_some());
+        for store in [store, &*there] {
+            assert_eq!(overdue(store).await, []);
+        }
+    }
+    fixture.pass_alive(&[&*there], 6_000).await;
+    for store in [store, &*there] {
+        assert_eq!(overdue(store).await, [key("dead")], "one ttl after the authority came back");
+    }
+    assert_eq!(word(&ask(&*there, sweep("dead")).await), "applied");
     assert!(renew(store, "alive", renewal(1)).await.is_some());
 }
 
-pub(crate) async fn a_claim_fences_the_holder_before<F: Fixture>(mut fixture: F) {
-    apply(fixture.store(), leased("run-1").lease_ttl_ms(2_000).owner("old")).await;
+pub(crate) async fn a_restart_of_any_length_gives_each_lease_one_whole_ttl<F: OnDisk>(mut fixture: F) {
+    for (round, away_ms) in [0, 500, 3_000, 100_000].into_iter().enumerate() {
+        let [alive, dead] = ["alive", "dead"].map(|id| format!("{id}-{round}"));
+        for id in [&alive, &dead] {
+            apply(fixture.store(), leased(id).lease_ttl_ms(SHORT_MS)).await;
+        }
+        fixture.pass_alive(&[], SHORT_MS - 1_000).await;
+        fixture.pass(away_ms).await;
+        fixture.reopen().await;
+        fixture.pass_alive(&[], SHORT_MS / 2).await;
+        let store = fixture.store();
+        assert_eq!(overdue(store).await, [], "away for {away_ms} ms");
+        assert_eq!(word(&ask(store, sweep(&dead)).await), "unchanged", "away for {away_ms} ms");
+        assert!(renew(store, &alive, renewal(1)).await.is_some(), "away for {away_ms} ms");
+        fixture.pass_alive(&[], SHORT_MS / 2 + 1_000).await;
+        let store = fixture.store();
+        assert_eq!(overdue(store).await, [key(&dead)], "one ttl after it came back");
+        assert_eq!(word(&ask(store, sweep(&dead)).await), "applied");
+        apply(store, complete(&alive).epoch(1)).await;
+    }
+}
+
+pub(crate) async fn an_interruption_counts_for_a_lease_that_it_could_hurt_and_for_no_other<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    apply(store, leased("long").lease_ttl_ms(SHORT_MS)).await;
+    fixture.pass_alive(&[], SHORT_MS - 8_000).await;
+    apply(store, leased("short").lease_ttl_ms(6_000)).await;
+    fixture.pass_alive(&[], 5_000).await;
+    fixture.pass(1_700).await;
+    assert_eq!(overdue(store).await, [], "one is over by its own expiry");
+    fixture.pass_alive(&[], 2_300).await;
+    assert_eq!(overdue(store).await, [key("long")], "more than a quarter of one ttl, and less than one of the other");
+    assert_eq!(word(&ask(store, sweep("short")).await), "unchanged");
+    fixture.pass_alive(&[], 4_500).await;
+    let mut over = overdue(store).await;
+    over.sort();
+    assert_eq!(over, [key("long"), key("short")]);
+}
+
+pub(crate) async fn a_dead_worker_is_found_after_one_ttl_of_uptime<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    apply(store, leased("dead").lease_ttl_ms(SHORT_MS)).await;
+    fixture.pass_alive(&[], SHORT_MS / 2).await;
+    assert!(renew(store, "dead", renewal(1)).await.is_some());
+    fixture.pass_alive(&[], SHORT_MS / 2 + 1_000).await;
+    assert_eq!(overdue(store).await, []);
+    fixture.pass_alive(&[], SHORT_MS / 2).await;
+    assert_eq!(overdue(store).await, [key("dead")]);
+    assert_eq!(word(&ask(store, sweep("dead")).await), "applied");
+}
+
+pub(crate) async fn a_replica_that_restarts_again_and_again_does_not_keep_the_dead_alive<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    apply(store, leased("dead").lease_ttl_ms(SHORT_MS)).await;
+    for _ in 0..7 {
+        let there = fixture.replica().await;
+        fixture.pass_alive(&[&*there], 3_000).await;
+    }
+    assert_eq!(overdue(store).await, [key("dead")]);
+    assert_eq!(word(&ask(store, sweep("dead")).await), "applied");
+}
+
+pub(crate) async fn renewals_that_could_not_be_made_count_as_an_outage<F: OnDisk>(fixture: F) {
+    let store = fixture.store();
+    for id in ["alive", "dead"] {
+        apply(store, leased(id).lease_ttl_ms(SHORT_MS)).await;
+    }
+    fixture.pass_alive(&[], 5_000).await;
+    let held_up = fixture.hold_up_renewals().await;
+    let renewals = [(key("alive"), renewal(1))];
+    let renew_alive = || store.renew(home(store, &renewals[0].0), &renewals);
+    let mut renewing = renew_alive();
+    for _ in 0..SHORT_MS / 1_000 {
+        // Where the store gives up, the worker does not.
+        if let Ok(answer) = timeout(Duration::from_millis(20), &mut renewing).await {
+            assert!(answer.is_err(), "nothing is renewed");
+            renewing = renew_alive();
+        }
+        fixture.pass(1_000).await;
+        store.tick();
+        let _held_up = timeout(Duration::from_millis(20), store.stay_alive()).await;
+    }
+    for shard in 0..store.ledger().shard_count {
+        assert_eq!(store.overdue(Shard(shard), 100).await.unwrap(), [], "nobody could renew");
+    }
+    drop(held_up);
+    let renewed = match renewing.await {
+        Ok(mut renewed) => renewed.remove(0),
+        Err(_gave_up) => renew(store, "alive", renewal(1)).await,
+    };
+    assert!(renewed.is_some(), "it is made when it can be");
+    fixture.pass_alive(&[], SHORT_MS / 2).await;
+    assert_eq!(overdue(store).await, [], "nobody else could renew");
+    assert!(renew(store, "alive", renewal(1)).await.is_some());
+    fixture.pass_alive(&[], SHORT_MS / 2 + 1_000).await;
+    assert_eq!(overdue(store).await, [key("dead")]);
+}
+
+pub(crate) async fn a_claim_fences_the_holder_before<F: Fixture>(fixture: F) {
+    apply(fixture.store(), leased("run-1").lease_ttl_ms(SHORT_MS).owner("old")).await;
     assert_eq!(word(&ask(fixture.store(), claim("run-1").by("new")).await), "LEASE_HELD");
-    pass_alive(&mut fixture, 2_500).await;
+    fixture.pass_alive(&[], SHORT_MS + 1_000).await;
     let store = fixture.store();
     assert_eq!(word(&ask(store, claim("run-1").by("new").epoch(7)).await), "LEASE_LOST");
     let run = apply(store, claim("run-1").by("new").epoch(1)).await;
@@ -307,19 +404,19 @@ pub(crate) async fn of_many_claims_one_wins<F: Fixture>(fixture: F) {
     sound(here).await;
 }
 
-pub(crate) async fn what_was_released_and_not_claimed_is_orphaned<F: Fixture>(mut fixture: F) {
-    apply(fixture.store(), leased("run-1").lease_ttl_ms(2_000)).await;
+pub(crate) async fn what_was_released_and_not_claimed_is_orphaned<F: Fixture>(fixture: F) {
+    apply(fixture.store(), leased("run-1").lease_ttl_ms(SHORT_MS)).await;
     let run = apply(fixture.store(), release("run-1").epoch(1)).await;
     assert!(run.supervision.lease.is_some_and(|lease| lease.released && lease.epoch == 2));
     for epoch in [1, 2] {
         assert_eq!(renew(fixture.store(), "run-1", renewal(epoch)).await, None, "nobody holds it");
     }
-    pass_alive(&mut fixture, 2_500).await;
+    fixture.pass_alive(&[], SHORT_MS + 1_000).await;
     assert_eq!(overdue(fixture.store()).await, [key("run-1")]);
     assert_eq!(word(&ask(fixture.store(), sweep("run-1")).await), "applied");
 }
 
-pub(crate) async fn deadlines_and_graces_end_runs_and_nothing_before_them<F: Fixture>(mut fixture: F) {
+pub(crate) async fn deadlines_and_graces_end_runs_and_nothing_before_them<F: Fixture>(fixture: F) {
     let store = fixture.store();
     apply(store, deferred("not-started").start_timeout_ms(2_000)).await;
     apply(store, deferred("started").start_timeout_ms(2_000).run_timeout_ms(10_000)).await;
@@ -333,7 +430,7 @@ pub(crate) async fn deadlines_and_graces_end_runs_and_nothing_before_them<F: Fix
     for id in ["not-started", "started", "asked-to-stop", "asked-politely"] {
         assert_eq!(word(&ask(store, sweep(id)).await), "unchanged", "{id}");
     }
-    pass_alive(&mut fixture, 3_000).await;
+    fixture.pass_alive(&[], 3_000).await;
     let store = fixture.store();
     let mut due = overdue(store).await;
     due.sort();
@@ -347,7 +444,7 @@ pub(crate) async fn deadlines_and_graces_end_runs_and_nothing_before_them<F: Fix
     assert_eq!((run.status, run.reason_code.as_deref()), (Status::Aborted, Some("ABORT_GRACE_EXPIRED")));
     assert!(run.supervision.presumed && run.supervision.abort_request.is_some());
     assert_eq!(overdue(store).await, []);
-    pass_alive(&mut fixture, 8_000).await;
+    fixture.pass_alive(&[], 8_000).await;
     let store = fixture.store();
     assert_eq!(overdue(store).await, [key("started")]);
     let run = apply(store, sweep("started")).await;
@@ -374,9 +471,9 @@ pub(crate) async fn a_request_that_was_answered_before_the_end_is_in_the_record<
     sound(here).await;
 }
 
-pub(crate) async fn what_is_reported_late_is_kept_once_and_changes_no_status<F: Fixture>(mut fixture: F) {
-    apply(fixture.store(), leased("run-1").lease_ttl_ms(2_000).metadata(&serde_json::json!({"kept": 1}))).await;
-    pass_alive(&mut fixture, 2_500).await;
+pub(crate) async fn what_is_reported_late_is_kept_once_and_changes_no_status<F: Fixture>(fixture: F) {
+    apply(fixture.store(), leased("run-1").lease_ttl_ms(SHORT_MS).metadata(&serde_json::json!({"kept": 1}))).await;
+    fixture.pass_alive(&[], SHORT_MS + 1_000).await;
     let store = fixture.store();
     let orphan = apply(store, sweep("run-1")).await;
     assert_eq!(word(&ask(store, complete("run-1")).await), "LEASE_LOST", "who names no lease is not its holder");

@@ -115,6 +115,7 @@ fn filters(times: Vec<Time>) -> impl Strategy<Value = Filter> {
             // Each field alone is there as well as many together.
             let kept = |n: u16| keep & (1 << n) != 0;
             Filter {
+                or_ready: false,
                 task_thread_id: task_thread_id.filter(|_| kept(0)),
                 statuses,
                 agent_id: agent_id.filter(|_| kept(1)),

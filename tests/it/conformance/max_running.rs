@@ -66,21 +66,18 @@ pub(crate) async fn a_claim_is_refused_while_as_many_run_as_it_allows<F: Fixture
 }
 
 /// A run counts from its claim until it is terminal, whatever happens to it in between.
-pub(crate) async fn a_run_counts_until_it_is_terminal<F: Fixture>(mut fixture: F) {
+pub(crate) async fn a_run_counts_until_it_is_terminal<F: Fixture>(fixture: F) {
     let store = fixture.store();
     for id in ["first", "second", "third"] {
         apply(store, queued(id, "7")).await;
     }
-    apply(store, at_most(1, "first").lease_ttl_ms(2_000)).await;
+    apply(store, at_most(1, "first").lease_ttl_ms(20_000)).await;
     apply(store, update("first").label("instance", "8").epoch(1)).await;
     apply(store, release("first").epoch(1)).await;
     assert_eq!(word(&ask(store, at_most(1, "second")).await), "MAX_RUNNING", "released, and of another value by now");
-    apply(store, at_most(1, "first").lease_ttl_ms(2_000)).await;
+    apply(store, at_most(1, "first").lease_ttl_ms(20_000)).await;
     assert_eq!(word(&ask(store, at_most(1, "second")).await), "MAX_RUNNING", "taken over");
-    store.stay_alive().await.unwrap();
-    fixture.pass(2_500).await;
-    let store = fixture.store();
-    store.stay_alive().await.unwrap();
+    fixture.pass_alive(&[], 21_000).await;
     assert_eq!(word(&ask(store, at_most(1, "second")).await), "MAX_RUNNING", "its lease is over and nobody said so");
     assert_eq!(word(&ask(store, sweep("first")).await), "applied");
     apply(store, at_most(1, "second")).await;
@@ -186,7 +183,7 @@ pub(crate) async fn claims_at_once_never_let_more_run_than_allowed<F: Fixture>(f
 }
 
 /// What nothing counts towards is forgotten in time, and nothing else.
-pub(crate) async fn a_value_that_nothing_counts_towards_is_forgotten<F: OnDisk>(mut fixture: F) {
+pub(crate) async fn a_value_that_nothing_counts_towards_is_forgotten<F: OnDisk>(fixture: F) {
     for (id, instance) in [("ended", "7"), ("runs", "8"), ("waits", "8"), ("later", "7")] {
         apply(fixture.store(), queued(id, instance)).await;
     }

@@ -1,9 +1,10 @@
 //! What must be true of a store at any time, whatever was asked of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use runledger::domain::{Position, Run, RunKey};
-use runledger::store::{LoggedEvent, PAGE_BYTES_MAX, Store};
+use runledger::domain::{Position, Run, RunKey, Time};
+use runledger::store::query::Place;
+use runledger::store::{LoggedEvent, PAGE_BYTES_MAX, Page, Store};
 
 use super::asking::{beginning, home};
 use crate::support::model::folded;
@@ -46,7 +47,27 @@ pub(crate) async fn sound(store: &dyn Store) -> Contents {
     for (key, run) in &runs {
         assert_eq!(store.run(key).await.unwrap().as_ref(), Some(run), "the stored run is the fold of its events");
     }
+    let mut ready: Vec<Run> = runs.values().filter(|run| run.is_ready()).map(Run::without_metadata).collect();
+    ready.sort_by_key(Place::of);
+    for namespace in runs.keys().map(|key| &key.namespace).collect::<BTreeSet<_>>() {
+        let found = store.ready(namespace, None, usize::MAX >> 1).await.unwrap().runs;
+        let expected: Vec<Run> = ready.iter().filter(|run| run.namespace == *namespace).cloned().collect();
+        assert_eq!(found, expected, "who is ready is kept apart, too");
+    }
     Contents { log, runs }
+}
+
+/// A page of which everything can be read.
+pub(crate) struct Whole {
+    pub(crate) as_of: Time,
+    pub(crate) events: Vec<LoggedEvent>,
+    pub(crate) cut: bool,
+}
+
+impl Whole {
+    pub(crate) fn of(page: Page) -> Self {
+        Self { as_of: page.as_of, cut: page.cut, events: page.whole().unwrap() }
+    }
 }
 
 /// The whole log, read in pages of this size.
@@ -54,7 +75,7 @@ pub(crate) async fn pages(store: &dyn Store, limit: usize) -> Vec<LoggedEvent> {
     let mut log = Vec::new();
     let mut after = beginning(store);
     loop {
-        let page = store.changes(&after, limit, PAGE_BYTES_MAX).await.unwrap();
+        let page = Whole::of(store.changes(&after, limit, PAGE_BYTES_MAX).await.unwrap());
         assert!(!page.events.is_empty() || !page.cut, "a page that is cut has something");
         advance(&mut after, &page.events);
         log.extend(page.events);

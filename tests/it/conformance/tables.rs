@@ -10,10 +10,10 @@ use runledger::store::query::Order;
 use runledger::store::{CommitError, PAGE_BYTES_MAX, Store, StoreError};
 use serde_json::{Value, json};
 
-use super::asking::{apply, ask_all, home, neighbours, stored, words};
+use super::asking::{apply, ask_all, beginning, home, neighbours, stored, words};
 use super::fixture::OnDisk;
 use super::lists::asked;
-use super::sound::sound;
+use super::sound::{pages, sound};
 use crate::support::commands::{Asking as _, abort, complete, deferred, fail, key, start, update};
 
 /// Runs in every status, with every column set and with none.
@@ -226,4 +226,40 @@ pub(crate) async fn a_run_that_cannot_be_read_is_corrupt_by_name<F: OnDisk>(fixt
     // The shard is free, and the neighbours live.
     apply(store, complete("run-2")).await;
     assert_eq!(store.run_events(&key("run-1"), 0, 10, PAGE_BYTES_MAX).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn an_event_that_cannot_be_read_stands_in_its_place_and_costs_no_other<F: OnDisk>(fixture: F) {
+    let store = fixture.store();
+    for run in ["run-1", "run-2", "run-3"] {
+        apply(store, start(run)).await;
+        apply(store, update(run).workflow("w")).await;
+    }
+    let whole = pages(store, 1000).await;
+    fixture.sql("update run_events set event = '[]' where run_id = 'run-2' and revision = 2").await;
+    for limit in [1, 1000] {
+        let (mut after, mut read) = (beginning(store), Vec::new());
+        loop {
+            let page = store.changes(&after, limit, PAGE_BYTES_MAX).await.unwrap();
+            page.places().for_each(|(shard, position)| after[usize::from(shard.0)] = position);
+            read.extend(page.events);
+            if !page.cut {
+                break;
+            }
+        }
+        assert_eq!(read.len(), whole.len());
+        for (read, wanted) in read.iter().zip(&whole) {
+            let event = &wanted.event;
+            match read {
+                Ok(logged) => assert_eq!(logged, wanted),
+                Err(unreadable) => {
+                    assert_eq!((&unreadable.key, unreadable.revision, unreadable.at), (&key("run-2"), 2, event.at));
+                    assert_eq!((unreadable.shard, unreadable.position), (wanted.shard, wanted.position));
+                    assert_eq!((&event.key, event.revision), (&key("run-2"), 2));
+                    let named = "run_events.event of default/run-2 cannot be read";
+                    assert_eq!(unreadable.error.to_string(), named);
+                }
+            }
+        }
+        assert_eq!(read.iter().filter(|event| event.is_err()).count(), 1);
+    }
 }

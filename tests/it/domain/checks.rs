@@ -19,6 +19,8 @@ fn remembered(run: Option<&Run>, command: &Command, same: bool) -> Result<Decisi
             lease: None,
             clock: now(),
             running: &[],
+            claimed: None,
+            ledger_epoch: 0,
         },
     )
 }
@@ -52,7 +54,15 @@ fn a_replay_speaks_before_every_later_check() {
 #[test]
 fn another_requests_history_is_no_concern_of_a_call_without_a_request_id() {
     let applied = AppliedRequest { revision: 1, digest: [0; 32] };
-    let context = Context { now: now(), applied: Some(&applied), lease: None, clock: now(), running: &[] };
+    let context = Context {
+        now: now(),
+        applied: Some(&applied),
+        lease: None,
+        clock: now(),
+        running: &[],
+        claimed: None,
+        ledger_epoch: 0,
+    };
     assert!(matches!(decide(None, &start("run-1"), &context), Ok(Decision::Apply(..))));
 }
 

@@ -18,7 +18,11 @@ fn at(micros: i64) -> Time {
 
 /// Decides at a time, with the lease as it is kept.
 fn decided_at(run: &Run, command: &Command, now: Time, lease: Option<HeldLease>) -> Result<Decision, Refusal> {
-    decide(Some(run), command, &Context { now, applied: None, lease, clock: now, running: &[] })
+    decide(
+        Some(run),
+        command,
+        &Context { now, applied: None, lease, clock: now, running: &[], claimed: None, ledger_epoch: 0 },
+    )
 }
 
 fn swept(run: &Run, now: Time, lease: Option<HeldLease>) -> Option<(Event, Run)> {
@@ -62,8 +66,8 @@ fn a_holders_call_needs_the_epoch_that_the_run_has() {
                 ..call.clone()
             };
             match decided(Some(&run), &call) {
-                Err(Refusal::LeaseLost { rpc, asked: said, epoch, run: summary }) => {
-                    assert_eq!((rpc, said, epoch), (call.operation.rpc(), asked.unwrap_or(0), 1));
+                Err(Refusal::LeaseLost { rpc, asked: said, epoch, released, run: summary }) => {
+                    assert_eq!((rpc, said, epoch, released), (call.operation.rpc(), asked.unwrap_or(0), 1, false));
                     assert_eq!(summary, run.summary());
                 }
                 other => panic!("{asked:?} {call:?}: {other:?}"),
@@ -105,6 +109,8 @@ fn epochs_only_grow() {
     let (event, released) = applied(Some(&run), &release("run-1").epoch(4));
     assert_eq!((event.event_type, released.supervision.epoch()), (EventType::Released, 5));
     assert_eq!(refused(Some(&released), &complete("run-1").epoch(4)), "LEASE_LOST", "who released it has nothing");
+    let lost = decided(Some(&released), &complete("run-1").epoch(4));
+    assert!(matches!(lost, Err(Refusal::LeaseLost { epoch: 5, released: true, .. })), "{lost:?}");
     let taken = applied(Some(&released), &claim("run-1")).1;
     assert_eq!((taken.supervision.epoch(), taken.supervision.lease.unwrap().released), (6, false));
 }
@@ -142,7 +148,15 @@ fn a_clock_that_was_set_back_ends_no_lease() {
     let clock = at(now().micros() - 60_000_000);
     let live = HeldLease { epoch: 1, expires_at: at(clock.micros() + 1) };
     for command in [claim("run-1"), sweep("run-1")] {
-        let context = |clock| Context { now: now(), applied: None, lease: Some(live), clock, running: &[] };
+        let context = |clock| Context {
+            now: now(),
+            applied: None,
+            lease: Some(live),
+            clock,
+            running: &[],
+            claimed: None,
+            ledger_epoch: 0,
+        };
         let applies = |clock| matches!(decide(Some(&run), &command, &context(clock)), Ok(Decision::Apply(..)));
         assert!(!applies(clock) && applies(live.expires_at), "{command:?}");
     }

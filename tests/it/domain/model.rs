@@ -36,6 +36,8 @@ impl Shelf {
             requests: model.requests().into_iter().filter(|(key, ..)| asked(key)).collect(),
             leases: model.leases().into_iter().filter(|(key, _)| asked(key)).collect(),
             running: model.running_beside(commands, &self.runs),
+            claimed: model.claimed(),
+            ledger_epoch: 0,
         }
     }
 }

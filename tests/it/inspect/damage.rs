@@ -35,6 +35,12 @@ damages! {
         => ["revision: expected 70 at most, as default/long has, found 71"];
     a_row_ahead_of_its_events: |l| ["update runs set revision = 9 where run_id = 'running'"]
         => ["run_events default/running: revision: expected events up to revision 9, found none after 1"];
+    a_run_that_is_kept_as_ready_and_is_not: |l|
+        ["insert into suspended select shard, namespace, run_id, started_at, true from runs where run_id = 'running'"]
+        => ["suspended default/running: ready: expected nothing, found true", ": 1 differences"];
+    a_ready_row_of_no_run: |l|
+        ["insert into suspended select shard, namespace, 'nobody', started_at, true from runs where run_id = 'running'"]
+        => ["suspended default/nobody: row: expected a run of this id, found none"];
     a_wrong_start: |l| [format!("update runs set {} where run_id = 'failed'", l.an_hour_earlier("started_at"))]
         => ["runs default/failed: started_at: expected 20"];
     a_wrong_task_thread: |l| ["update runs set task_thread_id = 'x' where run_id = 'failed'"]

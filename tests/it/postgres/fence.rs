@@ -34,7 +34,7 @@ async fn a_replica_that_is_too_old_for_its_database_writes_no_more() {
     is_refused(&store, complete("run-1")).await;
     assert!(chain(&store.ping().await.unwrap_err()).contains("999.0.0"));
     assert!(store.run(&key("run-1")).await.unwrap().is_some());
-    other.batch_execute("update ledger set min_release = '0.1.0'").await.unwrap();
+    other.batch_execute("update ledger set min_release = '0.2.0'").await.unwrap();
     store.ping().await.unwrap();
     apply(&store, complete("run-1")).await;
 }

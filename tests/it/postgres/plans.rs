@@ -5,13 +5,13 @@ use std::sync::Arc;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::{Command, Decided, LabelValue, Loaded, Time};
-use runledger::store::postgres::{COMMIT_SETTINGS, of_a_commit, of_leases, of_max_running};
+use runledger::domain::{Claimed, Command, Decided, LabelValue, Loaded, Request, Time};
+use runledger::store::postgres::{COMMIT_SETTINGS, of_a_commit, of_claims, of_leases, of_max_running};
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::open;
-use crate::support::commands::{Asking as _, claim, complete, deferred, leased, start, update};
+use crate::support::commands::{Asking as _, claim, complete, deferred, key, leased, release, start, update};
 use crate::support::postgres::{Database, direct};
 
 /// Runs `from + 1` to `to`, as large as real ones, each with an event that carries a request id.
@@ -30,13 +30,17 @@ fn filled(from: u32, to: u32) -> String {
          insert into max_running
          select 'default', 'instance', 'i-' || i, jsonb_build_object('run-' || i, i % 4), now()
          from generate_series({from} + 1, {to}) as i;
-         insert into active select i % 4, 'default', 'run-' || i, now(), 2 from generate_series({from} + 1, {to}) as i"
+         insert into active select i % 4, 'default', 'run-' || i, now(), 2 from generate_series({from} + 1, {to}) as i;
+         insert into suspended
+         select i % 4, 'default', 'run-' || i, now(), true from generate_series({from} + 1, {to}) as i;
+         insert into claims
+         select 'default', 'r-' || i, '\\\\x00', 'run-' || i, 1, 0, now() from generate_series({from} + 1, {to}) as i"
     )
 }
 
 /// The plan that a session of the store would make for a statement now, and keep.
 async fn plan(session: &Client, statement: &str) -> String {
-    let count = (1..60).rev().find(|n| statement.contains(&format!("${n}"))).unwrap_or(0);
+    let count = (1..100).rev().find(|n| statement.contains(&format!("${n}"))).unwrap_or(0);
     let arguments = if count == 0 { String::new() } else { format!("({})", vec!["null"; count].join(", ")) };
     let explain = format!("prepare s as {statement}; explain (costs off) execute s{arguments}; deallocate s");
     let answer = session.simple_query(&explain).await.unwrap();
@@ -57,6 +61,8 @@ fn what_for(condition: &str) -> &'static str {
         // What counts towards a limit is of any shard.
         () if asks(&["shard = (h.value)::smallint", "namespace =", "run_id ="]) => "run",
         () if asks(&["namespace =", "label =", "value ="]) => "value",
+        () if asks(&["namespace =", "request_id ="]) => "claim",
+        () if asks(&["claimed_at <"]) => "old",
         () if asks(&["shard = $1", "request_key ="]) => "request",
         () if asks(&["shard = '"]) => "end",
         () if asks(&["singleton"]) => "ledger",
@@ -65,12 +71,23 @@ fn what_for(condition: &str) -> &'static str {
     }
 }
 
+/// Gives back what was claimed first.
+fn not_begun(run_id: &str) -> Command {
+    release(run_id).epoch(1).on(|terms| terms.not_begun = true)
+}
+
+/// By the claimer's own request.
+fn asked_for(command: Command, request_id: &str) -> Command {
+    command.on(|terms| terms.claim_request = Some(Request { id: request_id.to_owned(), digest: [7; 32] }))
+}
+
 /// A commit with every part that one can have: it creates a run under a request id, changes links, labels and metadata
 /// at a keyframe, starts a run that was pending, and ends one; leases are granted and end, and a deadline is set.
 fn everything_at_once() -> Decided {
     let at = Time::from_micros(1);
     let value =
         LabelValue { namespace: DEFAULT_NAMESPACE.to_owned(), label: "instance".to_owned(), value: "i".to_owned() };
+    let claimed = Claimed { key: key("unreceived"), epoch: 1, digest: [7; 32], replays: 0 };
     let decided = |commands: Vec<Command>, runs| {
         let commands: Vec<_> = commands.into_iter().map(Arc::new).collect();
         decide_batch(
@@ -83,11 +100,15 @@ fn everything_at_once() -> Decided {
                 requests: Vec::new(),
                 leases: Vec::new(),
                 running: vec![(value.clone(), Vec::new())],
+                claimed: vec![((DEFAULT_NAMESPACE.to_owned(), "other".to_owned()), claimed.clone())],
+                ledger_epoch: 0,
             },
         )
     };
     let mut before = vec![start("changed"), deferred("pending"), leased("ended")];
     before.push(deferred("claimed").label("instance", "i"));
+    before.extend([deferred("given-back"), claim("given-back"), deferred("ready"), claim("ready")]);
+    before.extend([deferred("unreceived"), claim("unreceived"), not_begun("ready")]);
     before.extend((2..KEYFRAME_EVENTS).map(|step| update("changed").label("step", &step.to_string())));
     let runs = decided(before, Vec::new()).runs.into_iter().map(|write| write.run).collect();
     let all = decided(
@@ -97,11 +118,15 @@ fn everything_at_once() -> Decided {
             start("pending").run_timeout_ms(1),
             complete("ended").epoch(1),
             claim("claimed").max_running("instance", 1),
+            not_begun("given-back"),
+            asked_for(claim("ready"), "one"),
+            asked_for(not_begun("unreceived"), "other"),
         ],
         runs,
     );
     assert!(all.events.iter().any(|new| new.keyframe.is_some()), "a keyframe");
-    assert_eq!((all.verdicts.len(), all.counted.len()), (5, 1), "everything, and a claim that counts");
+    assert_eq!((all.verdicts.len(), all.counted.len()), (8, 1), "everything, and a claim that counts");
+    assert_eq!((all.events.len(), all.claimed.len()), (8, 2), "a request that is kept, and one that is forgotten");
     all
 }
 
@@ -111,12 +136,13 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
     open(&database.dsn()).await;
     let (session, other) = (direct(&database.dsn()).await, direct(&database.dsn()).await);
     session.batch_execute(COMMIT_SETTINGS).await.unwrap();
-    for table in ["runs", "run_events", "active", "leases", "max_running"] {
+    for table in ["runs", "run_events", "active", "leases", "max_running", "suspended", "claims"] {
         other.batch_execute(&format!("alter table {table} set (autovacuum_enabled = off)")).await.unwrap();
     }
     let mut statements = of_a_commit(4, &everything_at_once());
     statements.extend(of_leases());
     statements.extend(of_max_running());
+    statements.extend(of_claims());
     let (mut rows, fills) = (0, [(0, false), (0, true), (1, false), (1_000, false), (20_000, false), (100_000, true)]);
     for (more, analysed) in fills {
         other.batch_execute(&filled(rows, more)).await.unwrap();
@@ -145,19 +171,25 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
             let mut expected = match name {
                 "lock_head" => vec!["head"],
                 "ends" => vec!["end", "end", "end", "end", "ledger"],
-                "load_runs" | "lock_max_running" => vec!["run"],
+                "load_runs" => vec!["run"],
+                // The run, and whether it is ready.
+                "lock_max_running" => vec!["run"; 2],
+                "lock_claims" => vec![],
+                "load_claims" | "claims.read" | "claims.replay" => vec!["claim"],
+                "claims.forget" => vec!["old"],
                 "load_request_ids" => vec!["request"],
                 "load_leases" | "leases.leases" => vec!["ledger", "run"],
                 // The lease, its owner, and the run.
                 "leases.renew" => vec!["ledger", "run", "run", "run"],
-                "load_max_running" => vec!["run", "run", "value"],
-                "max_running.running" => vec!["run", "value"],
+                "load_max_running" => [vec!["run"; 4], vec!["value"]].concat(),
+                "max_running.running" => vec!["run", "run", "value"],
                 // The run that changes, of `active` the run that ends and the one that starts, and the lease that ends; and
                 // what counts towards a limit, with whether each run of it still does.
-                "write" => [vec!["run"; 5], vec!["value"]].concat(),
+                "write" => [vec!["run"; 7], vec!["claim"; 2], vec!["value"]].concat(),
                 // The same, and that the new one is not there.
                 "at_once" => {
-                    [vec!["head", "head", "ledger", "request"], vec!["end"; 4], vec!["run"; 6], vec!["value"]].concat()
+                    [vec!["head", "head", "ledger", "request", "claim"], vec!["end"; 4], vec!["run"; 8], vec!["value"]]
+                        .concat()
                 }
                 other => panic!("what does {other} look for?"),
             };

@@ -34,6 +34,7 @@ fn ask(team: &str, ttl: i64, wait: i64) -> ClaimNextRunRequest {
         lease_ttl: Some(seconds(ttl)),
         wait: Some(seconds(wait)),
         max_running: None,
+        request_id: String::new(),
     }
 }
 

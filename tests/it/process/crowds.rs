@@ -47,7 +47,8 @@ async fn five_thousand_idle_watchers_take_little_and_all_see_what_is_for_them() 
         let opened = (0..share).map(|_| {
             let mut client = client.clone();
             async move {
-                let asked = WatchRunRequest { run_id: "watched".to_owned(), after_revision: Some(1) };
+                let asked =
+                    WatchRunRequest { run_id: "watched".to_owned(), after_revision: Some(1), ledger_epoch: None };
                 let mut frames = client.watch_run(asked).await.unwrap().into_inner();
                 frames.message().await.unwrap().expect("caught up");
                 frames

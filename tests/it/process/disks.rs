@@ -134,3 +134,32 @@ async fn a_full_disk_refuses_calls_for_now_and_loses_nothing() {
     }
     assert_eq!(contents.events.len(), acknowledged.len() + refused.len());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_disk_is_full_the_service_says_that_it_does_not_serve_and_finds_out_by_itself_when_it_is_not() {
+    let Some(mount) = Mount::tmpfs("size=8m") else { return };
+    let server = Server::start(&Data::Sqlite(mount.path().join("ledger.db")).store()).await;
+    server.is_ready().await;
+    server.becomes("", Health::Serving, SOON).await;
+    let filler: PathBuf = mount.path().join("filler");
+    fill(&filler);
+    let mut client = server.client();
+    let mut number = 0;
+    while ask(&mut client, &format!("run-{number}"), Step::Start, "request").await.is_ok() {
+        number += 1;
+        assert!(number < 2000, "the disk was never full");
+    }
+    for service in ["", "runledger.v1.RunService"] {
+        server.becomes(service, Health::NotServing, SOON).await;
+    }
+    server.process.says("commits fail: not serving until one succeeds").await;
+    assert_eq!(server.health("liveness").await, Some(Health::Serving), "a full disk restarts nobody");
+    assert!(!server.process.said().contains("commits succeed again"), "nothing fits: {}", server.process.said());
+
+    fs::remove_file(&filler).unwrap();
+    for service in ["", "runledger.v1.RunService", "readiness"] {
+        server.becomes(service, Health::Serving, SOON).await;
+    }
+    server.process.says("commits succeed again").await;
+    ask(&mut client, "last", Step::Start, "request").await.unwrap();
+}

@@ -90,7 +90,7 @@ async fn an_idle_watcher_is_told_to_come_back_at_once() {
     server.is_ready().await;
     let mut client = server.client();
     ask(&mut client, "run-1", Step::Start, "").await.unwrap();
-    let watch = WatchRunRequest { run_id: "run-1".to_owned(), after_revision: Some(1) };
+    let watch = WatchRunRequest { run_id: "run-1".to_owned(), after_revision: Some(1), ledger_epoch: None };
     let mut frames = client.watch_run(watch).await.unwrap().into_inner();
     frames.message().await.unwrap().expect("caught up");
     server.process.signal("TERM");
@@ -131,7 +131,7 @@ struct Hung {
 async fn hang(server: &Server) -> Hung {
     let mut writer = server.client();
     ask(&mut writer, "big", Step::Start, "").await.unwrap();
-    let watch = WatchRunRequest { run_id: "big".to_owned(), after_revision: Some(0) };
+    let watch = WatchRunRequest { run_id: "big".to_owned(), after_revision: Some(0), ledger_epoch: None };
     // One watches and never reads its stream; one watches and stops reading its connection.
     let (freeze, frozen) = watch::channel(false);
     let (address, relay) = relay(server.address, frozen).await;

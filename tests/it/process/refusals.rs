@@ -114,7 +114,7 @@ async fn what_cannot_be_read_is_named(data: Data) {
     let check = client.check_transition(check).await.map(drop);
     let history = ListRunEventsRequest { run_id: run_id.clone(), ..ListRunEventsRequest::default() };
     let history = client.list_run_events(history).await.map(drop);
-    let watch = client.watch_run(WatchRunRequest { run_id, after_revision: None }).await.map(drop);
+    let watch = client.watch_run(WatchRunRequest { run_id, after_revision: None, ledger_epoch: None }).await.map(drop);
     for (rpc, answer) in [("GetRun", get), ("CheckTransition", check), ("ListRunEvents", history), ("WatchRun", watch)]
     {
         let status = answer.unwrap_err();

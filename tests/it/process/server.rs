@@ -12,6 +12,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::{Channel, Endpoint};
 
+use crate::support::postgres::variable;
+
 /// For whatever must happen soon: long enough for a busy machine, short enough to fail a test.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
@@ -32,13 +34,25 @@ struct Said {
 }
 
 impl Process {
-    /// Starts the binary with these arguments, and with nothing of this process's own settings.
+    /// Starts the binary, or another one that `RUNLEDGER_TEST_BINARY` names, with these arguments, and with nothing of this
+    /// process's own settings.
     pub(crate) fn spawn(args: &[&str]) -> Self {
         Self::spawn_with(args, &[])
     }
 
     pub(crate) fn spawn_with(args: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_runledger"));
+        let binary = variable("RUNLEDGER_TEST_BINARY");
+        Self::spawn_of(binary.as_deref().unwrap_or(env!("CARGO_BIN_EXE_runledger")), args, environment)
+    }
+
+    /// Starts the release before this one, which `make test` builds.
+    pub(crate) fn spawn_older(args: &[&str]) -> Self {
+        let binary = variable("RUNLEDGER_TEST_OLDER").expect("`make test` says where the release before this one is");
+        Self::spawn_of(&binary, args, &[])
+    }
+
+    fn spawn_of(binary: &str, args: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(binary);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env_clear().envs(environment.iter().copied());
         let mut child = command.spawn().unwrap();

@@ -1,12 +1,13 @@
 //! A database of an older release, with runs in it, is brought to this release's schema.
 
 use runledger::proto::v1::{ListRunsRequest, RunFilter, RunStatus};
-use runledger::store::migrations::{POSTGRES, SQLITE};
+use runledger::store::migrations::{MIN_RELEASE, POSTGRES, RELEASE, SQLITE};
 use tempfile::TempDir;
+use tonic::Code;
 
-use super::calls::{Step, ask};
+use super::calls::{Step, ask, reason};
 use super::data::Data;
-use super::server::{Server, run};
+use super::server::{Process, SOON, Server, run};
 use crate::support::postgres::Database;
 
 /// Runs of which one has ended.
@@ -18,10 +19,11 @@ async fn some_runs(server: &Server, ids: [&str; 3]) {
     ask(&mut server.client(), ids[1], Step::Complete, "end").await.unwrap();
 }
 
-/// Takes back what later migrations brought: the schema as the first release left it.
+/// Takes back what later migrations brought: the schema as the first release left it, but for the ledger's columns that
+/// the stand-in for an older replica looks at.
 async fn as_the_first_release_left_it(data: &Data) {
     data.sql("drop index active_by_start").await;
-    for table in ["leases", "uptime", "max_running"] {
+    for table in ["leases", "uptime", "max_running", "suspended", "claims"] {
         data.sql(&format!("drop table {table}")).await;
     }
     data.sql("drop index active_by_due").await;
@@ -68,5 +70,47 @@ async fn a_postgres_of_the_first_release_is_migrated_while_a_replica_of_it_serve
     let running = ["run-9", "run-7", "run-6", "run-4", "run-3", "run-1"];
     assert_eq!(active(&newer).await, running);
     assert_eq!(active(&older).await, running);
+    data.sound().await;
+}
+
+/// The release before this one refuses to serve what this release has made its own.
+async fn the_release_before_is_refused_by_name(data: &Data) {
+    let (code, said) = run(&["migrate", "--store", &data.store()]).await;
+    assert_eq!(code, 0, "{said}");
+    let args = ["serve", "--listen", "127.0.0.1:0", "--store", &data.store()];
+    let (code, said) = Process::spawn_older(&args).exited(SOON).await;
+    let wanted = format!("wants Runledger {MIN_RELEASE} or later; this is ");
+    assert!(code == 1 && said.contains(&wanted) && !said.contains(&format!("this is {RELEASE}")), "{code}: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_release_before_refuses_an_sqlite_file_of_this_one_by_name() {
+    let directory = TempDir::new().unwrap();
+    the_release_before_is_refused_by_name(&Data::Sqlite(directory.path().join("ledger.db"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_release_before_refuses_a_postgres_of_this_one_by_name() {
+    let database = Database::fresh().await;
+    the_release_before_is_refused_by_name(&Data::Postgres(database.dsn())).await;
+}
+
+/// What it has written stays and is understood; from the migration on it writes nothing more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_of_the_release_before_writes_nothing_after_the_migration() {
+    let database = Database::fresh().await;
+    let data = Data::Postgres(database.dsn());
+    let older = Process::spawn_older(&["serve", "--listen", "127.0.0.1:0", "--store", &data.store()]);
+    let older = Server::of(older).await;
+    some_runs(&older, ["run-1", "run-2", "run-3"]).await;
+    let (code, said) = run(&["migrate", "--store", &data.store()]).await;
+    assert_eq!(code, 0, "{said}");
+    let status = ask(&mut older.client(), "run-4", Step::Start, "start").await.unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "STORE_UNAVAILABLE"));
+    older.process.says("this replica is too old for its database and writes no more").await;
+    let newer = Server::start(&data.store()).await;
+    assert_eq!(active(&newer).await, ["run-3", "run-1"]);
+    let (code, said) = run(&["verify", "--store", &data.store()]).await;
+    assert_eq!(code, 0, "{said}");
     data.sound().await;
 }

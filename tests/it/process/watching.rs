@@ -95,7 +95,7 @@ async fn stream(
     revision: &watch::Sender<u64>,
 ) -> Result<(), Status> {
     let resume = seen.changes.last().map_or(0, |change| change.run.as_ref().unwrap().revision);
-    let request = WatchRunRequest { run_id: run_id.to_owned(), after_revision: Some(resume) };
+    let request = WatchRunRequest { run_id: run_id.to_owned(), after_revision: Some(resume), ledger_epoch: None };
     let mut frames = client(address).watch_run(request).await?.into_inner();
     let mut caught_up = 0;
     while let Some(frame) = frames.message().await? {

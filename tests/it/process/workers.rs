@@ -253,7 +253,6 @@ async fn a_worker_outlives_an_outage_of_its_server_and_reports_after_it() {
     server.process.kill();
     worker.says("(trying again)").await;
     // As if it had been away for ten ttls, with the run's lease over since nine.
-    data.sql("update uptime set alive_at = alive_at - 10000000, up_since = up_since - 10000000").await;
     data.sql("update leases set expires_at = expires_at - 10000000").await;
     let server = Server::of(Process::spawn(&["serve", "--listen", &address, "--store", &data.store()])).await;
     let scene = Scene { server };

@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use runledger::domain::batch::ClaimKey;
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
 use runledger::domain::evolve::evolve;
-use runledger::domain::{Command, Event, EventType, HeldLease, LabelValue, Lease, Refusal, Run, RunKey, Time, Verdict};
+use runledger::domain::{
+    Claimed, Command, Event, EventType, HeldLease, LabelValue, Lease, Operation, Refusal, Run, RunKey, Time, Verdict,
+};
 
 #[derive(Debug, Default)]
 pub(crate) struct Model {
@@ -14,6 +17,7 @@ pub(crate) struct Model {
     leases: HashMap<RunKey, HeldLease>,
     applied: HashMap<(RunKey, String), AppliedRequest>,
     counted: BTreeMap<LabelValue, Vec<String>>,
+    claimed: HashMap<ClaimKey, Claimed>,
 }
 
 impl Model {
@@ -25,7 +29,12 @@ impl Model {
         let lease = self.leases.get(&command.key).copied();
         let limited = run.and_then(|run| LabelValue::limited(run, command));
         let running = limited.as_ref().map_or_else(Vec::new, |value| self.running(value));
-        match decide(run, command, &Context { now, applied: remembered, lease, clock: now, running: &running })? {
+        let request = command.terms.claim_request.as_ref();
+        let claim_key = request.map(|request| (command.key.namespace.clone(), request.id.clone()));
+        let claimed = claim_key.as_ref().and_then(|key| self.claimed.get(key));
+        let context =
+            Context { now, applied: remembered, lease, clock: now, running: &running, claimed, ledger_epoch: 0 };
+        match decide(run, command, &context)? {
             Decision::Unchanged => Ok(Verdict::Unchanged(Arc::new(run.expect("unchanged, so it exists").clone()))),
             Decision::Replayed { revision } => {
                 Ok(Verdict::Replayed { revision, current_revision: run.expect("replayed, so it exists").revision })
@@ -35,10 +44,21 @@ impl Model {
                     let applied = AppliedRequest { revision: event.revision, digest: request.digest };
                     self.applied.insert((command.key.clone(), request.id.clone()), applied);
                 }
-                if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
+                if let (Some(key), Some(request)) = (claim_key, request) {
+                    if command.operation == Operation::Claim {
+                        let epoch = after.supervision.epoch();
+                        let claimed = Claimed { key: command.key.clone(), epoch, digest: request.digest, replays: 0 };
+                        self.claimed.insert(key, claimed);
+                    } else {
+                        self.claimed.remove(&key);
+                    }
+                }
+                if after.is_ready() {
+                    self.leases.remove(&command.key);
+                } else if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
                     self.leases.insert(command.key.clone(), HeldLease { epoch, expires_at: now.plus_ms(ttl_ms) });
                 }
-                if let Some(value) = limited.filter(|_| event.event_type == EventType::Started) {
+                if let Some(value) = limited {
                     self.counted.entry(value).or_default().push(command.key.run_id.clone());
                 }
                 let late = event.event_type == EventType::LateReported;
@@ -53,12 +73,13 @@ impl Model {
     fn running(&self, value: &LabelValue) -> Vec<String> {
         let is_running = |run_id: &&String| {
             let key = RunKey { namespace: value.namespace.clone(), run_id: (*run_id).clone() };
-            !self.runs[&key].status.is_terminal()
+            !self.runs[&key].status.is_terminal() && !self.runs[&key].is_ready()
         };
         self.counted.get(value).into_iter().flatten().filter(is_running).cloned().collect()
     }
 
-    /// What counts towards the limits of commands, as a store that has these runs would load it: of runs that are pending.
+    /// What counts towards the limits of commands, as a store that has these runs would load it: of runs that wait for
+    /// a claim.
     pub(crate) fn running_beside(
         &self,
         commands: &[Arc<Command>],
@@ -72,6 +93,11 @@ impl Model {
     /// The leases that were granted, as a store would load them.
     pub(crate) fn leases(&self) -> Vec<(RunKey, HeldLease)> {
         self.leases.iter().map(|(key, lease)| (key.clone(), *lease)).collect()
+    }
+
+    /// The claimers' requests that were applied, as a store would load them.
+    pub(crate) fn claimed(&self) -> Vec<(ClaimKey, Claimed)> {
+        self.claimed.iter().map(|(key, claimed)| (key.clone(), claimed.clone())).collect()
     }
 
     /// The requests that were applied, as a store would load them.

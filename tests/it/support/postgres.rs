@@ -93,6 +93,23 @@ impl Cluster {
         cluster
     }
 
+    /// Makes and starts a standby, which follows asynchronously.
+    pub(crate) fn standby(&self) -> Self {
+        let unique = format!("standby_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let data = PathBuf::from(wanted("RUNLEDGER_TEST_PG_ROOT")).join(unique);
+        let from = format!("host=127.0.0.1 port={} user=runledger application_name=standby", self.port);
+        let copied = unprivileged("pg_basebackup")
+            .args(["--no-sync", "--checkpoint=fast", "--write-recovery-conf", "-d", &from, "-D"])
+            .arg(&data)
+            .output()
+            .unwrap();
+        assert!(copied.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&copied.stderr));
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut standby = Self { data, port, settings: self.settings.clone(), server: None };
+        standby.restart();
+        standby
+    }
+
     pub(crate) fn dsn(&self) -> String {
         format!("postgres://runledger@127.0.0.1:{}/postgres", self.port)
     }
@@ -123,11 +140,20 @@ impl Cluster {
         let mut said = String::new();
         let ready = log.by_ref().map_while(Result::ok).any(|line| {
             said = said.clone() + &line + "\n";
-            line.contains("database system is ready to accept connections")
+            line.contains("database system is ready to accept ")
         });
         assert!(ready, "Postgres did not start:\n{said}");
         let log = std::thread::spawn(move || log.map_while(Result::ok).for_each(drop));
         self.server = Some(Server { postmaster, log });
+    }
+
+    /// Sends a signal to every process of the cluster.
+    pub(crate) fn signal(&self, name: &str) {
+        let postmaster = self.server.as_ref().unwrap().postmaster.id().to_string();
+        let children = Command::new("pgrep").args(["-P", &postmaster]).output().unwrap().stdout;
+        let children = String::from_utf8(children).unwrap();
+        let pids = [postmaster.as_str()].into_iter().chain(children.split_whitespace());
+        assert!(Command::new("kill").args(["-s", name]).args(pids).status().unwrap().success());
     }
 
     fn end(&mut self, signal: &str) {
@@ -170,6 +196,11 @@ pub(crate) fn program(name: &str) -> PathBuf {
     Path::new(&wanted("RUNLEDGER_TEST_PG_BIN")).join(name)
 }
 
+/// How often a story is told that takes long: once, unless somebody asks for more.
+pub(crate) fn rounds() -> usize {
+    variable("RUNLEDGER_TEST_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap())
+}
+
 fn shared() -> String {
     wanted("RUNLEDGER_TEST_POSTGRES")
 }
@@ -178,8 +209,11 @@ fn wanted(name: &str) -> String {
     variable(name).expect("run `make test`: it starts a private Postgres")
 }
 
-#[expect(clippy::disallowed_methods, reason = "how the script that starts Postgres tells where it is")]
-fn variable(name: &str) -> Option<String> {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how the script that starts Postgres tells where it is, and `make` what to do"
+)]
+pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ struct Plan {
     met: watch::Sender<usize>,
     /// Nothing is passed on, and nothing is closed.
     silent: watch::Sender<bool>,
+    /// Where new connections lead.
+    port: AtomicU16,
 }
 
 impl Plan {
@@ -73,13 +76,19 @@ impl Proxy {
         let port = config.get_ports()[0];
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let plan = Arc::new(Plan { rule: Mutex::new(None), met: watch::channel(0).0, silent: watch::channel(false).0 });
+        let plan = Arc::new(Plan {
+            rule: Mutex::new(None),
+            met: watch::channel(0).0,
+            silent: watch::channel(false).0,
+            port: AtomicU16::new(port),
+        });
         let mut connections = JoinSet::new();
         let shared = plan.clone();
         connections.spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let (client, _) = listener.accept().await.unwrap();
+                let port = shared.port.load(Ordering::SeqCst);
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
                 connections.spawn(connection(client, server, shared.clone()));
             }
@@ -93,6 +102,12 @@ impl Proxy {
         let upstream = format!("127.0.0.1:{}", config.get_ports()[0]);
         assert!(dsn.contains(&upstream), "a DSN with {upstream} in it");
         dsn.replace(&upstream, &self.address.to_string())
+    }
+
+    /// Stands in front of another server from now on. Connections that are open stay where they are.
+    pub(crate) fn lead_to(&self, dsn: &str) {
+        let config: tokio_postgres::Config = dsn.parse().unwrap();
+        self.plan.port.store(config.get_ports()[0], Ordering::SeqCst);
     }
 
     /// Does this to the next COMMITs.

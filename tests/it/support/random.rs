@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
-use runledger::domain::{Changes, Command, MaxRunning, Operation, Route, Terms};
+use runledger::domain::{Changes, Command, MaxRunning, Operation, Request, Route, Terms};
 use serde_json::{Value, json};
 
 use super::commands::{Asking as _, TTL_MS, command, metadata};
@@ -38,7 +38,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(Operation::Abort),
         1 => Just(Operation::Fail),
         2 => Just(Operation::Claim),
-        1 => Just(Operation::Release),
+        2 => Just(Operation::Release),
         1 => Just(Operation::RequestAbort),
         3 => Just(Operation::Sweep),
     ]
@@ -46,25 +46,58 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 fn terms() -> impl Strategy<Value = Terms> {
     let short = || weighted(0.2, 0..50_u64);
-    (weighted(0.3, 0..4_u64), any::<bool>(), short(), short(), short(), weighted(0.3, 1..3_u32)).prop_map(
-        |(lease_epoch, leased, start_timeout_ms, run_timeout_ms, grace_ms, limit)| {
+    let of_claims = (weighted(0.3, 1..3_u32), any::<bool>(), any::<bool>(), weighted(0.3, (0..4_u8, 0..2_u8)));
+    (weighted(0.3, 0..4_u64), any::<bool>(), short(), short(), short(), of_claims).prop_map(
+        |(lease_epoch, leased, start_timeout_ms, run_timeout_ms, grace_ms, of_claims)| {
+            let (limit, not_begun, only_waiting, claim_request) = of_claims;
             let lease_ttl_ms = leased.then_some(TTL_MS);
             let max_running = limit.map(|limit| MaxRunning { label: "a".to_owned(), limit });
-            Terms { lease_epoch, lease_ttl_ms, start_timeout_ms, run_timeout_ms, grace_ms, max_running }
+            let claim_request = claim_request.map(|(id, digest)| Request { id: id.to_string(), digest: [digest; 32] });
+            Terms {
+                lease_epoch,
+                lease_ttl_ms,
+                start_timeout_ms,
+                run_timeout_ms,
+                grace_ms,
+                max_running,
+                not_begun,
+                only_waiting,
+                claim_request,
+                claim_replays: 0,
+            }
         },
     )
 }
 
 /// Takes what the operation's request can carry.
 fn asked_by(operation: Operation, terms: Terms) -> Terms {
-    let Terms { lease_epoch, lease_ttl_ms, start_timeout_ms, run_timeout_ms, grace_ms, max_running } = terms;
+    let Terms {
+        lease_epoch,
+        lease_ttl_ms,
+        start_timeout_ms,
+        run_timeout_ms,
+        grace_ms,
+        max_running,
+        not_begun,
+        only_waiting,
+        claim_request,
+        claim_replays: _,
+    } = terms;
     match operation {
         Operation::Start { deferred: true } => Terms { start_timeout_ms, run_timeout_ms, ..Terms::default() },
         Operation::Start { deferred: false } => Terms { lease_ttl_ms, run_timeout_ms, ..Terms::default() },
-        Operation::Update | Operation::Complete | Operation::Fail | Operation::Release => {
-            Terms { lease_epoch, ..Terms::default() }
+        Operation::Update | Operation::Complete | Operation::Fail => Terms { lease_epoch, ..Terms::default() },
+        Operation::Release => {
+            Terms { lease_epoch, not_begun, claim_request: claim_request.filter(|_| not_begun), ..Terms::default() }
         }
-        Operation::Claim => Terms { lease_epoch, lease_ttl_ms: Some(TTL_MS), max_running, ..Terms::default() },
+        Operation::Claim => Terms {
+            lease_epoch: lease_epoch.filter(|_| !only_waiting),
+            lease_ttl_ms: Some(TTL_MS),
+            max_running,
+            only_waiting,
+            claim_request,
+            ..Terms::default()
+        },
         Operation::RequestAbort => Terms { grace_ms, ..Terms::default() },
         Operation::Abort | Operation::Sweep => Terms::default(),
     }

@@ -3,13 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use runledger::domain::{Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
+use runledger::domain::{
+    Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Request, Run, RunKey, Shard,
+};
 use runledger::store::leases::{KeptLease, Renewed};
 use runledger::store::query::{Place, RunCounts, RunPage, RunQuery};
-use runledger::store::{CommitError, Description, Ledger, Page, Store, StoreError, Unsettled};
+use runledger::store::{CommitError, Description, Ledger, LoggedEvent, Page, Store, StoreError, Unreadable, Unsettled};
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 /// What becomes of a commit.
@@ -27,11 +31,15 @@ pub(crate) struct Wrapped {
     store: Arc<dyn Store>,
     /// The log's end cannot be read, and a ping is not answered.
     pub(crate) blind: AtomicBool,
-    /// The next page of the log holds an event that cannot be read.
+    /// The next page of the log cannot be read.
     pub(crate) spoilt: AtomicBool,
     /// Outcomes cannot be settled, and no run's past can be read.
     pub(crate) deaf: AtomicBool,
-    /// An event, by its position in the first shard, on whose page nothing can be read.
+    /// Nothing can be written.
+    pub(crate) unwritable: AtomicBool,
+    /// How often a write was tried that means nothing.
+    pub(crate) probes: AtomicU64,
+    /// An event, by its position in the first shard, that cannot be read in the log.
     pub(crate) damaged: AtomicU64,
     /// What the log has forgotten; none: nothing.
     pub(crate) forgotten: Mutex<Option<Vec<Position>>>,
@@ -43,6 +51,8 @@ pub(crate) struct Wrapped {
     pub(crate) pasts: AtomicU64,
     pub(crate) pasts_most: AtomicU64,
     pub(crate) pasts_gate: Semaphore,
+    /// How long a page of the log, or of a list, takes.
+    pub(crate) slow_ms: AtomicU64,
     /// How often a run's history was read.
     pub(crate) histories: AtomicU64,
     /// How many commands each commit had, in order.
@@ -60,6 +70,8 @@ impl Wrapped {
             blind: AtomicBool::new(false),
             spoilt: AtomicBool::new(false),
             deaf: AtomicBool::new(false),
+            unwritable: AtomicBool::new(false),
+            probes: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             forgotten: Mutex::default(),
             runs: AtomicU64::new(0),
@@ -67,10 +79,22 @@ impl Wrapped {
             pasts: AtomicU64::new(0),
             pasts_most: AtomicU64::new(0),
             pasts_gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            slow_ms: AtomicU64::new(0),
             histories: AtomicU64::new(0),
             batches: Mutex::default(),
             fates: Mutex::default(),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
+        }
+    }
+
+    fn written(&self) -> Result<(), StoreError> {
+        if self.unwritable.load(Ordering::Relaxed) { Err(unavailable()) } else { Ok(()) }
+    }
+
+    async fn take_time(&self) {
+        let slow = Duration::from_millis(self.slow_ms.load(Ordering::Relaxed));
+        if !slow.is_zero() {
+            sleep(slow).await;
         }
     }
 
@@ -110,6 +134,7 @@ impl Store for Wrapped {
     ) -> Result<Decided, CommitError> {
         self.batches.lock().unwrap().push(commands.len());
         self.gate.acquire().await.expect("never closed").forget();
+        self.written()?;
         let fate = self.fates.lock().unwrap().pop_front();
         let (first_position, decided) = match fate {
             None => return self.store.commit(shard, commit_id, commands).await,
@@ -141,12 +166,24 @@ impl Store for Wrapped {
         self.store.stay_alive().await
     }
 
+    fn tick(&self) {
+        self.store.tick();
+    }
+
     async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
         self.store.overdue(shard, limit).await
     }
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
         self.store.running(values).await
+    }
+
+    async fn replay_claim(&self, namespace: &str, request: &Request) -> Result<Option<Claimed>, StoreError> {
+        self.store.replay_claim(namespace, request).await
+    }
+
+    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+        self.store.ready(namespace, after, limit).await
     }
 
     async fn tidy(&self) -> Result<bool, StoreError> {
@@ -184,6 +221,7 @@ impl Store for Wrapped {
 
     async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
         self.lists.fetch_add(1, Ordering::Relaxed);
+        self.take_time().await;
         self.store.list(query).await
     }
 
@@ -199,13 +237,18 @@ impl Store for Wrapped {
         if self.blind.load(Ordering::Relaxed) {
             return Err(unavailable());
         }
-        let page = self.store.changes(after, limit, bytes_max).await?;
+        self.take_time().await;
+        let mut page = self.store.changes(after, limit, bytes_max).await?;
         if !page.events.is_empty() && self.spoilt.swap(false, Ordering::Relaxed) {
             return Err(corrupt());
         }
         let damaged = self.damaged.load(Ordering::Relaxed);
-        if page.events.iter().any(|logged| logged.shard == Shard(0) && logged.position == damaged) {
-            return Err(corrupt());
+        for event in &mut page.events {
+            let Ok(logged) = event else { continue };
+            if logged.shard == Shard(0) && logged.position == damaged {
+                let LoggedEvent { shard, position, event: Event { key, revision, at, .. } } = logged.clone();
+                *event = Err(Unreadable { shard, position, at, key, revision, error: corrupt() });
+            }
         }
         Ok(page)
     }
@@ -216,6 +259,10 @@ impl Store for Wrapped {
             Some(forgotten) => Ok(forgotten),
             None => self.store.forgotten().await,
         }
+    }
+
+    async fn lost(&self) -> String {
+        self.store.lost().await
     }
 
     async fn foreign_commit(&self) {
@@ -231,6 +278,12 @@ impl Store for Wrapped {
             return Err(unavailable());
         }
         self.store.ping().await
+    }
+
+    async fn probe_write(&self, shard: Shard) -> Result<(), StoreError> {
+        self.probes.fetch_add(1, Ordering::Relaxed);
+        self.written()?;
+        self.store.probe_write(shard).await
     }
 
     async fn close(&self) {

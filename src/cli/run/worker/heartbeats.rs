@@ -16,8 +16,9 @@ use crate::proto::v1;
 /// How soon after the last heartbeat the next one may follow because the program said how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// The pause after one that nobody served.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// The longest pause after one that nobody served. With short ttls it is a twelfth: an interruption that is too short for
+/// the authority to make up for leaves time for several more.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// What heartbeats hear.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ async fn beat(
     tell: mpsc::Sender<Heard>,
 ) {
     // A call that hangs is not to outlive the lease.
-    let (wait_max, again_after) = (CALL_WAIT_MAX.min(every), AGAIN_AFTER.min(every / 2));
+    let (wait_max, again_after) = (CALL_WAIT_MAX.min(every), AGAIN_AFTER.min(every / 4));
     let mut sent = Instant::now();
     let mut next = sent + every;
     // What the authority has heard of the work: said again, it would look as if the program had just said it.

@@ -33,6 +33,16 @@ impl Held {
         }
     }
 
+    pub(super) fn not_begun(&self) -> v1::ReleaseRunRequest {
+        v1::ReleaseRunRequest {
+            run_id: self.run_id.clone(),
+            request_id: request_id(),
+            lease_epoch: self.epoch,
+            not_begun: true,
+            ..v1::ReleaseRunRequest::default()
+        }
+    }
+
     pub(super) fn failed(&self, mut failure_reason: String, reason_code: &str) -> v1::FailRunRequest {
         failure_reason.truncate(failure_reason.floor_char_boundary(FAILURE_REASON_BYTES_MAX));
         v1::FailRunRequest {

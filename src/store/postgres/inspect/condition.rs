@@ -3,13 +3,14 @@
 use super::{links, rows, sessions};
 use crate::domain::Shard;
 use crate::store::StoreError;
-use crate::store::inspect::{Condition, Head, OldRun, Table};
+use crate::store::inspect::{Condition, Head, OldRun, Replication, Standby, Table};
 use crate::store::postgres::changes::OverShards;
 use crate::store::postgres::rows::{At, Reader, shown};
 use crate::store::postgres::sessions::Sessions;
 
 const LEDGER: &str = "-- inspect.ledger
-select clock_timestamp() as now, current_setting('server_version') as version, schema_release, min_release, created_at
+select clock_timestamp() as now, current_setting('server_version') as version,
+       current_setting('synchronous_commit') as synchronous_commit, schema_release, min_release, created_at
 from ledger";
 
 const COUNT_ACTIVE: &str = "-- inspect.count_active
@@ -24,6 +25,13 @@ left join lateral (
     where r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id
     limit 1) as r on true
 order by a.started_at, a.run_id";
+
+/// What takes a backup follows for a while and takes over nothing.
+const STANDBYS: &str = "-- inspect.standbys
+select application_name as name, sync_state
+from pg_stat_replication
+where state is distinct from 'backup'
+order by pid";
 
 const TABLES: &str = "-- inspect.tables
 select relname as name, pg_table_size(relid) as bytes, pg_indexes_size(relid) as index_bytes, n_live_tup as rows,
@@ -62,6 +70,12 @@ pub(super) async fn condition(
         let (status, agent_id) = (active.get("status", shown)?, active.get("agent_id", shown)?);
         Ok(OldRun { key, status, started_at, agent_id })
     });
+    let standbys = rows(sessions, STANDBYS, &[], |_| 0).await?;
+    let standbys = standbys.iter().map(|row| {
+        let standby = Reader { table: "pg_stat_replication", row };
+        let name: Option<String> = standby.get("name", String::new)?;
+        Ok(Standby { name, sync_state: standby.get("sync_state", String::new)? })
+    });
     let sizes = rows(sessions, TABLES, &[], |_| 0).await?;
     let tables = sizes.iter().map(|row| {
         let table = Reader { table: "pg_stat_user_tables", row };
@@ -88,6 +102,10 @@ pub(super) async fn condition(
         oldest: oldest.collect::<Result<_, StoreError>>()?,
         tables: tables.collect::<Result<_, StoreError>>()?,
         sessions: Some(seen),
+        replication: Some(Replication {
+            synchronous_commit: ledger.get("synchronous_commit", one)?,
+            standbys: standbys.collect::<Result<_, StoreError>>()?,
+        }),
         heads,
         file: None,
     })

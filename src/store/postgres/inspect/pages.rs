@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 
 use super::{rows, text_bytes};
 use crate::domain::{RunKey, Shard};
-use crate::store::inspect::{ActiveRow, EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, ShardRows};
+use crate::store::inspect::{ActiveRow, EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows};
 use crate::store::postgres::rows::{At, Reader, run_bytes, run_columns, run_columns_of, run_size, shown, smallint};
 use crate::store::postgres::sessions::Sessions;
 use crate::store::{PAGE_BYTES_MAX, StoreError};
@@ -21,7 +21,8 @@ const RUNS: &str = concat!(
 select ",
     run_columns!(),
     ",
-       a.status as active_status, a.started_at as active_started_at, a.due_at, l.epoch, l.ttl_ms
+       a.status as active_status, a.started_at as active_started_at, a.due_at, l.epoch, l.ttl_ms,
+       s.ready
 from (
     select *, sum(size) over (order by namespace, run_id rows unbounded preceding) as stored
     from (
@@ -42,6 +43,11 @@ left join lateral (
     from leases l
     where l.shard = $1 and l.namespace = r.namespace and l.run_id = r.run_id
     limit 1) as l on true
+left join lateral (
+    select ready
+    from suspended s
+    where s.shard = $1 and s.namespace = r.namespace and s.run_id = r.run_id
+    limit 1) as s on true
 where r.stored - r.size < $5
 order by r.namespace, r.run_id"
 );
@@ -118,7 +124,8 @@ fn run(row: &Row) -> Result<RunRow, StoreError> {
         ActiveRow { status, started_at, due_at }
     });
     let lease: (Option<i64>, Option<i64>) = (run.get("epoch", shown)?, run.get("ttl_ms", shown)?);
-    Ok(RunRow { columns: columns.into_owned(), active, lease: lease.0.zip(lease.1) })
+    let ready = run.get("ready", shown)?;
+    Ok(RunRow { columns: columns.into_owned(), active, lease: lease.0.zip(lease.1), ready })
 }
 
 pub(super) async fn events(
@@ -194,7 +201,7 @@ pub(super) async fn keys(
 /// In one statement. Two ranges a table, so that an index answers each.
 pub(super) async fn shards(sessions: &Sessions, shard_count: u16) -> Result<ShardRows, StoreError> {
     let mut statement = "-- inspect.shards\nselect 'shards' as place, shard::bigint as shard from shards".to_owned();
-    for table in ["runs", "run_events", "active", "leases"] {
+    for table in SHARDED {
         for outside in ["shard < 0".to_owned(), format!("shard >= {shard_count}::smallint")] {
             write!(
                 statement,
@@ -209,7 +216,7 @@ pub(super) async fn shards(sessions: &Sessions, shard_count: u16) -> Result<Shar
         let reader = Reader { table: "shards", row };
         let place: &str = reader.get("place", String::new)?;
         let shard: i64 = reader.get("shard", String::new)?;
-        match ["runs", "run_events", "active", "leases"].into_iter().find(|table| *table == place) {
+        match SHARDED.into_iter().find(|table| *table == place) {
             Some(table) => found.strays.push((table, shard)),
             None => found.shards.push(shard),
         }

@@ -6,25 +6,28 @@ use std::sync::Arc;
 use rusqlite::Transaction;
 
 use crate::clock::Clock;
+use crate::domain::batch::ClaimKey;
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
 use crate::domain::{Command, LabelValue, Loaded, Position, Run, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::bulk::End;
+use crate::store::sqlite::claimed;
 use crate::store::sqlite::errors;
 use crate::store::sqlite::leases;
 use crate::store::sqlite::max_running;
 use crate::store::sqlite::rows::{self, Cell};
+use crate::store::sqlite::uptime::UptimeClock;
 
 /// Reads the shard's end, the clock, the commands' runs, and those of their request ids that were applied before.
 pub(in crate::store::sqlite) fn load(
     transaction: &Transaction<'_>,
     shard: Shard,
     commands: &[Arc<Command>],
-    clock: &dyn Clock,
+    uptime: &UptimeClock,
 ) -> Result<Loaded, StoreError> {
     let last = last(transaction, shard)?;
-    let clock = clock.now();
+    let clock = uptime.now();
     let now = rows::after_all(clock, elsewhere(transaction, shard)?);
     let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
     let mut runs: Vec<Arc<Run>> = Vec::with_capacity(keys.len());
@@ -44,7 +47,7 @@ pub(in crate::store::sqlite) fn load(
         commands.iter().filter_map(|command| command.operation.looks_at_lease().then_some(&command.key)).collect();
     let mut held = Vec::new();
     for key in looks {
-        held.extend(leases::held(transaction, shard, key, clock)?.map(|lease| (key.clone(), lease)));
+        held.extend(leases::held(transaction, shard, key, uptime)?.map(|lease| (key.clone(), lease)));
     }
     let limited: HashSet<LabelValue> = commands
         .iter()
@@ -58,7 +61,15 @@ pub(in crate::store::sqlite) fn load(
     for value in limited {
         running.push((value.clone(), max_running::running(transaction, &value)?));
     }
-    Ok(Loaded { last, now, clock, runs, requests, leases: held, running })
+    let asked = commands.iter().filter_map(|command| {
+        let request = command.terms.claim_request.as_ref()?;
+        Some((command.key.namespace.clone(), request.id.clone()))
+    });
+    let mut claimed = Vec::new();
+    for key in asked.collect::<HashSet<ClaimKey>>() {
+        claimed.extend(claimed::claimed(transaction, &key)?.map(|claimed| (key, claimed)));
+    }
+    Ok(Loaded { last, now, clock, runs, requests, leases: held, running, claimed, ledger_epoch: 0 })
 }
 
 /// What a load is decided on.

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use rusqlite::{Params, Transaction, params};
 use uuid::Uuid;
 
-use crate::domain::batch::{LeaseWrite, Stored};
+use crate::domain::batch::{LeaseWrite, ReadyWrite, Stored};
 use crate::domain::ids::request_key;
 use crate::domain::{Decided, Lease, NewEvent, Route, Run, RunKey, RunWrite, Shard, Time};
+use crate::store::sqlite::claimed;
 use crate::store::sqlite::errors;
 use crate::store::sqlite::max_running;
 use crate::store::sqlite::rows::{self, Cell, bigint};
@@ -32,9 +33,13 @@ pub(in crate::store::sqlite) fn write(
         }
         writer.keep_active(&key, &write.run, write.before)?;
         writer.keep_lease(&key, write.lease(), now)?;
+        writer.keep_ready(&key, &write.run, write.ready())?;
     }
     for (value, run_ids) in &decided.counted {
         max_running::count(transaction, shard, value, run_ids, now)?;
+    }
+    for (key, claimed) in &decided.claimed {
+        claimed::keep(transaction, key, claimed.as_ref(), now)?;
     }
     let commit_id = commit_id.to_string();
     for event in &decided.events {
@@ -199,6 +204,28 @@ impl Writer<'_> {
                 .and_then(|mut statement| statement.execute(params![shard, namespace, run_id]))
                 .map(drop)
                 .map_err(errors::statement),
+        }
+    }
+
+    /// One row for each run that is ready.
+    fn keep_ready(&self, key: &RunKey, run: &Run, ready: ReadyWrite) -> Result<(), StoreError> {
+        let (shard, namespace, run_id) = (self.shard.0, &key.namespace, &key.run_id);
+        match ready {
+            ReadyWrite::Keep => Ok(()),
+            ReadyWrite::Begin => self.one_row(
+                "suspended",
+                key,
+                "-- commit.insert_suspended
+                 insert into suspended (shard, namespace, run_id, started_at, ready) values (?1, ?2, ?3, ?4, 1)",
+                params![shard, namespace, run_id, run.started_at.micros()],
+            ),
+            ReadyWrite::End => self.one_row(
+                "suspended",
+                key,
+                "-- commit.delete_suspended
+                 delete from suspended where shard = ?1 and namespace = ?2 and run_id = ?3",
+                params![shard, namespace, run_id],
+            ),
         }
     }
 

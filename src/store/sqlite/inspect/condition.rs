@@ -72,6 +72,7 @@ pub(super) fn condition(
         active,
         oldest,
         sessions: None,
+        replication: None,
         tables: Vec::new(),
         file: Some(file),
     })

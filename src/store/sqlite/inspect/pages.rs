@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::{key, page};
 use crate::domain::{RunKey, Shard, Time};
 use crate::store::StoreError;
-use crate::store::inspect::{ActiveRow, EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, ShardRows};
+use crate::store::inspect::{ActiveRow, EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows};
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{Cell, run_columns, run_columns_of, shown};
 
@@ -13,9 +13,10 @@ const RUNS: &str = concat!(
     "-- inspect.runs
 select ",
     run_columns!(),
-    ", a.status, a.started_at, a.due_at, l.epoch, l.ttl_ms
+    ", a.status, a.started_at, a.due_at, l.epoch, l.ttl_ms, s.ready
   from runs as r left join active as a on a.shard = r.shard and a.namespace = r.namespace and a.run_id = r.run_id
        left join leases as l on l.shard = r.shard and l.namespace = r.namespace and l.run_id = r.run_id
+       left join suspended as s on s.shard = r.shard and s.namespace = r.namespace and s.run_id = r.run_id
  where r.shard = ?1 and (r.namespace, r.run_id) > (?2, ?3)
  order by r.namespace, r.run_id limit ?4"
 );
@@ -53,7 +54,9 @@ pub(super) fn runs(connection: &Connection, shard: Shard, after: &RunKey) -> Res
         let active = active.map(|(status, started_at)| ActiveRow { status, started_at, due_at });
         let cell = Cell { table: "leases", key: &|| shown(&columns.key) };
         let lease: (Option<i64>, Option<i64>) = (cell.get(row, 16, "epoch")?, cell.get(row, 17, "ttl_ms")?);
-        Ok(RunRow { columns, active, lease: lease.0.zip(lease.1) })
+        let cell = Cell { table: "suspended", key: &|| shown(&columns.key) };
+        let ready = cell.get(row, 18, "ready")?;
+        Ok(RunRow { columns, active, lease: lease.0.zip(lease.1), ready })
     };
     let weight = |row: &RunRow| row.columns.text_bytes();
     page(connection, RUNS, (shard.0, &after.namespace, &after.run_id, ROWS_MAX), read, weight)
@@ -120,7 +123,7 @@ pub(super) fn shards(connection: &mut Connection, shard_count: u16) -> Result<Sh
     let number = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map_err(errors::statement);
     let shards = page(&snapshot, "-- inspect.shards\nselect shard from shards order by shard", [], number, |_| 0)?;
     let mut strays = Vec::new();
-    for table in ["runs", "run_events", "active", "leases"] {
+    for table in SHARDED {
         let below = format!("-- inspect.strays\nselect shard from {table} where shard < 0 limit 1");
         strays.extend(page(&snapshot, &below, [], number, |_| 0)?.into_iter().map(|shard| (table, shard)));
         let above = format!("-- inspect.strays\nselect shard from {table} where shard >= ?1 limit 1");

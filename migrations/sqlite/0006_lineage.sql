@@ -1,0 +1,1 @@
+-- Nothing to do here: a file has no standby that could follow it.

@@ -1,0 +1,78 @@
+//! Claims that nobody received: their runs are made ready for the next claimer.
+//!
+//! Whoever asked was gone when the answer was due: a worker that was told to stop, a connection that broke, a deadline that
+//! passed. Left alone, the run would be RUNNING with nobody executing it until its ttl is over, and then end as ORPHANED.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::{Changes, Command, Operation, Principal, Refusal, RunKey, Terms};
+use crate::engine::{Disposition, Engine, Failure, Unreceived};
+
+/// Claims that are given back at once at most.
+const AT_ONCE: usize = 64;
+
+/// The pause before a store that did not answer is asked again.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// Gives claims back until the stop.
+pub(super) async fn run(engine: Arc<Engine>, unreceived: mpsc::Receiver<Unreceived>, stop: CancellationToken) {
+    let claims = stream::unfold(unreceived, |mut unreceived| async {
+        let claim = unreceived.recv().await?;
+        Some((claim, unreceived))
+    });
+    let given_back = claims.for_each_concurrent(AT_ONCE, |claim| give_back(&engine, claim));
+    tokio::select! {
+        () = given_back => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+/// Tries for as long as the lease lasts: after that, the run's end is the sweeper's.
+async fn give_back(engine: &Engine, claim: Unreceived) {
+    let Unreceived { key, lease, request, replays } = claim;
+    let RunKey { namespace, run_id } = key.clone();
+    let mut command = Command {
+        key,
+        operation: Operation::Release,
+        changes: Changes::default(),
+        terms: Terms {
+            lease_epoch: Some(lease.epoch),
+            not_begun: true,
+            claim_request: request,
+            claim_replays: replays,
+            ..Terms::default()
+        },
+        expected_revision: None,
+        request: None,
+        principal: Principal::authority(),
+    };
+    let until = Instant::now() + Duration::from_millis(lease.ttl_ms);
+    while Instant::now() < until {
+        match engine.submit(command.clone(), Some(until)).await {
+            Ok(answer) => {
+                if answer.disposition == Disposition::Applied {
+                    tracing::info!(namespace, run_id, epoch = lease.epoch, "nobody received a claim: it is given back");
+                }
+                return;
+            }
+            // Who had it before has begun it: whoever means this run may take it over.
+            Err(Failure::Refused(refusal)) if matches!(*refusal, Refusal::RunBegun { .. }) => {
+                command.terms = Terms { lease_epoch: Some(lease.epoch), ..Terms::default() };
+            }
+            // Somebody has followed, or the run has ended; or nothing more is written here; or the log says why not.
+            Err(Failure::Refused(_) | Failure::Draining | Failure::StoreRefused | Failure::StoreCorrupt) => return,
+            // Where it was applied all the same, it is refused the next time.
+            Err(Failure::Overloaded | Failure::StoreUnavailable | Failure::Deadline | Failure::OutcomeUnknown) => {
+                sleep(AGAIN_AFTER).await;
+            }
+        }
+    }
+    tracing::warn!(namespace, run_id, epoch = lease.epoch, "a claim that nobody received could not be given back");
+}

@@ -1,0 +1,92 @@
+//! A ledger that was restored or failed over under an export that follows: what was written may be lost, and other events
+//! stand at the same positions. The export goes back to the last place of each shard that is still the same, and writes
+//! on from there: some events of both pasts come twice, and none is missing.
+
+use std::collections::VecDeque;
+
+use super::range;
+use super::resume::Seen;
+use super::{Ended, Export};
+use crate::cli::ending::say;
+use crate::domain::{Position, Shard, Time};
+use crate::store::LoggedEvent;
+use crate::store::inspect::Past;
+
+/// Places that are remembered of each shard. Above, every second is forgotten.
+const MARKS_MAX: usize = 256;
+
+/// The past that is followed, and places of each shard in it.
+pub(super) struct Trail {
+    past: Past,
+    /// It was seen by the timeline, before any server had raised the epoch for it.
+    unraised: bool,
+    marks: Vec<VecDeque<(Position, Time)>>,
+}
+
+impl Trail {
+    /// Begun before anything is read.
+    pub(super) fn begin(past: Past, shards: usize) -> Self {
+        Self { past, unraised: false, marks: vec![VecDeque::new(); shards] }
+    }
+
+    /// Remembers where a page ended in each shard.
+    pub(super) fn pass(&mut self, events: &[LoggedEvent]) {
+        let mut passed = vec![false; self.marks.len()];
+        for LoggedEvent { shard, position, event } in events.iter().rev() {
+            let slot = usize::from(shard.0);
+            if std::mem::replace(&mut passed[slot], true) {
+                continue;
+            }
+            let marks = &mut self.marks[slot];
+            marks.push_back((*position, event.at));
+            if marks.len() > MARKS_MAX {
+                let mut number = 0_usize;
+                marks.retain(|_| {
+                    number += 1;
+                    number.is_multiple_of(2)
+                });
+            }
+        }
+    }
+}
+
+impl Export {
+    /// The past that the store is of now.
+    pub(super) async fn past(&self) -> Result<Past, Ended> {
+        self.ask(|| self.inspect.past()).await
+    }
+
+    /// Where to go on when the store is of another past than before; none when it is not. Asked behind each read, before
+    /// anything of it is written.
+    pub(super) async fn goes_back(&mut self, trail: &mut Trail) -> Result<Option<Vec<Position>>, Ended> {
+        let past = self.past().await?;
+        if !past.is_another(&trail.past) {
+            return Ok(None);
+        }
+        let same_timeline = past.timeline.is_some() && past.timeline == trail.past.timeline;
+        let is_known = same_timeline && trail.unraised;
+        trail.unraised = !same_timeline && past.epoch == trail.past.epoch;
+        trail.past = past;
+        if is_known {
+            return Ok(None);
+        }
+        say("the ledger was restored or failed over: what was written may be lost, and the export goes back");
+        self.seen = Seen::Nothing;
+        let inspect = self.inspect.as_ref();
+        let heads = self.ask(|| inspect.heads()).await?;
+        let mut after = match self.since {
+            Some(since) => self.ask(|| range::before(inspect, &heads, since)).await?,
+            None => vec![0; heads.len()],
+        };
+        for ((shard, marks), after) in (0..).map(Shard).zip(&mut trail.marks).zip(&mut after) {
+            while let Some((position, at)) = marks.back().copied() {
+                if self.ask(|| inspect.time_of(shard, position)).await? == Some(at) {
+                    *after = position;
+                    break;
+                }
+                marks.pop_back();
+            }
+        }
+        Ok(Some(after))
+    }
+}

@@ -1,0 +1,57 @@
+//! Runs that are RUNNING and *ready*: nobody executes them, and the next claim takes them, as it takes a pending one.
+//!
+//! A run becomes ready when a claim is given back that was not begun: its answer reached nobody, or its holder says so
+//! and has written nothing. No status goes back: such a run stays RUNNING.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Run, Status, Time};
+
+/// Since when a run is ready, and until when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ready {
+    /// Since when.
+    pub at: Time,
+    /// When the run is aborted unless it is claimed before; none: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Time>,
+    /// A claim was given back that nobody had begun to execute.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_begun: bool,
+}
+
+/// A claim of a run that waited for one, and under which no event was made yet: what giving it back restores.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Unbegun {
+    /// The owner that the run had before the claim made its claimer the owner; empty: nobody. None: the claim left the
+    /// owner as it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+}
+
+impl Unbegun {
+    pub(super) fn weight(&self) -> usize {
+        size_of::<Self>() + self.owner.as_ref().map_or(0, String::len)
+    }
+}
+
+impl Run {
+    /// Whether nobody executes the RUNNING run and the next claim takes it.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.supervision.ready.is_some()
+    }
+
+    /// Whether the run waits for a claim: it is pending or ready.
+    #[must_use]
+    pub fn awaits_claim(&self) -> bool {
+        self.status == Status::Pending || self.is_ready()
+    }
+
+    /// How long the run may wait to be started, in microseconds, as it was said at its creation.
+    pub(super) fn start_timeout_micros(&self) -> Option<i64> {
+        Some(self.supervision.start_deadline?.micros() - self.started_at.micros())
+    }
+}

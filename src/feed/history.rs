@@ -1,0 +1,186 @@
+//! The history of a watch of many runs: pages of the log, folded, and what of them is for the watch.
+
+use std::collections::VecDeque;
+
+use super::fold::Folder;
+use super::ring::Stand;
+use super::watch_runs::Watch;
+use super::{Change, Feed, WatchError};
+use crate::domain::{Changes, Filter, Run, RunKey, Status, Time};
+use crate::store::{LoggedEvent, StoreError, Unreadable};
+
+/// What one read of the history takes at most. A session keeps its page, decoded, for as long as its reader sleeps.
+const PAGE_EVENTS_MAX: usize = 256;
+const PAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// How many pages of a run's later events are read, to tell whether one that cannot be read may be for a watch.
+const LATER_PAGES_MAX: usize = 16;
+
+/// Reads the log after where a session stands. Holds one page of events.
+#[derive(Default)]
+pub(super) struct History {
+    events: VecDeque<Result<LoggedEvent, Unreadable>>,
+    /// The last page was the log's end, and nothing is left of it.
+    pub(super) at_end: bool,
+    /// How far the page goes, by the store's clock.
+    pub(super) as_of: Option<Time>,
+}
+
+impl History {
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The next change that the watch shows; none after a page's last one. One that cannot be read, or folded, is passed
+    /// over unless it may be for the watch.
+    pub(super) async fn next(
+        &mut self,
+        watch: &Watch<'_>,
+        stand: &mut Stand,
+    ) -> Result<Option<(Change, bool)>, WatchError> {
+        let feed = watch.feed;
+        if self.events.is_empty() {
+            let page = feed.store.changes(&stand.positions, PAGE_EVENTS_MAX, PAGE_BYTES_MAX);
+            let page = feed.read(page).await?;
+            self.at_end = page.events.is_empty();
+            // Of a page that is cut, its last event is what has surely been looked at.
+            let last = page.events.last().map(|read| match read {
+                Ok(logged) => logged.event.at,
+                Err(unreadable) => unreadable.at,
+            });
+            self.as_of = if page.cut { last } else { Some(page.as_of) };
+            self.events = page.events.into();
+        }
+        let runs = Folder { store: &*feed.store, cache: &watch.folded, turns: Some(&feed.reads) };
+        while let Some(read) = self.events.pop_front() {
+            let (place, event) = match read {
+                Ok(LoggedEvent { shard, position, event }) => ((shard, position), Ok(event)),
+                Err(Unreadable { shard, position, key, revision, error, .. }) => {
+                    ((shard, position), Err((key, revision, error)))
+                }
+            };
+            let namespace = event.as_ref().map_or_else(|(key, ..)| &key.namespace, |event| &event.key.namespace);
+            if *namespace != watch.namespace {
+                stand.pass(place);
+                continue;
+            }
+            let folded = match event {
+                Ok(event) => {
+                    let following = self.events.iter().flatten().map(|logged| &logged.event);
+                    let following = following.filter(|event| event.key.namespace == watch.namespace);
+                    match runs.fold(&event, following).await {
+                        Ok(folded) => Ok((event, folded)),
+                        Err(error) if error.may_be_of_one_run() => Err((event.key, event.revision, error)),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Err(unreadable) => Err(unreadable),
+            };
+            match folded {
+                Ok((event, folded)) => {
+                    stand.pass(place);
+                    if let Some(matches) = folded.shown_to(&watch.filter) {
+                        return Ok(Some((Change::new(&event, &folded, &*feed.encode), matches)));
+                    }
+                }
+                Err((key, revision, error)) => {
+                    feed.hub.log_unreadable(&key, revision, &error);
+                    if watch.may_be_for(&key, revision).await? {
+                        return Err(WatchError::Unreadable(error));
+                    }
+                    stand.pass(place);
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Watch<'_> {
+    /// Whether an event that cannot be read may be for this watch: its run matched before it, or nothing that is known of
+    /// the run says that it did not match after it.
+    async fn may_be_for(&self, key: &RunKey, revision: u64) -> Result<bool, StoreError> {
+        let known = |read: Result<Option<Run>, StoreError>| match read {
+            Ok(run) => Ok(run),
+            Err(error) if error.may_be_of_one_run() => Ok(None),
+            Err(error) => Err(error),
+        };
+        let Feed { store, .. } = self.feed;
+        let before = match revision.checked_sub(1) {
+            None | Some(0) => None,
+            Some(before) => match self.folded.peek(&(key.clone(), before)) {
+                Some(run) => Some(Run::clone(&run)),
+                None => known(self.feed.read(store.run_at(key, before)).await)?,
+            },
+        };
+        if before.as_ref().is_some_and(|run| self.filter.matches(run)) {
+            return Ok(true);
+        }
+        let now = known(self.feed.look(store.run(key)).await)?;
+        let for_good = of_what_never_changes(&self.filter);
+        let Some(now) = now else { return Ok(before.is_none_or(|before| for_good.matches(&before))) };
+        if !for_good.matches(&now) {
+            return Ok(false);
+        }
+        // What it was after the event, and before it where that could not be read: as it is now, but for what was changed
+        // since, which excludes nothing.
+        let mut filter = Filter::clone(&self.filter);
+        let mut statuses = Vec::new();
+        let mut read = if before.is_some() || revision <= 1 { revision } else { revision - 1 };
+        for _ in 0..LATER_PAGES_MAX {
+            if read >= now.revision {
+                break;
+            }
+            let page = store.run_events(key, read, PAGE_EVENTS_MAX, PAGE_BYTES_MAX);
+            let page = match self.feed.read(page).await {
+                Ok(page) => page,
+                Err(error) if error.may_be_of_one_run() => break,
+                Err(error) => return Err(error),
+            };
+            let Some(last) = page.last() else { break };
+            read = last.revision;
+            for event in page {
+                if event.revision <= revision + 1 {
+                    statuses.extend(event.from);
+                }
+                forget_changed(&mut filter, &event.changes);
+            }
+        }
+        if read < now.revision {
+            return Ok(true);
+        }
+        let was = |status: Status| {
+            let mut filter = filter.clone();
+            // Whether it was ready is not known.
+            if filter.or_ready && !status.is_terminal() {
+                filter.statuses.clear();
+            }
+            filter.or_ready = false;
+            let mut run = now.without_metadata();
+            run.status = status;
+            filter.matches(&run)
+        };
+        Ok((now.revision == revision && filter.matches(&now)) || statuses.into_iter().any(was))
+    }
+}
+
+/// The filter's conditions on what a run has for good.
+fn of_what_never_changes(filter: &Filter) -> Filter {
+    let Filter { task_thread_id, started_from, started_before, .. } = filter;
+    Filter {
+        task_thread_id: task_thread_id.clone(),
+        started_from: *started_from,
+        started_before: *started_before,
+        ..Filter::default()
+    }
+}
+
+/// Drops a filter's conditions on fields that an event set. The status has its own place in an event.
+fn forget_changed(filter: &mut Filter, changes: &Changes) {
+    let Filter { agent_id, workflow_id, audit_session_id, route, labels, .. } = filter;
+    agent_id.take_if(|_| changes.agent_id.is_some());
+    workflow_id.take_if(|_| changes.workflow_id.is_some());
+    audit_session_id.take_if(|_| changes.audit_session_id.is_some());
+    route.take_if(|_| changes.route.is_some());
+    labels.retain(|key, _| !changes.labels.contains_key(key) && !changes.remove_labels.contains(key));
+}

@@ -1,0 +1,46 @@
+//! Why a caller does not hold a run's lease, in words that are true of the run as it is.
+
+use crate::domain::Summary;
+
+/// `asked`: the epoch that the call named, 0 for none. `epoch`: the run's, 0 for a run that never had a lease.
+pub(super) fn not_held(rpc: &str, asked: u64, epoch: u64, released: bool, run: &Summary) -> String {
+    let Summary { run_id: id, status, .. } = run;
+    if epoch == 0 {
+        return without_lease(rpc, asked, id);
+    }
+    if rpc == "ClaimRun" {
+        return format!("Run {id} is at epoch {epoch}, and the claim expected {asked}: look at the run again.");
+    }
+    match (status.is_terminal(), released) {
+        (true, false) if asked == 0 => {
+            format!("Run {id} ended as {status} under epoch {epoch}: {rpc} is for who held it, and names that epoch.")
+        }
+        (false, true) if asked == 0 => {
+            format!("The lease of run {id} was released: claim the run, and name the epoch that you get.")
+        }
+        (false, false) if asked == 0 => {
+            format!("Run {id} has a lease, of epoch {epoch}: {rpc} is its holder's, who names the epoch.")
+        }
+        (true, true) => format!("Run {id} ended as {status}, and nobody held it any more: stop working on it."),
+        (true, false) if asked == epoch => format!("Run {id} has ended as {status}: stop working on it."),
+        (true, false) => format!("Run {id} ended as {status} under epoch {epoch}, not {asked}: stop working on it."),
+        (false, true) => format!("The lease of run {id} was released, and nobody has claimed it since: claim the run."),
+        (false, false) if asked == epoch => format!(
+            "The lease of epoch {epoch} of run {id} is over, and nobody has claimed the run since: finish and report its \
+             end, or claim it again."
+        ),
+        (false, false) if asked > epoch => {
+            format!("Run {id} is at epoch {epoch}: the ledger does not know of epoch {asked}, stop working on it.")
+        }
+        (false, false) => {
+            format!("Run {id} is at epoch {epoch}, not {asked}: its lease was granted anew, stop working on it.")
+        }
+    }
+}
+
+fn without_lease(rpc: &str, asked: u64, id: &str) -> String {
+    match rpc {
+        "HeartbeatRun" | "ReleaseRun" => format!("Run {id} has no lease: {rpc} is for a run that has one."),
+        _ => format!("Run {id} has no lease, and {rpc} named epoch {asked}: name none."),
+    }
+}

@@ -1,0 +1,199 @@
+//! Which server this process talks to, and whether it still is the one that knows everything that was acknowledged.
+//!
+//! An asynchronous standby that is promoted has lost what had not reached it, and writes other events at the same
+//! positions; so does a server that was put back from a backup. The ledger's row keeps the server's system identifier
+//! and timeline. Each new session looks at them before it is used, and once a second one that is in use does: where they
+//! changed, or where a shard ends before a position that this process has seen, the ledger's epoch is raised, once for
+//! all replicas. Invariant: the process's epoch is raised before a session is used that may read the new past, so that
+//! who compares the epoch after a read, and before an answer, never takes one past for the other.
+
+mod statements;
+mod verdict;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use deadpool_postgres::ClientWrapper;
+use tokio::time::Instant;
+
+pub(super) use self::statements::past;
+use self::statements::{is_refused, looks, missing, name, raise};
+use self::verdict::{Identity, Known, Look, Verdict};
+use super::changes::OverShards;
+use super::errors;
+use super::kept::Kept;
+use super::rows::Reader;
+use crate::domain::{Position, Shard};
+use crate::store::{Ledger, StoreError};
+
+/// Looks at one session: another replica may change the ledger's row in between, and then it is looked at again.
+const LOOKS_MAX: usize = 8;
+
+/// See the module.
+pub(super) struct Lineage {
+    /// [`Known::epoch`], for who only asks for it.
+    epoch: AtomicU64,
+    known: Mutex<(Known, Option<Instant>)>,
+    kept: Arc<Kept>,
+    /// The statement that looks, with ever less of the server's identity.
+    looks: [String; 3],
+    /// The first of them that the server does not refuse.
+    allowed: AtomicUsize,
+    over_shards: OverShards,
+}
+
+impl Lineage {
+    pub(super) fn new(ledger: &Ledger, kept: Arc<Kept>) -> Self {
+        let over_shards = OverShards::new(ledger.shard_count);
+        let heads = over_shards.heads_statement();
+        let looks = looks(heads);
+        let known =
+            Known { epoch: ledger.epoch, server: Identity::default(), seen: vec![0; ledger.shard_count.into()] };
+        Self {
+            epoch: AtomicU64::new(ledger.epoch),
+            known: Mutex::new((known, None)),
+            kept,
+            looks,
+            allowed: AtomicUsize::new(0),
+            over_shards,
+        }
+    }
+
+    /// The ledger's epoch: never behind what any session has read.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// When the epoch last changed while this process ran: older sessions may be to a server that was left.
+    pub(super) fn changed_at(&self) -> Option<Instant> {
+        self.known().1
+    }
+
+    /// Notes how far shards are, as a session showed that was lent at an epoch.
+    pub(super) fn saw(&self, epoch: u64, places: impl IntoIterator<Item = (Shard, Position)>) {
+        let mut known = self.known();
+        if known.0.epoch != epoch {
+            return;
+        }
+        for (shard, position) in places {
+            if let Some(seen) = known.0.seen.get_mut(usize::from(shard.0)) {
+                *seen = position.max(*seen);
+            }
+        }
+    }
+
+    /// Compares a session's server with what is known. The session may be used, for what is now the process's epoch, when
+    /// this returns without an error.
+    ///
+    /// # Errors
+    ///
+    /// The server only reads, was left behind by a failover, or cannot be asked. The session must be closed.
+    pub(super) async fn check(&self, client: &ClientWrapper) -> Result<(), StoreError> {
+        let mut raised_for = None;
+        for _ in 0..LOOKS_MAX {
+            // Before the look: what was seen by then, the server must have.
+            let before = self.known().0.clone();
+            let look = self.look(client).await?;
+            match before.judge(&look) {
+                Verdict::Same => {
+                    self.agree(&before, &look);
+                    return Ok(());
+                }
+                Verdict::Unnamed => {
+                    name(client, &look.server).await?;
+                    self.agree(&before, &look);
+                    return Ok(());
+                }
+                Verdict::Raised => self.begin(&look, raised_for.take()),
+                Verdict::AnotherPast(reason) => {
+                    raise(client, &look, before.epoch.max(look.epoch) + 1).await?;
+                    raised_for = Some(reason);
+                }
+                Verdict::LeftBehind => {
+                    let sentence = format!(
+                        "{} was left behind: the ledger is at epoch {} on {}; if it was put back to this one, restart \
+                         the servers",
+                        look.server, before.epoch, before.server
+                    );
+                    return Err(StoreError::Unavailable(sentence.into()));
+                }
+            }
+        }
+        Err(StoreError::Unavailable("the ledger's epoch does not come to rest".into()))
+    }
+
+    async fn look(&self, client: &ClientWrapper) -> Result<Look, StoreError> {
+        loop {
+            let allowed = self.allowed.load(Ordering::Relaxed);
+            let rows = async {
+                let statement = client.prepare_cached(&self.looks[allowed]).await?;
+                client.query(&statement, &[]).await
+            };
+            let rows = match rows.await {
+                Ok(rows) => rows,
+                Err(error) if is_refused(&error) && allowed + 1 < self.looks.len() => {
+                    self.allowed.store(allowed + 1, Ordering::Relaxed);
+                    continue;
+                }
+                Err(error) => return Err(errors::statement(error)),
+            };
+            let Some(row) = rows.first() else {
+                return Err(missing());
+            };
+            let ledger = Reader { table: "ledger", row };
+            let one = || "the only row".to_owned();
+            if ledger.get("standby", one)? {
+                let source = "the server is a standby and only reads; the primary is needed".into();
+                return Err(StoreError::Unavailable(source));
+            }
+            return Ok(Look {
+                epoch: ledger.unsigned("epoch", one)?,
+                noted: Identity {
+                    system: ledger.get("noted_system", one)?,
+                    timeline: ledger.get("noted_timeline", one)?,
+                },
+                server: Identity { system: ledger.get("system", one)?, timeline: ledger.get("timeline", one)? },
+                heads: self.over_shards.heads_of(&rows)?,
+            });
+        }
+    }
+
+    /// Remembers the server, and what it has.
+    fn agree(&self, before: &Known, look: &Look) {
+        let mut known = self.known();
+        if known.0.epoch != before.epoch {
+            return;
+        }
+        known.0.server = look.server.clone();
+        for (seen, head) in known.0.seen.iter_mut().zip(&look.heads) {
+            *seen = (*head).max(*seen);
+        }
+    }
+
+    /// Takes over a higher epoch: everything that is remembered is of a past that may be lost.
+    fn begin(&self, look: &Look, raised_for: Option<String>) {
+        let mut known = self.known();
+        let before = known.0.epoch;
+        if look.epoch <= before {
+            return;
+        }
+        known.0 = Known { epoch: look.epoch, server: look.server.clone(), seen: look.heads.clone() };
+        known.1 = Some(Instant::now());
+        self.epoch.store(look.epoch, Ordering::SeqCst);
+        drop(known);
+        self.kept.forget();
+        let reason = raised_for.unwrap_or_else(|| "another replica has seen it".to_owned());
+        tracing::error!(
+            reason,
+            epoch = look.epoch,
+            epoch_before = before,
+            server = %look.server,
+            "the ledger is of another past than before, after a failover or from a copy: acknowledged calls may be lost, \
+             and watches begin again"
+        );
+    }
+
+    fn known(&self) -> MutexGuard<'_, (Known, Option<Instant>)> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

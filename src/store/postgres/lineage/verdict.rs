@@ -1,0 +1,156 @@
+//! What follows from one look at a session: whether it is to the past that this process knows.
+
+use std::fmt;
+
+use crate::domain::Position;
+
+/// What tells one past of a database from another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// Of the cluster: none when this role may not see it, or when nobody has noted it yet.
+    pub(super) system: Option<String>,
+    /// Rises with each promotion and with each restored backup.
+    pub(super) timeline: Option<i64>,
+}
+
+impl Identity {
+    /// Whether they differ in what is known of both.
+    fn differs(&self, other: &Self) -> bool {
+        let system = matches!((&self.system, &other.system), (Some(one), Some(other)) if one != other);
+        let timeline = matches!((self.timeline, other.timeline), (Some(one), Some(other)) if one != other);
+        system || timeline
+    }
+
+    /// Whether it knows something that the other does not.
+    fn adds_to(&self, other: &Self) -> bool {
+        (self.system.is_some() && other.system.is_none()) || (self.timeline.is_some() && other.timeline.is_none())
+    }
+
+    /// Whether it is an earlier timeline of the same cluster: a primary that was left behind.
+    fn is_before(&self, other: &Self) -> bool {
+        let another_cluster = matches!((&self.system, &other.system), (Some(one), Some(other)) if one != other);
+        let earlier = matches!((self.timeline, other.timeline), (Some(one), Some(other)) if one < other);
+        earlier && !another_cluster
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let timeline = self.timeline.map_or_else(|| "an unknown timeline".to_owned(), |id| format!("timeline {id}"));
+        match &self.system {
+            Some(system) => write!(f, "system {system} on {timeline}"),
+            None => write!(f, "a server on {timeline}"),
+        }
+    }
+}
+
+/// What one session shows.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// The epoch of the ledger's row.
+    pub(super) epoch: u64,
+    /// The server that the ledger's row names.
+    pub(super) noted: Identity,
+    /// The server that answered.
+    pub(super) server: Identity,
+    pub(super) heads: Vec<Position>,
+}
+
+/// What this process knows.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) epoch: u64,
+    pub(super) server: Identity,
+    /// The highest position that was seen of each shard.
+    pub(super) seen: Vec<Position>,
+}
+
+/// What follows from a look.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It is the past that is known.
+    Same,
+    /// So it is, and the ledger's row does not name its server yet.
+    Unnamed,
+    /// Another replica has raised the epoch.
+    Raised,
+    /// It is another past, for this reason, and nobody has raised the epoch yet.
+    AnotherPast(String),
+    /// The session is to a server that others have left.
+    LeftBehind,
+}
+
+impl Known {
+    pub(super) fn judge(&self, look: &Look) -> Verdict {
+        let Look { epoch, noted, server, heads } = look;
+        if *epoch < self.epoch && server.is_before(&self.server) {
+            return Verdict::LeftBehind;
+        }
+        if server.differs(noted) {
+            return Verdict::AnotherPast(format!("the ledger was written by {noted}, and this is {server}"));
+        }
+        if *epoch > self.epoch {
+            return Verdict::Raised;
+        }
+        if server.differs(&self.server) {
+            return Verdict::AnotherPast(format!("this process wrote to {}, and this is {server}", self.server));
+        }
+        if *epoch < self.epoch {
+            let reason = format!("the ledger's epoch was {} and is {epoch}", self.epoch);
+            return Verdict::AnotherPast(reason);
+        }
+        let fell = (0..).zip(self.seen.iter().zip(heads)).find(|(_, (seen, head))| head < seen);
+        if let Some((shard, (seen, head))) = fell {
+            let _: u16 = shard;
+            return Verdict::AnotherPast(format!("shard {shard} had position {seen} and ends at {head}"));
+        }
+        if server.adds_to(noted) { Verdict::Unnamed } else { Verdict::Same }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(system: &str, timeline: i64) -> Identity {
+        Identity { system: Some(system.to_owned()), timeline: Some(timeline) }
+    }
+
+    fn known(epoch: u64, server: Identity) -> Known {
+        Known { epoch, server, seen: vec![7, 3] }
+    }
+
+    fn look(epoch: u64, noted: Identity, server: Identity) -> Look {
+        Look { epoch, noted, server, heads: vec![7, 4] }
+    }
+
+    #[test]
+    fn the_same_server_is_the_same_past() {
+        let (one, unknown) = (on("1", 1), Identity::default());
+        assert!(matches!(known(0, one.clone()).judge(&look(0, one.clone(), one.clone())), Verdict::Same));
+        assert!(matches!(known(0, unknown.clone()).judge(&look(0, unknown.clone(), one.clone())), Verdict::Unnamed));
+        // A role that sees less than the one that noted it.
+        assert!(matches!(known(0, unknown.clone()).judge(&look(0, one, unknown)), Verdict::Same));
+    }
+
+    #[test]
+    fn another_timeline_or_system_or_a_head_that_fell_is_another_past() {
+        for server in [on("1", 2), on("2", 1)] {
+            let verdict = known(0, Identity::default()).judge(&look(0, on("1", 1), server));
+            assert!(matches!(verdict, Verdict::AnotherPast(_)), "{verdict:?}");
+        }
+        let fell = Look { heads: vec![6, 9], ..look(0, on("1", 1), on("1", 1)) };
+        assert!(matches!(known(0, on("1", 1)).judge(&fell), Verdict::AnotherPast(_)));
+        // A second failover, to a standby that had not heard of the first; and one that another replica saw first.
+        assert!(matches!(known(1, on("1", 2)).judge(&look(0, on("1", 1), on("1", 3))), Verdict::AnotherPast(_)));
+        assert!(matches!(known(1, on("1", 2)).judge(&look(1, on("1", 3), on("1", 3))), Verdict::AnotherPast(_)));
+        assert!(matches!(known(1, on("1", 2)).judge(&look(0, on("1", 2), on("1", 2))), Verdict::AnotherPast(_)));
+    }
+
+    #[test]
+    fn a_higher_epoch_is_taken_over_and_a_server_that_was_left_is_not_used() {
+        let fell = Look { heads: vec![0, 0], ..look(1, on("1", 2), on("1", 2)) };
+        assert!(matches!(known(0, on("1", 1)).judge(&fell), Verdict::Raised));
+        assert!(matches!(known(1, on("1", 2)).judge(&look(0, on("1", 1), on("1", 1))), Verdict::LeftBehind));
+    }
+}

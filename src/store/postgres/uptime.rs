@@ -1,0 +1,136 @@
+//! This replica's uptime by the database's clock, which is estimated from what answers told of it and this process's own.
+//!
+//! What a statement needs of it goes with the statement, as it is right before that is sent. A statement that was held
+//! up on its way finds by its `expected` that this is no longer so, and then no lease over.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::rows::{At, bigint};
+use crate::domain::Time;
+use crate::store::StoreError;
+use crate::store::uptime::{Ended, GAP, Uptime};
+
+/// An answer that came within this time tells the clock anew.
+const QUICK_MAX: Duration = Duration::from_millis(20);
+
+/// The uptime and the estimate of the clock.
+pub(super) struct ReplicaUptime(Mutex<Inner>);
+
+struct Inner {
+    /// A moment by the database's clock, and by this process's.
+    told: (Time, Instant),
+    uptime: Uptime,
+}
+
+/// What goes with a statement.
+#[derive(Debug)]
+pub(super) struct Sent {
+    /// The database's clock.
+    pub(super) expected: At,
+    /// Since when this replica has been up.
+    pub(super) begun: At,
+    /// The interruptions, shortest first: below which ttl in milliseconds each counts,
+    pub(super) below: Vec<i64>,
+    /// and when it ended.
+    pub(super) ends: Vec<At>,
+}
+
+impl ReplicaUptime {
+    /// Of a replica that starts when the database's clock shows this time.
+    pub(super) fn new(now: Time) -> Self {
+        Self(Mutex::new(Inner { told: (now, Instant::now()), uptime: Uptime::new(now, GAP) }))
+    }
+
+    pub(super) fn tick(&self) {
+        let mut inner = self.held();
+        let now = inner.at(Instant::now());
+        inner.uptime.tick(now);
+    }
+
+    pub(super) fn waited(&self, queued: Duration) {
+        let mut inner = self.held();
+        let now = inner.at(Instant::now());
+        inner.uptime.waited(micros(queued), now);
+    }
+
+    pub(super) fn sent(&self) -> Sent {
+        let seen = {
+            let inner = self.held();
+            inner.uptime.seen(inner.at(Instant::now()))
+        };
+        let (below, ends) = seen.interruptions().map(|(below_ms, end)| (bigint(below_ms), At(end))).unzip();
+        Sent { expected: At(seen.now), begun: At(seen.begun), below, ends }
+    }
+
+    /// Makes a renewal or a stamp, whose answer may tell the database's clock.
+    pub(super) async fn making<T>(
+        &self,
+        made: impl Future<Output = Result<T, StoreError>>,
+        told: impl FnOnce(&T) -> Option<Time>,
+    ) -> Result<T, StoreError> {
+        let sent = Instant::now();
+        let number = {
+            let mut inner = self.held();
+            let now = inner.at(sent);
+            inner.uptime.asked(now)
+        };
+        let mut asked = Asked { replica: self, number, ended: Ended::Unknown };
+        let made = made.await;
+        if let Some(now) = made.as_ref().ok().and_then(told) {
+            self.held().tell(now, sent, Instant::now());
+        }
+        asked.ended = Ended::of(&made);
+        made
+    }
+
+    /// Nothing is left half done under this mutex, so a poisoned one is as good as any.
+    fn held(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// The database's clock at a moment of this process's.
+    fn at(&self, moment: Instant) -> Time {
+        let (told, at) = self.told;
+        let since = micros(moment.saturating_duration_since(at)) - micros(at.saturating_duration_since(moment));
+        Time::from_micros(told.micros().saturating_add(since))
+    }
+
+    /// The database's clock showed this time between two moments. Where it cannot have by the estimate, one of the
+    /// clocks was set, or this machine slept.
+    fn tell(&mut self, now: Time, sent: Instant, received: Instant) {
+        let (earliest, latest) = (self.at(sent), self.at(received));
+        let off = now.micros() - now.clamp(earliest, latest).micros();
+        let (told, at) = self.told;
+        self.told = (Time::from_micros(told.micros().saturating_add(off)), at);
+        let took = received.saturating_duration_since(sent);
+        if took <= QUICK_MAX {
+            self.told = (now, sent + took / 2);
+        }
+        let here = self.at(received);
+        self.uptime.clock_was_set(off, here);
+    }
+}
+
+/// Says how it ended when it is dropped, even by who does not wait for it.
+struct Asked<'a> {
+    replica: &'a ReplicaUptime,
+    number: u64,
+    ended: Ended,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.replica.held();
+        let now = inner.at(Instant::now());
+        inner.uptime.answered(self.number, now, self.ended);
+    }
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,63 @@
+//! What a commit does to the rows of claimers' own requests.
+
+use super::Parts;
+use super::columns::Columns;
+use crate::domain::Claimed;
+use crate::domain::batch::ClaimKey;
+use crate::store::postgres::rows::bigint;
+
+impl<'a> Parts<'a> {
+    /// `is_held`: this transaction holds the rows, and they stand where they are found. `claimed_at` has an index: changed, the
+    /// row would not be updated in its place.
+    pub(super) fn write_claimed(&mut self, claims: &'a [(ClaimKey, Option<Claimed>)], is_held: bool) {
+        let made: Vec<(&ClaimKey, &Claimed)> =
+            claims.iter().filter_map(|(key, claimed)| Some((key, claimed.as_ref()?))).collect();
+        let given_back: Vec<&ClaimKey> =
+            claims.iter().filter(|(_, claimed)| claimed.is_none()).map(|(key, _)| key).collect();
+        if !made.is_empty() {
+            let mut columns = Columns::of(made.len());
+            columns.add("namespace", "text", made.iter().map(|((namespace, _), _)| namespace.as_str()));
+            columns.add("request_id", "text", made.iter().map(|((_, id), _)| id.as_str()));
+            columns.add("digest", "bytea", made.iter().map(|(_, claimed)| claimed.digest.as_slice()));
+            columns.add("run_id", "text", made.iter().map(|(_, claimed)| claimed.key.run_id.as_str()));
+            columns.add("epoch", "bigint", made.iter().map(|(_, claimed)| bigint(claimed.epoch)));
+            let rows = self.table("requested", columns);
+            // In one flush the row is not held: where another attempt was quicker, its key ends this one.
+            self.writes.push(if is_held {
+                format!(
+                    "remembered as (
+    update claims c
+    set request_digest = e.digest, run_id = e.run_id, epoch = e.epoch, replays = 0,
+        claimed_at = case when c.claimed_at < place.now - interval '1 minute' then place.now else c.claimed_at end
+    from place, (select v.*, {PLACE} as at from requested v offset 0) as e
+    where c.ctid = e.at
+    returning 1)"
+                )
+            } else {
+                "remembered as (
+    insert into claims (namespace, request_id, request_digest, run_id, epoch, claimed_at)
+    select v.namespace, v.request_id, v.digest, v.run_id, v.epoch, place.now
+    from place, requested v)"
+                    .to_owned()
+            });
+            if is_held {
+                self.count("remembered", &rows);
+            }
+        }
+        if !given_back.is_empty() {
+            let mut columns = Columns::of(given_back.len());
+            columns.add("namespace", "text", given_back.iter().map(|(namespace, _)| namespace.as_str()));
+            columns.add("request_id", "text", given_back.iter().map(|(_, id)| id.as_str()));
+            self.table("taken_back", columns);
+            self.writes.push(format!(
+                "unclaimed as (
+    delete from claims c
+    using place, (select {PLACE} as at from taken_back v offset 0) as e
+    where c.ctid = e.at)"
+            ));
+        }
+    }
+}
+
+/// Where a request's row stands.
+const PLACE: &str = "(select c.ctid from claims c where c.namespace = v.namespace and c.request_id = v.request_id)";

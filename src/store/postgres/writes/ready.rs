@@ -1,0 +1,44 @@
+//! What a commit does to the rows of runs that are ready.
+
+use super::Parts;
+use super::columns::Columns;
+use crate::domain::RunWrite;
+use crate::domain::batch::ReadyWrite;
+use crate::store::postgres::rows::At;
+
+impl<'a> Parts<'a> {
+    /// Only whoever holds the head writes them.
+    pub(super) fn write_ready(&mut self, shard: &str, writes: &'a [RunWrite]) {
+        let that = |which: ReadyWrite| writes.iter().filter(move |write| write.ready() == which).collect::<Vec<_>>();
+        let (ready, taken) = (that(ReadyWrite::Begin), that(ReadyWrite::End));
+        if !ready.is_empty() {
+            let mut columns = Columns::of(ready.len());
+            columns.add("namespace", "text", ready.iter().map(|write| write.run.namespace.as_str()));
+            columns.add("run_id", "text", ready.iter().map(|write| write.run.run_id.as_str()));
+            columns.add("started_at", "timestamptz", ready.iter().map(|write| At(write.run.started_at)));
+            self.table("given_back", columns);
+            self.writes.push(format!(
+                "rested as (
+    insert into suspended (shard, namespace, run_id, started_at, ready)
+    select {shard}, v.namespace, v.run_id, v.started_at, true
+    from place, given_back v)"
+            ));
+        }
+        if !taken.is_empty() {
+            let mut columns = Columns::of(taken.len());
+            columns.add("namespace", "text", taken.iter().map(|write| write.run.namespace.as_str()));
+            columns.add("run_id", "text", taken.iter().map(|write| write.run.run_id.as_str()));
+            let rows = self.table("taken", columns);
+            self.writes.push(format!(
+                "resumed as (
+    delete from suspended s
+    using place, (select (select s.ctid from suspended s
+                          where s.shard = {shard} and s.namespace = v.namespace and s.run_id = v.run_id) as at
+                  from taken v offset 0) as e
+    where s.ctid = e.at
+    returning 1)"
+            ));
+            self.count("resumed", &rows);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Which file the ledger is: by inode, since a name may come to mean another file.
+//!
+//! SQLite goes on writing into a file that was deleted or renamed, and into a write-ahead log that was, as if nothing had
+//! happened; whoever opens the name next finds none of that. So after each write, before it is answered, both names must
+//! still mean the files that were opened, and once a second where nobody writes. When they do not, the store is lost:
+//! for this process, for good.
+
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::SetOnce;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::errors;
+use super::lock::FileLock;
+use crate::store::{OpenError, StoreError};
+
+/// From one look to the next while nobody writes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A file, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Inode {
+    device: u64,
+    number: u64,
+}
+
+impl Inode {
+    pub(super) fn of(file: &Metadata) -> Self {
+        Self { device: file.dev(), number: file.ino() }
+    }
+}
+
+/// The ledger's files as they were opened, and the locks on them.
+pub(super) struct Identity {
+    database: Named,
+    log: Named,
+    lock: Mutex<Option<FileLock>>,
+    lost: SetOnce<String>,
+    /// Whether a second name was told of.
+    linked: AtomicBool,
+}
+
+/// A name, and the file that it must mean.
+struct Named {
+    path: PathBuf,
+    inode: Inode,
+}
+
+/// What a name means now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Same,
+    Other,
+    Nothing,
+}
+
+impl Identity {
+    /// The files at `path`, which SQLite has opened under the lock, so that the log is there.
+    pub(super) fn of(path: &Path, lock: FileLock) -> Result<Self, OpenError> {
+        let failed = |error| errors::open_system(path, error);
+        let database = Named { path: path.to_owned(), inode: lock.inode().map_err(failed)? };
+        // SQLite resolves links, and finds the log beside the file itself.
+        let mut log = OsString::from(fs::canonicalize(path).map_err(failed)?);
+        log.push("-wal");
+        let log = Named { inode: Inode::of(&fs::metadata(&log).map_err(failed)?), path: log.into() };
+        let lock = Mutex::new(Some(lock));
+        let identity = Self { database, log, lock, lost: SetOnce::new(), linked: AtomicBool::new(false) };
+        match identity.look() {
+            Ok(()) => Ok(identity),
+            Err(error) => Err(OpenError::Failed { location: path.display().to_string(), source: error.into() }),
+        }
+    }
+
+    /// Fails at once when the store is known to be lost.
+    pub(super) fn known(&self) -> Result<(), StoreError> {
+        match self.lost.get() {
+            None => Ok(()),
+            Some(sentence) => Err(StoreError::Lost(sentence.as_str().into())),
+        }
+    }
+
+    /// Looks whether both names still mean the files that were opened. What cannot be looked at is not judged.
+    pub(super) fn look(&self) -> Result<(), StoreError> {
+        self.known()?;
+        let sentence = match (self.database.means(), self.log.means()) {
+            (Meaning::Same, Meaning::Same) => return Ok(()),
+            // Closed: SQLite has removed the log itself.
+            (_, _) if self.lock().is_none() => return Ok(()),
+            (Meaning::Same, log) => self.without_log(log),
+            (database @ (Meaning::Other | Meaning::Nothing), _) => self.without_database(database),
+        };
+        // The first one stays.
+        let _first = self.lost.set(sentence);
+        self.known()
+    }
+
+    /// Looks once a second, and says what happened once the store is lost.
+    pub(super) async fn lost(self: &Arc<Self>) -> String {
+        let looks = async {
+            let mut tick = interval(LOOK_EVERY);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tick.tick().await;
+                let identity = self.clone();
+                // A file system that hangs holds this thread and nothing else.
+                let _looked = tokio::task::spawn_blocking(move || identity.look_around()).await;
+            }
+        };
+        tokio::select! {
+            sentence = self.lost.wait() => sentence.clone(),
+            never = looks => never,
+        }
+    }
+
+    /// Lets go of the locks: after SQLite has closed its connections.
+    pub(super) fn release(&self) {
+        drop(self.lock().take());
+    }
+
+    fn look_around(&self) {
+        if self.look().is_err() {
+            return;
+        }
+        let names = self.names();
+        if !self.linked.swap(names > 1, Ordering::Relaxed) && names > 1 {
+            tracing::warn!(
+                file = %self.database.path.display(),
+                names,
+                "the ledger's file has another name (a hard link): no server starts on a file with two names, and a \
+                 link is no backup: the newest calls are in the write-ahead log"
+            );
+        }
+    }
+
+    fn without_database(&self, means: Meaning) -> String {
+        let path = self.database.path.display();
+        let what = match (means, self.names()) {
+            (Meaning::Other, _) => "replaced",
+            (Meaning::Same | Meaning::Nothing, 0) => "deleted",
+            (Meaning::Same | Meaning::Nothing, _) => "renamed",
+        };
+        let rest = if self.names() == 0 && means == Meaning::Other && self.log.means() == Meaning::Same {
+            "the calls that were acknowledged until then went with it: before the next start, put a copy in its place \
+             and remove the write-ahead log beside it, which belongs to neither"
+        } else if self.names() == 0 {
+            "the calls that were acknowledged until then went with it: put a copy in its place before the next start"
+        } else {
+            "the calls that were acknowledged until then are in the file that was moved: put it back before the next \
+             start"
+        };
+        format!("the ledger's file {path} was {what} while it was served; {rest}")
+    }
+
+    fn without_log(&self, means: Meaning) -> String {
+        let (database, log) = (self.database.path.display(), self.log.path.display());
+        match means {
+            Meaning::Other => format!(
+                "the ledger's write-ahead log {log} was replaced while it was served; the calls that were acknowledged \
+                 until then are brought into {database}: remove the log that stands there before the next start"
+            ),
+            Meaning::Same | Meaning::Nothing => format!(
+                "the ledger's write-ahead log {log} was deleted or renamed while it was served; the calls that were \
+                 acknowledged until then are brought into {database}: leave the log away and start again"
+            ),
+        }
+    }
+
+    /// How many names the database has; 1 where that cannot be told.
+    fn names(&self) -> u64 {
+        self.lock().as_ref().and_then(|lock| lock.names().ok()).unwrap_or(1)
+    }
+
+    /// Nothing is left half done under this mutex, so a poisoned one is as good as any.
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<FileLock>> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Named {
+    fn means(&self) -> Meaning {
+        match fs::metadata(&self.path) {
+            Ok(file) if Inode::of(&file) == self.inode => Meaning::Same,
+            Ok(_) => Meaning::Other,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Meaning::Nothing
+            }
+            // The system does not say: a directory that may not be read, a network that is down.
+            Err(_) => Meaning::Same,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! One event that cannot be decoded: it ends the watches that it is for, and no other.
+
+use runledger::proto::v1::watch_run_response::Frame as RunFrame;
+use runledger::proto::v1::watch_runs_request::Initial;
+use runledger::proto::v1::watch_runs_response::Frame;
+use runledger::proto::v1::{RunFilter, StartRunRequest, WatchRunRequest, WatchRunsRequest, WatchRunsResponse};
+use tokio::time::timeout;
+use tonic::{Code, Status, Streaming};
+
+use super::ledger::Ledger;
+use super::on_both_stores;
+use crate::process::calls::reason;
+use crate::process::server::{Client, SOON, Server};
+
+on_both_stores! {
+    an_event_that_cannot_be_read_ends_only_the_watches_that_it_is_for
+}
+
+async fn next<F>(frames: &mut Streaming<F>) -> Result<F, Status> {
+    timeout(SOON, frames.message()).await.expect("a frame in time").map(|frame| frame.expect("no end"))
+}
+
+async fn watch(client: &mut Client, filter: RunFilter, cursor: &str) -> Streaming<WatchRunsResponse> {
+    let asked = WatchRunsRequest { filter: Some(filter), initial: Initial::None.into(), cursor: cursor.to_owned() };
+    client.watch_runs(asked).await.unwrap().into_inner()
+}
+
+/// The runs and revisions that a watch shows until it has caught up, or ends: why.
+async fn shown(frames: &mut Streaming<WatchRunsResponse>) -> (Vec<(String, u64)>, Option<Status>) {
+    let mut shown = Vec::new();
+    loop {
+        match next(frames).await.map(|frame| frame.frame.unwrap()) {
+            Ok(Frame::Change(change)) => {
+                let event = change.event.unwrap();
+                shown.push((event.run_id, event.revision));
+            }
+            Ok(Frame::CaughtUp(_)) => return (shown, None),
+            Ok(Frame::Checkpoint(_)) => {}
+            Ok(Frame::Snapshot(snapshot)) => panic!("a first view: {snapshot:?}"),
+            Err(status) => return (shown, Some(status)),
+        }
+    }
+}
+
+fn is_corrupt(status: &Status) -> bool {
+    (status.code(), reason(status).as_str()) == (Code::Internal, "STORE_CORRUPT")
+}
+
+async fn an_event_that_cannot_be_read_ends_only_the_watches_that_it_is_for(ledger: Ledger) {
+    let of_thread = |id: &str| RunFilter { task_thread_id: id.to_owned(), ..RunFilter::default() };
+    let of_workflow = |id: &str| RunFilter { workflow_id: id.to_owned(), ..RunFilter::default() };
+    let everything = RunFilter::default;
+    // A cursor from before all of it.
+    ledger.commit(vec![]).await;
+    let mut server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let mut begun = watch(&mut server.client(), everything(), "").await;
+    let Some(Frame::CaughtUp(caught_up)) = next(&mut begun).await.unwrap().frame else { panic!("not caught up") };
+    let cursor = caught_up.cursor;
+    server.process.kill();
+    ledger.fill().await;
+    ledger.data.sql("update run_events set event = '[]' where run_id = 'long' and revision = 40").await;
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let mut client = server.client();
+
+    // Whose filter the run has never matched goes on, over it and over what cannot be folded without it.
+    let mut others = Vec::new();
+    for (filter, wanted) in [(of_thread("thread-2"), 3), (of_workflow("workflow-1"), 1), (of_workflow("none"), 0)] {
+        let mut frames = watch(&mut client, filter, &cursor).await;
+        let (shown, ended) = shown(&mut frames).await;
+        assert!(ended.is_none(), "{ended:?}");
+        assert_eq!(shown.len(), wanted, "{shown:?}");
+        others.push(frames);
+    }
+    // Who would have to show it ends there, and is told why; each time.
+    for filter in [everything(), of_thread("thread-1"), everything()] {
+        let (shown, ended) = shown(&mut watch(&mut client, filter, &cursor).await).await;
+        assert!(is_corrupt(&ended.expect("it ends")), "{shown:?}");
+        let long: Vec<u64> = shown.iter().filter(|(run, _)| run == "long").map(|(_, revision)| *revision).collect();
+        assert!(long.iter().copied().eq(1..40), "{long:?}");
+    }
+    // So does the watch of the run, behind what can be read.
+    let asked = WatchRunRequest { run_id: "long".to_owned(), after_revision: Some(0), ledger_epoch: None };
+    let mut frames = client.watch_run(asked).await.unwrap().into_inner();
+    let mut revisions = Vec::new();
+    let ended = loop {
+        match next(&mut frames).await.map(|frame| frame.frame.unwrap()) {
+            Ok(RunFrame::Change(change)) => revisions.push(change.event.unwrap().revision),
+            Ok(other) => panic!("not a change: {other:?}"),
+            Err(status) => break status,
+        }
+    };
+    assert!(is_corrupt(&ended), "{ended:?}");
+    assert!(revisions.iter().copied().eq(1..40), "{revisions:?}");
+    // The others are live.
+    let request = StartRunRequest {
+        task_thread_id: "thread-2".to_owned(),
+        run_id: "new".to_owned(),
+        ..StartRunRequest::default()
+    };
+    client.start_run(request).await.unwrap();
+    let frame = next(&mut others[0]).await.unwrap().frame;
+    assert!(matches!(&frame, Some(Frame::Change(change)) if change.run.as_ref().unwrap().run_id == "new"), "{frame:?}");
+    let said = server.process.said();
+    let logged = said.lines().filter(|line| line.contains("cannot be read") && line.contains("revision=40"));
+    assert_eq!(logged.count(), 1, "once, however many met it:\n{said}");
+    assert!(!said.contains("a read failed"), "{said}");
+}

@@ -1,0 +1,197 @@
+//! The database's file gets a second name, or its name comes to mean another file, while it is served.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+use super::calls::{Step, ask};
+use super::data::Data;
+use super::load::Load;
+use super::server::{SOON, Server, run};
+
+/// What somebody does to the files.
+#[derive(Clone, Copy, Debug)]
+enum Mishap {
+    Deleted,
+    Renamed,
+    Replaced,
+    LogDeleted,
+    LogReplaced,
+}
+
+impl Mishap {
+    const ALL: [Self; 5] = [Self::Deleted, Self::Renamed, Self::Replaced, Self::LogDeleted, Self::LogReplaced];
+
+    fn happens(self, files: &Files) {
+        let (database, log, other) = (files.path("ledger.db"), files.path("ledger.db-wal"), files.path("other.db"));
+        match self {
+            Self::Deleted => fs::remove_file(&database).unwrap(),
+            Self::Renamed => fs::rename(&database, files.path("renamed.db")).unwrap(),
+            Self::Replaced => fs::rename(&other, &database).unwrap(),
+            Self::LogDeleted => fs::remove_file(&log).unwrap(),
+            Self::LogReplaced => fs::rename(&other, &log).unwrap(),
+        }
+    }
+
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::Deleted => "ledger.db was deleted while it was served",
+            Self::Renamed => "ledger.db was renamed while it was served",
+            Self::Replaced => "ledger.db was replaced while it was served",
+            Self::LogDeleted => "ledger.db-wal was deleted or renamed while it was served",
+            Self::LogReplaced => "ledger.db-wal was replaced while it was served",
+        }
+    }
+
+    /// What then stands under a name that is not the ledger's must not be touched.
+    fn of_others(self) -> Option<&'static str> {
+        match self {
+            Self::Replaced => Some("ledger.db"),
+            Self::LogReplaced => Some("ledger.db-wal"),
+            Self::Deleted | Self::Renamed | Self::LogDeleted => None,
+        }
+    }
+}
+
+const OTHER: &[u8] = b"of somebody else";
+
+/// A directory with a ledger that is served, and with a file of somebody else's.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        let files = Self(TempDir::new().unwrap());
+        fs::write(files.path("other.db"), OTHER).unwrap();
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    async fn served(&self) -> Server {
+        let server = Server::start(&Data::Sqlite(self.path("ledger.db")).store()).await;
+        server.is_ready().await;
+        server
+    }
+
+    fn untouched(&self, mishap: Mishap) {
+        let Some(name) = mishap.of_others() else { return };
+        assert_eq!(fs::read(self.path(name)).unwrap(), OTHER, "{mishap:?}");
+    }
+
+    /// What a file holds that may have no name any more.
+    fn held(&self, mut file: File) -> Data {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
+        let copy = self.path("copy.db");
+        fs::write(&copy, bytes).unwrap();
+        Data::Sqlite(copy)
+    }
+}
+
+async fn ends_with_the_sentence(server: &mut Server, mishap: Mishap) {
+    let (code, said) = server.process.exited(SOON).await;
+    assert_eq!(code, 1, "{mishap:?}: {said}");
+    let last = said.lines().rfind(|line| line.starts_with("runledger: ")).unwrap_or_default();
+    assert!(last.contains(mishap.sentence()) && last.contains("acknowledged until then"), "{mishap:?}: {said}");
+    assert!(!said.contains("were not settled in time"), "{mishap:?}: nothing holds up the stop: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_server_whose_file_is_not_the_ledgers_any_more_stops_and_says_so() {
+    for mishap in Mishap::ALL {
+        let files = Files::new();
+        let mut server = files.served().await;
+        ask(&mut server.client(), "run-1", Step::Start, "request").await.unwrap();
+        let file = File::open(files.path("ledger.db")).unwrap();
+        mishap.happens(&files);
+        ends_with_the_sentence(&mut server, mishap).await;
+        files.untouched(mishap);
+        let contents = files.held(file).sound().await;
+        assert_eq!(contents.made_by("run-1", "request"), [1], "{mishap:?}: it is in the file that was the ledger's");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_acknowledged_into_a_file_that_is_not_the_ledgers_any_more() {
+    for mishap in Mishap::ALL {
+        let files = Files::new();
+        let mut server = files.served().await;
+        let (_servers, targets) = watch::channel(vec![server.address]);
+        let mut load = Load::start("run", 16, &targets);
+        load.progresses(100).await;
+        let file = File::open(files.path("ledger.db")).unwrap();
+        mishap.happens(&files);
+        let at_most_then = load.acknowledged();
+        ends_with_the_sentence(&mut server, mishap).await;
+        files.untouched(mishap);
+        // A call of each caller was on its way, and its commit may have been looked after just before.
+        let more = load.acknowledged() - at_most_then;
+        assert!(more <= 2 * 16, "{mishap:?}: {more} calls were acknowledged after that");
+        let calls = load.give_up().await;
+        files.held(file).sound().await.agree_with(&calls);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_renamed_is_served_again_once_it_has_its_name_back() {
+    let files = Files::new();
+    let mut server = files.served().await;
+    ask(&mut server.client(), "run-1", Step::Start, "request").await.unwrap();
+    Mishap::Renamed.happens(&files);
+    ends_with_the_sentence(&mut server, Mishap::Renamed).await;
+    fs::rename(files.path("renamed.db"), files.path("ledger.db")).unwrap();
+    let server = files.served().await;
+    let answer = ask(&mut server.client(), "run-1", Step::Start, "request").await.unwrap();
+    assert_eq!(answer.0, runledger::proto::v1::Disposition::Replayed);
+}
+
+/// It is not opened by what would write.
+async fn is_refused(path: &Path) {
+    let store = Data::Sqlite(path.to_owned()).store();
+    for args in [&["serve", "--listen", "127.0.0.1:0"][..], &["migrate"]] {
+        let (code, said) = run(&[args, &["--store", &store]].concat()).await;
+        assert_eq!(code, 1, "{args:?}: {said}");
+        assert!(said.contains("has 2 names (hard links)") && said.contains("remove the other names"), "{said}");
+        assert!(!said.contains("listens on"), "{said}");
+    }
+}
+
+async fn is_read(path: &Path) {
+    for command in ["verify", "export"] {
+        let (code, said) = run(&[command, "--store", &Data::Sqlite(path.to_owned()).store()]).await;
+        assert_eq!(code, 0, "{command}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_with_two_names_is_served_under_neither_and_read_under_both() {
+    let files = Files::new();
+    let (code, said) = run(&["migrate", "--store", &Data::Sqlite(files.path("ledger.db")).store()]).await;
+    assert_eq!(code, 0, "{said}");
+    fs::hard_link(files.path("ledger.db"), files.path("second.db")).unwrap();
+    for name in ["ledger.db", "second.db"] {
+        is_refused(&files.path(name)).await;
+        is_read(&files.path(name)).await;
+    }
+    fs::remove_file(files.path("second.db")).unwrap();
+    files.served().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_name_under_a_server_lets_no_second_server_in_and_is_told_once() {
+    let files = Files::new();
+    let server = files.served().await;
+    let mut client = server.client();
+    ask(&mut client, "run-1", Step::Start, "request").await.unwrap();
+    fs::hard_link(files.path("ledger.db"), files.path("second.db")).unwrap();
+    server.process.says("has another name").await;
+    is_refused(&files.path("second.db")).await;
+    ask(&mut client, "run-2", Step::Start, "request").await.unwrap();
+    is_read(&files.path("ledger.db")).await;
+    assert_eq!(server.process.said().matches("has another name").count(), 1, "{}", server.process.said());
+}
