@@ -45,6 +45,7 @@ pub(super) struct State {
 /// A candidate that was handed out.
 #[derive(Debug)]
 struct Out {
+    lane: Arc<Lane>,
     /// How many ends had been told by then.
     ends: u64,
     /// It is told that the run is ready: where the claim that is on its way is refused for what was before, the run waits
@@ -74,6 +75,8 @@ pub(super) enum Wake {
 pub(super) struct Walk {
     /// How far it is.
     pub(super) at: ReadTo,
+    /// Also where something may not have been told yet.
+    over_everything: bool,
     /// [`State::changes`] when it began.
     as_of: u64,
     /// [`State::begun`] when it began.
@@ -107,6 +110,12 @@ impl State {
         self.changes += 1;
         self.candidates = Candidates::default();
         self.running.doubt();
+        // Else the next of a value would be handed out beside the one that is being claimed, and might come before it.
+        for (run_id, out) in &self.out {
+            if let Some(value) = &out.lane.value {
+                self.running.count(value, run_id);
+            }
+        }
     }
 
     /// A run is this right after an event.
@@ -173,7 +182,7 @@ impl State {
         let Self { candidates, running, .. } = self;
         let may_run = |lane: &Lane| lane.value.as_deref().is_none_or(|value| running.has_room(value));
         let (place, lane) = candidates.take(|lane| lane.is_for(agent_id) && may_run(lane))?;
-        self.out.insert(place.run_id.clone(), Out { ends: running.ends(), ready: None });
+        self.out.insert(place.run_id.clone(), Out { lane: lane.clone(), ends: running.ends(), ready: None });
         if let Some(value) = &lane.value {
             running.count(value, &place.run_id);
         }
@@ -213,11 +222,12 @@ impl State {
 
     /// What was handed out was refused because these run. Whether one of them has ended meanwhile, as far as was told: then
     /// it is handed out anew.
-    pub(super) fn is_refused_in_vain(&mut self, place: &Place, lane: &Lane, running: &[String]) -> bool {
+    pub(super) fn is_refused_in_vain(&mut self, place: &Place, lane: &Arc<Lane>, running: &[String]) -> bool {
         let since = self.out.get(&place.run_id).map_or(0, |out| out.ends);
         let holds = lane.value.as_deref().is_none_or(|value| self.running.refused(value, running, since));
         if !holds {
-            self.out.insert(place.run_id.clone(), Out { ends: self.running.ends(), ready: None });
+            let out = Out { lane: lane.clone(), ends: self.running.ends(), ready: None };
+            self.out.insert(place.run_id.clone(), out);
         }
         !holds
     }
@@ -235,7 +245,7 @@ impl State {
             self.candidates.read_to.clone()
         };
         let keeps = !over_everything || self.candidates.has_room();
-        Walk { at, as_of: self.changes, begun: self.begun, keeps, has_read: false, owned: false }
+        Walk { at, over_everything, as_of: self.changes, begun: self.begun, keeps, has_read: false, owned: false }
     }
 
     /// Whether all that this agent may have is known.
@@ -258,7 +268,12 @@ impl State {
     /// Takes a page for a walk of this agent's. Those that nobody who is here may have may be very many: the first are kept,
     /// the others are read again for whoever finds nothing.
     pub(super) fn end_page(&mut self, page: RunPage, walk: &mut Walk, agent_id: Option<&str>) -> Wake {
-        walk.keeps &= self.candidates.has_room() && walk.begun == self.begun;
+        if walk.begun != self.begun {
+            // What came before the page is not known any more: who went on from here would pass over what is older.
+            *walk = self.walk(agent_id, walk.over_everything);
+            return Wake::Nobody;
+        }
+        walk.keeps &= self.candidates.has_room();
         let mut to_be_had = 0;
         let mut is_found = false;
         for run in &page.runs {
@@ -407,10 +422,28 @@ mod tests {
     fn a_page_that_was_read_before_the_feed_began_is_read_again() {
         let mut state = state();
         let mut walk = state.walk(None, false);
+        read(&mut state, &mut walk, None, vec![pending(1, "a", None)], false);
         state.begin_page();
         state.begin();
-        state.end_page(page(Vec::new(), true), &mut walk, None);
-        assert_eq!(state.candidates.read_to, ReadTo::Start);
+        state.end_page(page(vec![pending(2, "a", None)], true), &mut walk, None);
+        assert_eq!((&walk.at, &state.candidates.read_to), (&ReadTo::Start, &ReadTo::Start));
+        assert!(state.take(None).is_none(), "it is not handed out before what is older");
+        read(&mut state, &mut walk, None, vec![pending(1, "a", None), pending(2, "a", None)], true);
+        assert_eq!(state.take(None).map(|(place, _)| place), Some(Place::of(&pending(1, "a", None))));
+    }
+
+    #[test]
+    fn what_is_being_claimed_when_the_feed_begins_leaves_no_room_for_the_next() {
+        let mut state = state();
+        let runs = || vec![pending(1, "a", None), pending(2, "a", None), pending(3, "b", None)];
+        walked(&mut state, None, runs());
+        let (first, _) = state.take(None).unwrap();
+        state.begin();
+        walked(&mut state, None, runs());
+        let mut taken = || state.take(None).map(|(place, _)| place.started_at.micros());
+        assert_eq!((taken(), taken()), (Some(3), None));
+        state.put_back(first.clone(), &Lane { owner: None, value: Some("a".to_owned()) });
+        assert_eq!(state.take(None).map(|(place, _)| place), Some(first));
     }
 
     #[test]
