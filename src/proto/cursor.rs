@@ -65,13 +65,11 @@ pub fn encode(cursor: &Cursor, ledger: Ledger, namespace: &str) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The epoch of the ledger that a cursor says that it is of; none for noise.
+/// The epoch of the ledger that a cursor is of, which may be another than the ledger's as it is known here; none where it
+/// was not given out for this namespace.
 #[must_use]
-pub fn epoch(text: &str) -> Option<u64> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-    let (told, _tag) = bytes.split_last_chunk::<TAG_BYTES>()?;
-    let (_version, inside) = told.split_first()?;
-    Inside::decode(inside).ok().map(|inside| inside.epoch)
+pub fn epoch(text: &str, ledger: Ledger, namespace: &str) -> Option<u64> {
+    inside(text, ledger, namespace).ok().map(|inside| inside.epoch)
 }
 
 /// The cursor of what a client sent.
@@ -80,13 +78,7 @@ pub fn epoch(text: &str) -> Option<u64> {
 ///
 /// It was not given out by this ledger, as it is now, for this namespace.
 pub fn decode(text: &str, ledger: Ledger, namespace: &str) -> Result<Cursor, CursorInvalid> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| CursorInvalid)?;
-    let (told, found) = bytes.split_last_chunk::<TAG_BYTES>().ok_or(CursorInvalid)?;
-    let (version, inside) = told.split_first().ok_or(CursorInvalid)?;
-    if *version != VERSION || *found != tag(told, ledger, namespace) {
-        return Err(CursorInvalid);
-    }
-    let inside = Inside::decode(inside).map_err(|_| CursorInvalid)?;
+    let inside = inside(text, ledger, namespace)?;
     if inside.epoch != ledger.epoch || inside.positions.len() != usize::from(ledger.shard_count) {
         return Err(CursorInvalid);
     }
@@ -99,6 +91,17 @@ pub fn decode(text: &str, ledger: Ledger, namespace: &str) -> Result<Cursor, Cur
     let shown =
         inside.shown.map(|Shown { started_at, run_id }| Place { started_at: Time::from_micros(started_at), run_id });
     Ok(Cursor { epoch: inside.epoch, positions: inside.positions, view: of.map(|of| View { of, shown }) })
+}
+
+/// Of this ledger, at whatever epoch.
+fn inside(text: &str, ledger: Ledger, namespace: &str) -> Result<Inside, CursorInvalid> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| CursorInvalid)?;
+    let (told, found) = bytes.split_last_chunk::<TAG_BYTES>().ok_or(CursorInvalid)?;
+    let (version, inside) = told.split_first().ok_or(CursorInvalid)?;
+    if *version != VERSION || *found != tag(told, ledger, namespace) {
+        return Err(CursorInvalid);
+    }
+    Inside::decode(inside).map_err(|_| CursorInvalid)
 }
 
 fn tag(told: &[u8], ledger: Ledger, namespace: &str) -> [u8; TAG_BYTES] {

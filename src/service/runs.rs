@@ -319,7 +319,7 @@ impl RunService for Runs {
         let begin = match cursor.as_str() {
             "" => Begin::Now(view),
             cursor => {
-                knows(backend, cursor::epoch(cursor))
+                knows(backend, cursor::epoch(cursor, backend.store.ledger(), &namespace))
                     .await
                     .map_err(|error| unlisted("WatchRuns", &namespace, &error))?;
                 let cursor = cursor::decode(cursor, backend.store.ledger(), &namespace);

@@ -174,7 +174,7 @@ impl Store for PostgresStore {
     }
 
     async fn look_at_past(&self) -> Result<(), StoreError> {
-        self.check().await
+        self.commits.lineage.once(self.check()).await
     }
 
     fn tick(&self) {

@@ -40,6 +40,9 @@ pub(super) struct Lineage {
     /// The first of them that the server does not refuse.
     allowed: AtomicUsize,
     over_shards: OverShards,
+    /// How many looks were begun for callers, and the last of them that was made.
+    begun: AtomicU64,
+    made: tokio::sync::Mutex<u64>,
 }
 
 impl Lineage {
@@ -56,7 +59,22 @@ impl Lineage {
             looks,
             allowed: AtomicUsize::new(0),
             over_shards,
+            begun: AtomicU64::new(0),
+            made: tokio::sync::Mutex::new(0),
         }
+    }
+
+    /// One look answers all callers who came before it began: however many there are, they take one session.
+    pub(super) async fn once<E>(&self, look: impl Future<Output = Result<(), E>>) -> Result<(), E> {
+        let before = self.begun.load(Ordering::SeqCst);
+        let mut made = self.made.lock().await;
+        if *made > before {
+            return Ok(());
+        }
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        look.await?;
+        *made = number;
+        Ok(())
     }
 
     /// The ledger's epoch: never behind what any session has read.

@@ -3,7 +3,9 @@
 use runledger::proto::v1::watch_run_response::Frame as RunFrame;
 use runledger::proto::v1::watch_runs_request::Initial;
 use runledger::proto::v1::watch_runs_response::Frame;
-use runledger::proto::v1::{RunFilter, StartRunRequest, WatchRunRequest, WatchRunsRequest, WatchRunsResponse};
+use runledger::proto::v1::{
+    RunFilter, RunStatus, StartRunRequest, WatchRunRequest, WatchRunsRequest, WatchRunsResponse,
+};
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
 
@@ -11,9 +13,11 @@ use super::ledger::Ledger;
 use super::on_both_stores;
 use crate::process::calls::reason;
 use crate::process::server::{Client, SOON, Server};
+use crate::support::commands::{Asking, complete, start, update};
 
 on_both_stores! {
     an_event_that_cannot_be_read_ends_only_the_watches_that_it_is_for
+    what_a_run_was_only_behind_an_event_that_cannot_be_read_is_not_passed_over
 }
 
 async fn next<F>(frames: &mut Streaming<F>) -> Result<F, Status> {
@@ -42,6 +46,17 @@ async fn shown(frames: &mut Streaming<WatchRunsResponse>) -> (Vec<(String, u64)>
     }
 }
 
+/// A cursor from before all that the ledger is to have.
+async fn begin(ledger: &Ledger) -> String {
+    ledger.commit(vec![]).await;
+    let mut server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let mut begun = watch(&mut server.client(), RunFilter::default(), "").await;
+    let Some(Frame::CaughtUp(caught_up)) = next(&mut begun).await.unwrap().frame else { panic!("not caught up") };
+    server.process.kill();
+    caught_up.cursor
+}
+
 fn is_corrupt(status: &Status) -> bool {
     (status.code(), reason(status).as_str()) == (Code::Internal, "STORE_CORRUPT")
 }
@@ -50,14 +65,7 @@ async fn an_event_that_cannot_be_read_ends_only_the_watches_that_it_is_for(ledge
     let of_thread = |id: &str| RunFilter { task_thread_id: id.to_owned(), ..RunFilter::default() };
     let of_workflow = |id: &str| RunFilter { workflow_id: id.to_owned(), ..RunFilter::default() };
     let everything = RunFilter::default;
-    // A cursor from before all of it.
-    ledger.commit(vec![]).await;
-    let mut server = Server::start(&ledger.store()).await;
-    server.is_ready().await;
-    let mut begun = watch(&mut server.client(), everything(), "").await;
-    let Some(Frame::CaughtUp(caught_up)) = next(&mut begun).await.unwrap().frame else { panic!("not caught up") };
-    let cursor = caught_up.cursor;
-    server.process.kill();
+    let cursor = begin(&ledger).await;
     ledger.fill().await;
     ledger.data.sql("update run_events set event = '[]' where run_id = 'long' and revision = 40").await;
     let server = Server::start(&ledger.store()).await;
@@ -106,4 +114,44 @@ async fn an_event_that_cannot_be_read_ends_only_the_watches_that_it_is_for(ledge
     let logged = said.lines().filter(|line| line.contains("cannot be read") && line.contains("revision=40"));
     assert_eq!(logged.count(), 1, "once, however many met it:\n{said}");
     assert!(!said.contains("a read failed"), "{said}");
+}
+
+/// The run is blue after the third event, which is damaged, then green, and ends. What it was in between, only the damaged
+/// event says, and what follows it cannot be folded.
+async fn what_a_run_was_only_behind_an_event_that_cannot_be_read_is_not_passed_over(ledger: Ledger) {
+    let cursor = begin(&ledger).await;
+    ledger
+        .commit(vec![
+            start("run"),
+            update("run").label("shape", "round"),
+            update("run").label("color", "blue"),
+            update("run").label("color", "green"),
+            complete("run"),
+        ])
+        .await;
+    ledger.data.sql("update run_events set event = '[]' where run_id = 'run' and revision = 3").await;
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    let label = |key: &str, value: &str| RunFilter {
+        labels: [(key.to_owned(), value.to_owned())].into(),
+        ..RunFilter::default()
+    };
+    let status = |status: RunStatus| RunFilter { statuses: vec![status.into()], ..RunFilter::default() };
+    let ends = [
+        (label("color", "blue"), 0..0),
+        (label("color", "green"), 0..0),
+        (label("shape", "round"), 2..3),
+        (status(RunStatus::Running), 1..3),
+        (status(RunStatus::Completed), 0..0),
+    ];
+    for (filter, revisions) in ends {
+        let (shown, ended) = shown(&mut watch(&mut client, filter.clone(), &cursor).await).await;
+        assert!(ended.as_ref().is_some_and(is_corrupt), "{filter:?}: {ended:?} after {shown:?}");
+        assert!(shown.iter().map(|(_, revision)| *revision).eq(revisions), "{filter:?}: {shown:?}");
+    }
+    for filter in [label("shape", "square"), status(RunStatus::Failed), status(RunStatus::Pending)] {
+        let (shown, ended) = shown(&mut watch(&mut client, filter.clone(), &cursor).await).await;
+        assert!(ended.is_none() && shown.is_empty(), "{filter:?}: {ended:?} after {shown:?}");
+    }
 }
