@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -161,27 +162,34 @@ impl Claims {
     /// What the claimer's own request was answered with, if it was.
     async fn replay(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
         let Some(request) = &claim.request else { return Ok(None) };
-        let found = self.store.replay_claim(&claim.namespace, request).await.map_err(Failure::Store)?;
-        let Some(claimed) = found else { return Ok(None) };
-        if claimed.digest != request.digest {
-            let (key, request_id) = (claimed.key, request.id.clone());
+        let found = self.store.claimed(&claim.namespace, &request.id).await.map_err(Failure::Store)?;
+        let Some(found) = found else { return Ok(None) };
+        if found.digest != request.digest {
+            let (key, request_id) = (found.key, request.id.clone());
             return Err(Failure::Refused(Box::new(Refusal::RequestIdReused { key, request_id })));
         }
-        let lease = Lease { epoch: claimed.epoch, ttl_ms: claim.lease_ttl_ms, released: false };
-        let (key, replays) = (claimed.key.clone(), claimed.replays);
-        let answer = Unreceived { key, lease, request: Some(request.clone()), replays };
-        let mut undelivered = Undelivered { engine: &self.engine, answer: Some(answer) };
-        let read = self.store.run(&claimed.key);
-        let run = match claim.deadline {
-            // It was claimed: "nothing was written" would be false.
-            Some(deadline) => match timeout_at(deadline, read).await {
-                Ok(run) => run,
-                Err(_elapsed) => return Err(Failure::Engine(engine::Failure::OutcomeUnknown)),
-            },
-            None => read.await,
+        let lease = Lease { epoch: found.epoch, ttl_ms: claim.lease_ttl_ms, released: false };
+        // Whoever goes from here on has perhaps been noted as one that is answered.
+        let (key, replays) = (found.key, found.replays + 1);
+        let answer = Unreceived { key, lease, request: Some(request.clone()), replays, revision: None };
+        let mut undelivered = Undelivered { to: self.engine.tell_unreceived(), answer: Some(answer) };
+        let noted = async {
+            let Some(claimed) = self.store.replay_claim(&claim.namespace, &request.id).await? else { return Ok(None) };
+            if let Some(answer) = &mut undelivered.answer {
+                answer.replays = claimed.replays;
+            }
+            let run = self.store.run(&claimed.key).await?;
+            Ok::<_, StoreError>(Some((claimed, run)))
         };
-        let run = run.map_err(|_unread| Failure::Engine(engine::Failure::OutcomeUnknown))?;
+        let noted = match claim.deadline {
+            Some(deadline) => timeout_at(deadline, noted).await.ok(),
+            None => Some(noted.await),
+        };
+        // It was claimed: "nothing was written" would be false.
+        let Some(Ok(noted)) = noted else { return Err(Failure::Engine(engine::Failure::OutcomeUnknown)) };
         undelivered.answer = None;
+        // Given back in between, it is claimed anew.
+        let Some((claimed, run)) = noted else { return Ok(None) };
         claimed::still_held(&claimed, run.as_ref()).map_err(|refusal| Failure::Refused(Box::new(refusal)))?;
         Ok(run.map(|run| Granted { run: Arc::new(run), replayed: true }))
     }
@@ -258,15 +266,16 @@ impl Claims {
 }
 
 /// An answer on its way to a claimer who asked again. Dropped with it, the claimer has gone.
-struct Undelivered<'a> {
-    engine: &'a Engine,
+struct Undelivered {
+    to: Option<mpsc::Sender<Unreceived>>,
     answer: Option<Unreceived>,
 }
 
-impl Drop for Undelivered<'_> {
+impl Drop for Undelivered {
     fn drop(&mut self) {
-        if let Some(answer) = self.answer.take() {
-            self.engine.is_unreceived(answer);
+        if let (Some(to), Some(answer)) = (&self.to, self.answer.take()) {
+            // Where there is no room, the lease ends by its ttl.
+            let _full = to.try_send(answer);
         }
     }
 }

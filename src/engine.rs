@@ -12,7 +12,7 @@ mod recovery;
 mod slots;
 mod unreceived;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
@@ -29,7 +29,7 @@ use committer::Committer;
 use inlet::{InHand, Inlet, Pending, Rejected};
 use slots::Slots;
 pub use unreceived::Unreceived;
-use unreceived::{Awaited, IfUnreceived};
+use unreceived::{Awaited, IfUnreceived, ToUnreceived};
 
 /// How long a command waits for its answer when its caller sets no deadline.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
@@ -95,8 +95,8 @@ pub struct Engine {
     inlets: Vec<Inlet>,
     health: Arc<CommitHealth>,
     closing: CancellationToken,
-    unreceived: mpsc::Sender<Unreceived>,
-    untold: unreceived::Taken,
+    ending: CancellationToken,
+    unreceived: ToUnreceived,
 }
 
 impl Engine {
@@ -104,7 +104,7 @@ impl Engine {
     #[must_use]
     pub fn start(store: Arc<dyn Store>, supervisor: &Supervisor, committed: &Arc<Notify>) -> Self {
         let ledger = store.ledger();
-        let closing = CancellationToken::new();
+        let (closing, ending) = (CancellationToken::new(), CancellationToken::new());
         let slots = Slots::new(store.commits_max());
         let bytes = inlet::byte_budget();
         let health = Arc::new(CommitHealth::new());
@@ -113,12 +113,11 @@ impl Engine {
                 let (inlet, queue, in_hand) = inlet::inlet(bytes.clone());
                 let (slots, health) = (slots.clone(), health.clone());
                 let task = Committer::new(store.clone(), ids::Shard(shard), slots, committed.clone(), health);
-                supervisor.vital("committer", task.run(Queue::new(queue, in_hand), closing.clone()));
+                supervisor.vital("committer", task.run(Queue::new(queue, in_hand), ending.clone()));
                 inlet
             })
             .collect();
-        let (unreceived, untold) = unreceived::channel();
-        Self { store, ledger, inlets, health, closing, unreceived, untold }
+        Self { store, ledger, inlets, health, closing, ending, unreceived: ToUnreceived::new() }
     }
 
     /// Commits a command and answers, at the latest at `deadline` or after [`ANSWER_WAIT_MAX`].
@@ -127,6 +126,19 @@ impl Engine {
     ///
     /// See [`Failure`]: only [`Failure::OutcomeUnknown`] may have been applied.
     pub async fn submit(&self, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
+        if self.closing.is_cancelled() {
+            return Err(Failure::Draining);
+        }
+        self.submit_at_last(command, deadline).await
+    }
+
+    /// The same, also between [`close`](Engine::close) and [`end`](Engine::end): for what calls that were accepted before
+    /// leave behind.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn submit_at_last(&self, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
         let key = command.key.clone();
         let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
         let answer_by = Instant::now() + ANSWER_WAIT_MAX;
@@ -182,13 +194,13 @@ impl Engine {
     /// Claims that were made for callers who had gone when the answer was due: once, for who gives them back.
     #[must_use]
     pub fn unreceived(&self) -> Option<mpsc::Receiver<Unreceived>> {
-        self.untold.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.unreceived.take()
     }
 
-    /// Tells of a claim that was to be answered once more, to a caller who had gone.
-    pub fn is_unreceived(&self, claim: Unreceived) {
-        // Where there is no room, the lease ends by its ttl.
-        let _full = self.unreceived.try_send(claim);
+    /// Where to tell of a claim that was to be answered once more, to a caller who had gone; none while the engine closes.
+    #[must_use]
+    pub fn tell_unreceived(&self) -> Option<mpsc::Sender<Unreceived>> {
+        self.unreceived.open()
     }
 
     /// Each shard's commands that have no answer yet.
@@ -207,9 +219,19 @@ impl Engine {
         &self.health
     }
 
-    /// Takes no more commands; what is queued is still committed and answered. The committers end after that.
+    /// Takes no more commands; what is queued is still committed and answered. Who took [`unreceived`](Engine::unreceived)
+    /// hears when no claim is under way any more, and then [ends](Engine::end) the engine.
     pub fn close(&self) {
         self.closing.cancel();
+        if !self.unreceived.close() {
+            self.end();
+        }
+    }
+
+    /// The committers end when nothing is queued.
+    pub fn end(&self) {
+        self.closing.cancel();
+        self.ending.cancel();
     }
 }
 

@@ -35,20 +35,21 @@
 //! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
 //!   every event carries whose revision is a multiple of 32.
 //! - Callers of `GetRun` that meet share the next query, never one that was sent. Nothing is cached between calls.
-//! - A database may lose what was acknowledged: an asynchronous standby is promoted, a backup is put back. Then the ledger's
+//! - A Postgres database may lose what was acknowledged: an asynchronous standby is promoted, a backup is put back. Then the ledger's
 //!   epoch is raised, once for all replicas, before a session is used that may read the new past. Who gives out a place in
 //!   the log (cursors, revisions of a watch) compares the epoch between the read and the answer: no watch goes from one past
 //!   to another.
 //! - A lease's epoch is part of the run and decides who may write; when it expires is not: that stands in a row of its own
 //!   (`leases`), which a heartbeat renews without the head and without an event. A sweep or a claim reads that row under the
 //!   head and locks it, so that of a heartbeat and an end the first wins; it is taken off in the commit that ends the run.
-//! - The authority ends runs, and gives claims back, by ordinary commands. Every replica looks once a second for leases and deadlines that are over,
-//!   none leads, and what they find is decided under the head. What it concludes from silence is `presumed`: then, and
-//!   only then, may an event follow a terminal status, and it changes none.
+//! - The authority ends runs, and gives claims back, by ordinary commands. Every replica looks once a second for leases and
+//!   deadlines that are over, none leads, and what they find is decided under the head. What it concludes from silence is
+//!   `presumed`: then, and only then, may an event follow a terminal status, and it changes none.
 //! - A lease is over when its expiry has passed, and one ttl since the authority was last away: its own outage kills nobody.
 //!   It is away for a lease when renewals cannot be made for a quarter of the ttl: because no server runs, one stands
-//!   still, or the store fails. Each server knows its own interruptions and forgets them when it ends; that another one was
-//!   there meanwhile, so that a restart was no outage, the servers on Postgres tell each other by a stamp a second.
+//!   still, or the store fails. Each server knows its own interruptions and forgets them when it ends. The servers on
+//!   Postgres tell each other by a stamp a second since when there was one of them without an interruption of 2 s, so that
+//!   a restart is no outage; one of 2 s counts there for leases of every ttl.
 //! - A list or a count walks one index in its order and looks at a bounded number of runs, whatever its filter says.
 //! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice.
 //!
@@ -87,8 +88,9 @@
 //! A claim may state how many runs with one value of a label may be running. Which runs count for a value stands in a row of
 //! its own (`max_running`), of any shard's: a claim takes it after the head, and it is the only lock that commits of two
 //! shards share: while a claim waits for it, so does its shard, for 2 s at most where the holder is frozen. A run counts
-//! while `active` has it: what ends says nothing, and is forgotten by the next claim. No event says under which limit a run
-//! was claimed: this table alone is not made from the log, and `verify` does not look at it. A queue remembers the runs that a claim was refused for, and passes over their value until the feed tells of an end.
+//! while `active` has it and it is not ready: what ends says nothing, and is forgotten by the next claim. No event says under
+//! which limit a run was claimed: this table is not made from the log, and `verify` does not look at it. A queue remembers
+//! the runs that a claim was refused for, and passes over their value until the feed tells of an end.
 //!
 //! # The modules
 //!

@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::domain::{
-    Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Request, Run, RunKey, Shard, Time,
+    Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard, Time,
 };
 pub use error::{CommitError, OpenError, StoreError};
 use leases::{KeptLease, Renewed};
@@ -36,10 +36,23 @@ use query::{Place, RunCounts, RunPage, RunQuery};
 pub struct Ledger {
     /// Its id: keys the shard hash, binds tokens and derived run ids.
     pub id: Uuid,
-    /// How often it was seen to have lost what was acknowledged: restored from a copy, or failed over.
+    /// 0, until it is seen to have lost what was acknowledged: restored from a copy, or failed over. Then above what it
+    /// was, and the minutes since [`EPOCH_ZERO`] if these are more: so no two pasts have the same.
     pub epoch: u64,
     /// How many shards it has.
     pub shard_count: u16,
+}
+
+/// From when on epochs count minutes: the beginning of 2026, in seconds since 1970.
+pub const EPOCH_ZERO: u32 = 1_767_225_600;
+
+impl Ledger {
+    /// About when its epoch began, where that is not 0.
+    #[must_use]
+    pub fn epoch_began(self) -> Time {
+        let minutes = self.epoch.saturating_add(u64::from(EPOCH_ZERO) / 60);
+        Time::from_micros(i64::try_from(minutes.saturating_mul(60_000_000)).unwrap_or(i64::MAX))
+    }
 }
 
 /// Durable runs and their log.
@@ -144,13 +157,20 @@ pub trait Store: Send + Sync + 'static {
     /// The store cannot be read.
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError>;
 
-    /// The claim that a request of this id was answered with, if it was. Where it is the same request, notes that the claimer
-    /// is answered once more: the claim is not given back any more as one that nobody received before that.
+    /// The claim that a claimer's own request of this id was answered with, if it was.
     ///
     /// # Errors
     ///
-    /// The store cannot be read or written.
-    async fn replay_claim(&self, namespace: &str, request: &Request) -> Result<Option<Claimed>, StoreError>;
+    /// The store cannot be read.
+    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError>;
+
+    /// The same, and notes that the claimer is answered once more: the claim is not given back any more as one that nobody
+    /// received before that. Waits for a claim that is being given back.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written; it may have been noted all the same.
+    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError>;
 
     /// The runs of a namespace that are [ready](Run::is_ready), without their metadata, by (`started_at`, `run_id`) after a
     /// place, at most `limit`: as [`list`](Store::list) reads them.

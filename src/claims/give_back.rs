@@ -21,22 +21,19 @@ const AT_ONCE: usize = 64;
 /// The pause before a store that did not answer is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 
-/// Gives claims back until the stop.
+/// Gives claims back until the engine is closed and none is under way any more. Then nothing is left to be committed.
 pub(super) async fn run(engine: Arc<Engine>, unreceived: mpsc::Receiver<Unreceived>, stop: CancellationToken) {
     let claims = stream::unfold(unreceived, |mut unreceived| async {
         let claim = unreceived.recv().await?;
         Some((claim, unreceived))
     });
-    let given_back = claims.for_each_concurrent(AT_ONCE, |claim| give_back(&engine, claim));
-    tokio::select! {
-        () = given_back => {}
-        () = stop.cancelled() => {}
-    }
+    claims.for_each_concurrent(AT_ONCE, |claim| give_back(&engine, claim, &stop)).await;
+    engine.end();
 }
 
-/// Tries for as long as the lease lasts: after that, the run's end is the sweeper's.
-async fn give_back(engine: &Engine, claim: Unreceived) {
-    let Unreceived { key, lease, request, replays } = claim;
+/// Tries for as long as the lease lasts: after that, the run's end is the sweeper's. At the stop, it tries once.
+async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken) {
+    let Unreceived { key, lease, request, replays, revision } = claim;
     let RunKey { namespace, run_id } = key.clone();
     let mut command = Command {
         key,
@@ -55,22 +52,27 @@ async fn give_back(engine: &Engine, claim: Unreceived) {
     };
     let until = Instant::now() + Duration::from_millis(lease.ttl_ms);
     while Instant::now() < until {
-        match engine.submit(command.clone(), Some(until)).await {
+        match engine.submit_at_last(command.clone(), Some(until)).await {
             Ok(answer) => {
                 if answer.disposition == Disposition::Applied {
                     tracing::info!(namespace, run_id, epoch = lease.epoch, "nobody received a claim: it is given back");
                 }
                 return;
             }
-            // Who had it before has begun it: whoever means this run may take it over.
-            Err(Failure::Refused(refusal)) if matches!(*refusal, Refusal::RunBegun { .. }) => {
+            // Who had it before has begun it: whoever means this run may take it over. Unless it was written to since: then
+            // somebody did receive the claim.
+            Err(Failure::Refused(refusal)) if matches!(*refusal, Refusal::RunBegun { .. }) && revision.is_some() => {
                 command.terms = Terms { lease_epoch: Some(lease.epoch), ..Terms::default() };
+                command.expected_revision = revision;
             }
             // Somebody has followed, or the run has ended; or nothing more is written here; or the log says why not.
             Err(Failure::Refused(_) | Failure::Draining | Failure::StoreRefused | Failure::StoreCorrupt) => return,
             // Where it was applied all the same, it is refused the next time.
             Err(Failure::Overloaded | Failure::StoreUnavailable | Failure::Deadline | Failure::OutcomeUnknown) => {
-                sleep(AGAIN_AFTER).await;
+                tokio::select! {
+                    () = sleep(AGAIN_AFTER) => {}
+                    () = stop.cancelled() => break,
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use super::candidates::ReadTo;
 use super::held;
 use super::state::{State, Wake, Walk, Wanted};
 use crate::domain::Run;
-use crate::store::query::{self, Place, RunPage, RunQuery};
+use crate::store::query::{self, Place, READY_RUNS_MAX, RunPage, RunQuery};
 use crate::store::{PAGE_BYTES_MAX, Store, StoreError};
 
 /// Candidates that one read brings at most.
@@ -167,7 +167,7 @@ impl Queue {
 
     /// A page of the pending runs, and the ready ones that belong in it.
     async fn waiting(store: &dyn Store, query: &RunQuery) -> Result<RunPage, StoreError> {
-        let ready = store.ready(&query.namespace, query.after.as_ref(), PAGE_RUNS_MAX);
+        let ready = store.ready(&query.namespace, query.after.as_ref(), READY_RUNS_MAX);
         let (mut page, ready) = tokio::try_join!(store.list(query), ready)?;
         if ready.runs.is_empty() {
             return Ok(page);

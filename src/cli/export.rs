@@ -93,6 +93,8 @@ enum Ended {
     EmptyRange { since: Time, until: Time },
     #[error("it cannot be gone on with: {0}")]
     Foreign(&'static str),
+    #[error("the ledger was restored or failed over meanwhile: what was written is of two pasts; export it again")]
+    TwoPasts,
     #[error("it was told to stop")]
     Stopped,
 }
@@ -141,7 +143,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Stop::Closed,
         Ended::EmptyRange { .. } => Stop::Usage(ended.to_string()),
         Ended::NoRun(_) => Stop::Undone(ended.to_string()),
-        Ended::Output(_) | Ended::Foreign(_) | Ended::Stopped => {
+        Ended::Output(_) | Ended::Foreign(_) | Ended::TwoPasts | Ended::Stopped => {
             Stop::Undone(format!("{}: {}", args.output, chain(&ended)))
         }
     };
@@ -211,7 +213,7 @@ impl Export {
             match (page.is_empty(), self.follow) {
                 (false, _) => {}
                 (true, false) if revision == 0 => return Err(Ended::NoRun(key.run_id.clone())),
-                (true, false) => return Ok(()),
+                (true, false) => return self.is_of_one_past(&trail).await,
                 (true, true) => self.pause().await?,
             }
         }

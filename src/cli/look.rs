@@ -111,8 +111,3 @@ pub(super) fn rate(count: u64, elapsed: Duration) -> u64 {
     let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
     count.saturating_mul(1000) / millis
 }
-
-/// How often, for people.
-pub(super) fn times(count: u64) -> String {
-    if count == 1 { "once".to_owned() } else { format!("{count} times") }
-}

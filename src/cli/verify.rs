@@ -20,7 +20,7 @@ use tokio::time::{Instant, interval};
 
 use self::difference::Difference;
 use super::ending::Stop;
-use super::look::{self, PATIENCE, Progress, patiently, rate, times};
+use super::look::{self, PATIENCE, Progress, patiently, rate};
 use super::output::tell;
 use crate::config::StoreLocation;
 use crate::domain::Shard;
@@ -140,9 +140,9 @@ async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Resu
         tell(&format!("NOT VERIFIED: {location} could not be read to its end: {}\n", chain(&error)))?;
         return Err(error.into());
     }
-    let epoch = ledger.inspect.ledger().epoch;
-    if epoch > 0 {
-        tell(&format!("The ledger was restored or failed over {}.\n", times(epoch)))?;
+    let past = ledger.inspect.ledger();
+    if past.epoch > 0 {
+        tell(&format!("The ledger was restored or failed over, last at about {}.\n", past.epoch_began()))?;
     }
     let looked_at = ledger.events.load(Ordering::Relaxed);
     let seen = format!(

@@ -44,9 +44,9 @@ impl Batch {
         self.0.iter().map(|pending| pending.command.clone()).collect()
     }
 
-    /// Whether anybody still waits for an answer.
+    /// Whether anybody wants to know its outcome.
     pub(super) fn is_awaited(&self) -> bool {
-        self.0.iter().any(Pending::is_awaited)
+        self.0.iter().any(|pending| pending.is_awaited() || pending.is_told_of())
     }
 
     /// The two halves, in order.
@@ -69,15 +69,6 @@ impl Batch {
     pub(super) fn awaited(mut self) -> Self {
         self.0.retain(Pending::is_awaited);
         self
-    }
-
-    /// Nobody waits any more for what was decided, and whether it was made is not known.
-    pub(super) fn abandon(mut self, decided: &Decided) {
-        let rest = self.0.split_off(decided.verdicts.len().min(self.0.len()));
-        for (pending, verdict) in self.0.into_iter().zip(&decided.verdicts) {
-            pending.abandon(verdict);
-        }
-        Self(rest).fail(&Failure::OutcomeUnknown);
     }
 
     pub(super) fn fail(self, failure: &Failure) {

@@ -7,9 +7,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::batch::{Batch, Queue};
 use super::commit_health::CommitHealth;
-use super::failure;
 use super::recovery::{Settled, settle};
 use super::slots::Slots;
+use super::{Failure, failure};
 use crate::clock::draw_id;
 use crate::domain::{Decided, Shard};
 use crate::store::error::Source;
@@ -91,7 +91,7 @@ impl Committer {
                     parts.extend([(second, resends + 1), (first, resends + 1)]);
                 }
                 Outcome::Lost(source) => self.fail(part, &StoreError::Unavailable(source)),
-                Outcome::Abandoned(decided) => part.abandon(&decided),
+                Outcome::Abandoned => part.fail(&Failure::OutcomeUnknown),
             }
         }
     }
@@ -111,10 +111,12 @@ impl Committer {
             error = chain(&*source),
             "the outcome of a commit is unknown: settling it"
         );
+        // However it ends: who calls meanwhile waits.
+        self.health.failed(self.shard, || chain(&*source));
         match settle(&*self.store, &unsettled, part, queue, &self.health).await {
             Settled::Applied => Outcome::Committed(unsettled.decided),
             Settled::NotApplied => Outcome::Lost(source),
-            Settled::Abandoned => Outcome::Abandoned(unsettled.decided),
+            Settled::Abandoned => Outcome::Abandoned,
         }
     }
 
@@ -143,5 +145,5 @@ enum Outcome {
     /// It was sent, and surely nothing was applied.
     Lost(Source),
     /// Unknown, and nobody waits for it any more.
-    Abandoned(Decided),
+    Abandoned,
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::Failure;
 use super::unreceived::IfUnreceived;
-use crate::domain::{Command, Refusal, Verdict};
+use crate::domain::{Command, Verdict};
 
 /// Commands that one shard queues at most.
 const QUEUE_COMMANDS_MAX: usize = 4096;
@@ -66,12 +66,9 @@ impl Pending {
         !self.reply.is_closed()
     }
 
-    /// The commit's outcome will never be known, and nobody waits for it: this is what it came to if it was made.
-    pub(super) fn abandon(self, verdict: &Result<Verdict, Refusal>) {
-        if let (Ok(verdict), Some(if_unreceived)) = (verdict, self.if_unreceived) {
-            if_unreceived.lost(verdict);
-        }
-        let _gone = self.reply.send(Err(Failure::OutcomeUnknown));
+    /// Whether its outcome is wanted also when nobody waits for it.
+    pub(super) fn is_told_of(&self) -> bool {
+        self.if_unreceived.is_some()
     }
 
     pub(super) fn answer(self, verdict: Result<Verdict, Failure>) {

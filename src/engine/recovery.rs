@@ -1,4 +1,4 @@
-//! Commits of unknown outcome: asked after until the store tells, or nobody waits for the answer.
+//! Commits of unknown outcome: asked after until the store tells, or nobody wants to know.
 //!
 //! Until then the shard takes no new batch. What queues meanwhile waits for a moment, since most outcomes are settled
 //! in one, and is then told that the store is unavailable, since it is.
@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) enum Settled {
     Applied,
     NotApplied,
-    /// Nobody waits for it any more, or nobody will ever know. The next commit takes the head first and so waits for it, if it has come to the store
-    /// at all; what has not may still come, until the store finds it too old.
+    /// Nobody wants to know any more, or nobody ever will. The next commit takes the head first and so waits for it, if it
+    /// has come to the store at all; what has not may still come, until the store finds it too old.
     Abandoned,
 }
 

@@ -1,5 +1,7 @@
 //! Claims that were made for callers who had gone when the answer was due.
 
+use std::sync::{Mutex, PoisonError};
+
 use tokio::sync::{mpsc, oneshot};
 
 use super::Failure;
@@ -19,6 +21,8 @@ pub struct Unreceived {
     pub request: Option<Request>,
     /// How often it had asked again.
     pub replays: u64,
+    /// The revision of the claim's event; none where the claimer asked again.
+    pub revision: Option<u64>,
 }
 
 /// Where the claim of a command goes that nobody receives.
@@ -31,12 +35,10 @@ pub(super) struct IfUnreceived {
 
 impl IfUnreceived {
     /// None for a command that is no claim, or whose caller can ask the run itself for its answer again.
-    pub(super) fn of(command: &Command, to: &mpsc::Sender<Unreceived>) -> Option<Box<Self>> {
+    pub(super) fn of(command: &Command, to: &ToUnreceived) -> Option<Box<Self>> {
         let may_be_lost = command.operation == Operation::Claim && command.request.is_none();
-        may_be_lost.then(|| {
-            let request = command.terms.claim_request.clone();
-            Box::new(Self { key: command.key.clone(), request, to: to.clone() })
-        })
+        let to = to.open().filter(|_| may_be_lost)?;
+        Some(Box::new(Self { key: command.key.clone(), request: command.terms.claim_request.clone(), to }))
     }
 
     /// Nobody receives this.
@@ -44,7 +46,9 @@ impl IfUnreceived {
         let Verdict::Applied(run) = verdict else { return };
         let Some(lease) = run.supervision.lease else { return };
         // Where there is no room, the lease ends by its ttl.
-        let _full = self.to.try_send(Unreceived { key: self.key, lease, request: self.request, replays: 0 });
+        let claim =
+            Unreceived { key: self.key, lease, request: self.request, replays: 0, revision: Some(run.revision) };
+        let _full = self.to.try_send(claim);
     }
 }
 
@@ -80,11 +84,33 @@ impl Drop for Awaited {
     }
 }
 
-/// The engine's end of the channel, until somebody takes it.
-pub(super) type Taken = std::sync::Mutex<Option<mpsc::Receiver<Unreceived>>>;
+/// The engine's ends of the channel.
+pub(super) struct ToUnreceived {
+    to: Mutex<Option<mpsc::Sender<Unreceived>>>,
+    /// Until somebody takes it.
+    from: Mutex<Option<mpsc::Receiver<Unreceived>>>,
+}
 
-/// A channel for claims that nobody received.
-pub(super) fn channel() -> (mpsc::Sender<Unreceived>, Taken) {
-    let (to, from) = mpsc::channel(UNRECEIVED_MAX);
-    (to, Taken::new(Some(from)))
+impl ToUnreceived {
+    pub(super) fn new() -> Self {
+        let (to, from) = mpsc::channel(UNRECEIVED_MAX);
+        Self { to: Mutex::new(Some(to)), from: Mutex::new(Some(from)) }
+    }
+
+    /// Where claims go, until it is closed.
+    pub(super) fn open(&self) -> Option<mpsc::Sender<Unreceived>> {
+        self.to.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Where they come out, once.
+    pub(super) fn take(&self) -> Option<mpsc::Receiver<Unreceived>> {
+        self.from.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// No more claims are made: the other end hears of the last one that is under way, and then that there is none. Whether
+    /// there is such an end.
+    pub(super) fn close(&self) -> bool {
+        drop(self.to.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.take().is_none()
+    }
 }

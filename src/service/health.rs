@@ -3,7 +3,8 @@
 //! - `liveness`: the process does its work; never looks at the store, so that an outage of the store restarts nobody.
 //! - `readiness`: may be sent traffic. Not before the store is open, not while draining, not once the store has been
 //!   unreachable, or commits have failed, for 30 seconds.
-//! - `""` and `runledger.v1.RunService`: the store answers, and commits succeed. They follow the store within two seconds.
+//! - `""` and `runledger.v1.RunService`: the store answers, and commits succeed. They follow the store within two seconds;
+//!   that a commit hangs is known after five.
 //! - `durability`: not serving when an acknowledged call could be lost (in memory, or an unsafe Postgres).
 //!
 //! Whether commits succeed is known from those that are made. While they fail, callers may have been sent elsewhere, so
@@ -26,6 +27,7 @@ use tonic_health::pb::health_server::{Health as HealthService, HealthServer};
 use tonic_health::server::HealthReporter;
 
 use super::{Backend, BackendSlot};
+use crate::domain::Shard;
 use crate::engine::CommitOutage;
 use crate::store::StoreError;
 use crate::telemetry::chain;
@@ -39,11 +41,11 @@ const PING_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The pause before a write is tried, while commits fail.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long that write may take.
-const PROBE_WAIT_MAX: Duration = Duration::from_secs(3);
+/// How long that write may take: as on a disk that is slow.
+const PROBE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long the store may be unreachable, or refuse what is written, before this replica asks for no more traffic: a shorter outage hits every
-/// replica alike, and taking all of them out would only add to it.
+/// How long the store may be unreachable, or refuse what is written, before this replica asks for no more traffic: a shorter
+/// outage hits every replica alike, and taking all of them out would only add to it.
 const UNREADY_AFTER: Duration = Duration::from_secs(30);
 
 /// The parts that follow the store.
@@ -118,16 +120,21 @@ async fn follow(board: &mut Board, backend: &Backend) {
     }
 }
 
-/// Writes while commits fail, until that succeeds, for ever.
+/// Writes while commits fail, until that succeeds, for ever. To one shard after the other: where one of them can be written
+/// to, this replica is of use.
 async fn probe(backend: &Backend) {
     let health = backend.engine.commit_health();
+    let shards = backend.store.ledger().shard_count;
+    let mut turn = 0;
     loop {
         let outage = health.fails().await;
         sleep(PROBE_INTERVAL).await;
         if health.outage().is_none() {
             continue;
         }
-        match timeout(PROBE_WAIT_MAX, backend.store.probe_write(outage.shard)).await {
+        let shard = Shard(outage.shard.0.wrapping_add(turn) % shards);
+        turn = (turn + 1) % shards;
+        match timeout(PROBE_WAIT_MAX, backend.store.probe_write(shard)).await {
             Ok(Ok(())) => health.succeeded(),
             Ok(Err(error)) => tracing::debug!(error = chain(&error), "commits would fail still"),
             Err(_elapsed) => tracing::debug!("a probe took too long: commits would fail still"),

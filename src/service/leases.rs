@@ -6,15 +6,11 @@ use tonic::Status;
 use super::{Backend, lists, runs, unlisted, unreadable};
 use crate::auth::Caller;
 use crate::claims::{self, Claim, Granted};
-use crate::domain::{Filter, LabelValue, Renewal, Run, RunKey, Status as RunStatus};
+use crate::domain::{LabelValue, Renewal, Run, RunKey, Status as RunStatus};
 use crate::leases::renewals::Failure;
 use crate::proto::answer::timestamp;
 use crate::proto::{query, status, v1};
-use crate::store::StoreError;
 use crate::store::query::Place;
-
-/// Runs that one read of the ready ones brings at most.
-const READY_PAGE_RUNS_MAX: usize = 256;
 
 /// Answers a `HeartbeatRun`.
 pub(super) async fn heartbeat(
@@ -76,42 +72,14 @@ pub(super) async fn place(
     label: &str,
 ) -> Result<Option<v1::QueuePlace>, Status> {
     let Some(value) = LabelValue::of(run, label).filter(|_| run.awaits_claim()) else { return Ok(None) };
-    let filter = Filter {
-        statuses: [RunStatus::Pending].into(),
-        labels: [(value.label.clone(), value.value.clone())].into(),
-        ..Filter::default()
-    };
-    let here = Place::of(run);
-    let ahead = lists::count_before(backend, &key.namespace, &filter, &here).await?;
-    let ready = ready_before(backend, &key.namespace, &value, &here).await;
-    let ready = ready.map_err(|error| unreadable("GetRun", key, &error))?;
+    let ahead = lists::count_waiting(backend, &key.namespace, &value, &Place::of(run)).await?;
     let running = backend.store.running(std::slice::from_ref(&value)).await;
     let running = running.map_err(|error| unreadable("GetRun", key, &error))?;
     // Claimed a moment ago, it would wait for itself.
     let running_run_ids = running.into_iter().flatten().filter(|run_id| *run_id != key.run_id).collect();
     let LabelValue { label, value, .. } = value;
-    let position = ahead.counts.values().sum::<u64>() + ready + 1;
+    let position = ahead.counts.values().sum::<u64>() + 1;
     Ok(Some(v1::QueuePlace { label, value, position, truncated: ahead.truncated, running_run_ids }))
-}
-
-/// How many runs with a value of a label are ready, of those that were created before a place.
-async fn ready_before(
-    backend: &Backend,
-    namespace: &str,
-    value: &LabelValue,
-    place: &Place,
-) -> Result<u64, StoreError> {
-    let mut count = 0;
-    let mut after = None;
-    loop {
-        let page = backend.store.ready(namespace, after.as_ref(), READY_PAGE_RUNS_MAX).await?;
-        let before = page.runs.iter().take_while(|run| Place::of(run) < *place);
-        count += before.filter(|run| run.labels.get(&value.label) == Some(&value.value)).count() as u64;
-        after = page.next.filter(|next| next < place);
-        if after.is_none() {
-            return Ok(count);
-        }
-    }
 }
 
 /// A run with what its lease's own row says. Only a running run with a lease has one.

@@ -9,11 +9,11 @@ use tonic::Status;
 
 use super::{Backend, unlisted};
 use crate::auth::Caller;
-use crate::domain::{Filter, Status as RunStatus};
+use crate::domain::{Filter, LabelValue, Status as RunStatus};
 use crate::proto::page_token::PAGE_TOKEN_BYTES_MAX;
 use crate::proto::{page_token, query, status, v1};
 use crate::store::PAGE_BYTES_MAX;
-use crate::store::query::{Order, Place, RunCounts, RunPage, RunQuery};
+use crate::store::query::{COUNT_RUNS_MAX, Order, Place, READY_RUNS_MAX, RunCounts, RunPage, RunQuery};
 
 /// How long a call waits for its turn: what does not come to it by then is too much.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -86,16 +86,37 @@ fn fitting(page: RunPage, bytes_max: usize) -> (Vec<v1::Run>, Option<Place>) {
     (runs, page.next)
 }
 
-/// How many runs match that come before a place.
-pub(super) async fn count_before(
+/// How many runs with a value of a label wait for a claim, of those that come before a place.
+pub(super) async fn count_waiting(
     backend: &Backend,
     namespace: &str,
-    filter: &Filter,
+    value: &LabelValue,
     before: &Place,
 ) -> Result<RunCounts, Status> {
+    let filter = Filter {
+        statuses: [RunStatus::Pending].into(),
+        labels: [(value.label.clone(), value.value.clone())].into(),
+        ..Filter::default()
+    };
+    let unlisted = |error| unlisted("GetRun", namespace, &error);
     let _turn = turn(&backend.turns.places).await?;
-    let counted = backend.store.count(namespace, filter, Some(before)).await;
-    counted.map_err(|error| unlisted("GetRun", namespace, &error))
+    let mut counted = backend.store.count(namespace, &filter, Some(before)).await.map_err(unlisted)?;
+    let (mut after, mut looked_at) = (None, 0);
+    loop {
+        let page = backend.store.ready(namespace, after.as_ref(), READY_RUNS_MAX).await.map_err(unlisted)?;
+        looked_at += page.runs.len();
+        let ready = page.runs.iter().take_while(|run| Place::of(run) < *before);
+        let ready = ready.filter(|run| run.labels.get(&value.label) == Some(&value.value)).count();
+        *counted.counts.entry(RunStatus::Running).or_default() += ready as u64;
+        after = page.next.filter(|next| next < before);
+        if after.is_none() {
+            return Ok(counted);
+        }
+        if looked_at >= COUNT_RUNS_MAX {
+            counted.truncated = true;
+            return Ok(counted);
+        }
+    }
 }
 
 /// `CountRuns`: a count for each status that the filter lets through, also where no run has it.

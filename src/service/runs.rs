@@ -273,6 +273,10 @@ impl RunService for Runs {
         // The run first: one that is there has its first event, whatever is committed in between.
         let Some(run) = backend.reads.run(&key).await.map_err(unreadable)? else { return Err(run_not_found(key)) };
         let read = backend.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
+        if after > 0 && backend.store.ledger().epoch != ledger.epoch {
+            // What the caller has may be of another past than this page.
+            return Err(status::page_token_invalid(page_token::PageTokenInvalid));
+        }
         let mut bytes = 0;
         let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());
         for event in &read {

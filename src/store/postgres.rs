@@ -59,9 +59,7 @@ use super::migrations::Migrated;
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::domain::ids::shard_of;
-use crate::domain::{
-    Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Request, Run, RunKey, Shard,
-};
+use crate::domain::{Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
 
 /// Runs and their log in a Postgres database.
 pub struct PostgresStore {
@@ -198,8 +196,12 @@ impl Store for PostgresStore {
         Ok(claimed::forget(&self.commits.sessions).await? || counted)
     }
 
-    async fn replay_claim(&self, namespace: &str, request: &Request) -> Result<Option<Claimed>, StoreError> {
-        claimed::replay(&self.commits.sessions, namespace, request).await
+    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        claimed::read(&self.commits.sessions, namespace, request_id).await
+    }
+
+    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        claimed::replay(&self.commits.sessions, namespace, request_id).await
     }
 
     async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {

@@ -38,9 +38,7 @@ use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
-use crate::domain::{
-    Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Request, Run, RunKey, Shard,
-};
+use crate::domain::{Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
 pub use bulk::SqliteBulk;
 use connections::Connections;
 pub use inspect::SqliteInspect;
@@ -208,13 +206,13 @@ impl Store for SqliteStore {
         self.connections.write(tidy).await?
     }
 
-    async fn replay_claim(&self, namespace: &str, request: &Request) -> Result<Option<Claimed>, StoreError> {
-        let key = (namespace.to_owned(), request.id.clone());
-        let read = key.clone();
-        let found = self.connections.read(move |connection| claimed::claimed(connection, &read)).await??;
-        if found.as_ref().is_none_or(|found| found.digest != request.digest) {
-            return Ok(found);
-        }
+    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        let key = (namespace.to_owned(), request_id.to_owned());
+        self.connections.read(move |connection| claimed::claimed(connection, &key)).await?
+    }
+
+    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        let key = (namespace.to_owned(), request_id.to_owned());
         self.connections.write(move |connection| claimed::replay(connection, &key)).await?
     }
 

@@ -59,12 +59,10 @@ fn replication(replication: &Replication) -> Option<Problem> {
         replication.standbys.iter().filter(|standby| standby.sync_state.as_deref() == Some(state)).collect::<Vec<_>>()
     };
     let waits = !["off", "local"].contains(&replication.synchronous_commit.as_str());
-    if waits && !(in_state("sync").is_empty() && in_state("quorum").is_empty()) {
-        return None;
-    }
     let behind = if waits { in_state("async") } else { replication.standbys.iter().collect() };
     let names: Vec<String> =
         behind.iter().map(|standby| shown(standby.name.as_deref().unwrap_or("-")).into_owned()).collect();
+    let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     (!names.is_empty()).then(|| Problem {
         what: format!(
             "No commit waits for a standby ({}): a failover to one may lose acknowledged calls",
@@ -73,7 +71,7 @@ fn replication(replication: &Replication) -> Option<Problem> {
         todo: format!(
             "Set synchronous_standby_names to the standbys that may be promoted, such as 'ANY 1 ({})', and leave \
              synchronous_commit on",
-            names.join(", ")
+            quoted.join(", ")
         ),
     })
 }

@@ -23,8 +23,9 @@ pub(super) struct Report {
     /// Without any password.
     pub(super) location: String,
     pub(super) ledger_id: String,
-    /// How often the ledger was restored or failed over.
     pub(super) epoch: u64,
+    /// About when the ledger was last restored or failed over.
+    pub(super) epoch_began: Option<Time>,
     pub(super) shards: u16,
     /// Why an acknowledged call may be lost by a crash.
     pub(super) not_durable: Option<String>,
@@ -67,6 +68,7 @@ impl Report {
             location: description.location,
             ledger_id: ledger.id.to_string(),
             epoch: ledger.epoch,
+            epoch_began: (ledger.epoch > 0).then(|| ledger.epoch_began()),
             shards: ledger.shard_count,
             not_durable: description.not_durable,
             active: active.map(|(status, runs)| (name(status), runs)).collect(),

@@ -7,7 +7,6 @@ use indicatif::{HumanBytes, HumanCount};
 use super::problems::{seconds, who};
 use super::replicas::Replica;
 use super::report::Report;
-use crate::cli::look::times;
 use crate::cli::table::shown;
 use crate::domain::Time;
 use crate::store::inspect::{File, Head, Sessions, Table};
@@ -33,8 +32,8 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
     let server = condition.server_version.as_ref().map(|version| format!(", PostgreSQL {version}"));
     writeln!(out, "store    {}{}", report.location, server.unwrap_or_default())?;
     writeln!(out, "ledger   {}, epoch {}, created {}", report.ledger_id, report.epoch, condition.created_at)?;
-    if report.epoch > 0 {
-        writeln!(out, "         restored or failed over {}", times(report.epoch))?;
+    if let Some(began) = report.epoch_began {
+        writeln!(out, "         restored or failed over, last at about {}", began)?;
     }
     writeln!(
         out,

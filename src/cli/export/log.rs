@@ -34,7 +34,7 @@ impl Export {
             progress.at(total - range.left(&after));
         }
         progress.end();
-        if self.follow { self.future(range.heads, trail).await } else { Ok(()) }
+        if self.follow { self.future(range.heads, trail).await } else { self.is_of_one_past(&trail).await }
     }
 
     /// What to write at first: no more than there is now, and no more of the log than the wanted runs can be in.

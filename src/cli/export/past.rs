@@ -56,6 +56,11 @@ impl Export {
         self.ask(|| self.inspect.past()).await
     }
 
+    /// Asked at the end by an export that does not follow, and so does not go back.
+    pub(super) async fn is_of_one_past(&self, trail: &Trail) -> Result<(), Ended> {
+        if self.past().await?.is_another(&trail.past) { Err(Ended::TwoPasts) } else { Ok(()) }
+    }
+
     /// Where to go on when the store is of another past than before; none when it is not. Asked behind each read, before
     /// anything of it is written.
     pub(super) async fn goes_back(&mut self, trail: &mut Trail) -> Result<Option<Vec<Position>>, Ended> {

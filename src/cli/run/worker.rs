@@ -185,6 +185,8 @@ async fn claim(args: &WorkerArgs, client: &mut Client, asked: &mut String) -> Re
                 sleep(AGAIN_AFTER).await;
             }
         }
+        // What a lost answer granted is asked for once more, lest nobody begins it.
+        let until = until.map(|until| if lost { until + GIVE_BACK_WAIT_MAX } else { until });
         if until.is_some_and(|until| Instant::now() >= until) {
             return Ok(None);
         }

@@ -10,7 +10,7 @@ use crate::domain::{
 
 /// A ledger that lost a part of its past may grant a lease again whose epoch was granted in that part, to somebody who
 /// still holds it. From then on its leases begin above all that were: no run has so many in one past.
-const LEDGER_EPOCH_SHIFT: u32 = 32;
+const LEDGER_EPOCH_SHIFT: u32 = 24;
 
 /// The `reason_code` of a pending run that was aborted because somebody asked for it.
 const ABORT_REQUESTED: &str = "ABORT_REQUESTED";

@@ -11,7 +11,7 @@ use super::read::reading;
 use super::rows::Reader;
 use super::sessions::Sessions;
 use crate::domain::batch::ClaimKey;
-use crate::domain::{Claimed, Request, RunKey};
+use crate::domain::{Claimed, RunKey};
 use crate::store::StoreError;
 
 /// Takes the rows of the requests, and makes those that are not there.
@@ -42,7 +42,7 @@ set replays = replays + 1
 where namespace = $1 and request_id = $2 and run_id is not null
 returning namespace, request_id, request_digest, run_id, epoch, replays";
 
-/// Whatever was not asked about for this long is forgotten.
+/// Whatever was claimed this long ago is forgotten.
 const FORGET: &str = "-- claims.forget
 delete from claims
 where ctid = any (array(
@@ -82,13 +82,12 @@ pub(super) fn claimed(row: &Row) -> Result<(ClaimKey, Claimed), StoreError> {
     Ok(((namespace, request_id), claimed))
 }
 
-/// Notes that the claimer is answered once more. Most requests are new: they cost one read.
-pub(super) async fn replay(
+/// Most requests are new: they cost this.
+pub(super) async fn read(
     sessions: &Sessions,
     namespace: &str,
-    request: &Request,
+    request_id: &str,
 ) -> Result<Option<Claimed>, StoreError> {
-    let request_id = request.id.as_str();
     let found = reading(sessions, |session| async move {
         let found = async {
             let statement = session.prepare_cached(READ).await?;
@@ -97,11 +96,14 @@ pub(super) async fn replay(
         let found = found.await;
         (session, found)
     });
-    let Some(row) = found.await? else { return Ok(None) };
-    let (_, found) = claimed(&row)?;
-    if found.digest != request.digest {
-        return Ok(Some(found));
-    }
+    found.await?.as_ref().map(|row| claimed(row).map(|(_, claimed)| claimed)).transpose()
+}
+
+pub(super) async fn replay(
+    sessions: &Sessions,
+    namespace: &str,
+    request_id: &str,
+) -> Result<Option<Claimed>, StoreError> {
     let rows = writing(sessions, REPLAY, &[&namespace, &request_id]).await?;
     rows.first().map(|row| claimed(row).map(|(_, claimed)| claimed)).transpose()
 }

@@ -17,12 +17,25 @@ use crate::store::StoreError;
 /// Rows that are forgotten at once at most.
 const FORGET_ROWS_MAX: usize = 1_000;
 
+macro_rules! is_active {
+    () => {
+        "exists (select from active a
+                     where a.shard = h.value::smallint and a.namespace = m.namespace and a.run_id = h.key offset 0)"
+    };
+}
+
+/// Whether a run of `m.runs` has not ended: it counts, or will again when it is claimed.
+pub(super) const IS_ACTIVE: &str = is_active!();
+
 /// Whether a run of `m.runs` counts.
-pub(super) const COUNTS: &str = "(exists (select from active a
-                     where a.shard = h.value::smallint and a.namespace = m.namespace and a.run_id = h.key offset 0)
+const COUNTS: &str = concat!(
+    "(",
+    is_active!(),
+    "
              and not exists (select from suspended s
                              where s.shard = h.value::smallint and s.namespace = m.namespace and s.run_id = h.key
-                             offset 0))";
+                             offset 0))"
+);
 
 /// The values of the labels that claims of pending and ready runs limit.
 fn asked() -> String {
@@ -136,7 +149,7 @@ where (m.namespace, m.label, m.value) in (
     select m.namespace, m.label, m.value
     from max_running m
     where m.changed_at < clock_timestamp() - interval '1 minute'
-      and not exists (select from jsonb_each(m.runs) as h where {COUNTS})
+      and not exists (select from jsonb_each(m.runs) as h where {IS_ACTIVE})
     limit {FORGET_ROWS_MAX}
     for update skip locked)
 returning 1"

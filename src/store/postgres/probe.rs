@@ -1,6 +1,7 @@
 //! A write that means nothing, made as a commit is made: it tells whether commits would succeed.
 
 use super::errors;
+use super::fence;
 use super::sessions::Sessions;
 use super::statements::COMMIT;
 use crate::domain::Shard;
@@ -27,6 +28,8 @@ rollback to savepoint probe;
 /// A session on which it fails is closed: its transaction is still open.
 pub(super) async fn write(sessions: &Sessions, shard: Shard) -> Result<(), StoreError> {
     let session = sessions.commit().await?;
+    let ledger = session.query_one("-- probe.min_release\nselect min_release from ledger where singleton", &[]);
+    fence::admits(&ledger.await.map_err(errors::statement)?)?;
     session.batch_execute(&statement(shard)).await.map_err(errors::statement)?;
     session.give_back();
     Ok(())

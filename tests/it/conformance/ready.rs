@@ -36,8 +36,7 @@ async fn ready(store: &dyn Store) -> Vec<String> {
 }
 
 async fn replayed(store: &dyn Store, request_id: &str) -> Option<(String, u64)> {
-    let request = Request { id: request_id.to_owned(), digest: [7; 32] };
-    let claimed = store.replay_claim(DEFAULT_NAMESPACE, &request).await.unwrap();
+    let claimed = store.replay_claim(DEFAULT_NAMESPACE, request_id).await.unwrap();
     claimed.map(|Claimed { key, epoch, .. }| (key.run_id, epoch))
 }
 
@@ -229,8 +228,7 @@ pub(crate) async fn a_claim_is_given_back_unless_its_claimer_has_been_answered_m
     }
     assert_eq!(replayed(store, "asked-again").await, Some(("asked-again".to_owned(), 1)));
     assert_eq!(word(&ask(store, unreceived("asked-again", 1, "asked-again")).await), "unchanged");
-    let another = Request { id: "lost".to_owned(), digest: [8; 32] };
-    assert!(store.replay_claim(DEFAULT_NAMESPACE, &another).await.unwrap().is_some(), "which answers nobody");
+    assert!(store.claimed(DEFAULT_NAMESPACE, "lost").await.unwrap().is_some(), "a look answers nobody");
     assert_eq!(word(&ask(store, unreceived("lost", 1, "another's")).await), "unchanged");
     let run = apply(store, unreceived("lost", 1, "lost")).await;
     assert!(run.is_ready() && !stored(store, &key("asked-again")).await.is_ready());

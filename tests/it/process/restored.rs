@@ -1,7 +1,9 @@
 //! A database that was put back from a copy: what was given out after the copy leads nowhere.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use runledger::proto::v1::watch_runs_request::Initial;
 use runledger::proto::v1::watch_runs_response::Frame;
@@ -14,7 +16,7 @@ use super::calls::{Step, ask, reason};
 use super::data::Data;
 use super::oracle::cursor_of;
 use super::server::{Client, SOON, Server};
-use crate::support::postgres::{Database, direct};
+use crate::support::postgres::{Database, direct, program};
 
 async fn watch(client: &mut Client, cursor: &str) -> Result<Streaming<WatchRunsResponse>, Status> {
     let asked =
@@ -43,13 +45,17 @@ async fn write(client: &mut Client, run_id: &str) {
     }
 }
 
+async fn is_refused(client: &mut Client, cursor: &str) {
+    let refused = watch(client, cursor).await.unwrap_err();
+    assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "CURSOR_INVALID"));
+}
+
 /// On what was put back, the old cursor goes on, and the later one is refused.
 async fn leads_nowhere(store: &str, Copied { kept, lost }: Copied) {
     let server = Server::start(store).await;
     server.is_ready().await;
     let mut client = server.client();
-    let refused = watch(&mut client, &lost).await.unwrap_err();
-    assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "CURSOR_INVALID"));
+    is_refused(&mut client, &lost).await;
     let mut frames = watch(&mut client, &kept).await.unwrap();
     assert!(matches!(next(&mut frames).await, Frame::CaughtUp(_)));
     write(&mut client, "other").await;
@@ -115,5 +121,58 @@ async fn a_cursor_from_after_the_copy_is_invalid_on_postgres() {
     let lost = cursor(&mut client).await;
     server.process.kill();
     let store = database.dsn().replace(database.name(), &format!("{}_copy", database.name()));
-    leads_nowhere(&store, Copied { kept, lost }).await;
+    let server = Server::start(&store).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    // By the database's own identity: also when the copy has passed what the cursors say.
+    for run_id in ["other", "another", "third", "fourth"] {
+        for cursor in [&kept, &lost] {
+            is_refused(&mut client, cursor).await;
+        }
+        write(&mut client, run_id).await;
+    }
+    let anew = cursor(&mut client).await;
+    watch(&mut client, &anew).await.unwrap();
+}
+
+/// By `pg_dump`, as SQL.
+fn dumped(dsn: &str) -> String {
+    let dumped = Command::new(program("pg_dump")).arg(dsn).output().unwrap();
+    assert!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
+    String::from_utf8(dumped.stdout).unwrap()
+}
+
+fn put_back(dsn: &str, dump: &str) {
+    let mut psql = Command::new(program("psql"));
+    psql.args(["--quiet", "--set", "ON_ERROR_STOP=1", dsn]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut psql = psql.spawn().unwrap();
+    psql.stdin.take().unwrap().write_all(dump.as_bytes()).unwrap();
+    assert!(psql.wait().unwrap().success());
+}
+
+/// The usual way back: the database is dropped, made anew under its name, and filled from a dump.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_from_before_a_dump_was_put_back_is_invalid() {
+    let database = Database::fresh().await;
+    let mut server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    write(&mut client, "first").await;
+    let dump = dumped(&database.dsn());
+    write(&mut client, "second").await;
+    let lost = cursor(&mut client).await;
+    server.process.kill();
+    let admin = direct(&database.dsn().replace(database.name(), "postgres")).await;
+    for statement in ["drop database {} with (force)", "create database {}"] {
+        admin.batch_execute(&statement.replace("{}", database.name())).await.unwrap();
+    }
+    put_back(&database.dsn(), &dump);
+    let server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    // It passes what the cursor says.
+    for run_id in ["third", "fourth", "fifth"] {
+        write(&mut client, run_id).await;
+    }
+    is_refused(&mut client, &lost).await;
 }

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use runledger::domain::{
-    Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Request, Run, RunKey, Shard,
-};
+use runledger::domain::{Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
 use runledger::store::leases::{KeptLease, Renewed};
 use runledger::store::query::{Place, RunCounts, RunPage, RunQuery};
 use runledger::store::{CommitError, Description, Ledger, LoggedEvent, Page, Store, StoreError, Unreadable, Unsettled};
@@ -178,8 +176,12 @@ impl Store for Wrapped {
         self.store.running(values).await
     }
 
-    async fn replay_claim(&self, namespace: &str, request: &Request) -> Result<Option<Claimed>, StoreError> {
-        self.store.replay_claim(namespace, request).await
+    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        self.store.claimed(namespace, request_id).await
+    }
+
+    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        self.store.replay_claim(namespace, request_id).await
     }
 
     async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {

@@ -26,11 +26,12 @@ left join lateral (
     limit 1) as r on true
 order by a.started_at, a.run_id";
 
-/// What takes a backup follows for a while and takes over nothing.
+/// Of those that follow: what takes a backup or reads changes takes over nothing.
 const STANDBYS: &str = "-- inspect.standbys
 select application_name as name, sync_state
 from pg_stat_replication
-where state is distinct from 'backup'
+where state is distinct from 'backup' and pid not in (
+    select active_pid from pg_replication_slots where slot_type = 'logical' and active_pid is not null)
 order by pid";
 
 const TABLES: &str = "-- inspect.tables

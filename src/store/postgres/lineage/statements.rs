@@ -1,34 +1,40 @@
 //! What is asked of a server, and written to the ledger's row.
 
-use std::sync::Once;
-
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
 
 use super::verdict::{Identity, Look};
-use crate::store::StoreError;
 use crate::store::inspect::Past;
 use crate::store::postgres::errors;
 use crate::store::postgres::rows::Reader;
-use crate::store::postgres::statements::ROLLBACK;
-use crate::telemetry::chain;
+use crate::store::{EPOCH_ZERO, StoreError};
 
 /// The server's identity as far as this role is told it, the whole first. A managed database may refuse some of it.
-const IDENTITIES: [(&str, &str); 3] =
-    [(SYSTEM_IDENTIFIER, TIMELINE), ("null::text", TIMELINE), ("null::text", "null::bigint")];
+const IDENTITIES: [(&str, &str); 4] = [
+    (SYSTEM_IDENTIFIER, TIMELINE),
+    ("null::text", TIMELINE),
+    (SYSTEM_IDENTIFIER, "null::bigint"),
+    ("null::text", "null::bigint"),
+];
 const SYSTEM_IDENTIFIER: &str = "(select system_identifier::text from pg_control_system())";
 const TIMELINE: &str = "case when not pg_is_in_recovery()
             then ('x' || lpad(left(pg_walfile_name(pg_current_wal_lsn()), 8), 16, '0'))::bit(64)::bigint end";
 
+/// Physical standbys have the same. What is made anew from a dump, in whatever database, has others.
+const TABLE: &str = "(select oid::text from pg_database where datname = current_database())
+            || '/' || (select 'ledger'::regclass::oid::text)";
+
 /// The statements that look, with each of these identities.
-pub(super) fn looks(heads: &str) -> [String; 3] {
+pub(super) fn looks(heads: &str) -> [String; 4] {
     IDENTITIES.map(|(system, timeline)| {
         format!(
             "-- lineage.look
-select l.epoch, l.system_identifier as noted_system, l.timeline as noted_timeline, s.system, s.timeline, s.standby,
-       h.shard, h.position
+select l.epoch, l.system_identifier as noted_system, l.timeline as noted_timeline, l.table_oid as noted_table,
+       s.system, s.timeline, s.table_oid, s.standby, h.shard, h.position
 from ledger l
-cross join (select {system} as system, {timeline} as timeline, pg_is_in_recovery() as standby offset 0) as s
+cross join (select {system} as system, {timeline} as timeline, {TABLE} as table_oid, pg_is_in_recovery() as standby
+            offset 0) as s
 cross join ({heads}) as h
 where l.singleton"
         )
@@ -65,55 +71,53 @@ pub(super) fn is_refused(error: &Error) -> bool {
     })
 }
 
-/// Raises the epoch, unless another has by now: the row is looked at again in any case.
-pub(super) async fn raise(client: &ClientWrapper, look: &Look, epoch: u64) -> Result<(), StoreError> {
+/// Raises the epoch above another, unless somebody else has raised it by now: the row is looked at again in any case. The
+/// minutes since 2026 make it one that no lost past had, which may have been raised as often as this one.
+pub(super) async fn raise(client: &ClientWrapper, look: &Look, above: u64) -> Result<(), StoreError> {
     let update = format!(
         "-- lineage.raise
 begin read write;
-update ledger set epoch = {epoch}, system_identifier = coalesce({system}, system_identifier),
-                  timeline = coalesce({timeline}, timeline)
+update ledger set epoch = greatest({above} + 1,
+                                   floor((extract(epoch from clock_timestamp()) - {EPOCH_ZERO}) / 60)),
+                  system_identifier = coalesce({system}, system_identifier),
+                  timeline = coalesce({timeline}, timeline), table_oid = coalesce({table}, table_oid)
 where singleton and epoch = {from};
 commit",
         from = look.epoch,
         system = text(look.server.system.as_deref()),
         timeline = number(look.server.timeline),
+        table = text(look.server.table.as_deref()),
     );
     client.batch_execute(&update).await.map_err(errors::statement)
 }
 
-/// Each session finds the same; an operator needs to read it once.
-static UNNAMED: Once = Once::new();
-
-/// Notes the server in the ledger's row, as far as none is noted. Nothing depends on it yet.
+/// Notes the server in the ledger's row, as far as none is noted. A role that may not could not raise the epoch either: it
+/// is better told now than after a failover.
 pub(super) async fn name(client: &ClientWrapper, server: &Identity) -> Result<(), StoreError> {
     let update = format!(
         "-- lineage.name
 begin read write;
-update ledger set system_identifier = coalesce(system_identifier, {system}), timeline = coalesce(timeline, {timeline})
+update ledger set system_identifier = coalesce(system_identifier, {system}), timeline = coalesce(timeline, {timeline}),
+                  table_oid = coalesce(table_oid, {table})
 where singleton;
 commit",
         system = text(server.system.as_deref()),
         timeline = number(server.timeline),
+        table = text(server.table.as_deref()),
     );
-    match client.batch_execute(&update).await {
-        Ok(()) => Ok(()),
-        // A role that may not: the server stays unnamed, and a change of it unseen.
-        Err(error) if error.as_db_error().is_some() && !error.is_closed() => {
-            UNNAMED.call_once(|| {
-                let error = errors::statement(error);
-                let todo = "grant update on the table `ledger`: until then a failover that loses calls may go unseen";
-                tracing::warn!(error = chain(&error), todo, "the ledger's server cannot be noted");
-            });
-            client.batch_execute(ROLLBACK).await.map_err(errors::statement)
+    client.batch_execute(&update).await.map_err(|error| {
+        if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+            let sentence = "this role may not update the table `ledger`, and could not note a failover: grant it";
+            return StoreError::Unavailable(sentence.into());
         }
-        Err(error) => Err(errors::statement(error)),
-    }
+        errors::statement(error)
+    })
 }
 
-/// As SQL: an identifier has digits only.
+/// As SQL: an identifier has digits only, or two of them.
 fn text(identifier: Option<&str>) -> String {
-    let digits = |identifier: &str| identifier.chars().filter(char::is_ascii_digit).collect::<String>();
-    identifier.map_or_else(|| "null::text".to_owned(), |identifier| format!("'{}'", digits(identifier)))
+    let plain = |identifier: &str| identifier.chars().filter(|c| c.is_ascii_digit() || *c == '/').collect::<String>();
+    identifier.map_or_else(|| "null::text".to_owned(), |identifier| format!("'{}'", plain(identifier)))
 }
 
 fn number(number: Option<i64>) -> String {

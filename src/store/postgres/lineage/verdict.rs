@@ -11,26 +11,37 @@ pub(super) struct Identity {
     pub(super) system: Option<String>,
     /// Rises with each promotion and with each restored backup.
     pub(super) timeline: Option<i64>,
+    /// Of the database and of the table `ledger`: others in a database that was made anew from a dump.
+    pub(super) table: Option<String>,
+}
+
+/// Whether what is known of both differs.
+fn differ<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> bool {
+    matches!((one, other), (Some(one), Some(other)) if one != other)
 }
 
 impl Identity {
     /// Whether they differ in what is known of both.
     fn differs(&self, other: &Self) -> bool {
-        let system = matches!((&self.system, &other.system), (Some(one), Some(other)) if one != other);
-        let timeline = matches!((self.timeline, other.timeline), (Some(one), Some(other)) if one != other);
-        system || timeline
+        self.is_elsewhere(other) || differ(self.timeline.as_ref(), other.timeline.as_ref())
+    }
+
+    /// Whether it is another cluster or database.
+    fn is_elsewhere(&self, other: &Self) -> bool {
+        differ(self.system.as_ref(), other.system.as_ref()) || differ(self.table.as_ref(), other.table.as_ref())
     }
 
     /// Whether it knows something that the other does not.
     fn adds_to(&self, other: &Self) -> bool {
-        (self.system.is_some() && other.system.is_none()) || (self.timeline.is_some() && other.timeline.is_none())
+        (self.system.is_some() && other.system.is_none())
+            || (self.timeline.is_some() && other.timeline.is_none())
+            || (self.table.is_some() && other.table.is_none())
     }
 
     /// Whether it is an earlier timeline of the same cluster: a primary that was left behind.
     fn is_before(&self, other: &Self) -> bool {
-        let another_cluster = matches!((&self.system, &other.system), (Some(one), Some(other)) if one != other);
         let earlier = matches!((self.timeline, other.timeline), (Some(one), Some(other)) if one < other);
-        earlier && !another_cluster
+        earlier && !self.is_elsewhere(other)
     }
 }
 
@@ -38,9 +49,10 @@ impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let timeline = self.timeline.map_or_else(|| "an unknown timeline".to_owned(), |id| format!("timeline {id}"));
         match &self.system {
-            Some(system) => write!(f, "system {system} on {timeline}"),
-            None => write!(f, "a server on {timeline}"),
+            Some(system) => write!(f, "system {system} on {timeline}")?,
+            None => write!(f, "a server on {timeline}")?,
         }
+        self.table.as_ref().map_or(Ok(()), |table| write!(f, ", table {table}"))
     }
 }
 
@@ -99,9 +111,8 @@ impl Known {
             let reason = format!("the ledger's epoch was {} and is {epoch}", self.epoch);
             return Verdict::AnotherPast(reason);
         }
-        let fell = (0..).zip(self.seen.iter().zip(heads)).find(|(_, (seen, head))| head < seen);
+        let fell = self.seen.iter().zip(heads).enumerate().find(|(_, (seen, head))| head < seen);
         if let Some((shard, (seen, head))) = fell {
-            let _: u16 = shard;
             return Verdict::AnotherPast(format!("shard {shard} had position {seen} and ends at {head}"));
         }
         if server.adds_to(noted) { Verdict::Unnamed } else { Verdict::Same }
@@ -113,7 +124,7 @@ mod tests {
     use super::*;
 
     fn on(system: &str, timeline: i64) -> Identity {
-        Identity { system: Some(system.to_owned()), timeline: Some(timeline) }
+        Identity { system: Some(system.to_owned()), timeline: Some(timeline), table: Some("5/16384".to_owned()) }
     }
 
     fn known(epoch: u64, server: Identity) -> Known {
@@ -135,7 +146,8 @@ mod tests {
 
     #[test]
     fn another_timeline_or_system_or_a_head_that_fell_is_another_past() {
-        for server in [on("1", 2), on("2", 1)] {
+        let from_a_dump = Identity { table: Some("6/17000".to_owned()), ..on("1", 1) };
+        for server in [on("1", 2), on("2", 1), from_a_dump] {
             let verdict = known(0, Identity::default()).judge(&look(0, on("1", 1), server));
             assert!(matches!(verdict, Verdict::AnotherPast(_)), "{verdict:?}");
         }

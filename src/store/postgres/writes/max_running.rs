@@ -7,7 +7,7 @@ use tokio_postgres::types::Json;
 use super::Parts;
 use super::columns::Columns;
 use crate::domain::LabelValue;
-use crate::store::postgres::max_running::COUNTS;
+use crate::store::postgres::max_running::IS_ACTIVE;
 
 impl<'a> Parts<'a> {
     /// This transaction holds the rows: they stand where they are found. What has ended is left out.
@@ -30,7 +30,7 @@ impl<'a> Parts<'a> {
     update max_running m
     set changed_at = place.now,
         runs = e.runs || coalesce((select jsonb_object_agg(h.key, h.value) from jsonb_each(m.runs) as h
-                                   where {COUNTS}), '{{}}')
+                                   where {IS_ACTIVE}), '{{}}')
     from place, (select v.runs, (select m.ctid from max_running m
                                  where m.namespace = v.namespace and m.label = v.label and m.value = v.value) as at
                  from claimed v offset 0) as e
