@@ -111,9 +111,7 @@ impl Committer {
             error = chain(&*source),
             "the outcome of a commit is unknown: settling it"
         );
-        // However it ends: who calls meanwhile waits.
-        self.health.failed(self.shard, || chain(&*source));
-        match settle(&*self.store, &unsettled, part, queue, &self.health).await {
+        match settle(&*self.store, &unsettled, &*source, part, queue, &self.health).await {
             Settled::Applied => Outcome::Committed(unsettled.decided),
             Settled::NotApplied => Outcome::Lost(source),
             Settled::Abandoned => Outcome::Abandoned,

@@ -3,6 +3,7 @@
 //! Until then the shard takes no new batch. What queues meanwhile waits for a moment, since most outcomes are settled
 //! in one, and is then told that the store is unavailable, since it is.
 
+use std::error::Error;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -32,14 +33,16 @@ pub(super) enum Settled {
 pub(super) async fn settle(
     store: &dyn Store,
     unsettled: &Unsettled,
+    source: &(dyn Error + Send + Sync + 'static),
     batch: &Batch,
     queue: &mut Queue,
     health: &CommitHealth,
 ) -> Settled {
     let mut pause = PAUSE;
     let patience = Instant::now() + PATIENCE;
+    let unhealthy = || health.failed(unsettled.shard, || chain(source));
     while batch.is_awaited() {
-        match turning_away(queue, patience, store.settle(unsettled)).await {
+        match turning_away(queue, patience, unhealthy, store.settle(unsettled)).await {
             Ok(applied) => {
                 tracing::info!(shard = unsettled.shard.0, commit_id = %unsettled.commit_id, applied, "settled");
                 return if applied { Settled::Applied } else { Settled::NotApplied };
@@ -55,16 +58,22 @@ pub(super) async fn settle(
                 health.failed(unsettled.shard, || chain(&error));
             }
         }
-        turning_away(queue, patience, tokio::time::sleep(pause)).await;
+        turning_away(queue, patience, unhealthy, tokio::time::sleep(pause)).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
     Settled::Abandoned
 }
 
-/// Does some work, and from `patience` on answers what queues meanwhile.
-async fn turning_away<T>(queue: &mut Queue, patience: Instant, work: impl Future<Output = T>) -> T {
+/// Does some work, and from `patience` on answers what queues meanwhile, and says that commits fail.
+async fn turning_away<T>(
+    queue: &mut Queue,
+    patience: Instant,
+    unhealthy: impl Fn(),
+    work: impl Future<Output = T>,
+) -> T {
     let turn_away = async {
         sleep_until(patience).await;
+        unhealthy();
         while let Some(pending) = queue.next().await {
             if pending.take() {
                 pending.answer(Err(Failure::StoreUnavailable));

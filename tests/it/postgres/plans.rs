@@ -185,10 +185,10 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 "max_running.running" => vec!["run", "run", "value"],
                 // The run that changes, of `active` the run that ends and the one that starts, and the lease that ends; and
                 // what counts towards a limit, with whether each run of it still does.
-                "write" => [vec!["run"; 7], vec!["claim"; 2], vec!["value"]].concat(),
+                "write" => [vec!["run"; 6], vec!["claim"; 2], vec!["value"]].concat(),
                 // The same, and that the new one is not there.
                 "at_once" => {
-                    [vec!["head", "head", "ledger", "request", "claim"], vec!["end"; 4], vec!["run"; 8], vec!["value"]]
+                    [vec!["head", "head", "ledger", "request", "claim"], vec!["end"; 4], vec!["run"; 7], vec!["value"]]
                         .concat()
                 }
                 other => panic!("what does {other} look for?"),
