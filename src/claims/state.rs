@@ -75,8 +75,6 @@ pub(super) enum Wake {
 pub(super) struct Walk {
     /// How far it is.
     pub(super) at: ReadTo,
-    /// Also where something may not have been told yet.
-    over_everything: bool,
     /// [`State::changes`] when it began.
     as_of: u64,
     /// [`State::begun`] when it began.
@@ -245,7 +243,7 @@ impl State {
             self.candidates.read_to.clone()
         };
         let keeps = !over_everything || self.candidates.has_room();
-        Walk { at, over_everything, as_of: self.changes, begun: self.begun, keeps, has_read: false, owned: false }
+        Walk { at, as_of: self.changes, begun: self.begun, keeps, has_read: false, owned: false }
     }
 
     /// Whether all that this agent may have is known.
@@ -270,7 +268,7 @@ impl State {
     pub(super) fn end_page(&mut self, page: RunPage, walk: &mut Walk, agent_id: Option<&str>) -> Wake {
         if walk.begun != self.begun {
             // What came before the page is not known any more: who went on from here would pass over what is older.
-            *walk = self.walk(agent_id, walk.over_everything);
+            *walk = self.walk(agent_id, false);
             return Wake::Nobody;
         }
         walk.keeps &= self.candidates.has_room();

@@ -33,7 +33,7 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out, "store    {}{}", report.location, server.unwrap_or_default())?;
     writeln!(out, "ledger   {}, epoch {}, created {}", report.ledger_id, report.epoch, condition.created_at)?;
     if let Some(began) = report.epoch_began {
-        writeln!(out, "         restored or failed over, last at about {}", began)?;
+        writeln!(out, "         restored or failed over, last at about {began}")?;
     }
     writeln!(
         out,

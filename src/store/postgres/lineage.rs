@@ -73,7 +73,7 @@ impl Lineage {
             let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
             *made = (number, look.await.map_err(Arc::new));
         }
-        made.1.as_ref().map(|()| ()).map_err(StoreError::shared)
+        made.1.as_ref().copied().map_err(StoreError::shared)
     }
 
     /// The ledger's epoch: never behind what any session has read.
