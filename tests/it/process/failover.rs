@@ -467,3 +467,27 @@ async fn a_role_that_may_not_see_the_system_identifier_is_served() {
     let named = "select count(*) from ledger where system_identifier is null and timeline > 0";
     assert_eq!(number(&database.dsn(), named).await, 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_that_could_not_note_a_failover_is_told_so_before_it_serves() {
+    let database = Database::fresh().await;
+    let mut server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    server.process.kill();
+    let admin = direct(&database.dsn()).await;
+    let role = format!("role_{}", database.name());
+    let made = format!(
+        "create role {role} login password 'x';
+         grant select, insert, update, delete on all tables in schema public to {role};
+         revoke update on ledger from {role};
+         update ledger set timeline = null"
+    );
+    admin.batch_execute(&made).await.unwrap();
+    let config: tokio_postgres::Config = database.dsn().parse().unwrap();
+    let store = format!("postgres://{role}:x@127.0.0.1:{}/{}", config.get_ports()[0], database.name());
+    let server = Server::start(&store).await;
+    server.process.says("may not update the table `ledger`").await;
+    admin.batch_execute(&format!("grant update on ledger to {role}")).await.unwrap();
+    server.is_ready().await;
+    write(&mut server.client(), "run", Step::Start).await;
+}

@@ -88,7 +88,15 @@ commit",
         timeline = number(look.server.timeline),
         table = text(look.server.table.as_deref()),
     );
-    client.batch_execute(&update).await.map_err(errors::statement)
+    client.batch_execute(&update).await.map_err(not_written)
+}
+
+fn not_written(error: Error) -> StoreError {
+    if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+        let sentence = "this role may not update the table `ledger`, where a failover is noted: grant it";
+        return StoreError::Unavailable(sentence.into());
+    }
+    errors::statement(error)
 }
 
 /// Notes the server in the ledger's row, as far as none is noted. A role that may not could not raise the epoch either: it
@@ -105,13 +113,7 @@ commit",
         timeline = number(server.timeline),
         table = text(server.table.as_deref()),
     );
-    client.batch_execute(&update).await.map_err(|error| {
-        if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
-            let sentence = "this role may not update the table `ledger`, and could not note a failover: grant it";
-            return StoreError::Unavailable(sentence.into());
-        }
-        errors::statement(error)
-    })
+    client.batch_execute(&update).await.map_err(not_written)
 }
 
 /// As SQL: an identifier has digits only, or two of them.
