@@ -47,11 +47,13 @@ pub struct Ledger {
 pub const EPOCH_ZERO: u32 = 1_767_225_600;
 
 impl Ledger {
-    /// About when its epoch began, where that is not 0.
+    /// In which minute its epoch began, for people, where that is not 0.
     #[must_use]
-    pub fn epoch_began(self) -> Time {
+    pub fn epoch_began(self) -> String {
         let minutes = self.epoch.saturating_add(u64::from(EPOCH_ZERO) / 60);
-        Time::from_micros(i64::try_from(minutes.saturating_mul(60_000_000)).unwrap_or(i64::MAX))
+        let began =
+            Time::from_micros(i64::try_from(minutes.saturating_mul(60_000_000)).unwrap_or(i64::MAX)).to_string();
+        began.split_at_checked(16).map_or(began.clone(), |(minute, _)| format!("{minute}Z"))
     }
 }
 

@@ -142,7 +142,7 @@ async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Resu
     }
     let past = ledger.inspect.ledger();
     if past.epoch > 0 {
-        tell(&format!("The ledger was restored or failed over, last at about {}.\n", past.epoch_began()))?;
+        tell(&format!("The ledger was restored or failed over, last in {}.\n", past.epoch_began()))?;
     }
     let looked_at = ledger.events.load(Ordering::Relaxed);
     let seen = format!(

@@ -198,7 +198,10 @@ pub fn claim_next_run(request: v1::ClaimNextRunRequest, caller: &Caller) -> Resu
     let mut violations = Violations::default();
     let filter = filter(request.filter, &mut violations);
     if filter.statuses.iter().any(|status| *status != Status::Pending) {
-        violations.push("filter.statuses", "must be empty or RUN_STATUS_PENDING: only pending runs are claimed");
+        violations.push(
+            "filter.statuses",
+            "must be empty or RUN_STATUS_PENDING: only runs that are pending, or ready, are claimed",
+        );
     }
     let lease_ttl_ms = violations.required_lease_ttl_ms(request.lease_ttl);
     let wait = request.wait.map_or(Some(Duration::ZERO), domain_duration).filter(|wait| *wait <= WAIT_MAX);

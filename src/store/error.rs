@@ -113,7 +113,7 @@ pub enum OpenError {
         release: &'static str,
     },
     /// Another server has it.
-    #[error("the data directory of {location} is in use by another server{}", pid.as_ref().map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    #[error("{location} is in use by another server{}", pid.as_ref().map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Locked {
         /// The database file.
         location: String,
@@ -130,6 +130,16 @@ pub enum OpenError {
         location: String,
         /// How many names it has.
         names: u64,
+    },
+    /// Its file and its write-ahead log are not both there: what was acknowledged may be in the other one.
+    #[error("{location}: {what}: {todo}")]
+    Incomplete {
+        /// The database file.
+        location: String,
+        /// What there is, and what there is not.
+        what: &'static str,
+        /// What to do.
+        todo: &'static str,
     },
     /// It could not keep what it acknowledges.
     #[error("the database would lose acknowledged calls: {0}; `--allow-unsafe-store` serves on it all the same")]
@@ -163,6 +173,7 @@ impl OpenError {
             Self::NeedsNewerRelease { .. }
             | Self::Locked { .. }
             | Self::SeveralNames { .. }
+            | Self::Incomplete { .. }
             | Self::Unsafe(_)
             | Self::ReadOnly { .. }
             | Self::Failed { .. } => false,

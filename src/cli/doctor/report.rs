@@ -24,8 +24,8 @@ pub(super) struct Report {
     pub(super) location: String,
     pub(super) ledger_id: String,
     pub(super) epoch: u64,
-    /// About when the ledger was last restored or failed over.
-    pub(super) epoch_began: Option<Time>,
+    /// In which minute the ledger was last seen to be restored or failed over.
+    pub(super) epoch_began: Option<String>,
     pub(super) shards: u16,
     /// Why an acknowledged call may be lost by a crash.
     pub(super) not_durable: Option<String>,

@@ -32,8 +32,8 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
     let server = condition.server_version.as_ref().map(|version| format!(", PostgreSQL {version}"));
     writeln!(out, "store    {}{}", report.location, server.unwrap_or_default())?;
     writeln!(out, "ledger   {}, epoch {}, created {}", report.ledger_id, report.epoch, condition.created_at)?;
-    if let Some(began) = report.epoch_began {
-        writeln!(out, "         restored or failed over, last at about {began}")?;
+    if let Some(began) = &report.epoch_began {
+        writeln!(out, "         restored or failed over, last in {began}")?;
     }
     writeln!(
         out,

@@ -29,15 +29,10 @@ impl Trail {
         Self { past, unraised: false, marks: vec![VecDeque::new(); shards] }
     }
 
-    /// Remembers where a page ended in each shard.
+    /// Remembers what was written of each shard.
     pub(super) fn pass(&mut self, events: &[LoggedEvent]) {
-        let mut passed = vec![false; self.marks.len()];
-        for LoggedEvent { shard, position, event } in events.iter().rev() {
-            let slot = usize::from(shard.0);
-            if std::mem::replace(&mut passed[slot], true) {
-                continue;
-            }
-            let marks = &mut self.marks[slot];
+        for LoggedEvent { shard, position, event } in events {
+            let marks = &mut self.marks[usize::from(shard.0)];
             marks.push_back((*position, event.at));
             if marks.len() > MARKS_MAX {
                 let mut number = 0_usize;

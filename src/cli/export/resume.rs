@@ -105,7 +105,9 @@ impl Export {
                     return Ok(logged.position);
                 }
                 if event.at > place.at {
-                    return Err(Ended::Foreign("its last lines are of another ledger's events"));
+                    return Err(Ended::Foreign(
+                        "its last lines are of another ledger, or of a past that this one has lost: export to a new file",
+                    ));
                 }
             }
             if events.is_empty() {
@@ -113,7 +115,9 @@ impl Export {
             }
             advance(&mut after, &events);
         }
-        Err(Ended::Foreign("its last lines are of another ledger's events"))
+        Err(Ended::Foreign(
+            "its last lines are of another ledger, or of a past that this one has lost: export to a new file",
+        ))
     }
 }
 

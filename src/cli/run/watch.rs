@@ -18,6 +18,10 @@ pub(super) struct WatchArgs {
     /// Begin with the event after this revision; 0 is the whole history
     #[arg(long, value_name = "N")]
     after_revision: Option<u64>,
+    /// The `ledgerEpoch` of the frame that named the revision, 0 where it named none: a ledger that was restored or failed
+    /// over since is told of
+    #[arg(long, value_name = "EPOCH", requires = "after_revision")]
+    ledger_epoch: Option<u64>,
     /// End with 4 when the stream is cut
     #[arg(long)]
     no_reconnect: bool,
@@ -30,7 +34,8 @@ pub(super) struct WatchArgs {
 
 pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
     let client = args.server.client()?;
-    let request = WatchRunRequest { run_id: args.run_id, after_revision: args.after_revision, ledger_epoch: None };
+    let WatchArgs { run_id, after_revision, ledger_epoch, .. } = args;
+    let request = WatchRunRequest { run_id, after_revision, ledger_epoch };
     let news = follow(client, RunWatch::new(request), !args.no_reconnect);
     printed(news, args.output, happening).await
 }

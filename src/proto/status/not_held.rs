@@ -4,7 +4,7 @@ use crate::domain::Summary;
 
 /// `asked`: the epoch that the call named, 0 for none. `epoch`: the run's, 0 for a run that never had a lease.
 pub(super) fn not_held(rpc: &str, asked: u64, epoch: u64, released: bool, run: &Summary) -> String {
-    let Summary { run_id: id, status, .. } = run;
+    let Summary { run_id: id, status, presumed, .. } = run;
     if epoch == 0 {
         return without_lease(rpc, asked, id);
     }
@@ -22,6 +22,9 @@ pub(super) fn not_held(rpc: &str, asked: u64, epoch: u64, released: bool, run: &
             format!("Run {id} has a lease, of epoch {epoch}: {rpc} is its holder's, who names the epoch.")
         }
         (true, true) => format!("Run {id} ended as {status}, and nobody held it any more: stop working on it."),
+        (true, false) if asked == epoch && *presumed => {
+            format!("Run {id} ended as {status} by the authority's conclusion: report how it really ended.")
+        }
         (true, false) if asked == epoch => format!("Run {id} has ended as {status}: stop working on it."),
         (true, false) => format!("Run {id} ended as {status} under epoch {epoch}, not {asked}: stop working on it."),
         (false, true) => format!("The lease of run {id} was released, and nobody has claimed it since: claim the run."),

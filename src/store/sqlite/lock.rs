@@ -33,6 +33,7 @@ impl FileLock {
         if let Some(directory) = database.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             fs::create_dir_all(directory).map_err(failed)?;
         }
+        is_complete(database)?;
         let path = beside(database).map_err(failed)?;
         let mut beside =
             File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
@@ -62,6 +63,47 @@ impl FileLock {
     pub(super) fn names(&self) -> io::Result<u64> {
         self.database.metadata().map(|file| file.nlink())
     }
+}
+
+/// The length of the header of a SQLite file.
+const HEADER_BYTES: usize = 100;
+
+/// Refuses a database that is not there, or has nothing in it, where its other half was: opened, it would become a new
+/// ledger, and what was acknowledged would be out of sight. So it is when a file was deleted or moved without its log, or
+/// copied without it.
+fn is_complete(database: &Path) -> Result<(), OpenError> {
+    let mut log = OsString::from(fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned()));
+    log.push("-wal");
+    let has_log = fs::exists(log).unwrap_or(false);
+    let mut header = Vec::new();
+    // What cannot be read is told of when it is opened.
+    let read = File::open(database).and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut header));
+    let is_missing = read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) || matches!(read, Ok(0));
+    let (what, todo) = if fs::metadata(database).is_ok_and(|file| file.nlink() > 1) {
+        // The log may be beside its other name: that is told of later.
+        return Ok(());
+    } else if is_missing && has_log {
+        let todo = "put the file back, or remove the log (`-wal`) to begin a new ledger";
+        ("the file is missing, and its write-ahead log is still there", todo)
+    } else if !has_log && is_one_page_with_a_log(database, &header) {
+        let todo = "put the log (`-wal`) back beside it, or remove the file to begin a new ledger";
+        ("the file is empty, and its write-ahead log is missing, which has what was written", todo)
+    } else {
+        return Ok(());
+    };
+    Err(OpenError::Incomplete { location: database.display().to_string(), what, todo })
+}
+
+/// Whether it is a SQLite file that is written by a log, and has no table: a page, and nothing else.
+fn is_one_page_with_a_log(database: &Path, header: &[u8]) -> bool {
+    let &[.., high, low, written_by, _] = header.get(..20).unwrap_or_default() else { return false };
+    let page_bytes = match u16::from_be_bytes([high, low]) {
+        // As SQLite writes it.
+        1 => 65_536,
+        bytes => u64::from(bytes),
+    };
+    let bytes = fs::metadata(database).map_or(0, |file| file.len());
+    header.starts_with(b"SQLite format 3\0") && written_by == 2 && bytes <= page_bytes
 }
 
 /// Takes a lock on the whole file (`flock`), unless somebody else has it.
@@ -133,6 +175,26 @@ mod tests {
         assert!(is_free(&elsewhere).unwrap());
         assert!(matches!(FileLock::take(&path), Err(OpenError::Locked { pid: None, .. })));
         drop(elsewhere);
+        assert!(FileLock::take(&path).is_ok());
+    }
+
+    #[test]
+    fn a_file_without_its_log_and_a_log_without_its_file_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, log) = (directory.path().join("runs.db"), directory.path().join("runs.db-wal"));
+        let writer = rusqlite::Connection::open(&path).unwrap();
+        writer.pragma_update(None, "journal_mode", "wal").unwrap();
+        writer.execute("create table runs (run_id text)", ()).unwrap();
+        let copy = directory.path().join("copy.db");
+        fs::copy(&path, &copy).unwrap();
+        assert!(matches!(FileLock::take(&copy), Err(OpenError::Incomplete { .. })), "all of it is in the log");
+        fs::copy(&log, directory.path().join("copy.db-wal")).unwrap();
+        assert!(FileLock::take(&copy).is_ok());
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(FileLock::take(&path), Err(OpenError::Incomplete { .. })), "a new file would meet an old log");
+        assert!(!path.exists(), "nothing was made");
+        drop(writer);
+        let _closed_or_not = fs::remove_file(&log);
         assert!(FileLock::take(&path).is_ok());
     }
 

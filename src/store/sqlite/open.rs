@@ -48,7 +48,11 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
     let mut writer = connect(path).map_err(failed)?;
     migrate::admit(&writer, path)?;
     make_durable(&writer).map_err(failed)?;
+    let is_new = writer.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0)).map_err(failed)? == 0;
     let migrated = migrate::migrate(&mut writer, path, options, clock)?;
+    if is_new {
+        tracing::info!(store = %path.display(), "a new ledger was created");
+    }
     let ledger = ledger(&writer, path)?;
     let readers = (0..readers).map(|_| reader(path)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let identity = Identity::of(path, lock)?;

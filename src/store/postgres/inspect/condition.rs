@@ -30,7 +30,7 @@ order by a.started_at, a.run_id";
 const STANDBYS: &str = "-- inspect.standbys
 select application_name as name, sync_state
 from pg_stat_replication
-where state is distinct from 'backup' and pid not in (
+where state is distinct from 'backup' and application_name is distinct from 'pg_receivewal' and pid not in (
     select active_pid from pg_replication_slots where slot_type = 'logical' and active_pid is not null)
 order by pid";
 
