@@ -34,3 +34,6 @@ alter table claims set (
     autovacuum_vacuum_threshold = 20000,
     autovacuum_vacuum_cost_delay = 0
 );
+
+-- Whether the lease was renewed since it was granted: then somebody has received it.
+alter table leases add column renewed boolean not null default false;

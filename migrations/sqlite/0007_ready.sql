@@ -23,3 +23,6 @@ create table claims (
     primary key (namespace, request_id)
 ) strict, without rowid;
 create index claims_by_time on claims (claimed_at);
+
+-- Whether the lease was renewed since it was granted: then somebody has received it.
+alter table leases add column renewed integer not null default 0;

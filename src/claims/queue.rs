@@ -168,13 +168,25 @@ impl Queue {
     /// A page of the pending runs, and the ready ones that belong in it.
     async fn waiting(store: &dyn Store, query: &RunQuery) -> Result<RunPage, StoreError> {
         let ready = store.ready(&query.namespace, query.after.as_ref(), READY_RUNS_MAX);
-        let (mut page, ready) = tokio::try_join!(store.list(query), ready)?;
+        let (mut page, mut ready) = tokio::try_join!(store.list(query), ready)?;
         if ready.runs.is_empty() {
             return Ok(page);
         }
-        // Both are known up to where the first of them ends.
-        page.next = page.next.into_iter().chain(ready.next).min();
-        page.runs.extend(ready.runs.into_iter().filter(|run| query.filter.matches(run)));
+        let mut found = Vec::new();
+        loop {
+            found.extend(ready.runs.into_iter().filter(|run| query.filter.matches(run)));
+            // Both are known up to where the first of them ends. Those that do not match are read only once.
+            let Some(next) = ready.next else { break };
+            if page.next.as_ref().is_some_and(|until| *until <= next) {
+                break;
+            }
+            if found.len() >= PAGE_RUNS_MAX {
+                page.next = Some(next);
+                break;
+            }
+            ready = store.ready(&query.namespace, Some(&next), READY_RUNS_MAX).await?;
+        }
+        page.runs.extend(found);
         page.runs.retain(|run| page.next.as_ref().is_none_or(|until| Place::of(run) <= *until));
         page.runs.sort_by_cached_key(Place::of);
         Ok(page)

@@ -274,7 +274,10 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                 if run.is_ready() {
                     leases.remove(&command.key);
                 } else if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
-                    leases.insert(command.key.clone(), HeldLease { epoch, expires_at: clock.plus_ms(ttl_ms) });
+                    leases.insert(
+                        command.key.clone(),
+                        HeldLease { epoch, expires_at: clock.plus_ms(ttl_ms), renewed: false },
+                    );
                 }
                 // Only a claim states a limit.
                 if let Some(value) = limited {

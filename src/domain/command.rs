@@ -27,6 +27,27 @@ pub struct Command {
 }
 
 impl Command {
+    /// Whether it is decided on the lease as it is kept, besides the run.
+    #[must_use]
+    pub fn looks_at_lease(&self) -> bool {
+        match self.operation {
+            Operation::Claim | Operation::Sweep => true,
+            Operation::Release => self.gives_back_unreceived(),
+            Operation::Start { .. }
+            | Operation::Update
+            | Operation::Complete
+            | Operation::Abort
+            | Operation::Fail
+            | Operation::RequestAbort => false,
+        }
+    }
+
+    /// Whether the authority gives a claim back that it takes for one that nobody received.
+    #[must_use]
+    pub fn gives_back_unreceived(&self) -> bool {
+        self.operation == Operation::Release && self.principal.kind == PrincipalKind::Authority
+    }
+
     /// The digest of everything that a retry must repeat: the RPC's name and every set field in canonical JSON, with
     /// the acting agent, without the `request_id`. Frozen: it is compared with digests in the ledger.
     #[must_use]
@@ -195,21 +216,6 @@ impl Operation {
             Self::Start { .. } | Self::Complete | Self::Abort | Self::Fail | Self::RequestAbort | Self::Sweep => true,
             // A claim or a release that was applied makes its own repetition fail.
             Self::Update | Self::Claim | Self::Release => false,
-        }
-    }
-
-    /// Whether it is decided on the lease as it is kept, besides the run.
-    #[must_use]
-    pub fn looks_at_lease(self) -> bool {
-        match self {
-            Self::Claim | Self::Sweep => true,
-            Self::Start { .. }
-            | Self::Update
-            | Self::Complete
-            | Self::Abort
-            | Self::Fail
-            | Self::Release
-            | Self::RequestAbort => false,
         }
     }
 }

@@ -164,7 +164,8 @@ fn claimed_before(command: &Command, context: &Context<'_>) -> Result<(), Refusa
     }
 }
 
-/// A claim that was not begun leaves its run ready; or ends it, where somebody asked for that meanwhile.
+/// A claim that was not begun leaves its run ready; or ends it, where somebody asked for that meanwhile. Whose lease was
+/// renewed has received the claim, whatever became of an answer.
 fn give_back(run: &Run, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
     let of_this_claim =
         |claimed: &Claimed| claimed.key == command.key && Some(claimed.epoch) == command.terms.lease_epoch;
@@ -174,6 +175,10 @@ fn give_back(run: &Run, command: &Command, context: &Context<'_>) -> Result<Deci
             .is_some_and(|claimed| of_this_claim(claimed) && claimed.replays == command.terms.claim_replays)
     {
         // The claimer has asked again: whether that was received is seen there.
+        return Ok(Decision::Unchanged);
+    }
+    let is_renewed = |lease: &HeldLease| lease.renewed && lease.epoch == run.supervision.epoch();
+    if command.gives_back_unreceived() && context.lease.as_ref().is_some_and(is_renewed) {
         return Ok(Decision::Unchanged);
     }
     if run.supervision.unbegun.is_none() {

@@ -185,6 +185,8 @@ pub struct HeldLease {
     pub epoch: u64,
     /// When it is over: its own expiry, or one ttl after the authority came back, if that is later.
     pub expires_at: Time,
+    /// Whether it was renewed since it was granted.
+    pub renewed: bool,
 }
 
 /// What a heartbeat asks.

@@ -1,5 +1,7 @@
 //! Whether commits succeed, as the last ones tell: for health, which would otherwise look at reads only.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -16,19 +18,33 @@ pub struct CommitOutage {
     pub reason: String,
 }
 
+/// So many commands that the store refuses one by one, with nothing written between them, are not to blame themselves.
+const REFUSALS_MAX: usize = 4;
+
 /// Set by each commit that fails or whose outcome stays unknown, and cleared by each that writes, of whatever shard:
 /// while some shard commits, this replica is of use.
 #[derive(Debug)]
-pub struct CommitHealth(watch::Sender<Option<CommitOutage>>);
+pub struct CommitHealth {
+    outage: watch::Sender<Option<CommitOutage>>,
+    /// Commands that the store refused since something was written.
+    refusals: AtomicUsize,
+}
 
 impl CommitHealth {
     pub(super) fn new() -> Self {
-        Self(watch::Sender::new(None))
+        Self { outage: watch::Sender::new(None), refusals: AtomicUsize::new(0) }
+    }
+
+    /// The store refused one command, for a reason that may be its own.
+    pub(super) fn refused(&self, shard: Shard, reason: impl FnOnce() -> String) {
+        if self.refusals.fetch_add(1, Ordering::Relaxed) + 1 >= REFUSALS_MAX {
+            self.failed(shard, reason);
+        }
     }
 
     /// A commit failed. The first one's reason is kept.
     pub(super) fn failed(&self, shard: Shard, reason: impl FnOnce() -> String) {
-        self.0.send_if_modified(|outage| {
+        self.outage.send_if_modified(|outage| {
             let first = outage.is_none();
             if first {
                 *outage = Some(CommitOutage { since: Instant::now(), shard, reason: reason() });
@@ -39,21 +55,24 @@ impl CommitHealth {
 
     /// Something was written, durably.
     pub fn succeeded(&self) {
+        if self.refusals.load(Ordering::Relaxed) > 0 {
+            self.refusals.store(0, Ordering::Relaxed);
+        }
         // The common case takes no lock that excludes readers.
-        if self.0.borrow().is_some() {
-            self.0.send_if_modified(|outage| outage.take().is_some());
+        if self.outage.borrow().is_some() {
+            self.outage.send_if_modified(|outage| outage.take().is_some());
         }
     }
 
     /// The outage that lasts; none while commits succeed.
     #[must_use]
     pub fn outage(&self) -> Option<CommitOutage> {
-        self.0.borrow().clone()
+        self.outage.borrow().clone()
     }
 
     /// Waits for an outage.
     pub async fn fails(&self) -> CommitOutage {
-        let mut health = self.0.subscribe();
+        let mut health = self.outage.subscribe();
         let outage = health.wait_for(Option::is_some).await.expect("its sender is borrowed").clone();
         outage.expect("it was waited for")
     }
@@ -76,5 +95,18 @@ mod tests {
         assert_eq!((since, shard, reason.as_str()), (begun, Shard(1), "the disk is full"));
         health.succeeded();
         assert!(health.outage().is_none());
+    }
+
+    #[test]
+    fn a_store_that_refuses_one_command_after_the_other_fails_and_one_that_writes_between_them_does_not() {
+        let health = CommitHealth::new();
+        let refused = || health.refused(Shard(0), || "permission denied".to_owned());
+        for _ in 0..10 {
+            (1..REFUSALS_MAX).for_each(|_| refused());
+            health.succeeded();
+        }
+        assert!(health.outage().is_none());
+        (0..REFUSALS_MAX).for_each(|_| refused());
+        assert_eq!(health.outage().map(|outage| outage.reason).as_deref(), Some("permission denied"));
     }
 }

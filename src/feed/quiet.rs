@@ -7,20 +7,25 @@ use tokio::time::Instant;
 use super::{CATCHING_UP_INTERVAL, CHECKPOINT_INTERVAL};
 use crate::domain::Time;
 
-/// Since when a watch that catches up has shown nothing.
+/// Pages that a watch which catches up passes over, at most, before it says how far it has come.
+const PAGES_MAX: usize = 32;
+
+/// For how long a watch that catches up has shown nothing.
 pub(super) struct Passing {
     until: Instant,
+    pages: usize,
 }
 
 impl Passing {
     /// A frame was sent just now.
     pub(super) fn begin() -> Self {
-        Self { until: Instant::now() + CATCHING_UP_INTERVAL }
+        Self { until: Instant::now() + CATCHING_UP_INTERVAL, pages: 0 }
     }
 
-    /// Whether it is time to say how far it has come; begins the next interval then.
+    /// A page was passed over. Whether it is time to say how far it has come; begins the next interval then.
     pub(super) fn is_long(&mut self) -> bool {
-        let is_long = Instant::now() >= self.until;
+        self.pages += 1;
+        let is_long = self.pages >= PAGES_MAX || Instant::now() >= self.until;
         if is_long {
             *self = Self::begin();
         }

@@ -21,6 +21,13 @@ const RENEWALS_MAX: usize = 128;
 /// Renewals that one shard queues at most. Each is a few hundred bytes.
 const QUEUE_MAX: usize = 8_192;
 
+/// Renewals that are taken from the queue for one write at most: also those that share one, or wait.
+const TAKEN_MAX: usize = 1_024;
+
+/// Renewals that wait for another one of their run at most. Those who hold a lease agree on its epoch: more come from
+/// callers that guess, and cost nobody else a place.
+const CONFLICTS_MAX: usize = 128;
+
 /// From one write to the next at least. Nobody waits for a heartbeat's answer, and each write costs a flush: one that
 /// comes alone goes at once, and of two thousand a second in two shards, twenty-five share one.
 const PACE: Duration = Duration::from_millis(25);
@@ -46,7 +53,8 @@ pub enum Failure {
 struct Ask {
     key: RunKey,
     renewal: Renewal,
-    since: Instant,
+    /// Since when it waits for the store; none: it waits for another of its run.
+    since: Option<Instant>,
     /// None: nobody waits for it.
     reply: Option<Reply>,
 }
@@ -74,7 +82,7 @@ impl Renewals {
     /// Renews a lease soon, if that can be done: nobody waits for it, and nobody hears what came of it.
     pub fn renew_soon(&self, key: RunKey, renewal: Renewal) {
         let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
-        let ask = Ask { key, renewal, since: Instant::now(), reply: None };
+        let ask = Ask { key, renewal, since: Some(Instant::now()), reply: None };
         let _full_or_closed = self.inlets[usize::from(shard.0)].try_send(ask);
     }
 
@@ -89,7 +97,7 @@ impl Renewals {
         let by = since + ANSWER_WAIT_MAX;
         let by = deadline.map_or(by, |deadline| deadline.min(by));
         let (reply, answer) = oneshot::channel();
-        let ask = Ask { key: key.clone(), renewal: renewal.clone(), since, reply: Some(reply) };
+        let ask = Ask { key: key.clone(), renewal: renewal.clone(), since: Some(since), reply: Some(reply) };
         self.inlets[usize::from(shard.0)].try_send(ask).map_err(|error| match error {
             TrySendError::Full(_) => Failure::Overloaded,
             TrySendError::Closed(_) => Failure::Draining,
@@ -97,7 +105,8 @@ impl Renewals {
         match timeout_at(by, answer).await {
             Err(_elapsed) => Err(Failure::Deadline),
             Ok(Err(_dropped)) => Err(Failure::Draining),
-            Ok(Ok(Err(error))) => Err(Failure::Store(StoreError::shared(&error))),
+            Ok(Ok(Err(Unmade::Overloaded))) => Err(Failure::Overloaded),
+            Ok(Ok(Err(Unmade::Store(error)))) => Err(Failure::Store(StoreError::shared(&error))),
             Ok(Ok(Ok(Some(renewed)))) => Ok(renewed),
             Ok(Ok(Ok(None))) => {
                 // Read after the write: it shows what was in the way.
@@ -129,16 +138,28 @@ async fn write(store: Arc<dyn Store>, shard: Shard, mut asks: mpsc::Receiver<Ask
             sleep_until(next).await;
         }
         next = Instant::now() + PACE;
-        while waiting.len() < RENEWALS_MAX {
-            let Ok(ask) = asks.try_recv() else { break };
-            waiting.push_back(ask);
+        let mut batch = Batch::default();
+        let mut since = None;
+        for ask in std::mem::take(&mut waiting) {
+            // Those that were given up for the wait count as well; those that wait for their own run do not.
+            since = since.into_iter().chain(ask.since).min();
+            batch.add(ask);
         }
-        // Those that were given up for the wait count as well.
-        if let Some(since) = waiting.iter().map(|ask| ask.since).min() {
+        let mut taken = 0;
+        while batch.renewals.len() < RENEWALS_MAX && taken < TAKEN_MAX {
+            let Ok(ask) = asks.try_recv() else { break };
+            since = since.into_iter().chain(ask.since).min();
+            batch.add(ask);
+            taken += 1;
+        }
+        if let Some(since) = since {
             store.renewals_waited(since.elapsed());
         }
-        let Batch { renewals, replies, rest } = Batch::of(waiting);
+        let Batch { renewals, replies, rest, .. } = batch;
         waiting = rest;
+        if renewals.is_empty() {
+            continue;
+        }
         match store.renew(shard, &renewals).await {
             Ok(renewed) => {
                 for (replies, renewed) in replies.into_iter().zip(renewed) {
@@ -148,7 +169,7 @@ async fn write(store: Arc<dyn Store>, shard: Shard, mut asks: mpsc::Receiver<Ask
                 }
             }
             Err(error) => {
-                let error = Arc::new(error);
+                let error = Unmade::Store(Arc::new(error));
                 for reply in replies.into_iter().flatten() {
                     let _gone = reply.send(Err(error.clone()));
                 }
@@ -157,7 +178,14 @@ async fn write(store: Arc<dyn Store>, shard: Shard, mut asks: mpsc::Receiver<Ask
     }
 }
 
-type Reply = oneshot::Sender<Result<Option<Renewed>, Arc<StoreError>>>;
+/// Why a renewal was not made, or perhaps was.
+#[derive(Clone)]
+enum Unmade {
+    Overloaded,
+    Store(Arc<StoreError>),
+}
+
+type Reply = oneshot::Sender<Result<Option<Renewed>, Unmade>>;
 
 /// The renewals of the next write, which has no run twice, and what waits for the one after. Who went away is left out.
 #[derive(Default)]
@@ -165,31 +193,33 @@ struct Batch {
     renewals: Vec<(RunKey, Renewal)>,
     /// Who waits for each.
     replies: Vec<Vec<Reply>>,
+    places: HashMap<RunKey, usize>,
     rest: VecDeque<Ask>,
 }
 
 impl Batch {
     /// Who asks for the same shares a renewal, with what was said of the work last; who asks for the same run otherwise,
     /// as another agent or under another epoch, waits.
-    fn of(waiting: VecDeque<Ask>) -> Self {
-        let mut batch = Self::default();
-        let mut places: HashMap<RunKey, usize> = HashMap::new();
-        for ask in waiting.into_iter().filter(|ask| ask.reply.as_ref().is_none_or(|reply| !reply.is_closed())) {
-            let Some(place) = places.get(&ask.key) else {
-                places.insert(ask.key.clone(), batch.renewals.len());
-                batch.renewals.push((ask.key, ask.renewal));
-                batch.replies.push(ask.reply.into_iter().collect());
-                continue;
-            };
-            let (_, renewal) = &mut batch.renewals[*place];
-            if (renewal.epoch, &renewal.agent_id) == (ask.renewal.epoch, &ask.renewal.agent_id) {
-                renewal.progress = ask.renewal.progress.or(renewal.progress.take());
-                batch.replies[*place].extend(ask.reply);
-            } else {
-                batch.rest.push_back(ask);
-            }
+    fn add(&mut self, mut ask: Ask) {
+        if ask.reply.as_ref().is_some_and(Reply::is_closed) {
+            return;
         }
-        batch
+        let Some(place) = self.places.get(&ask.key) else {
+            self.places.insert(ask.key.clone(), self.renewals.len());
+            self.renewals.push((ask.key, ask.renewal));
+            self.replies.push(ask.reply.into_iter().collect());
+            return;
+        };
+        let (_, renewal) = &mut self.renewals[*place];
+        if (renewal.epoch, &renewal.agent_id) == (ask.renewal.epoch, &ask.renewal.agent_id) {
+            renewal.progress = ask.renewal.progress.or(renewal.progress.take());
+            self.replies[*place].extend(ask.reply);
+        } else if self.rest.len() < CONFLICTS_MAX {
+            ask.since = None;
+            self.rest.push_back(ask);
+        } else if let Some(reply) = ask.reply {
+            let _gone = reply.send(Err(Unmade::Overloaded));
+        }
     }
 }
 
@@ -207,7 +237,7 @@ mod tests {
             let progress = done.map(|done| Progress { done, total: 0, message: String::new() });
             let key = RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() };
             let renewal = Renewal { epoch, agent_id: None, progress };
-            Ask { key, renewal, since: Instant::now(), reply: Some(reply) }
+            Ask { key, renewal, since: Some(Instant::now()), reply: Some(reply) }
         };
         let waiting = [
             ask("a", 1, Some(1)),
@@ -218,12 +248,35 @@ mod tests {
             ask("gone", 1, None),
         ];
         drop(answers.pop());
-        let batch = Batch::of(waiting.into());
+        let mut batch = Batch::default();
+        waiting.into_iter().for_each(|ask| batch.add(ask));
         let renewed: Vec<_> =
             batch.renewals.iter().map(|(key, renewal)| (key.run_id.as_str(), renewal.epoch)).collect();
         assert_eq!(renewed, [("a", 1), ("b", 1)]);
         assert_eq!(batch.renewals[0].1.progress.as_ref().map(|progress| progress.done), Some(2), "what was said last");
         assert_eq!(batch.replies.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1]);
         assert_eq!(batch.rest.iter().map(|ask| ask.renewal.epoch).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
+    fn whoever_guesses_at_the_epoch_of_a_run_takes_no_place_of_another_run() {
+        let mut answers = Vec::new();
+        let mut ask = |run_id: &str, epoch| {
+            let (reply, answer) = oneshot::channel();
+            answers.push(answer);
+            let key = RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() };
+            let renewal = Renewal { epoch, agent_id: None, progress: None };
+            Ask { key, renewal, since: Some(Instant::now()), reply: Some(reply) }
+        };
+        let mut batch = Batch::default();
+        for epoch in 1..=1_000 {
+            batch.add(ask("bait", epoch));
+        }
+        batch.add(ask("another", 1));
+        let renewed: Vec<_> = batch.renewals.iter().map(|(key, _)| key.run_id.as_str()).collect();
+        assert_eq!((renewed, batch.rest.len()), (vec!["bait", "another"], CONFLICTS_MAX));
+        assert!(batch.rest.iter().all(|ask| ask.since.is_none()), "they do not wait for the store");
+        let refused = answers.iter_mut().filter_map(|answer| answer.try_recv().ok());
+        assert_eq!(refused.filter(|answer| matches!(answer, Err(Unmade::Overloaded))).count(), 999 - CONFLICTS_MAX);
     }
 }

@@ -12,8 +12,8 @@ use crate::domain::{Filter, Run, Status, Time};
 pub const LIST_RUNS_MAX: usize = 10_000;
 /// Runs that one count looks at.
 pub const COUNT_RUNS_MAX: usize = 100_000;
-/// Ready runs that one read is to bring at most: without their metadata, they are a megabyte or two.
-pub const READY_RUNS_MAX: usize = 64;
+/// Ready runs that one read is to bring at most: without their metadata, they are three megabytes at the most.
+pub const READY_RUNS_MAX: usize = 256;
 
 /// A question for a list of runs.
 #[derive(Clone, Debug)]

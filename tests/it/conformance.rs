@@ -113,6 +113,7 @@ conformance! { conforms:
         ready_runs_are_paged_in_the_order_of_their_creation
         of_two_attempts_of_one_request_one_claims_and_the_other_finds_that
         a_claim_is_given_back_unless_its_claimer_has_been_answered_meanwhile
+        a_claim_whose_lease_was_renewed_is_not_given_back_by_the_authority
         in_one_batch_a_request_claims_once_and_is_given_back_and_claims_again
         a_request_is_forgotten_after_an_hour
     ]

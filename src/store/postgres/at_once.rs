@@ -122,8 +122,7 @@ pub(super) async fn commit(
 /// A pending run has no lease: who claims it looks at none.
 fn looks_beyond_runs(command: &Command, runs: &[Arc<Run>]) -> bool {
     let of_a_pending_run = || runs.iter().any(|run| run.status == Status::Pending && run.key() == command.key);
-    let looks_at_lease =
-        command.operation.looks_at_lease() && !(command.operation == Operation::Claim && of_a_pending_run());
+    let looks_at_lease = command.looks_at_lease() && !(command.operation == Operation::Claim && of_a_pending_run());
     // A claimer's request may be new; what takes a claim back rests on what is remembered of it.
     let looks_at_request = command.terms.claim_request.is_some() && command.operation != Operation::Claim;
     looks_at_lease || looks_at_request || command.terms.max_running.is_some()

@@ -263,7 +263,7 @@ impl<'a> Wanted<'a> {
             request_keys: request_keys.into_iter().collect(),
             leases: commands
                 .iter()
-                .filter(|command| command.operation.looks_at_lease())
+                .filter(|command| command.looks_at_lease())
                 .map(|command| (command.key.namespace.as_str(), command.key.run_id.as_str()))
                 .collect::<HashSet<_>>()
                 .into_iter()

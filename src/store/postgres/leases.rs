@@ -66,7 +66,7 @@ pub(super) fn load() -> String {
     format!(
         "-- commit.load_leases
 with {up}
-select l.namespace, l.run_id, l.epoch, {EXPIRY} as expires_at
+select l.namespace, l.run_id, l.epoch, l.renewed, {EXPIRY} as expires_at
 from up, (select * from unnest($2::text[], $3::text[]) as k (namespace, run_id)
           order by k.namespace collate \"C\", k.run_id collate \"C\") as v
 join leases l on l.shard = $1 and l.namespace = any($2) and l.run_id = any($3)
@@ -82,7 +82,8 @@ pub(super) fn held(row: &Row) -> Result<(RunKey, HeldLease), StoreError> {
     let key = lease.key()?;
     let At(expires_at) = lease.get("expires_at", || shown(&key))?;
     let epoch = lease.unsigned("epoch", || shown(&key))?;
-    Ok((key, HeldLease { epoch, expires_at }))
+    let renewed = lease.get("renewed", || shown(&key))?;
+    Ok((key, HeldLease { epoch, expires_at, renewed }))
 }
 
 /// What is renewed is found by the row's own condition, on its newest version: no read comes before it. By arrays and by
@@ -96,7 +97,7 @@ asked as materialized (
         with ordinality as v (namespace, run_id, epoch, agent_id, done, total, message, number)),
 renewed as (
     update leases l
-    set expires_at = up.now + l.ttl_ms * interval '1 ms',
+    set expires_at = up.now + l.ttl_ms * interval '1 ms', renewed = true,
         progress_done = coalesce(v.done, l.progress_done),
         progress_total = coalesce(v.total, l.progress_total),
         progress_message = coalesce(v.message, l.progress_message),

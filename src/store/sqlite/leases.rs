@@ -11,10 +11,18 @@ use crate::store::leases::{KeptLease, Renewed};
 use crate::store::uptime::Seen;
 use crate::store::{StoreError, json};
 
-const COLUMNS: &str = "epoch, ttl_ms, expires_at, progress_done, progress_total, progress_message, progress_at";
+const COLUMNS: &str =
+    "epoch, ttl_ms, expires_at, progress_done, progress_total, progress_message, progress_at, renewed";
 
-/// A run's lease, and its ttl.
-fn lease(connection: &Connection, shard: Shard, key: &RunKey) -> Result<Option<(KeptLease, u64)>, StoreError> {
+/// A lease, and what of its row only the authority looks at.
+struct LeaseRow {
+    lease: KeptLease,
+    ttl_ms: u64,
+    renewed: bool,
+}
+
+/// A run's lease.
+fn lease(connection: &Connection, shard: Shard, key: &RunKey) -> Result<Option<LeaseRow>, StoreError> {
     let mut statement = connection
         .prepare_cached(&format!(
             "-- leases.lease\nselect {COLUMNS} from leases where shard = ?1 and namespace = ?2 and run_id = ?3"
@@ -24,7 +32,7 @@ fn lease(connection: &Connection, shard: Shard, key: &RunKey) -> Result<Option<(
     rows.next().map_err(errors::statement)?.map(|row| read(row, key)).transpose()
 }
 
-fn read(row: &Row<'_>, key: &RunKey) -> Result<(KeptLease, u64), StoreError> {
+fn read(row: &Row<'_>, key: &RunKey) -> Result<LeaseRow, StoreError> {
     let cell = Cell { table: "leases", key: &|| rows::shown(key) };
     let at: Option<i64> = cell.get(row, 6, "progress_at")?;
     let progress = at.map(|at| {
@@ -37,7 +45,7 @@ fn read(row: &Row<'_>, key: &RunKey) -> Result<(KeptLease, u64), StoreError> {
         expires_at: Time::from_micros(cell.get(row, 2, "expires_at")?),
         progress: progress.transpose()?,
     };
-    Ok((lease, cell.count(row, 1, "ttl_ms")?))
+    Ok(LeaseRow { lease, ttl_ms: cell.count(row, 1, "ttl_ms")?, renewed: cell.get(row, 7, "renewed")? })
 }
 
 /// When a lease is over: see [`leases`](crate::store::leases).
@@ -46,15 +54,10 @@ fn expiry(expires_at: Time, ttl_ms: u64, seen: &Seen) -> Time {
 }
 
 /// The lease as it is kept, with the expiry that counts.
-fn kept(
-    connection: &Connection,
-    shard: Shard,
-    key: &RunKey,
-    seen: &Seen,
-) -> Result<Option<(KeptLease, u64)>, StoreError> {
-    let Some((lease, ttl_ms)) = lease(connection, shard, key)? else { return Ok(None) };
-    let expires_at = expiry(lease.expires_at, ttl_ms, seen);
-    Ok(Some((KeptLease { expires_at, ..lease }, ttl_ms)))
+fn kept(connection: &Connection, shard: Shard, key: &RunKey, seen: &Seen) -> Result<Option<LeaseRow>, StoreError> {
+    let Some(row) = lease(connection, shard, key)? else { return Ok(None) };
+    let expires_at = expiry(row.lease.expires_at, row.ttl_ms, seen);
+    Ok(Some(LeaseRow { lease: KeptLease { expires_at, ..row.lease }, ..row }))
 }
 
 /// For a decision, under the head.
@@ -65,7 +68,9 @@ pub(super) fn held(
     clock: &UptimeClock,
 ) -> Result<Option<HeldLease>, StoreError> {
     let kept = kept(transaction, shard, key, &clock.seen())?;
-    Ok(kept.map(|(KeptLease { epoch, expires_at, .. }, _)| HeldLease { epoch, expires_at }))
+    let held =
+        |LeaseRow { lease: KeptLease { epoch, expires_at, .. }, renewed, .. }| HeldLease { epoch, expires_at, renewed };
+    Ok(kept.map(held))
 }
 
 /// Each as it is kept, in one snapshot.
@@ -76,7 +81,7 @@ pub(super) fn leases(
 ) -> Result<Vec<Option<KeptLease>>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let seen = clock.seen();
-    keys.iter().map(|(shard, key)| Ok(kept(&snapshot, *shard, key, &seen)?.map(|(lease, _)| lease))).collect()
+    keys.iter().map(|(shard, key)| Ok(kept(&snapshot, *shard, key, &seen)?.map(|row| row.lease))).collect()
 }
 
 /// All in one transaction.
@@ -102,7 +107,7 @@ fn renew_one(
     seen: &Seen,
 ) -> Result<Option<Renewed>, StoreError> {
     let now = seen.now;
-    let Some((lease, ttl_ms)) = kept(transaction, shard, key, seen)? else { return Ok(None) };
+    let Some(LeaseRow { lease, ttl_ms, .. }) = kept(transaction, shard, key, seen)? else { return Ok(None) };
     if lease.epoch != renewal.epoch || lease.expires_at <= now || is_released(transaction, shard, key)? {
         return Ok(None);
     }
@@ -115,7 +120,7 @@ fn renew_one(
     transaction
         .prepare_cached(
             "-- leases.renew
-             update leases set expires_at = ?4, progress_done = coalesce(?5, progress_done),
+             update leases set expires_at = ?4, renewed = 1, progress_done = coalesce(?5, progress_done),
                     progress_total = coalesce(?6, progress_total), progress_message = coalesce(?7, progress_message),
                     progress_at = coalesce(?8, progress_at)
               where shard = ?1 and namespace = ?2 and run_id = ?3",

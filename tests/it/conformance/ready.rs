@@ -1,8 +1,8 @@
 //! Claims that were not begun, and claims by the claimer's own request.
 
 use futures_util::future::join_all;
-use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Claimed, Command, LabelValue, Principal, Refusal, Request, Shard, Status, Verdict};
+use runledger::domain::ids::{DEFAULT_NAMESPACE, shard_of};
+use runledger::domain::{Claimed, Command, LabelValue, Principal, Refusal, Renewal, Request, Shard, Status, Verdict};
 use runledger::store::Store;
 use runledger::store::query::Place;
 
@@ -218,6 +218,30 @@ pub(crate) async fn of_two_attempts_of_one_request_one_claims_and_the_other_find
     assert_eq!(word(&ask(here, other).await), "REQUEST_ID_REUSED");
     assert_eq!(replayed(here, "unknown").await, None);
     sound(here).await;
+}
+
+/// Somebody has received it, whatever became of an answer.
+pub(crate) async fn a_claim_whose_lease_was_renewed_is_not_given_back_by_the_authority<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    for (id, request) in [("asked", Some("asked")), ("claimed", None)] {
+        apply(store, deferred(id)).await;
+        apply(store, if request.is_some() { next(id, id) } else { claim(id) }).await;
+        let renewal = Renewal { epoch: 1, agent_id: None, progress: None };
+        let shard = shard_of(store.ledger().id, store.ledger().shard_count, &key(id));
+        let renewed = store.renew(shard, &[(key(id), renewal)]).await.unwrap();
+        assert!(renewed[0].is_some());
+        let mut given_back = unreceived(id, 1, id);
+        given_back.terms.claim_request = given_back.terms.claim_request.filter(|_| request.is_some());
+        assert_eq!(word(&ask(store, given_back).await), "unchanged");
+        let run = apply(store, not_begun(id, 1)).await;
+        assert!(run.is_ready(), "its holder may say so all the same");
+        // The next lease begins anew.
+        apply(store, claim(id)).await;
+        let mut given_back = unreceived(id, 3, id);
+        given_back.terms.claim_request = None;
+        assert!(apply(store, given_back).await.is_ready());
+    }
+    sound(store).await;
 }
 
 pub(crate) async fn a_claim_is_given_back_unless_its_claimer_has_been_answered_meanwhile<F: Fixture>(fixture: F) {

@@ -2,7 +2,8 @@
 
 use runledger::domain::decide::{Context, Decision, decide};
 use runledger::domain::{
-    Command, Event, EventType, HeldLease, Operation, PrincipalKind, Refusal, Renewal, Run, Status, Time, heartbeat,
+    Command, Event, EventType, HeldLease, Operation, Principal, PrincipalKind, Refusal, Renewal, Run, Status, Time,
+    heartbeat,
 };
 use serde_json::json;
 
@@ -40,7 +41,7 @@ fn held() -> Run {
 
 /// One that was orphaned.
 fn orphan() -> Run {
-    let over = HeldLease { epoch: 1, expires_at: now() };
+    let over = HeldLease { epoch: 1, expires_at: now(), renewed: false };
     swept(&held(), now(), Some(over)).unwrap().1
 }
 
@@ -96,7 +97,7 @@ fn the_lease_is_looked_at_before_the_owner_and_after_the_existence() {
 #[test]
 fn epochs_only_grow() {
     let mut run = held();
-    let over = |run: &Run| Some(HeldLease { epoch: run.supervision.epoch(), expires_at: now() });
+    let over = |run: &Run| Some(HeldLease { epoch: run.supervision.epoch(), expires_at: now(), renewed: false });
     for expected in [2, 3, 4] {
         let Ok(Decision::Apply(event, after)) = decided_at(&run, &claim("run-1"), now(), over(&run)) else { panic!() };
         assert_eq!(
@@ -122,7 +123,7 @@ fn a_lease_that_was_released_is_nobodys_also_for_who_knows_its_epoch() {
     for call in calls {
         assert_eq!(refused(Some(&released), &call.epoch(2)), "LEASE_LOST");
     }
-    let over = HeldLease { epoch: 2, expires_at: now() };
+    let over = HeldLease { epoch: 2, expires_at: now(), renewed: false };
     let orphan = swept(&released, now(), Some(over)).unwrap().1;
     assert_eq!(refused(Some(&orphan), &complete("run-1").epoch(2)), "LEASE_LOST", "nobody reports late");
     assert_eq!(applied(Some(&released), &claim("run-1").epoch(2)).1.supervision.epoch(), 3);
@@ -146,7 +147,7 @@ fn an_abort_is_open_to_everyone_and_of_a_holder_only_while_it_is_one() {
 fn a_clock_that_was_set_back_ends_no_lease() {
     let run = held();
     let clock = at(now().micros() - 60_000_000);
-    let live = HeldLease { epoch: 1, expires_at: at(clock.micros() + 1) };
+    let live = HeldLease { epoch: 1, expires_at: at(clock.micros() + 1), renewed: false };
     for command in [claim("run-1"), sweep("run-1")] {
         let context = |clock| Context {
             now: now(),
@@ -165,14 +166,14 @@ fn a_clock_that_was_set_back_ends_no_lease() {
 #[test]
 fn a_claim_is_refused_while_somebody_holds_the_run() {
     let run = held();
-    let live = HeldLease { epoch: 1, expires_at: at(now().micros() + 1) };
+    let live = HeldLease { epoch: 1, expires_at: at(now().micros() + 1), renewed: false };
     match decided_at(&run, &claim("run-1"), now(), Some(live)) {
         Err(Refusal::LeaseHeld { epoch, expires_at, run: summary }) => {
             assert_eq!((epoch, expires_at, summary), (1, Some(live.expires_at), run.summary()));
         }
         other => panic!("{other:?}"),
     }
-    let older = HeldLease { epoch: 0, expires_at: at(0) };
+    let older = HeldLease { epoch: 0, expires_at: at(0), renewed: false };
     for unknown in [None, Some(older)] {
         let answer = decided_at(&run, &claim("run-1"), now(), unknown);
         assert_eq!(answer.unwrap_err().reason(), "LEASE_HELD", "a lease that is not known is not over");
@@ -188,7 +189,7 @@ fn a_pending_run_is_claimed_by_its_owner_and_a_running_one_by_anybody() {
     assert_eq!((event.event_type, run.status, run.supervision.epoch()), (EventType::Started, Status::Running, 1));
     let unowned = Run { agent_id: None, ..pending };
     assert_eq!(applied(Some(&unowned), &claim("run-1").by("worker")).1.agent_id.as_deref(), Some("worker"));
-    let over = HeldLease { epoch: 1, expires_at: now() };
+    let over = HeldLease { epoch: 1, expires_at: now(), renewed: false };
     for (caller, owner) in [(claim("run-1").by("new"), "new"), (claim("run-1"), "owner")] {
         let Ok(Decision::Apply(_, after)) = decided_at(&run, &caller, now(), Some(over)) else { panic!() };
         assert_eq!(after.agent_id.as_deref(), Some(owner));
@@ -198,7 +199,7 @@ fn a_pending_run_is_claimed_by_its_owner_and_a_running_one_by_anybody() {
 #[test]
 fn a_sweep_ends_what_is_over_and_nothing_else() {
     let run = held();
-    let over = HeldLease { epoch: 1, expires_at: now() };
+    let over = HeldLease { epoch: 1, expires_at: now(), renewed: false };
     let (event, failed) = swept(&run, now(), Some(over)).unwrap();
     assert_eq!((event.event_type, event.principal.kind), (EventType::Failed, PrincipalKind::Authority));
     assert_eq!((failed.status, failed.reason_code.as_deref()), (Status::Failed, Some("ORPHANED")));
@@ -239,7 +240,7 @@ fn a_deadline_is_a_rule_and_a_grace_that_is_over_a_conclusion() {
     let grace = at(now().micros() + 3_000);
     assert_eq!(asked.due_at(), Some(grace));
     let late = at(deadline.micros() + 1);
-    let first = HeldLease { epoch: 0, expires_at: at(0) };
+    let first = HeldLease { epoch: 0, expires_at: at(0), renewed: false };
     let aborted = swept(&asked, late, Some(first)).unwrap().1;
     assert_eq!(aborted.reason_code.as_deref(), Some("ABORT_GRACE_EXPIRED"), "what was over first");
     assert!(aborted.supervision.presumed);
@@ -329,6 +330,12 @@ fn a_heartbeat_that_renewed_nothing_says_why() {
 
 #[test]
 fn every_call_that_looks_at_a_lease_says_so() {
-    let looks: Vec<_> = Operation::ALL.into_iter().filter(|operation| operation.looks_at_lease()).collect();
-    assert_eq!(looks, [Operation::Claim, Operation::Sweep]);
+    let asks = |operation, principal| Command { operation, principal, ..release("run-1") };
+    let looks = |principal: fn() -> Principal| -> Vec<_> {
+        let of = |operation: &Operation| asks(*operation, principal()).looks_at_lease();
+        Operation::ALL.into_iter().filter(of).collect()
+    };
+    assert_eq!(looks(Principal::anonymous), [Operation::Claim, Operation::Sweep]);
+    // A claim that nobody received.
+    assert_eq!(looks(Principal::authority), [Operation::Claim, Operation::Release, Operation::Sweep]);
 }

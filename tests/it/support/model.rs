@@ -56,7 +56,10 @@ impl Model {
                 if after.is_ready() {
                     self.leases.remove(&command.key);
                 } else if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
-                    self.leases.insert(command.key.clone(), HeldLease { epoch, expires_at: now.plus_ms(ttl_ms) });
+                    self.leases.insert(
+                        command.key.clone(),
+                        HeldLease { epoch, expires_at: now.plus_ms(ttl_ms), renewed: false },
+                    );
                 }
                 if let Some(value) = limited {
                     self.counted.entry(value).or_default().push(command.key.run_id.clone());

@@ -38,7 +38,7 @@ impl<'a> Parts<'a> {
     from place, leased v
     on conflict (shard, namespace, run_id)
     do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, released = excluded.released,
-                  expires_at = excluded.expires_at)"
+                  expires_at = excluded.expires_at, renewed = false)"
             ));
         }
         if !over.is_empty() {

@@ -44,7 +44,7 @@ pub(in crate::store::sqlite) fn load(
         requests.extend(applied.map(|applied| (key.clone(), id.to_owned(), applied)));
     }
     let looks: HashSet<&RunKey> =
-        commands.iter().filter_map(|command| command.operation.looks_at_lease().then_some(&command.key)).collect();
+        commands.iter().filter_map(|command| command.looks_at_lease().then_some(&command.key)).collect();
     let mut held = Vec::new();
     for key in looks {
         held.extend(leases::held(transaction, shard, key, uptime)?.map(|lease| (key.clone(), lease)));

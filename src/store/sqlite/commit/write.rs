@@ -183,7 +183,7 @@ impl Writer<'_> {
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                  on conflict (shard, namespace, run_id)
                  do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at,
-                               released = excluded.released",
+                               released = excluded.released, renewed = 0",
                 params![
                     shard,
                     namespace,
