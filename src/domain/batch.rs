@@ -273,11 +273,8 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                 }
                 if run.is_ready() {
                     leases.remove(&command.key);
-                } else if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
-                    leases.insert(
-                        command.key.clone(),
-                        HeldLease { epoch, expires_at: clock.plus_ms(ttl_ms), renewed: false },
-                    );
+                } else if let Some(lease) = event.changes.lease {
+                    leases.insert(command.key.clone(), HeldLease::granted(lease, clock));
                 }
                 // Only a claim states a limit.
                 if let Some(value) = limited {

@@ -189,6 +189,14 @@ pub struct HeldLease {
     pub renewed: bool,
 }
 
+impl HeldLease {
+    /// A lease that is granted at a time.
+    #[must_use]
+    pub fn granted(lease: Lease, at: Time) -> Self {
+        Self { epoch: lease.epoch, expires_at: at.plus_ms(lease.ttl_ms), renewed: false }
+    }
+}
+
 /// What a heartbeat asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {

@@ -121,8 +121,10 @@ impl Committer {
     fn fail(&mut self, part: Batch, error: &StoreError) {
         match error {
             StoreError::Refused(_) => self.health.refused(self.shard, || chain(error)),
-            error if error.may_be_of_one_run() => {}
-            error => self.health.failed(self.shard, || chain(error)),
+            StoreError::Corrupt { .. } if error.may_be_of_one_run() => {}
+            StoreError::Corrupt { .. } | StoreError::Unavailable(_) | StoreError::Lost(_) => {
+                self.health.failed(self.shard, || chain(error));
+            }
         }
         let known = !error.may_be_of_one_run() && std::mem::replace(&mut self.down, true);
         if !known {

@@ -249,7 +249,9 @@ mod tests {
         ];
         drop(answers.pop());
         let mut batch = Batch::default();
-        waiting.into_iter().for_each(|ask| batch.add(ask));
+        for ask in waiting {
+            batch.add(ask);
+        }
         let renewed: Vec<_> =
             batch.renewals.iter().map(|(key, renewal)| (key.run_id.as_str(), renewal.epoch)).collect();
         assert_eq!(renewed, [("a", 1), ("b", 1)]);
