@@ -34,7 +34,7 @@ pub use wait_run::Waited;
 /// Sent when nothing else was for this long.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Sent while a watch of many runs catches up and has shown nothing for this long, so that one that is cut again and again
+/// Sent while a watch of many runs catches up and has shown nothing for this long at most, so that one that is cut again and again
 /// gets on.
 pub const CATCHING_UP_INTERVAL: Duration = Duration::from_secs(1);
 
