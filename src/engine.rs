@@ -13,6 +13,7 @@ mod slots;
 mod unreceived;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
@@ -94,7 +95,7 @@ pub struct Engine {
     ledger: Ledger,
     inlets: Vec<Inlet>,
     health: Arc<CommitHealth>,
-    closing: CancellationToken,
+    closed: AtomicBool,
     ending: CancellationToken,
     unreceived: ToUnreceived,
 }
@@ -104,7 +105,7 @@ impl Engine {
     #[must_use]
     pub fn start(store: Arc<dyn Store>, supervisor: &Supervisor, committed: &Arc<Notify>) -> Self {
         let ledger = store.ledger();
-        let (closing, ending) = (CancellationToken::new(), CancellationToken::new());
+        let ending = CancellationToken::new();
         let slots = Slots::new(store.commits_max());
         let bytes = inlet::byte_budget();
         let health = Arc::new(CommitHealth::new());
@@ -117,7 +118,8 @@ impl Engine {
                 inlet
             })
             .collect();
-        Self { store, ledger, inlets, health, closing, ending, unreceived: ToUnreceived::new() }
+        let closed = AtomicBool::new(false);
+        Self { store, ledger, inlets, health, closed, ending, unreceived: ToUnreceived::new() }
     }
 
     /// Commits a command and answers, at the latest at `deadline` or after [`ANSWER_WAIT_MAX`].
@@ -126,7 +128,7 @@ impl Engine {
     ///
     /// See [`Failure`]: only [`Failure::OutcomeUnknown`] may have been applied.
     pub async fn submit(&self, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
-        if self.closing.is_cancelled() {
+        if self.closed.load(Ordering::Relaxed) {
             return Err(Failure::Draining);
         }
         self.submit_at_last(command, deadline).await
@@ -222,7 +224,7 @@ impl Engine {
     /// Takes no more commands; what is queued is still committed and answered. Who took [`unreceived`](Engine::unreceived)
     /// hears when no claim is under way any more, and then [ends](Engine::end) the engine.
     pub fn close(&self) {
-        self.closing.cancel();
+        self.closed.store(true, Ordering::Relaxed);
         if !self.unreceived.close() {
             self.end();
         }
@@ -230,7 +232,7 @@ impl Engine {
 
     /// The committers end when nothing is queued.
     pub fn end(&self) {
-        self.closing.cancel();
+        self.closed.store(true, Ordering::Relaxed);
         self.ending.cancel();
     }
 }

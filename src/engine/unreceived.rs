@@ -36,8 +36,10 @@ pub(super) struct IfUnreceived {
 impl IfUnreceived {
     /// None for a command that is no claim, or whose caller can ask the run itself for its answer again.
     pub(super) fn of(command: &Command, to: &ToUnreceived) -> Option<Box<Self>> {
-        let may_be_lost = command.operation == Operation::Claim && command.request.is_none();
-        let to = to.open().filter(|_| may_be_lost)?;
+        if command.operation != Operation::Claim || command.request.is_some() {
+            return None;
+        }
+        let to = to.open()?;
         Some(Box::new(Self { key: command.key.clone(), request: command.terms.claim_request.clone(), to }))
     }
 

@@ -35,6 +35,20 @@ impl Inode {
     pub(super) fn of(file: &Metadata) -> Self {
         Self { device: file.dev(), number: file.ino() }
     }
+
+    /// The file that a name means. Asks for nothing else: whoever asks Linux for a file's times makes its next write note
+    /// a new one, which the next sync has to wait for.
+    #[cfg(target_os = "linux")]
+    fn at(path: &Path) -> io::Result<Self> {
+        use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+        let file = statx(CWD, path, AtFlags::empty(), StatxFlags::INO)?;
+        Ok(Self { device: makedev(file.stx_dev_major, file.stx_dev_minor), number: file.stx_ino })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn at(path: &Path) -> io::Result<Self> {
+        fs::metadata(path).map(|file| Self::of(&file))
+    }
 }
 
 /// The ledger's files as they were opened, and the locks on them.
@@ -185,8 +199,8 @@ impl Identity {
 
 impl Named {
     fn means(&self) -> Meaning {
-        match fs::metadata(&self.path) {
-            Ok(file) if Inode::of(&file) == self.inode => Meaning::Same,
+        match Inode::at(&self.path) {
+            Ok(inode) if inode == self.inode => Meaning::Same,
             Ok(_) => Meaning::Other,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Meaning::Nothing
