@@ -16,7 +16,7 @@ pub struct Context<'a> {
     pub now: Time,
     /// What the run's history says of the command's `request_id`.
     pub applied: Option<&'a AppliedRequest>,
-    /// The run's lease as it is kept; none where the command does not [look at it](Operation::looks_at_lease).
+    /// The run's lease as it is kept; none where the command does not [look at it](Command::looks_at_lease).
     pub lease: Option<HeldLease>,
     /// The store's clock as it is, by which leases are over: `now` may be ahead of it after the clock was set back.
     pub clock: Time,
