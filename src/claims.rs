@@ -1,10 +1,10 @@
 //! Claiming work: the oldest run that is pending or ready and matches, for exactly one of those who ask.
 //!
-//! Claimers with the same filter share a queue of candidates, which hands each of them another one, in
-//! the order of creation. A candidate is only a hint: the claim itself is a command like any other, so what somebody else
-//! took first is refused under the shard's head, and the claimer takes the next. Who finds nothing waits for the feed to
-//! tell of a run that is new or ready, or of the end of one that had to end first; meanwhile the database is not asked again, unless
-//! more wait than a queue keeps.
+//! Claimers with the same filter share a queue of candidates, which hands each of them another one, in the order of
+//! creation. A candidate is only a hint: the claim itself is a command like any other, so what somebody else took first
+//! is refused under the shard's head, and the claimer takes the next. Who finds nothing waits for the feed to tell of a
+//! run that is new or ready, or of the end of one that had to end first; meanwhile the database is not asked again,
+//! unless more wait than a queue keeps.
 
 mod candidate;
 mod candidates;

@@ -34,8 +34,8 @@ pub use wait_run::Waited;
 /// Sent when nothing else was for this long.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Sent while a watch of many runs catches up and has shown nothing for this long at most, so that one that is cut again and again
-/// gets on.
+/// Sent while a watch of many runs catches up and has shown nothing for this long at most, so that one that is cut
+/// again and again gets on.
 pub const CATCHING_UP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reads that all sessions together have in flight at the store: more would only queue in front of its connections, and

@@ -35,10 +35,10 @@
 //! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
 //!   every event carries whose revision is a multiple of 32.
 //! - Callers of `GetRun` that meet share the next query, never one that was sent. Nothing is cached between calls.
-//! - A Postgres database may lose what was acknowledged: an asynchronous standby is promoted, a backup is put back. Then the ledger's
-//!   epoch is raised, once for all replicas, before a session is used that may read the new past. Who gives out a place in
-//!   the log (cursors, revisions of a watch) compares the epoch between the read and the answer: no watch goes from one past
-//!   to another.
+//! - A Postgres database may lose what was acknowledged: an asynchronous standby is promoted, a backup is put back.
+//!   Then the ledger's epoch is raised, once for all replicas, before a session is used that may read the new past. Who
+//!   gives out a place in the log (cursors, revisions of a watch) compares the epoch between the read and the answer:
+//!   no watch goes from one past to another.
 //! - A lease's epoch is part of the run and decides who may write; when it expires is not: that stands in a row of its own
 //!   (`leases`), which a heartbeat renews without the head and without an event. A sweep or a claim reads that row under the
 //!   head and locks it, so that of a heartbeat and an end the first wins; it is taken off in the commit that ends the run.

@@ -4,7 +4,7 @@
 //! - `readiness`: may be sent traffic. Not before the store is open, not while draining, not once the store has been
 //!   unreachable, or commits have failed, for 30 seconds.
 //! - `""` and `runledger.v1.RunService`: the store answers, and commits succeed. They follow the store within two seconds;
-//!   that a commit hangs is known after five.
+//!   that a commit hangs is known after six.
 //! - `durability`: not serving when an acknowledged call could be lost (in memory, or an unsafe Postgres).
 //!
 //! Whether commits succeed is known from those that are made. While they fail, callers may have been sent elsewhere, so
