@@ -23,6 +23,8 @@ use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
 use crate::leases::sweeper;
 use crate::reads::Reads;
+use crate::service::transport::Lifetime;
+use crate::service::transport::listener::{self, Limits};
 use crate::service::{Backend, BackendSlot, Turns, WireFrames, health, server};
 use crate::store::open::{self, Location};
 use crate::store::{Description, OpenError, Store};
@@ -78,16 +80,12 @@ async fn run(
     supervisor.vital("health", monitor.run());
     // The listener has its own supervisor: it is waited for after the committers.
     let listening = Supervisor::new();
-    let serving = server::serve(listener, slot.clone(), health, supervisor.stop());
-    listening.spawn({
-        let vital = supervisor.guard("listener");
-        async move {
-            if let Err(error) = serving.await {
-                tracing::error!(error = chain(&*error), "the listener failed");
-            }
-            drop(vital);
-        }
-    });
+    let limits = Limits {
+        connections_max: listener::connections_max(config.client_connections)?,
+        lifetime: Lifetime { idle_max: config.connection_idle_max, age_max: config.connection_age_max },
+    };
+    let serving = server::serve(listener, slot.clone(), health, limits, listening.clone(), supervisor.stop());
+    supervisor.vital("listener", serving.map_err(|error| anyhow::anyhow!("reflection: {}", chain(&*error)))?);
 
     let lost = Arc::new(OnceLock::new());
     // Nothing is installed after the stop: the drain would not see it.

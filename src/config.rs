@@ -29,6 +29,22 @@ pub struct ServeConfig {
     #[command(flatten)]
     pub store: StoreConfig,
 
+    /// Connections of clients at most, fewer where the process may not open so many files
+    #[arg(long, env = "RUNLEDGER_CLIENT_CONNECTIONS", value_name = "N", default_value_t = 10_000,
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    pub client_connections: usize,
+
+    /// How long a client's connection stays open without a call
+    #[arg(long, env = "RUNLEDGER_CONNECTION_IDLE_MAX", value_name = "DURATION", default_value = "10m",
+          value_parser = lifetime)]
+    pub connection_idle_max: Duration,
+
+    /// How old a client's connection gets, give or take a tenth: then clients connect anew, and their streams begin anew
+    /// where they were, within a minute
+    #[arg(long, env = "RUNLEDGER_CONNECTION_AGE_MAX", value_name = "DURATION", default_value = "30m",
+          value_parser = lifetime)]
+    pub connection_age_max: Duration,
+
     /// How long one `WaitRun` waits at most: lower than what proxies in between allow a silent call
     #[arg(long, env = "RUNLEDGER_WAIT_MAX", value_name = "DURATION", default_value = "24h", value_parser = duration)]
     pub wait_max: Duration,
@@ -237,6 +253,12 @@ fn on_or_off(text: &str) -> Result<bool, &'static str> {
         "off" => Ok(false),
         _ => Err("expected on or off"),
     }
+}
+
+/// How long connections last: shorter than a second, clients would do nothing but connect.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_secs(1)..=Duration::from_hours(24 * 366);
+    duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 1s to 366 days".to_owned()) })
 }
 
 /// A duration such as `90s`, `1m 30s` or `2h`.

@@ -1,14 +1,14 @@
 //! The gRPC service: authenticate, convert, validate, submit, answer. Holds no SQL and no rules.
 
-mod connection;
 mod frames;
 pub mod health;
-mod layer;
 mod leases;
 mod lists;
 mod replica;
+mod routes;
 mod runs;
 pub mod server;
+pub mod transport;
 mod watch;
 
 use std::sync::{Arc, OnceLock};

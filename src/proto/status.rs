@@ -200,6 +200,13 @@ pub fn draining() -> Status {
     Draft::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY)).seal()
 }
 
+/// The stream's connection has come of age; the stream goes on on another one.
+#[must_use]
+pub fn connection_ends() -> Status {
+    let message = "The connection is being closed because of its age: resume the stream on a new one.";
+    Draft::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY)).seal()
+}
+
 /// A commit was sent and not confirmed. `retry_is_safe`: the same call, sent again, has one effect at most, and its answer
 /// tells of it.
 #[must_use]
@@ -219,6 +226,13 @@ pub fn outcome_unknown(retry_is_safe: bool) -> Status {
 #[must_use]
 pub fn deadline() -> Status {
     let message = "The call's deadline passed and nothing was written: allow it more time.";
+    Draft::new(Code::DeadlineExceeded, "DEADLINE", message).seal()
+}
+
+/// A call whose request did not come in time; nothing was written.
+#[must_use]
+pub fn arrived_too_slowly(wait_max: Duration) -> Status {
+    let message = format!("The request did not arrive within {} s and nothing was written.", wait_max.as_secs());
     Draft::new(Code::DeadlineExceeded, "DEADLINE", message).seal()
 }
 

@@ -39,15 +39,24 @@ pub(super) async fn heartbeat(
 pub(super) async fn claim_next(
     backend: &Backend,
     caller: Caller,
-    deadline: Option<Instant>,
+    until: runs::Until,
     request: v1::ClaimNextRunRequest,
 ) -> Result<v1::ClaimNextRunResponse, Status> {
     let query::ClaimNext { filter, lease_ttl_ms, wait, max_running, request } =
         query::claim_next_run(request, &caller).map_err(status::invalid)?;
     let Caller { namespace, principal } = caller;
-    let wait_until = Instant::now() + runs::wait_max(backend, wait, deadline);
+    let wait_until = Instant::now() + runs::wait_max(backend, wait, until);
     let retry_is_safe = request.is_some();
-    let claim = Claim { namespace, filter, max_running, lease_ttl_ms, principal, request, wait_until, deadline };
+    let claim = Claim {
+        namespace,
+        filter,
+        max_running,
+        lease_ttl_ms,
+        principal,
+        request,
+        wait_until,
+        deadline: until.deadline,
+    };
     let granted = backend.claims.next(&claim).await.map_err(|failure| match failure {
         claims::Failure::Engine(failure) => runs::failed(failure, retry_is_safe),
         claims::Failure::Refused(refusal) => status::refusal(&refusal),

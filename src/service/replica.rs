@@ -1,8 +1,11 @@
 //! What this process is doing, for operators.
 
+use std::sync::Arc;
+
 use tonic::{Request, Response, Status};
 
 use super::BackendSlot;
+use super::transport::{Context, Usage};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
 use crate::proto::served::replica_service_server::ReplicaService;
@@ -11,26 +14,36 @@ use crate::proto::{answer, v1};
 /// The replica service.
 pub(super) struct Replica {
     slot: BackendSlot,
+    usage: Arc<Usage>,
     started_at: Time,
 }
 
 impl Replica {
-    pub(super) fn new(slot: BackendSlot) -> Self {
-        Self { slot, started_at: SystemClock.now() }
+    pub(super) fn new(slot: BackendSlot, usage: Arc<Usage>) -> Self {
+        Self { slot, usage, started_at: SystemClock.now() }
     }
 }
 
 #[tonic::async_trait]
 impl ReplicaService for Replica {
-    async fn get_replica(&self, _: Request<v1::GetReplicaRequest>) -> Result<Response<v1::GetReplicaResponse>, Status> {
+    async fn get_replica(
+        &self,
+        request: Request<v1::GetReplicaRequest>,
+    ) -> Result<Response<v1::GetReplicaResponse>, Status> {
+        let is_local = request.extensions().get::<Context>().is_some_and(|context| context.peer.is_local());
         let mut replica = v1::GetReplicaResponse {
             release: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: Some(answer::timestamp(self.started_at)),
+            connections: self.usage.connections() as u64,
+            request_bytes: self.usage.request_bytes() as u64,
+            unsent_bytes: self.usage.unsent_bytes() as u64,
             ..v1::GetReplicaResponse::default()
         };
         if let Some(backend) = self.slot.get() {
             let hub = backend.feed.hub();
-            replica.store = backend.store.describe().location;
+            let store = backend.store.describe();
+            // A path or a host is nobody's business on another machine.
+            replica.store = if is_local { store.location } else { store.kind.to_owned() };
             replica.queues = (0..)
                 .zip(backend.engine.unanswered())
                 .map(|(shard, unanswered)| v1::ShardQueue {

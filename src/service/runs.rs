@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::layer::Deadline;
+use super::transport::Context;
 use super::{Backend, BackendSlot, leases, lists, unlisted, unreadable, watch};
 use crate::auth::{self, Caller};
 use crate::domain::check::{Outcome, check_matrix, check_run};
@@ -37,8 +37,17 @@ pub(super) struct Runs {
 /// What a call says besides its message.
 struct Call<M> {
     caller: Caller,
-    deadline: Option<Instant>,
+    until: Until,
     message: M,
+}
+
+/// When a call is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Until {
+    /// Its caller waits no longer.
+    pub(super) deadline: Option<Instant>,
+    /// Its connection is closed.
+    pub(super) connection: Option<Instant>,
 }
 
 /// What every mutation answers.
@@ -57,8 +66,12 @@ impl Runs {
     fn open<M>(&self, request: Request<M>) -> Result<(&Backend, Call<M>), Status> {
         let backend = self.slot.ready()?;
         let caller = auth::caller(request.metadata()).map_err(status::invalid)?;
-        let deadline = request.extensions().get::<Deadline>().map(|deadline| deadline.0);
-        Ok((backend, Call { caller, deadline, message: request.into_inner() }))
+        let context = request.extensions().get::<Context>();
+        let until = Until {
+            deadline: context.and_then(|context| context.deadline),
+            connection: context.map(|context| context.peer.streams_end_at),
+        };
+        Ok((backend, Call { caller, until, message: request.into_inner() }))
     }
 
     /// Commits the command that a request asks for. `names_run`: it named its run, so that a repetition meets the same.
@@ -71,7 +84,7 @@ impl Runs {
         let (backend, call) = self.open(request)?;
         let command = command(call.message, &call.caller, backend.store.ledger().id).map_err(status::invalid)?;
         let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
-        let answer = backend.engine.submit(command, call.deadline).await;
+        let answer = backend.engine.submit(command, call.until.deadline).await;
         let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
         let disposition = match answer.disposition {
             Disposition::Applied => v1::Disposition::Applied,
@@ -96,10 +109,11 @@ async fn knows(backend: &Backend, epoch: Option<u64>) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// How long a call that was asked to wait does: answered before its deadline, it says more than that time is over.
-pub(super) fn wait_max(backend: &Backend, asked: Duration, deadline: Option<Instant>) -> Duration {
-    let left = deadline.map_or(WAIT_MAX, |deadline| {
-        let left = deadline.saturating_duration_since(Instant::now());
+/// How long a call that was asked to wait does: answered before it is over, it says more than that time is over.
+pub(super) fn wait_max(backend: &Backend, asked: Duration, until: Until) -> Duration {
+    let end = until.deadline.into_iter().chain(until.connection).min();
+    let left = end.map_or(WAIT_MAX, |end| {
+        let left = end.saturating_duration_since(Instant::now());
         left.saturating_sub((left / 10).min(ANSWER_MARGIN_MAX))
     });
     asked.min(backend.wait_max).min(left)
@@ -184,7 +198,7 @@ impl RunService for Runs {
         request: Request<v1::ClaimNextRunRequest>,
     ) -> Result<Response<v1::ClaimNextRunResponse>, Status> {
         let (backend, call) = self.open(request)?;
-        leases::claim_next(backend, call.caller, call.deadline, call.message).await.map(Response::new)
+        leases::claim_next(backend, call.caller, call.until, call.message).await.map(Response::new)
     }
 
     async fn release_run(
@@ -211,7 +225,7 @@ impl RunService for Runs {
     ) -> Result<Response<v1::HeartbeatRunResponse>, Status> {
         let (backend, call) = self.open(request)?;
         let (key, renewal) = request::heartbeat_run(call.message, &call.caller).map_err(status::invalid)?;
-        leases::heartbeat(backend, key, renewal, call.deadline).await.map(Response::new)
+        leases::heartbeat(backend, key, renewal, call.until.deadline).await.map(Response::new)
     }
 
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
@@ -307,7 +321,7 @@ impl RunService for Runs {
         let (epoch, frames) = begun.map_err(|error| cut(error, &key))?;
         let frames = watch::with_progress(backend.progress.clone(), key.clone(), epoch, frames);
         let frames = frames.map(move |frame| frame.map_err(|error| cut(error, &key)));
-        Ok(Response::new(Box::pin(watch::until(call.deadline, frames))))
+        Ok(Response::new(Box::pin(watch::until(call.until, frames))))
     }
 
     type WatchRunsStream = Pin<Box<dyn Stream<Item = Result<served::WatchRunsResponse, Status>> + Send>>;
@@ -334,7 +348,7 @@ impl RunService for Runs {
         let frames = frames.map_err(|error| watch::cut_many(&namespace, &error))?;
         let frames =
             frames.map(move |frame| frame.map(watch::of_many).map_err(|error| watch::cut_many(&namespace, &error)));
-        Ok(Response::new(Box::pin(watch::until(call.deadline, frames))))
+        Ok(Response::new(Box::pin(watch::until(call.until, frames))))
     }
 
     async fn wait_run(
@@ -343,7 +357,7 @@ impl RunService for Runs {
     ) -> Result<Response<served::WaitRunResponse>, Status> {
         let (backend, call) = self.open(request)?;
         let (key, timeout) = query::wait_run(call.message, &call.caller).map_err(status::invalid)?;
-        let wait_max = wait_max(backend, timeout, call.deadline);
+        let wait_max = wait_max(backend, timeout, call.until);
         let waited = backend.feed.wait_run(&key, wait_max).await;
         let Waited { run, timed_out } = waited.map_err(|error| watch::cut("WaitRun", &error, &key, None))?;
         Ok(Response::new(served::WaitRunResponse { run, timed_out }))

@@ -1,61 +1,47 @@
-//! The listener: the run service, health, and reflection on one port.
+//! The port: the run service, the replica service, health, and reflection.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use futures_util::TryStreamExt as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic_health::pb::health_server::{Health, HealthServer};
 
 use super::BackendSlot;
-use super::connection::Connection;
-use super::layer::CallLayer;
 use super::replica::Replica;
+use super::routes::Routes;
 use super::runs::Runs;
+use super::transport::Usage;
+use super::transport::listener::{Limits, listen};
 use crate::proto::FILE_DESCRIPTOR_SET;
 use crate::proto::served::replica_service_server::ReplicaServiceServer;
 use crate::proto::served::run_service_server::RunServiceServer;
+use crate::supervise::Supervisor;
 
-/// A connection that says nothing is asked this often whether it is still there.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
-
-/// A connection that does not answer is closed after this.
-const KEEPALIVE_WAIT_MAX: Duration = Duration::from_secs(20);
-
-/// Calls and watches on one connection at most; what is above waits for its turn at the client.
-const STREAMS_MAX: u32 = 16_384;
-
-/// Serves on a listener, with this health service, until the stop, then lets the calls in flight end.
+/// Serves on a listener, with this health service, until the stop. Each connection is a task of `connections`: those then
+/// let the calls in flight end.
 ///
 /// # Errors
 ///
-/// The transport's.
-pub async fn serve(
+/// What reflection is told is no descriptor set.
+pub fn serve(
     listener: TcpListener,
     slot: BackendSlot,
     health: HealthServer<impl Health>,
+    limits: Limits,
+    connections: Supervisor,
     stop: CancellationToken,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<impl Future<Output = ()> + Send, Box<dyn std::error::Error + Send + Sync>> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true)).map_ok(Connection);
-    Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_WAIT_MAX))
-        .max_concurrent_streams(Some(STREAMS_MAX))
-        .layer(CallLayer)
-        .add_service(ReplicaServiceServer::new(Replica::new(slot.clone())))
-        .add_service(RunServiceServer::new(Runs::new(slot)))
+    let usage = Arc::new(Usage::default());
+    let others = tonic::service::Routes::new(ReplicaServiceServer::new(Replica::new(slot.clone(), usage.clone())))
         .add_service(health)
         .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?)
-        .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
-        .await?;
-    Ok(())
+        .add_service(reflection().build_v1alpha()?);
+    let routes = Routes { runs: RunServiceServer::new(Runs::new(slot)), others: others.prepare() };
+    Ok(listen(listener, routes, limits, usage, connections, stop))
 }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use async_stream::stream;
 use futures_util::{Stream, StreamExt as _};
 use tokio::pin;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 use tonic::Status;
 
+use super::runs::Until;
 use super::unreadable;
 use crate::domain::{Progress, Refusal, RunKey, Time};
 use crate::feed::{WatchError, watch_run, watch_runs};
@@ -91,17 +92,18 @@ fn progressed_frame(said: &(Progress, Time), ledger_epoch: u64) -> served::Watch
     served::WatchRunResponse { frame: Some(frame), ledger_epoch }
 }
 
-/// The frames up to the caller's deadline. Nobody else ends them then: the transport's timer is for the first answer.
+/// The frames until the call is over. Nobody else ends them then: the transport's timer is for the first answer.
 pub(super) fn until<F>(
-    deadline: Option<Instant>,
+    until: Until,
     frames: impl Stream<Item = Result<F, Status>>,
 ) -> impl Stream<Item = Result<F, Status>> {
     // In a place of its own: moved into the stream below, it would take its room there twice.
     let mut frames = Box::pin(frames);
     stream! {
+        let deadline_is_first = until.deadline.is_some_and(|deadline| until.connection.is_none_or(|end| deadline < end));
         let over = async {
-            match deadline {
-                Some(deadline) => sleep_until(deadline).await,
+            match until.deadline.into_iter().chain(until.connection).min() {
+                Some(end) => sleep_until(end).await,
                 None => future::pending().await,
             }
         };
@@ -110,7 +112,7 @@ pub(super) fn until<F>(
             tokio::select! {
                 biased;
                 () = &mut over => {
-                    yield Err(status::deadline());
+                    yield Err(if deadline_is_first { status::deadline() } else { status::connection_ends() });
                     return;
                 }
                 frame = frames.next() => match frame {

@@ -1,0 +1,24 @@
+//! The transport: connections, and the bytes that travel on them.
+//!
+//! Invariant: what one connection can take of the process is bounded: frames that do no work, calls in execution, bytes
+//! of requests and of unsent answers, and time without progress. Who takes more is slowed down, and only who cannot be
+//! slowed down is refused or cut.
+
+mod answer;
+mod calls;
+mod connection;
+pub mod listener;
+mod method;
+mod peer;
+mod preface;
+mod progress;
+mod request;
+mod socket;
+mod tempo;
+mod usage;
+
+pub(super) use calls::Context;
+pub use connection::Lifetime;
+pub(super) use method::RUNS;
+pub(super) use request::Whole;
+pub use usage::Usage;

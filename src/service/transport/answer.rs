@@ -1,0 +1,93 @@
+//! What is answered, in parts that the peer takes one after the other.
+//!
+//! hyper takes a part from the body before there is room for it at the peer, and then hands it over whole, however large
+//! it is. So parts are small, and all that was not sent is counted for its connection.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use http_body::{Body as _, Frame};
+use tonic::body::Body;
+
+use super::peer::{Open, Peer};
+use super::progress::Progress;
+
+/// Bytes of one part.
+const PART_BYTES_MAX: usize = 16 * 1024;
+
+/// The body of an answer. The call is open until it is dropped.
+pub(super) struct Answer {
+    /// What was taken from the source, and not yet from here.
+    data: Bytes,
+    trailers: Option<HeaderMap>,
+    source: Option<(Body, Arc<Peer>)>,
+    progress: Arc<Progress>,
+    _open: Open,
+}
+
+/// Makes one answer's body out of what the service gave.
+pub(super) async fn whole(
+    answer: Response<Body>,
+    peer: &Arc<Peer>,
+    open: Open,
+    progress: Arc<Progress>,
+) -> Response<Answer> {
+    let (head, mut body) = answer.into_parts();
+    let (mut data, mut trailers) = (Bytes::new(), None);
+    // The service's answer is one message, which is encoded when it is asked for: here, so that what waits for the peer
+    // is its bytes, which are counted, and not what they are made of.
+    while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let Ok(frame) = frame else { break };
+        match frame.into_data() {
+            Ok(bytes) => data = bytes,
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    let data = peer.hold_unsent(data);
+    Response::from_parts(head, Answer { data, trailers, source: None, progress, _open: open })
+}
+
+/// The same of a stream.
+pub(super) fn stream(answer: Response<Body>, peer: Arc<Peer>, open: Open, progress: Arc<Progress>) -> Response<Answer> {
+    let (head, body) = answer.into_parts();
+    let source = (!body.is_end_stream()).then_some((body, peer));
+    Response::from_parts(head, Answer { data: Bytes::new(), trailers: None, source, progress, _open: open })
+}
+
+impl http_body::Body for Answer {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let me = &mut *self;
+        me.progress.asked();
+        if me.data.is_empty()
+            && let Some((source, peer)) = &mut me.source
+        {
+            match ready!(Pin::new(source).poll_frame(cx)) {
+                None | Some(Err(_)) => me.source = None,
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => me.data = peer.hold_every_unsent(data),
+                    Err(frame) => {
+                        me.trailers = frame.into_trailers().ok();
+                        me.source = None;
+                    }
+                },
+            }
+        }
+        if !me.data.is_empty() {
+            me.progress.handed_over();
+            let count = me.data.len().min(PART_BYTES_MAX);
+            return Poll::Ready(Some(Ok(Frame::data(me.data.split_to(count)))));
+        }
+        Poll::Ready(me.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.data.is_empty() && self.trailers.is_none() && self.source.is_none()
+    }
+}

@@ -1,0 +1,216 @@
+//! Around every call: what HTTP and gRPC ask of a request, its deadline, its turn, and a type for every error, also for
+//! those that the generated code makes.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::time::{Instant, timeout_at};
+use tonic::body::Body;
+use tonic::{Code, Status};
+
+use super::super::routes::Routes;
+use super::answer::{self, Answer};
+use super::method::Kind;
+use super::peer::Peer;
+use super::progress::Streams;
+use super::request;
+use crate::domain::Violation;
+use crate::proto::status;
+
+/// What a handler finds among its request's extensions.
+#[derive(Clone, Debug)]
+pub(in crate::service) struct Context {
+    /// When the caller stops waiting, a little early: the answer has to travel.
+    pub(in crate::service) deadline: Option<Instant>,
+    /// The connection.
+    pub(in crate::service) peer: Arc<Peer>,
+}
+
+/// The calls of one connection.
+#[derive(Clone)]
+pub(super) struct Calls {
+    pub(super) routes: Routes,
+    pub(super) peer: Arc<Peer>,
+    pub(super) streams: Streams,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Calls {
+    type Response = Response<Answer>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        // Deadlines count from here: the headers have just been read.
+        let arrived = Instant::now();
+        let (peer, open, progress) = (self.peer.clone(), self.peer.begin(), self.streams.begin());
+        let routes = self.routes.clone();
+        Box::pin(async move {
+            let kind = Kind::of(request.uri().path());
+            let answer = match admitted(&request, arrived) {
+                Ok(deadlines) => call(routes, request, kind, &peer, deadlines).await,
+                Err(refused) => refused,
+            };
+            Ok(match kind {
+                Kind::Watch => answer::stream(answer, peer, open, progress),
+                Kind::Call | Kind::Page | Kind::Wait | Kind::Look => answer::whole(answer, &peer, open, progress).await,
+            })
+        })
+    }
+}
+
+/// By when a call is answered.
+#[derive(Clone, Copy, Debug)]
+struct Deadlines {
+    /// By its handler, which knows whether anything was written.
+    handler: Instant,
+    /// By whoever is around the handler, a little later.
+    around: Instant,
+}
+
+/// What HTTP and gRPC ask of a request, seen by its headers. Gives its deadline, if it has one.
+#[expect(clippy::result_large_err, reason = "the answer is sent as it is")]
+fn admitted(request: &Request<Incoming>, arrived: Instant) -> Result<Option<Deadlines>, Response<Body>> {
+    if request.method() != Method::POST {
+        return Err(refused_by_http(StatusCode::METHOD_NOT_ALLOWED));
+    }
+    if !request.headers().get(CONTENT_TYPE).is_some_and(|kind| is_grpc(kind.as_bytes())) {
+        return Err(refused_by_http(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    let mut timeouts = request.headers().get_all("grpc-timeout").iter();
+    let (Some(asked), another) = (timeouts.next(), timeouts.next()) else { return Ok(None) };
+    let Some(left) = asked.to_str().ok().and_then(timeout).filter(|_| another.is_none()) else {
+        let rule = "must be one whole number of at most 8 digits and one of H, M, S, m, u, n, such as 500m";
+        return Err(status::invalid(vec![Violation::new("grpc-timeout", rule)]).into_http());
+    };
+    let margin = (left / 4).min(Duration::from_millis(10));
+    let handler = arrived + left.saturating_sub(margin);
+    Ok(Some(Deadlines { handler, around: arrived + left.saturating_sub(margin / 2) }))
+}
+
+/// A request that is none of gRPC's is answered by HTTP's own status.
+fn refused_by_http(status: StatusCode) -> Response<Body> {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = status;
+    answer
+}
+
+/// Whether a content type says that messages are Protocol Buffers in gRPC's framing.
+fn is_grpc(content_type: &[u8]) -> bool {
+    let Some(rest) = content_type.strip_prefix(b"application/grpc") else { return false };
+    let rest = rest.strip_prefix(b"+proto").unwrap_or(rest);
+    matches!(rest.first(), None | Some(b';' | b' '))
+}
+
+async fn call(
+    routes: Routes,
+    mut request: Request<Incoming>,
+    kind: Kind,
+    peer: &Arc<Peer>,
+    deadlines: Option<Deadlines>,
+) -> Response<Body> {
+    let deadline = deadlines.map(|deadlines| deadlines.handler);
+    request.extensions_mut().insert(Context { deadline, peer: peer.clone() });
+    let executed = execute(routes, request, kind, peer);
+    let answer = match deadlines {
+        None => executed.await,
+        Some(Deadlines { around, .. }) => match timeout_at(around, executed).await {
+            Ok(answer) => answer,
+            Err(_elapsed) => return status::deadline().into_http(),
+        },
+    };
+    match untyped(answer.headers()) {
+        None => answer,
+        Some(typed) => typed.into_http(),
+    }
+}
+
+async fn execute(routes: Routes, request: Request<Incoming>, kind: Kind, peer: &Arc<Peer>) -> Response<Body> {
+    if routes.takes_streams(request.uri().path()) {
+        return routes.call_stream(request).await;
+    }
+    let (head, body) = request.into_parts();
+    match request::receive(body, peer).await {
+        Ok((body, _held)) => {
+            let _turn = peer.turn(kind).await;
+            routes.call(Request::from_parts(head, request::Whole::new(body))).await
+        }
+        Err(refused) => refused.into_http(),
+    }
+}
+
+/// The typed form of an error that the generated code made before the service saw the call. The service's own have
+/// details.
+fn untyped(headers: &HeaderMap) -> Option<Status> {
+    if !headers.contains_key("grpc-status") || headers.contains_key("grpc-status-details-bin") {
+        return None;
+    }
+    let made = Status::from_header_map(headers)?;
+    match made.code() {
+        // A body that is not framed as gRPC frames it.
+        Code::OutOfRange | Code::ResourceExhausted | Code::Internal => {
+            Some(status::invalid(vec![Violation::new("request", made.message().to_owned())]))
+        }
+        Code::Ok
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::InvalidArgument
+        | Code::DeadlineExceeded
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::Unimplemented
+        | Code::Unavailable
+        | Code::DataLoss
+        | Code::Unauthenticated => None,
+    }
+}
+
+/// The value of `grpc-timeout`: at most eight digits and a unit.
+fn timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let amount: u64 = digits.parse().ok()?;
+    match unit {
+        "H" => Some(Duration::from_hours(amount)),
+        "M" => Some(Duration::from_mins(amount)),
+        "S" => Some(Duration::from_secs(amount)),
+        "m" => Some(Duration::from_millis(amount)),
+        "u" => Some(Duration::from_micros(amount)),
+        "n" => Some(Duration::from_nanos(amount)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_read_as_grpc_writes_it() {
+        assert_eq!(timeout("5S"), Some(Duration::from_secs(5)));
+        assert_eq!(timeout("150m"), Some(Duration::from_millis(150)));
+        assert_eq!(timeout("99999999H"), Some(Duration::from_hours(99_999_999)));
+        for noise in ["", "S", "5", "5s", "-5S", "123456789S", "5.5S", "5é"] {
+            assert_eq!(timeout(noise), None, "{noise:?}");
+        }
+    }
+
+    #[test]
+    fn only_protocol_buffers_in_grpcs_framing_are_taken() {
+        for kind in ["application/grpc", "application/grpc+proto", "application/grpc; charset=utf-8"] {
+            assert!(is_grpc(kind.as_bytes()), "{kind}");
+        }
+        for kind in ["", "application/json", "application/grpc-web", "application/grpc+json", "application/grpcx"] {
+            assert!(!is_grpc(kind.as_bytes()), "{kind}");
+        }
+    }
+}

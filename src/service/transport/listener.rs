@@ -1,0 +1,130 @@
+//! The listener: which connections are taken, and how many.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::super::routes::Routes;
+use super::connection::{Accepted, Lifetime};
+use super::usage::Usage;
+use crate::supervise::Supervisor;
+
+/// Descriptors that are kept for the store, its files, and whatever else the process opens.
+const DESCRIPTORS_KEPT: u64 = 100;
+
+/// The pause after a connection could not be accepted: the system has no descriptors or no memory left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many connections there may be at once: as many as were asked for, but fewer than the process may have descriptors,
+/// whose limit is raised as far as the system lets it.
+///
+/// # Errors
+///
+/// The limit is so low that nobody could be served.
+pub fn connections_max(asked: usize) -> io::Result<usize> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let wanted = maximum.unwrap_or(u64::MAX).min(asked as u64 + DESCRIPTORS_KEPT);
+    if getrlimit(Resource::Nofile).current.is_some_and(|current| current < wanted) {
+        // Where it cannot be raised, the limit stays what it is.
+        let _unchanged = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    }
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    match descriptors.saturating_sub(DESCRIPTORS_KEPT) {
+        0 => Err(io::Error::other(format!(
+            "this process may open {descriptors} files and connections; it needs more than {DESCRIPTORS_KEPT}: raise \
+             its limit (ulimit -n, or LimitNOFILE of its unit)"
+        ))),
+        left => Ok(asked.min(usize::try_from(left).unwrap_or(usize::MAX))),
+    }
+}
+
+/// How often it is said that all places are taken: they may be given away and taken again many times a second.
+const FULL_SAID_EVERY: Duration = Duration::from_mins(1);
+
+/// What holds for all connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How many there may be at once.
+    pub connections_max: usize,
+    /// How long one lasts.
+    pub lifetime: Lifetime,
+}
+
+/// Accepts connections until the stop, and serves each in a task of `connections`.
+pub(in crate::service) async fn listen(
+    listener: TcpListener,
+    routes: Routes,
+    limits: Limits,
+    usage: Arc<Usage>,
+    connections: Supervisor,
+    stop: CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(limits.connections_max));
+    let crowded = Arc::new(Notify::new());
+    let mut trouble = Trouble::default();
+    let accepting = async {
+        loop {
+            if places.available_permits() == 0 {
+                trouble.full(limits.connections_max);
+                crowded.notify_waiters();
+            }
+            let place = places.clone().acquire_owned().await.expect("never closed");
+            let (stream, address) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    trouble.failed(&error);
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            trouble.is_over();
+            // An answer waits for nothing.
+            let _unset = stream.set_nodelay(true);
+            let accepted = Accepted { stream, address, lifetime: limits.lifetime, stop: stop.clone() };
+            let served = accepted.serve(routes.clone(), usage.clone(), crowded.clone());
+            connections.spawn(async move {
+                served.await;
+                drop(place);
+            });
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = accepting => {}
+    }
+}
+
+/// Says what goes wrong, not more often than somebody wants to read it.
+#[derive(Debug, Default)]
+struct Trouble {
+    full_said_at: Option<Instant>,
+    failing: bool,
+}
+
+impl Trouble {
+    fn full(&mut self, connections_max: usize) {
+        if self.full_said_at.is_none_or(|at| at.elapsed() > FULL_SAID_EVERY) {
+            self.full_said_at = Some(Instant::now());
+            tracing::warn!(connections_max, "all connections are taken: idle ones are closed, new ones wait");
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.failing, true) {
+            tracing::error!(%error, "connections cannot be accepted: trying again until they can");
+        }
+    }
+
+    fn is_over(&mut self) {
+        if std::mem::take(&mut self.failing) {
+            tracing::info!("connections are accepted again");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! One connection, as its calls see it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::method::Kind;
+use super::usage::{REQUEST_BYTES_MAX, Usage};
+
+/// Calls of one connection that are executed at once; the others wait for their turn in the order of their arrival.
+/// Watches and waits are not among them.
+const CALLS_MAX: usize = 128;
+
+/// Pages of one connection that are read at once.
+const PAGES_MAX: usize = 4;
+
+/// Bytes of one connection's requests that are being received or executed.
+const CONNECTION_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What a connection may take of these although all others together have taken everything.
+const GRANTED_REQUEST_BYTES: usize = 64 * 1024;
+
+/// Bytes of one connection's unsent answers: its next calls wait until there are fewer.
+const CONNECTION_UNSENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Answers that are not counted: HTTP/2's bound of streams bounds them.
+const UNCOUNTED_BYTES: usize = 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::service) struct Peer {
+    pub(super) address: SocketAddr,
+    /// When its streams end themselves: the connection was told to close then.
+    pub(in crate::service) streams_end_at: Instant,
+    usage: Arc<Usage>,
+    open: AtomicUsize,
+    begun: AtomicU64,
+    calls: Semaphore,
+    pages: Semaphore,
+    request_bytes: AtomicUsize,
+    unsent_bytes: AtomicUsize,
+    sent: Notify,
+    cut: CancellationToken,
+}
+
+impl Peer {
+    pub(super) fn new(address: SocketAddr, streams_end_at: Instant, usage: Arc<Usage>) -> Arc<Self> {
+        let peer = Arc::new(Self {
+            address,
+            streams_end_at,
+            usage,
+            open: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+            calls: Semaphore::new(CALLS_MAX),
+            pages: Semaphore::new(PAGES_MAX),
+            request_bytes: AtomicUsize::new(0),
+            unsent_bytes: AtomicUsize::new(0),
+            sent: Notify::new(),
+            cut: CancellationToken::new(),
+        });
+        peer.usage.add(&peer);
+        peer
+    }
+
+    /// Whether it comes from this machine, a proxy on it included.
+    pub(in crate::service) fn is_local(&self) -> bool {
+        self.address.ip().to_canonical().is_loopback()
+    }
+
+    /// How many calls were begun, when none is open.
+    pub(super) fn idle_after(&self) -> Option<u64> {
+        let begun = self.begun.load(Ordering::Acquire);
+        (self.open.load(Ordering::Acquire) == 0).then_some(begun)
+    }
+
+    /// Counts a call until the value is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Open {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        self.open.fetch_add(1, Ordering::AcqRel);
+        Open(self.clone())
+    }
+
+    /// Waits for a call's turn to be executed.
+    pub(super) async fn turn(&self, kind: Kind) -> Turn<'_> {
+        let never_closed = "never closed";
+        match kind {
+            Kind::Call | Kind::Page => {}
+            Kind::Wait | Kind::Watch | Kind::Look => return Turn::default(),
+        }
+        while self.unsent_bytes() > CONNECTION_UNSENT_BYTES_MAX {
+            let sent = self.sent.notified();
+            if self.unsent_bytes() > CONNECTION_UNSENT_BYTES_MAX {
+                sent.await;
+            }
+        }
+        let call = Some(self.calls.acquire().await.expect(never_closed));
+        if kind == Kind::Call {
+            return Turn { _call: call, ..Turn::default() };
+        }
+        let page = Some(self.pages.acquire().await.expect(never_closed));
+        let any_page = Some(self.usage.pages.acquire().await.expect(never_closed));
+        Turn { _call: call, _page: page, _any_page: any_page }
+    }
+
+    /// Counts the bytes of a request. None when there are too many: the request must not be received.
+    pub(super) fn hold_request(self: &Arc<Self>, bytes: usize) -> Option<RequestBytes> {
+        let own = self.request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = self.usage.request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let held = RequestBytes { peer: self.clone(), bytes };
+        let granted = own <= GRANTED_REQUEST_BYTES || all <= REQUEST_BYTES_MAX;
+        (own <= CONNECTION_REQUEST_BYTES_MAX && granted).then_some(held)
+    }
+
+    /// The same bytes, counted as unsent until the last part of them was written or dropped.
+    pub(super) fn hold_unsent(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        if bytes.len() <= UNCOUNTED_BYTES {
+            return bytes;
+        }
+        self.hold_every_unsent(bytes)
+    }
+
+    /// The same for a stream, which may have many small parts unsent.
+    pub(super) fn hold_every_unsent(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        self.unsent_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.usage.add_unsent(bytes.len());
+        Bytes::from_owner(Unsent { bytes, peer: self.clone() })
+    }
+
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.unsent_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut.is_cancelled()
+    }
+
+    /// Ends the connection at once.
+    pub(super) fn cut(&self) {
+        self.cut.cancel();
+    }
+
+    /// Ends once the connection is to be cut.
+    pub(super) async fn until_cut(&self) {
+        self.cut.cancelled().await;
+    }
+}
+
+/// A call that is open, until its answer was sent or its stream has gone.
+#[derive(Debug)]
+pub(super) struct Open(Arc<Peer>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A call's turn to be executed.
+#[derive(Debug, Default)]
+pub(super) struct Turn<'a> {
+    _call: Option<SemaphorePermit<'a>>,
+    _page: Option<SemaphorePermit<'a>>,
+    _any_page: Option<SemaphorePermit<'a>>,
+}
+
+/// See [`Peer::hold_request`].
+#[derive(Debug)]
+pub(super) struct RequestBytes {
+    peer: Arc<Peer>,
+    bytes: usize,
+}
+
+impl Drop for RequestBytes {
+    fn drop(&mut self) {
+        self.peer.request_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.peer.usage.request_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// See [`Peer::hold_unsent`].
+struct Unsent {
+    bytes: Bytes,
+    peer: Arc<Peer>,
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.peer.usage.take_unsent(self.bytes.len());
+        let before = self.peer.unsent_bytes.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        if before > CONNECTION_UNSENT_BYTES_MAX {
+            self.peer.sent.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether a stream gets on. An answer that its peer does not take holds memory, and hyper waits for the peer without a
+//! bound: so each stream's task is looked at whenever it waits.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::rt::Executor;
+use hyper_util::rt::TokioExecutor;
+use pin_project_lite::pin_project;
+use tokio::time::{Sleep, sleep};
+
+/// How long a stream may have something to send that its peer does not take.
+const PROGRESS_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// How far one stream has come. Its body tells; its task looks.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    parts: AtomicU64,
+    /// Whether the body has handed a part over and was not asked for another one since.
+    waits_for_peer: AtomicBool,
+}
+
+impl Progress {
+    /// The body is asked for a part: those before were taken.
+    pub(super) fn asked(&self) {
+        self.waits_for_peer.store(false, Ordering::Relaxed);
+    }
+
+    /// The body has handed over a part.
+    pub(super) fn handed_over(&self) {
+        self.parts.fetch_add(1, Ordering::Relaxed);
+        self.waits_for_peer.store(true, Ordering::Relaxed);
+    }
+
+    /// The number of the part that waits for the peer to take it.
+    fn waiting(&self) -> Option<u64> {
+        self.waits_for_peer.load(Ordering::Relaxed).then(|| self.parts.load(Ordering::Relaxed))
+    }
+}
+
+/// Runs a connection's streams. hyper makes a call's task right after it has begun the call, so that the progress which
+/// was left here last is the stream's.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Streams(Arc<Mutex<Option<Arc<Progress>>>>);
+
+impl Streams {
+    /// Begins a stream.
+    pub(super) fn begin(&self) -> Arc<Progress> {
+        let progress = Arc::new(Progress::default());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
+        progress
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, task: F) {
+        let progress = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let watched = Watched { task, progress: progress.unwrap_or_default(), stalled: None };
+        TokioExecutor::new().execute(watched);
+    }
+}
+
+pin_project! {
+    #[project = Projected]
+    /// A stream's task, which ends when its peer takes nothing for too long. hyper then resets the stream.
+    struct Watched<F> {
+        #[pin]
+        task: F,
+        progress: Arc<Progress>,
+        // The part that waits, and until when.
+        stalled: Option<(u64, Pin<Box<Sleep>>)>,
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Watched<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Projected { task, progress, stalled } = self.project();
+        if task.poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let Some(part) = progress.waiting() else {
+            *stalled = None;
+            return Poll::Pending;
+        };
+        if stalled.as_ref().is_none_or(|(waiting, _)| *waiting != part) {
+            *stalled = Some((part, Box::pin(sleep(PROGRESS_WAIT_MAX))));
+        }
+        let (_, until) = stalled.as_mut().expect("it was set above");
+        ready!(until.as_mut().poll(cx));
+        tracing::debug!("a stream is reset: its peer does not take it");
+        Poll::Ready(())
+    }
+}

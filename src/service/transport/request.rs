@@ -1,0 +1,126 @@
+//! A call's request: received whole, within its bounds, before anything is decoded.
+//!
+//! Every method of ours takes one message. It stands in the body behind a flag and its length (gRPC's length-prefixed
+//! message), and nothing follows it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http_body::{Body, Frame};
+use hyper::body::Incoming;
+use tokio::time::timeout;
+use tonic::Status;
+
+use super::peer::{Peer, RequestBytes};
+use crate::domain::Violation;
+use crate::proto::status;
+
+/// Bytes of a message. The largest legal one is smaller, as a test holds that builds it from the limits.
+pub(in crate::service) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// The flag and the length in front of a message.
+const PREFIX_BYTES: usize = 5;
+
+/// How long a request may take to arrive.
+const ARRIVAL_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// A request's body, whole.
+#[derive(Debug)]
+pub(in crate::service) struct Whole(Option<Bytes>);
+
+impl Whole {
+    pub(super) fn new(body: Bytes) -> Self {
+        Self(Some(body))
+    }
+}
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(self.0.take().map(|body| Ok(Frame::data(body))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// Receives a request, and counts its bytes for as long as the second value lives.
+///
+/// # Errors
+///
+/// It is not one message, is too large, or does not come. A body that breaks off is for nobody to read the answer to.
+pub(super) async fn receive(body: Incoming, peer: &Arc<Peer>) -> Result<(Bytes, Option<RequestBytes>), Status> {
+    match timeout(ARRIVAL_WAIT_MAX, Arriving::default().rest(body, peer)).await {
+        Ok(received) => received,
+        Err(_elapsed) => Err(status::arrived_too_slowly(ARRIVAL_WAIT_MAX)),
+    }
+}
+
+/// A request of which some has come.
+#[derive(Debug, Default)]
+struct Arriving {
+    first: Bytes,
+    more: BytesMut,
+    held: Option<RequestBytes>,
+    /// Known once the prefix has come.
+    whole_bytes: Option<usize>,
+}
+
+impl Arriving {
+    async fn rest(mut self, mut body: Incoming, peer: &Arc<Peer>) -> Result<(Bytes, Option<RequestBytes>), Status> {
+        while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            let frame = frame.map_err(|error| malformed(format!("the body broke off: {error}")))?;
+            // Trailers of a request say nothing.
+            if let Ok(data) = frame.into_data() {
+                self.add(data, peer)?;
+            }
+        }
+        let Self { first, more, held, whole_bytes } = self;
+        let body = if more.is_empty() { first } else { more.freeze() };
+        match whole_bytes {
+            None => Err(malformed("the body has no message")),
+            Some(whole) if body.len() < whole => {
+                Err(malformed(format!("the body ends after {} of its message's {whole} bytes", body.len())))
+            }
+            Some(_) => Ok((body, held)),
+        }
+    }
+
+    fn add(&mut self, data: Bytes, peer: &Arc<Peer>) -> Result<(), Status> {
+        if self.first.is_empty() && self.more.is_empty() {
+            self.first = data;
+        } else {
+            if self.more.is_empty() {
+                self.more = BytesMut::with_capacity(self.whole_bytes.unwrap_or(PREFIX_BYTES));
+                self.more.extend_from_slice(&std::mem::take(&mut self.first));
+            }
+            self.more.extend_from_slice(&data);
+        }
+        let received = self.first.len() + self.more.len();
+        if self.whole_bytes.is_none() && received >= PREFIX_BYTES {
+            let mut prefix = if self.more.is_empty() { &self.first[..] } else { &self.more[..] };
+            let _flag = prefix.get_u8();
+            let length = prefix.get_u32() as usize;
+            if length > MESSAGE_BYTES_MAX {
+                return Err(malformed(format!("is {length} bytes; the limit is {MESSAGE_BYTES_MAX}")));
+            }
+            let whole = PREFIX_BYTES + length;
+            self.held = Some(peer.hold_request(whole).ok_or_else(status::overloaded)?);
+            self.whole_bytes = Some(whole);
+        }
+        match self.whole_bytes {
+            Some(whole) if received > whole => Err(malformed("something follows the message: a call takes one")),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn malformed(description: impl Into<String>) -> Status {
+    status::invalid(vec![Violation::new("request", description.into())])
+}

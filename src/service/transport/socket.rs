@@ -1,0 +1,105 @@
+//! A client's socket, as hyper reads and writes it.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use super::preface::Preface;
+use super::tempo::{Frames, Tempo};
+
+/// Bytes that a connection reads before others have their turn: some tens of calls.
+const TURN_BYTES: usize = 8 * 1024;
+
+/// How long a write may wait for a peer that takes nothing.
+const WRITE_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// See the module. It replays the preface, reads by turns and at a [`Tempo`], and gives up on a peer that takes nothing.
+///
+/// It writes without scatter and gather. With it, h2 writes a message of 256 bytes or more by itself and what comes after
+/// it, an answer's trailers, in a second write, which costs both sides a wake-up; without, messages below 1 KiB go out
+/// together with what is around them. Longer ones take a write more, for the nine bytes in front of them.
+#[derive(Debug)]
+pub(super) struct Socket<S> {
+    stream: S,
+    preface: Preface,
+    replayed: usize,
+    /// What was read since others had their turn.
+    turn: usize,
+    tempo: Tempo,
+    pausing: Option<Pin<Box<Sleep>>>,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Socket<S> {
+    /// A socket whose preface was read.
+    pub(super) fn new(stream: S, preface: Preface) -> Self {
+        let head = preface.last_chunk().expect("the preface ends with a frame's head");
+        let tempo = Tempo::new(Frames::after_head(*head));
+        Self { stream, preface, replayed: 0, turn: 0, tempo, pausing: None, stalled: None }
+    }
+
+    /// Passes on what a write came to, unless it has waited for too long.
+    fn written<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(WRITE_WAIT_MAX)));
+        ready!(stalled.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes nothing")))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let me = &mut *self;
+        if me.replayed < me.preface.len() {
+            let left = &me.preface[me.replayed..];
+            let count = left.len().min(buffer.remaining());
+            buffer.put_slice(&left[..count]);
+            me.replayed += count;
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(pausing) = &mut me.pausing {
+            ready!(pausing.as_mut().poll(cx));
+            me.pausing = None;
+        }
+        if me.turn >= TURN_BYTES {
+            me.turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut me.stream).poll_read(cx, buffer))?;
+        let read = &buffer.filled()[before..];
+        me.turn += read.len();
+        me.tempo.read(read);
+        if let Some(pause) = me.tempo.pause() {
+            me.pausing = Some(Box::pin(sleep(pause)));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(count)) = &written {
+            self.tempo.wrote(&bytes[..*count]);
+        }
+        self.written(cx, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.written(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,173 @@
+//! How fast a connection's frames are read: frames that carry no call, such as PING, RST_STREAM or WINDOW_UPDATE, cost
+//! their sender nothing and this process much. Whoever sends more of them than clients do is read more slowly: the flood
+//! stays in the sender's own buffers. No honest client is cut off for it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Frames without a call that may come at once: a client that gives up all its calls sends one for each.
+const BURST: f64 = 1024.0;
+
+/// Frames without a call that are read in a second, beside what [`Tempo::wrote`] grants.
+const PER_SECOND: f64 = 500.0;
+
+/// What a DATA frame of ours grants: a client may answer it with a WINDOW_UPDATE for its stream and one for the connection.
+const PER_DATA_SENT: f64 = 2.0;
+
+/// The number of the types DATA and HEADERS.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+
+/// The flag END_STREAM of a DATA frame.
+const END_STREAM: u8 = 1;
+
+/// The frames of one direction of a connection, seen as their bytes go by.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    /// The head of a frame that has come in part.
+    head: [u8; 9],
+    head_bytes: usize,
+    /// What is to come of the frame whose head was seen.
+    payload_bytes: usize,
+}
+
+/// The head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    length: usize,
+    kind: u8,
+    flags: u8,
+}
+
+impl Frames {
+    /// After bytes that were read elsewhere and end with a frame's head.
+    pub(super) fn after_head(head: [u8; 9]) -> Self {
+        let payload_bytes = length(head);
+        Self { payload_bytes, ..Self::default() }
+    }
+
+    /// Sees the next bytes, and tells of each frame whose head is complete.
+    fn see(&mut self, mut bytes: &[u8], mut tell: impl FnMut(Head)) {
+        while !bytes.is_empty() {
+            let passed = self.payload_bytes.min(bytes.len());
+            self.payload_bytes -= passed;
+            bytes = &bytes[passed..];
+            let wanted = (self.head.len() - self.head_bytes).min(bytes.len());
+            self.head[self.head_bytes..][..wanted].copy_from_slice(&bytes[..wanted]);
+            self.head_bytes += wanted;
+            bytes = &bytes[wanted..];
+            if self.head_bytes == self.head.len() {
+                self.head_bytes = 0;
+                self.payload_bytes = length(self.head);
+                tell(Head { length: self.payload_bytes, kind: self.head[3], flags: self.head[4] });
+            }
+        }
+    }
+}
+
+/// A frame's length, as its head has it.
+fn length([first, second, third, ..]: [u8; 9]) -> usize {
+    usize::from(first) << 16 | usize::from(second) << 8 | usize::from(third)
+}
+
+/// What a connection may still send, see the module.
+#[derive(Debug)]
+pub(super) struct Tempo {
+    read: Frames,
+    written: Frames,
+    left: f64,
+    since: Instant,
+}
+
+impl Tempo {
+    pub(super) fn new(read: Frames) -> Self {
+        Self { read, written: Frames::default(), left: BURST, since: Instant::now() }
+    }
+
+    /// Takes note of bytes that were read.
+    pub(super) fn read(&mut self, bytes: &[u8]) {
+        let mut idle = 0.0;
+        self.read.see(bytes, |Head { length, kind, flags }| {
+            let carries_a_call = kind == HEADERS || (kind == DATA && (length > 0 || flags & END_STREAM != 0));
+            if !carries_a_call {
+                idle += 1.0;
+            }
+        });
+        self.left -= idle;
+    }
+
+    /// Takes note of bytes that were written.
+    pub(super) fn wrote(&mut self, bytes: &[u8]) {
+        let mut granted = 0.0;
+        self.written.see(bytes, |head| {
+            if head.kind == DATA {
+                granted += PER_DATA_SENT;
+            }
+        });
+        self.left = (self.left + granted).min(BURST);
+    }
+
+    /// How long to wait before more is read.
+    pub(super) fn pause(&mut self) -> Option<Duration> {
+        if self.left >= 0.0 {
+            return None;
+        }
+        let now = Instant::now();
+        self.left = (self.left + (now - self.since).as_secs_f64() * PER_SECOND).min(BURST);
+        self.since = now;
+        (self.left < 0.0).then(|| Duration::from_secs_f64(-self.left / PER_SECOND))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, payload: usize) -> Vec<u8> {
+        let length = u32::try_from(payload).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags, 0, 0, 0, 1], &vec![7; payload]].concat()
+    }
+
+    #[test]
+    fn frames_are_seen_however_their_bytes_are_cut() {
+        let frames = [(HEADERS, 4, 40), (DATA, 0, 0), (6, 0, 8), (DATA, 1, 300), (3, 0, 4)];
+        let bytes: Vec<u8> = frames.iter().flat_map(|(kind, flags, length)| frame(*kind, *flags, *length)).collect();
+        for cut in 1..bytes.len() {
+            let mut seen = Vec::new();
+            let mut parser = Frames::default();
+            for part in bytes.chunks(cut) {
+                parser.see(part, |head| seen.push((head.kind, head.flags, head.length)));
+            }
+            assert_eq!(seen, frames, "{cut}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_frames_without_calls_is_read_at_a_bounded_rate() {
+        let begun = Instant::now();
+        let mut tempo = Tempo::new(Frames::default());
+        let mut read = 0_u32;
+        while begun.elapsed() < Duration::from_secs(10) {
+            tempo.read(&frame(6, 0, 8));
+            read += 1;
+            if let Some(pause) = tempo.pause() {
+                tokio::time::advance(pause).await;
+            }
+        }
+        assert!((6_000..6_100).contains(&read), "{read}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_and_their_answers_are_read_without_a_pause() {
+        let mut tempo = Tempo::new(Frames::default());
+        for _ in 0..100_000 {
+            tempo.read(&frame(HEADERS, 4, 60));
+            tempo.read(&frame(DATA, 1, 30));
+            tempo.wrote(&frame(DATA, 0, 90));
+            tempo.read(&frame(8, 0, 4));
+            tempo.read(&frame(8, 0, 4));
+            assert_eq!(tempo.pause(), None);
+        }
+    }
+}
