@@ -8,6 +8,7 @@ mod command_line;
 mod conformance;
 mod domain;
 mod engine;
+mod hostile;
 mod inspect;
 mod layering;
 mod postgres;

@@ -5,7 +5,7 @@ pub(crate) mod calls;
 mod claims;
 #[cfg(target_os = "linux")]
 mod clocks;
-mod crowds;
+pub(crate) mod crowds;
 mod cuts;
 pub(crate) mod data;
 mod disks;

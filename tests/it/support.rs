@@ -1,6 +1,7 @@
 //! What tests of every kind need: commands in one line, the pure model, real Postgres.
 
 pub(crate) mod commands;
+pub(crate) mod http2;
 pub(crate) mod model;
 pub(crate) mod mount;
 pub(crate) mod postgres;

@@ -34,7 +34,7 @@ pub(super) async fn read(socket: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> 
         }
         let magic = filled.min(MAGIC.len());
         if preface[..magic] != MAGIC[..magic] {
-            if preface[..magic].iter().all(u8::is_ascii) {
+            if preface[0].is_ascii_uppercase() {
                 socket.write_all(NOT_HTTP_1).await?;
                 socket.shutdown().await?;
             }

@@ -1,0 +1,82 @@
+//! An honest client beside an attack: what its calls take, and whether all are answered.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use runledger::proto::v1::{GetRunRequest, StartRunRequest, UpdateRunRequest};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::process::server::client;
+
+/// One call in this time: a client that does its work and no more.
+const EVERY: Duration = Duration::from_millis(5);
+
+/// What an honest client met.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Met {
+    pub(crate) calls_ms: Vec<f64>,
+    pub(crate) failed: Vec<String>,
+}
+
+impl Met {
+    /// The time that a part of the calls took at most, in ms.
+    pub(crate) fn quantile_ms(&self, part: f64) -> f64 {
+        let mut sorted = self.calls_ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "an index"
+        )]
+        let index = (sorted.len() as f64 * part) as usize;
+        sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// Calls for a time: updates and reads of a run of its own, in turn. Runs on a thread of its own, so that an attacker in
+/// this process is not what it waits for.
+pub(crate) async fn calls(address: SocketAddr, time: Duration) -> Met {
+    let (told, met) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _waited_for = told.send(runtime.block_on(calls_here(address, time)));
+    });
+    met.await.unwrap()
+}
+
+async fn calls_here(address: SocketAddr, time: Duration) -> Met {
+    let mut client = client(address);
+    let mut met = Met::default();
+    let started =
+        client.start_run(StartRunRequest { task_thread_id: "honest".to_owned(), ..StartRunRequest::default() });
+    let run_id = match started.await {
+        Ok(started) => started.into_inner().run.unwrap().run_id,
+        Err(status) => {
+            met.failed.push(format!("{status:?}"));
+            return met;
+        }
+    };
+    let mut turns = interval(EVERY);
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let begun = Instant::now();
+    for turn in 0_u64.. {
+        let due = turns.tick().await;
+        if begun.elapsed() > time {
+            break;
+        }
+        let called = Instant::now().max(due);
+        let answered = if turn.is_multiple_of(2) {
+            let labels = [("turn".to_owned(), turn.to_string())].into();
+            let asked = UpdateRunRequest { run_id: run_id.clone(), labels, ..UpdateRunRequest::default() };
+            client.update_run(asked).await.map(drop)
+        } else {
+            client.get_run(GetRunRequest { run_id: run_id.clone(), ..GetRunRequest::default() }).await.map(drop)
+        };
+        match answered {
+            Ok(()) => met.calls_ms.push(called.elapsed().as_secs_f64() * 1_000.0),
+            Err(status) => met.failed.push(format!("{status:?}")),
+        }
+    }
+    met
+}
