@@ -13,16 +13,20 @@ use http::{HeaderMap, Response};
 use http_body::{Body as _, Frame};
 use tonic::body::Body;
 
-use super::peer::{Open, Peer};
+use super::peer::{Open, Peer, Unsent};
 use super::progress::Progress;
 
 /// Bytes of one part.
 const PART_BYTES_MAX: usize = 16 * 1024;
 
+/// Answers that are not counted: HTTP/2's bound of streams bounds them.
+const UNCOUNTED_BYTES: usize = 1024;
+
 /// The body of an answer. The call is open until it is dropped.
 pub(super) struct Answer {
     /// What was taken from the source, and not yet from here.
     data: Bytes,
+    unsent: Option<Unsent>,
     trailers: Option<HeaderMap>,
     source: Option<(Body, Arc<Peer>)>,
     progress: Arc<Progress>,
@@ -47,15 +51,16 @@ pub(super) async fn whole(
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
     }
-    let data = peer.hold_unsent(data);
-    Response::from_parts(head, Answer { data, trailers, source: None, progress, _open: open })
+    let unsent = (data.len() > UNCOUNTED_BYTES).then(|| peer.hold_unsent(data.len()));
+    Response::from_parts(head, Answer { data, unsent, trailers, source: None, progress, _open: open })
 }
 
 /// The same of a stream.
 pub(super) fn stream(answer: Response<Body>, peer: Arc<Peer>, open: Open, progress: Arc<Progress>) -> Response<Answer> {
     let (head, body) = answer.into_parts();
     let source = (!body.is_end_stream()).then_some((body, peer));
-    Response::from_parts(head, Answer { data: Bytes::new(), trailers: None, source, progress, _open: open })
+    let (data, unsent) = (Bytes::new(), None);
+    Response::from_parts(head, Answer { data, unsent, trailers: None, source, progress, _open: open })
 }
 
 impl http_body::Body for Answer {
@@ -71,7 +76,11 @@ impl http_body::Body for Answer {
             match ready!(Pin::new(source).poll_frame(cx)) {
                 None | Some(Err(_)) => me.source = None,
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => me.data = peer.hold_every_unsent(data),
+                    // All of it is counted: a stream may have many small parts unsent.
+                    Ok(data) => {
+                        me.unsent = Some(peer.hold_unsent(data.len()));
+                        me.data = data;
+                    }
                     Err(frame) => {
                         me.trailers = frame.into_trailers().ok();
                         me.source = None;
@@ -81,13 +90,29 @@ impl http_body::Body for Answer {
         }
         if !me.data.is_empty() {
             me.progress.handed_over();
-            let count = me.data.len().min(PART_BYTES_MAX);
-            return Poll::Ready(Some(Ok(Frame::data(me.data.split_to(count)))));
+            let bytes = me.data.split_to(me.data.len().min(PART_BYTES_MAX));
+            let part = match &mut me.unsent {
+                Some(unsent) => Bytes::from_owner(Part { _unsent: unsent.split(bytes.len()), bytes }),
+                None => bytes,
+            };
+            return Poll::Ready(Some(Ok(Frame::data(part))));
         }
         Poll::Ready(me.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
     }
 
     fn is_end_stream(&self) -> bool {
         self.data.is_empty() && self.trailers.is_none() && self.source.is_none()
+    }
+}
+
+/// A part, counted until h2 has written or dropped it.
+struct Part {
+    bytes: Bytes,
+    _unsent: Unsent,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }

@@ -2,8 +2,10 @@
 //! those that the generated code makes.
 
 use std::convert::Infallible;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
@@ -21,6 +23,9 @@ use super::progress::Streams;
 use super::request;
 use crate::domain::Violation;
 use crate::proto::status;
+
+/// Requests of more bytes are decoded one at a time: the other processors have other work.
+const LARGE_BYTES: usize = 32 * 1024;
 
 /// What a handler finds among its request's extensions.
 #[derive(Clone, Debug)]
@@ -52,6 +57,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         Box::pin(async move {
             let kind = Kind::of(request.uri().path());
             let answer = match admitted(&request, arrived) {
+                Ok(_) if open.is_too_many => status::overloaded().into_http(),
                 Ok(deadlines) => call(routes, request, kind, &peer, deadlines).await,
                 Err(refused) => refused,
             };
@@ -137,7 +143,17 @@ async fn execute(routes: Routes, request: Request<Incoming>, kind: Kind, peer: &
     match request::receive(body, peer).await {
         Ok((body, _held)) => {
             let _turn = peer.turn(kind).await;
-            routes.call(Request::from_parts(head, request::Whole::new(body))).await
+            let large = body.len() > LARGE_BYTES;
+            let mut answer = pin!(routes.call(Request::from_parts(head, request::Whole::new(body))));
+            if large {
+                // It is decoded and validated when it is polled first.
+                let _alone = peer.large_turn().await;
+                let polled = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
+                if let Poll::Ready(answer) = polled {
+                    return answer;
+                }
+            }
+            answer.await
         }
         Err(refused) => refused.into_http(),
     }

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +16,7 @@ use super::usage::{REQUEST_BYTES_MAX, Usage};
 const CALLS_MAX: usize = 128;
 
 /// Pages of one connection that are read at once.
-const PAGES_MAX: usize = 4;
+const PAGES_MAX: usize = 2;
 
 /// Bytes of one connection's requests that are being received or executed.
 const CONNECTION_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -27,9 +26,6 @@ const GRANTED_REQUEST_BYTES: usize = 64 * 1024;
 
 /// Bytes of one connection's unsent answers: its next calls wait until there are fewer.
 const CONNECTION_UNSENT_BYTES_MAX: usize = 8 * 1024 * 1024;
-
-/// Answers that are not counted: HTTP/2's bound of streams bounds them.
-const UNCOUNTED_BYTES: usize = 1024;
 
 /// See the module.
 #[derive(Debug)]
@@ -44,6 +40,7 @@ pub(in crate::service) struct Peer {
     pages: Semaphore,
     request_bytes: AtomicUsize,
     unsent_bytes: AtomicUsize,
+    taken_at_ms: AtomicU64,
     sent: Notify,
     cut: CancellationToken,
 }
@@ -60,6 +57,7 @@ impl Peer {
             pages: Semaphore::new(PAGES_MAX),
             request_bytes: AtomicUsize::new(0),
             unsent_bytes: AtomicUsize::new(0),
+            taken_at_ms: AtomicU64::new(0),
             sent: Notify::new(),
             cut: CancellationToken::new(),
         });
@@ -81,8 +79,9 @@ impl Peer {
     /// Counts a call until the value is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> Open {
         self.begun.fetch_add(1, Ordering::AcqRel);
-        self.open.fetch_add(1, Ordering::AcqRel);
-        Open(self.clone())
+        let own = self.open.fetch_add(1, Ordering::AcqRel) + 1;
+        let is_too_many = self.usage.begin(own);
+        Open { peer: self.clone(), is_too_many }
     }
 
     /// Waits for a call's turn to be executed.
@@ -92,19 +91,32 @@ impl Peer {
             Kind::Call | Kind::Page => {}
             Kind::Wait | Kind::Watch | Kind::Look => return Turn::default(),
         }
-        while self.unsent_bytes() > CONNECTION_UNSENT_BYTES_MAX {
-            let sent = self.sent.notified();
-            if self.unsent_bytes() > CONNECTION_UNSENT_BYTES_MAX {
-                sent.await;
-            }
-        }
         let call = Some(self.calls.acquire().await.expect(never_closed));
+        self.until_sent(CONNECTION_UNSENT_BYTES_MAX).await;
         if kind == Kind::Call {
             return Turn { _call: call, ..Turn::default() };
+        }
+        if self.usage.is_unsent_much() {
+            self.until_sent(0).await;
         }
         let page = Some(self.pages.acquire().await.expect(never_closed));
         let any_page = Some(self.usage.pages.acquire().await.expect(never_closed));
         Turn { _call: call, _page: page, _any_page: any_page }
+    }
+
+    /// Waits for the turn of a request that takes long to decode.
+    pub(super) async fn large_turn(&self) -> SemaphorePermit<'_> {
+        self.usage.large.acquire().await.expect("never closed")
+    }
+
+    /// Waits until the peer has taken its answers but for so many bytes.
+    async fn until_sent(&self, unsent_max: usize) {
+        while self.unsent_bytes() > unsent_max {
+            let sent = self.sent.notified();
+            if self.unsent_bytes() > unsent_max {
+                sent.await;
+            }
+        }
     }
 
     /// Counts the bytes of a request. None when there are too many: the request must not be received.
@@ -116,23 +128,22 @@ impl Peer {
         (own <= CONNECTION_REQUEST_BYTES_MAX && granted).then_some(held)
     }
 
-    /// The same bytes, counted as unsent until the last part of them was written or dropped.
-    pub(super) fn hold_unsent(self: &Arc<Self>, bytes: Bytes) -> Bytes {
-        if bytes.len() <= UNCOUNTED_BYTES {
-            return bytes;
+    /// Counts bytes of an answer as unsent until they were written or dropped.
+    pub(super) fn hold_unsent(self: &Arc<Self>, bytes: usize) -> Unsent {
+        if self.unsent_bytes.fetch_add(bytes, Ordering::Relaxed) == 0 {
+            self.taken_at_ms.store(self.usage.now_ms(), Ordering::Relaxed);
         }
-        self.hold_every_unsent(bytes)
-    }
-
-    /// The same for a stream, which may have many small parts unsent.
-    pub(super) fn hold_every_unsent(self: &Arc<Self>, bytes: Bytes) -> Bytes {
-        self.unsent_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
-        self.usage.add_unsent(bytes.len());
-        Bytes::from_owner(Unsent { bytes, peer: self.clone() })
+        self.usage.add_unsent(bytes);
+        Unsent { peer: self.clone(), bytes }
     }
 
     pub(super) fn unsent_bytes(&self) -> usize {
         self.unsent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Since when the peer has taken nothing of what is unsent.
+    pub(super) fn taken_at_ms(&self) -> u64 {
+        self.taken_at_ms.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_cut(&self) -> bool {
@@ -150,13 +161,24 @@ impl Peer {
     }
 }
 
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.usage.remove();
+    }
+}
+
 /// A call that is open, until its answer was sent or its stream has gone.
 #[derive(Debug)]
-pub(super) struct Open(Arc<Peer>);
+pub(super) struct Open {
+    peer: Arc<Peer>,
+    /// There are too many, and too many of them are this connection's.
+    pub(super) is_too_many: bool,
+}
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::AcqRel);
+        self.peer.usage.end();
+        self.peer.open.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -183,23 +205,28 @@ impl Drop for RequestBytes {
 }
 
 /// See [`Peer::hold_unsent`].
-struct Unsent {
-    bytes: Bytes,
+#[derive(Debug)]
+pub(super) struct Unsent {
     peer: Arc<Peer>,
+    bytes: usize,
 }
 
-impl AsRef<[u8]> for Unsent {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
+impl Unsent {
+    /// Some of the bytes, on their own.
+    pub(super) fn split(&mut self, bytes: usize) -> Self {
+        self.bytes -= bytes;
+        Self { peer: self.peer.clone(), bytes }
     }
 }
 
 impl Drop for Unsent {
     fn drop(&mut self) {
-        self.peer.usage.take_unsent(self.bytes.len());
-        let before = self.peer.unsent_bytes.fetch_sub(self.bytes.len(), Ordering::Relaxed);
-        if before > CONNECTION_UNSENT_BYTES_MAX {
-            self.peer.sent.notify_waiters();
+        if self.bytes > 0 {
+            let Peer { usage, unsent_bytes, taken_at_ms, sent, .. } = &*self.peer;
+            usage.take_unsent(self.bytes);
+            taken_at_ms.store(usage.now_ms(), Ordering::Relaxed);
+            unsent_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+            sent.notify_waiters();
         }
     }
 }

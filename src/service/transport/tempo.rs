@@ -1,19 +1,26 @@
-//! How fast a connection's frames are read: frames that carry no call, such as PING, RST_STREAM or WINDOW_UPDATE, cost
-//! their sender nothing and this process much. Whoever sends more of them than clients do is read more slowly: the flood
-//! stays in the sender's own buffers. No honest client is cut off for it.
+//! How fast a connection's frames are read: frames that carry no call, such as PING, RST_STREAM or WINDOW_UPDATE, and
+//! calls that come in crumbs, cost their sender nothing and this process much. Whoever sends more of them than clients do is
+//! read more slowly: the flood stays in the sender's own buffers. No honest client is cut off for it.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Frames without a call that may come at once: a client that gives up all its calls sends one for each.
+/// Frames of a kind that may come at once: a client that gives up all its calls sends one for each.
 const BURST: f64 = 1024.0;
 
-/// Frames without a call that are read in a second, beside what [`Tempo::wrote`] grants.
+/// Frames of a kind that are read in a second, beside what is granted for others.
 const PER_SECOND: f64 = 500.0;
 
-/// What a DATA frame of ours grants: a client may answer it with a WINDOW_UPDATE for its stream and one for the connection.
+/// Frames without a call that a DATA frame of ours grants: a client may answer it with a WINDOW_UPDATE for its stream and
+/// one for the connection.
 const PER_DATA_SENT: f64 = 2.0;
+
+/// Crumbs that a call grants: some clients send the length of a message, the message and its end apart.
+const PER_CALL: f64 = 3.0;
+
+/// A DATA frame of fewer bytes is a crumb, unless it is the last one.
+const CRUMB_BYTES: usize = 256;
 
 /// The number of the types DATA and HEADERS.
 const DATA: u8 = 0;
@@ -76,25 +83,53 @@ fn length([first, second, third, ..]: [u8; 9]) -> usize {
 pub(super) struct Tempo {
     read: Frames,
     written: Frames,
+    /// Frames without a call.
+    idle: Bucket,
+    crumbs: Bucket,
+}
+
+/// How many frames of a kind may still come.
+#[derive(Debug)]
+struct Bucket {
     left: f64,
     since: Instant,
 }
 
+impl Bucket {
+    fn full() -> Self {
+        Self { left: BURST, since: Instant::now() }
+    }
+
+    fn grant(&mut self, frames: f64) {
+        self.left = (self.left + frames).min(BURST);
+    }
+
+    /// How long to wait until one more may come.
+    fn wait(&mut self) -> Option<Duration> {
+        if self.left >= 0.0 {
+            return None;
+        }
+        let now = Instant::now();
+        self.grant((now - self.since).as_secs_f64() * PER_SECOND);
+        self.since = now;
+        (self.left < 0.0).then(|| Duration::from_secs_f64(-self.left / PER_SECOND))
+    }
+}
+
 impl Tempo {
     pub(super) fn new(read: Frames) -> Self {
-        Self { read, written: Frames::default(), left: BURST, since: Instant::now() }
+        Self { read, written: Frames::default(), idle: Bucket::full(), crumbs: Bucket::full() }
     }
 
     /// Takes note of bytes that were read.
     pub(super) fn read(&mut self, bytes: &[u8]) {
-        let mut idle = 0.0;
-        self.read.see(bytes, |Head { length, kind, flags }| {
-            let carries_a_call = kind == HEADERS || (kind == DATA && (length > 0 || flags & END_STREAM != 0));
-            if !carries_a_call {
-                idle += 1.0;
-            }
+        let Self { read, idle, crumbs, .. } = self;
+        read.see(bytes, |Head { length, kind, flags }| match kind {
+            HEADERS => crumbs.grant(PER_CALL),
+            DATA if length >= CRUMB_BYTES || flags & END_STREAM != 0 => {}
+            DATA => crumbs.left -= 1.0,
+            _ => idle.left -= 1.0,
         });
-        self.left -= idle;
     }
 
     /// Takes note of bytes that were written.
@@ -105,18 +140,14 @@ impl Tempo {
                 granted += PER_DATA_SENT;
             }
         });
-        self.left = (self.left + granted).min(BURST);
+        if granted > 0.0 {
+            self.idle.grant(granted);
+        }
     }
 
     /// How long to wait before more is read.
     pub(super) fn pause(&mut self) -> Option<Duration> {
-        if self.left >= 0.0 {
-            return None;
-        }
-        let now = Instant::now();
-        self.left = (self.left + (now - self.since).as_secs_f64() * PER_SECOND).min(BURST);
-        self.since = now;
-        (self.left < 0.0).then(|| Duration::from_secs_f64(-self.left / PER_SECOND))
+        self.idle.wait().max(self.crumbs.wait())
     }
 }
 
@@ -144,18 +175,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_of_frames_without_calls_is_read_at_a_bounded_rate() {
-        let begun = Instant::now();
-        let mut tempo = Tempo::new(Frames::default());
-        let mut read = 0_u32;
-        while begun.elapsed() < Duration::from_secs(10) {
-            tempo.read(&frame(6, 0, 8));
-            read += 1;
-            if let Some(pause) = tempo.pause() {
-                tokio::time::advance(pause).await;
+    async fn a_flood_of_frames_without_calls_or_of_crumbs_is_read_at_a_bounded_rate() {
+        for flood in [frame(6, 0, 8), frame(3, 0, 4), frame(99, 0, 0), frame(DATA, 0, 1)] {
+            let begun = Instant::now();
+            let mut tempo = Tempo::new(Frames::default());
+            let mut read = 0_u32;
+            while begun.elapsed() < Duration::from_secs(10) {
+                tempo.read(&flood);
+                read += 1;
+                if let Some(pause) = tempo.pause() {
+                    tokio::time::advance(pause).await;
+                }
             }
+            assert!((6_000..6_100).contains(&read), "{read}");
         }
-        assert!((6_000..6_100).contains(&read), "{read}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -163,7 +196,9 @@ mod tests {
         let mut tempo = Tempo::new(Frames::default());
         for _ in 0..100_000 {
             tempo.read(&frame(HEADERS, 4, 60));
-            tempo.read(&frame(DATA, 1, 30));
+            tempo.read(&frame(DATA, 0, 5));
+            tempo.read(&frame(DATA, 0, 30));
+            tempo.read(&frame(DATA, END_STREAM, 0));
             tempo.wrote(&frame(DATA, 0, 90));
             tempo.read(&frame(8, 0, 4));
             tempo.read(&frame(8, 0, 4));

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::peer::Peer;
 
@@ -14,7 +15,13 @@ pub(super) const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
 const UNSENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Pages that are read at once: each may be the largest answer there is.
-const PAGES_MAX: usize = 16;
+const PAGES_MAX: usize = 4;
+
+/// Calls, watches and waits that are open at once, in all.
+const OPEN_MAX: usize = 16_384;
+
+/// What each connection may have of them, however many others there are.
+const GRANTED_OPEN: usize = 16;
 
 /// See the module.
 #[derive(Debug)]
@@ -22,7 +29,12 @@ pub struct Usage {
     pub(super) request_bytes: AtomicUsize,
     unsent_bytes: AtomicUsize,
     pub(super) pages: Semaphore,
+    /// The turn of a request that takes long to decode.
+    pub(super) large: Semaphore,
     peers: Mutex<Vec<Weak<Peer>>>,
+    connections: AtomicUsize,
+    open: AtomicUsize,
+    begun: Instant,
 }
 
 impl Default for Usage {
@@ -31,14 +43,19 @@ impl Default for Usage {
             request_bytes: AtomicUsize::new(0),
             unsent_bytes: AtomicUsize::new(0),
             pages: Semaphore::new(PAGES_MAX),
+            large: Semaphore::new(1),
             peers: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            begun: Instant::now(),
         }
     }
 }
 
 impl Usage {
-    /// Counts a connection for as long as it is there.
+    /// Counts a connection until it is [removed](Usage::remove).
     pub(super) fn add(&self, peer: &Arc<Peer>) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
         let mut peers = self.peers();
         // Places of those that have gone are taken again, so that the list grows no longer than it has to.
         match peers.iter_mut().find(|place| place.strong_count() == 0) {
@@ -47,10 +64,35 @@ impl Usage {
         }
     }
 
+    pub(super) fn remove(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// How many connections there are.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.peers().iter().filter(|peer| peer.strong_count() > 0).count()
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many calls, watches and waits are open.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Counts a call until its [end](Usage::end). Says whether there are too many, for a connection that has so many.
+    pub(super) fn begin(&self, own: usize) -> bool {
+        let all = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        all > OPEN_MAX && own > (OPEN_MAX / self.connections().max(1)).max(GRANTED_OPEN)
+    }
+
+    pub(super) fn end(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The time since the process began to serve.
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Bytes of requests that are being received or executed.
@@ -65,32 +107,38 @@ impl Usage {
         self.unsent_bytes.load(Ordering::Relaxed)
     }
 
-    /// Adds to the unsent bytes. Above the bound, the connection that holds the most of them is cut: its peer takes less
-    /// than it asks for, and all others would pay for it.
+    /// Adds to the unsent bytes. Above the bound, the connection is cut whose peer has not taken anything for the longest
+    /// time: all others would pay for it.
     pub(super) fn add_unsent(&self, bytes: usize) {
         if self.unsent_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > UNSENT_BYTES_MAX {
-            self.cut_greatest();
+            self.cut_slowest();
         }
+    }
+
+    /// Whether so much is unsent that who has not taken its last page gets no other one.
+    pub(super) fn is_unsent_much(&self) -> bool {
+        self.unsent_bytes() > UNSENT_BYTES_MAX / 2
     }
 
     pub(super) fn take_unsent(&self, bytes: usize) {
         self.unsent_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn cut_greatest(&self) {
+    fn cut_slowest(&self) {
         let peers = self.peers();
-        let (mut leaving, mut greatest) = (0, None);
+        let (mut leaving, mut slowest) = (0, None);
         for peer in peers.iter().filter_map(Weak::upgrade) {
             let unsent = peer.unsent_bytes();
             if peer.is_cut() {
                 leaving += unsent;
-            } else if greatest.as_ref().is_none_or(|(most, _)| *most < unsent) {
-                greatest = Some((unsent, peer));
+            } else if unsent > 0 && slowest.as_ref().is_none_or(|(since, _)| peer.taken_at_ms() < *since) {
+                slowest = Some((peer.taken_at_ms(), peer));
             }
         }
-        if let Some((unsent_bytes, peer)) = greatest
+        if let Some((_, peer)) = slowest
             && self.unsent_bytes().saturating_sub(leaving) > UNSENT_BYTES_MAX
         {
+            let unsent_bytes = peer.unsent_bytes();
             tracing::warn!(address = %peer.address, unsent_bytes, "a connection is cut: it does not take its answers");
             peer.cut();
         }

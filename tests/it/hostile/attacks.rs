@@ -181,7 +181,7 @@ impl Attack {
                 sender.until_answered(12_000).await
             }
             Self::UntakenPages | Self::UnreadPages => {
-                let bytes = sender.streams(2_000, |stream| {
+                let bytes = sender.streams(1_000, |stream| {
                     let events = [run_id("large"), vec![16, 100]].concat();
                     if stream % 4 == 1 {
                         call(stream, LIST, &[16, 50, 32, 2])
