@@ -29,6 +29,8 @@ pub(super) struct Answer {
     unsent: Option<Unsent>,
     trailers: Option<HeaderMap>,
     source: Option<(Body, Arc<Peer>)>,
+    /// Ends once the peer has taken enough for the source to be asked again.
+    until_sent: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     progress: Arc<Progress>,
     _open: Open,
 }
@@ -52,7 +54,8 @@ pub(super) async fn whole(
         }
     }
     let unsent = (data.len() > UNCOUNTED_BYTES).then(|| peer.hold_unsent(data.len()));
-    Response::from_parts(head, Answer { data, unsent, trailers, source: None, progress, _open: open })
+    let answer = Answer { data, unsent, trailers, source: None, until_sent: None, progress, _open: open };
+    Response::from_parts(head, answer)
 }
 
 /// The same of a stream.
@@ -60,7 +63,8 @@ pub(super) fn stream(answer: Response<Body>, peer: Arc<Peer>, open: Open, progre
     let (head, body) = answer.into_parts();
     let source = (!body.is_end_stream()).then_some((body, peer));
     let (data, unsent) = (Bytes::new(), None);
-    Response::from_parts(head, Answer { data, unsent, trailers: None, source, progress, _open: open })
+    let answer = Answer { data, unsent, trailers: None, source, until_sent: None, progress, _open: open };
+    Response::from_parts(head, answer)
 }
 
 impl http_body::Body for Answer {
@@ -73,6 +77,14 @@ impl http_body::Body for Answer {
         if me.data.is_empty()
             && let Some((source, peer)) = &mut me.source
         {
+            if me.until_sent.is_none() && peer.has_much_unsent() {
+                let peer = peer.clone();
+                me.until_sent = Some(Box::pin(async move { peer.until_sent().await }));
+            }
+            if let Some(until_sent) = &mut me.until_sent {
+                ready!(until_sent.as_mut().poll(cx));
+                me.until_sent = None;
+            }
             match ready!(Pin::new(source).poll_frame(cx)) {
                 None | Some(Err(_)) => me.source = None,
                 Some(Ok(frame)) => match frame.into_data() {

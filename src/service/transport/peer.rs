@@ -92,12 +92,12 @@ impl Peer {
             Kind::Wait | Kind::Watch | Kind::Look => return Turn::default(),
         }
         let call = Some(self.calls.acquire().await.expect(never_closed));
-        self.until_sent(CONNECTION_UNSENT_BYTES_MAX).await;
+        self.until_sent().await;
         if kind == Kind::Call {
             return Turn { _call: call, ..Turn::default() };
         }
         if self.usage.is_unsent_much() {
-            self.until_sent(0).await;
+            self.until_unsent(0).await;
         }
         let page = Some(self.pages.acquire().await.expect(never_closed));
         let any_page = Some(self.usage.pages.acquire().await.expect(never_closed));
@@ -109,8 +109,18 @@ impl Peer {
         self.usage.large.acquire().await.expect("never closed")
     }
 
+    /// Whether so much is unsent that the connection's next answers wait.
+    pub(super) fn has_much_unsent(&self) -> bool {
+        self.unsent_bytes() > CONNECTION_UNSENT_BYTES_MAX
+    }
+
+    /// Waits until that is no more so.
+    pub(super) async fn until_sent(&self) {
+        self.until_unsent(CONNECTION_UNSENT_BYTES_MAX).await;
+    }
+
     /// Waits until the peer has taken its answers but for so many bytes.
-    async fn until_sent(&self, unsent_max: usize) {
+    async fn until_unsent(&self, unsent_max: usize) {
         while self.unsent_bytes() > unsent_max {
             let sent = self.sent.notified();
             if self.unsent_bytes() > unsent_max {

@@ -65,8 +65,7 @@ pub(super) async fn receive(body: Incoming, peer: &Arc<Peer>) -> Result<(Bytes, 
 /// A request of which some has come.
 #[derive(Debug, Default)]
 struct Arriving {
-    first: Bytes,
-    more: BytesMut,
+    body: BytesMut,
     held: Option<RequestBytes>,
     /// Known once the prefix has come.
     whole_bytes: Option<usize>,
@@ -78,33 +77,24 @@ impl Arriving {
             let frame = frame.map_err(|error| malformed(format!("the body broke off: {error}")))?;
             // Trailers of a request say nothing.
             if let Ok(data) = frame.into_data() {
-                self.add(data, peer)?;
+                self.add(&data, peer)?;
             }
         }
-        let Self { first, more, held, whole_bytes } = self;
-        let body = if more.is_empty() { first } else { more.freeze() };
+        let Self { body, held, whole_bytes } = self;
         match whole_bytes {
             None => Err(malformed("the body has no message")),
             Some(whole) if body.len() < whole => {
                 Err(malformed(format!("the body ends after {} of its message's {whole} bytes", body.len())))
             }
-            Some(_) => Ok((body, held)),
+            Some(_) => Ok((body.freeze(), held)),
         }
     }
 
-    fn add(&mut self, data: Bytes, peer: &Arc<Peer>) -> Result<(), Status> {
-        if self.first.is_empty() && self.more.is_empty() {
-            self.first = data;
-        } else {
-            if self.more.is_empty() {
-                self.more = BytesMut::with_capacity(self.whole_bytes.unwrap_or(PREFIX_BYTES));
-                self.more.extend_from_slice(&std::mem::take(&mut self.first));
-            }
-            self.more.extend_from_slice(&data);
-        }
-        let received = self.first.len() + self.more.len();
-        if self.whole_bytes.is_none() && received >= PREFIX_BYTES {
-            let mut prefix = if self.more.is_empty() { &self.first[..] } else { &self.more[..] };
+    /// Copies what came: a part of what was read from the socket keeps all of it in memory.
+    fn add(&mut self, data: &[u8], peer: &Arc<Peer>) -> Result<(), Status> {
+        self.body.extend_from_slice(data);
+        if self.whole_bytes.is_none() && self.body.len() >= PREFIX_BYTES {
+            let mut prefix = &self.body[..];
             let _flag = prefix.get_u8();
             let length = prefix.get_u32() as usize;
             if length > MESSAGE_BYTES_MAX {
@@ -113,9 +103,10 @@ impl Arriving {
             let whole = PREFIX_BYTES + length;
             self.held = Some(peer.hold_request(whole).ok_or_else(status::overloaded)?);
             self.whole_bytes = Some(whole);
+            self.body.reserve(whole.saturating_sub(self.body.len()));
         }
         match self.whole_bytes {
-            Some(whole) if received > whole => Err(malformed("something follows the message: a call takes one")),
+            Some(whole) if self.body.len() > whole => Err(malformed("something follows the message: a call takes one")),
             Some(_) | None => Ok(()),
         }
     }
