@@ -189,8 +189,15 @@ pub fn store_corrupt() -> Status {
 /// A queue is full; nothing was written.
 #[must_use]
 pub fn overloaded() -> Status {
+    overloaded_for(OVERLOADED_RETRY)
+}
+
+/// A queue is full, for about that long; nothing was written.
+#[must_use]
+pub fn overloaded_for(wait: Duration) -> Status {
     let message = "The server is overloaded and nothing was written: try again later.";
-    Draft::new(Code::ResourceExhausted, "OVERLOADED", message).detail(RETRY, &after(OVERLOADED_RETRY)).seal()
+    let retry = after(wait.max(OVERLOADED_RETRY));
+    Draft::new(Code::ResourceExhausted, "OVERLOADED", message).detail(RETRY, &retry).seal()
 }
 
 /// The server stops; nothing was written, and a stream can be resumed elsewhere.

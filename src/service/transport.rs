@@ -11,6 +11,7 @@ pub mod listener;
 mod method;
 mod peer;
 mod preface;
+mod pressure;
 mod progress;
 mod request;
 mod socket;

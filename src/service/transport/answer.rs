@@ -31,15 +31,20 @@ pub(super) struct Answer {
     source: Option<(Body, Arc<Peer>)>,
     /// Ends once the peer has taken enough for the source to be asked again.
     until_sent: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    progress: Arc<Progress>,
-    _open: Open,
+    progress: Option<Arc<Progress>>,
+    _open: Option<Open>,
+}
+
+/// A refusal, which has no body.
+pub(super) fn refused(answer: Response<Body>) -> Response<Answer> {
+    answer.map(|_empty| Answer::of(Bytes::new()))
 }
 
 /// Makes one answer's body out of what the service gave.
 pub(super) async fn whole(
     answer: Response<Body>,
     peer: &Arc<Peer>,
-    open: Open,
+    mut open: Open,
     progress: Arc<Progress>,
 ) -> Response<Answer> {
     let (head, mut body) = answer.into_parts();
@@ -54,17 +59,23 @@ pub(super) async fn whole(
         }
     }
     let unsent = (data.len() > UNCOUNTED_BYTES).then(|| peer.hold_unsent(data.len()));
-    let answer = Answer { data, unsent, trailers, source: None, until_sent: None, progress, _open: open };
-    Response::from_parts(head, answer)
+    open.answered();
+    let (progress, _open) = (Some(progress), Some(open));
+    Response::from_parts(head, Answer { unsent, trailers, progress, _open, ..Answer::of(data) })
 }
 
 /// The same of a stream.
 pub(super) fn stream(answer: Response<Body>, peer: Arc<Peer>, open: Open, progress: Arc<Progress>) -> Response<Answer> {
     let (head, body) = answer.into_parts();
     let source = (!body.is_end_stream()).then_some((body, peer));
-    let (data, unsent) = (Bytes::new(), None);
-    let answer = Answer { data, unsent, trailers: None, source, until_sent: None, progress, _open: open };
-    Response::from_parts(head, answer)
+    let (progress, _open) = (Some(progress), Some(open));
+    Response::from_parts(head, Answer { source, progress, _open, ..Answer::of(Bytes::new()) })
+}
+
+impl Answer {
+    fn of(data: Bytes) -> Self {
+        Self { data, unsent: None, trailers: None, source: None, until_sent: None, progress: None, _open: None }
+    }
 }
 
 impl http_body::Body for Answer {
@@ -73,7 +84,9 @@ impl http_body::Body for Answer {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let me = &mut *self;
-        me.progress.asked();
+        if let Some(progress) = &me.progress {
+            progress.asked();
+        }
         if me.data.is_empty()
             && let Some((source, peer)) = &mut me.source
         {
@@ -101,7 +114,9 @@ impl http_body::Body for Answer {
             }
         }
         if !me.data.is_empty() {
-            me.progress.handed_over();
+            if let Some(progress) = &me.progress {
+                progress.handed_over();
+            }
             let bytes = me.data.split_to(me.data.len().min(PART_BYTES_MAX));
             let part = match &mut me.unsent {
                 Some(unsent) => Bytes::from_owner(Part { _unsent: unsent.split(bytes.len()), bytes }),

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
@@ -44,28 +44,45 @@ pub(super) struct Calls {
     pub(super) streams: Streams,
 }
 
+/// A call that was begun. What is refused by its headers costs no task's memory: that is how a flood is refused.
+pub(super) enum Begun {
+    Refused(Option<Response<Answer>>),
+    Executed(Pin<Box<dyn Future<Output = Response<Answer>> + Send>>),
+}
+
+impl Future for Begun {
+    type Output = Result<Response<Answer>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Refused(answer) => Poll::Ready(Ok(answer.take().expect("a future is not polled after its end"))),
+            Self::Executed(call) => call.as_mut().poll(cx).map(Ok),
+        }
+    }
+}
+
 impl hyper::service::Service<Request<Incoming>> for Calls {
     type Response = Response<Answer>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = Begun;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Incoming>) -> Begun {
         // Deadlines count from here: the headers have just been read.
         let arrived = Instant::now();
-        let (peer, open, progress) = (self.peer.clone(), self.peer.begin(), self.streams.begin());
-        let routes = self.routes.clone();
-        Box::pin(async move {
-            let kind = Kind::of(request.uri().path());
-            let answer = match admitted(&request, arrived) {
-                Ok(_) if open.is_too_many => status::overloaded().into_http(),
-                Ok(deadlines) => call(routes, request, kind, &peer, deadlines).await,
-                Err(refused) => refused,
-            };
-            Ok(match kind {
+        let kind = Kind::of(request.uri().path());
+        let (deadlines, open) = match (asked_rightly(&request, arrived), self.peer.begin(kind)) {
+            (Ok(deadlines), Some(open)) => (deadlines, open),
+            (Err(refused), _) => return Begun::Refused(Some(answer::refused(refused))),
+            (Ok(_), None) => return Begun::Refused(Some(answer::refused(self.peer.overloaded()))),
+        };
+        let (routes, peer, progress) = (self.routes.clone(), self.peer.clone(), self.streams.begin());
+        Begun::Executed(Box::pin(async move {
+            let answer = call(routes, request, kind, &peer, deadlines).await;
+            match kind {
                 Kind::Watch => answer::stream(answer, peer, open, progress),
                 Kind::Call | Kind::Page | Kind::Wait | Kind::Look => answer::whole(answer, &peer, open, progress).await,
-            })
-        })
+            }
+        }))
     }
 }
 
@@ -80,7 +97,7 @@ struct Deadlines {
 
 /// What HTTP and gRPC ask of a request, seen by its headers. Gives its deadline, if it has one.
 #[expect(clippy::result_large_err, reason = "the answer is sent as it is")]
-fn admitted(request: &Request<Incoming>, arrived: Instant) -> Result<Option<Deadlines>, Response<Body>> {
+fn asked_rightly(request: &Request<Incoming>, arrived: Instant) -> Result<Option<Deadlines>, Response<Body>> {
     if request.method() != Method::POST {
         return Err(refused_by_http(StatusCode::METHOD_NOT_ALLOWED));
     }

@@ -98,6 +98,7 @@ pub(in crate::service) async fn listen(
         biased;
         () = stop.cancelled() => {}
         () = accepting => {}
+        () = usage.follow() => {}
     }
 }
 

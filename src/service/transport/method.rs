@@ -34,6 +34,16 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// Whether it does work, and is answered when that is done.
+    pub(super) fn is_work(self) -> bool {
+        match self {
+            Self::Call | Self::Page => true,
+            Self::Wait | Self::Watch | Self::Look => false,
+        }
+    }
+}
+
 /// What the paths of `RunService` begin with.
 pub(in crate::service) const RUNS: &str = "/runledger.v1.RunService/";
 

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use http::{HeaderMap, Response};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
 
 use super::method::Kind;
 use super::usage::{REQUEST_BYTES_MAX, Usage};
@@ -35,6 +37,7 @@ pub(in crate::service) struct Peer {
     pub(in crate::service) streams_end_at: Instant,
     usage: Arc<Usage>,
     open: AtomicUsize,
+    unanswered: AtomicUsize,
     begun: AtomicU64,
     calls: Semaphore,
     pages: Semaphore,
@@ -52,6 +55,7 @@ impl Peer {
             streams_end_at,
             usage,
             open: AtomicUsize::new(0),
+            unanswered: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
             calls: Semaphore::new(CALLS_MAX),
             pages: Semaphore::new(PAGES_MAX),
@@ -77,19 +81,37 @@ impl Peer {
     }
 
     /// Counts a call until the value is dropped.
-    pub(super) fn begin(self: &Arc<Self>) -> Open {
+    /// None when there are too many, and too many of them are this connection's.
+    pub(super) fn begin(self: &Arc<Self>, kind: Kind) -> Option<Open> {
         self.begun.fetch_add(1, Ordering::AcqRel);
-        let own = self.open.fetch_add(1, Ordering::AcqRel) + 1;
-        let is_too_many = self.usage.begin(own);
-        Open { peer: self.clone(), is_too_many }
+        if !self.usage.begin(self.open.load(Ordering::Acquire)) {
+            return None;
+        }
+        self.open.fetch_add(1, Ordering::AcqRel);
+        let mut open = Open { peer: self.clone(), is_work: false };
+        if kind.is_work() {
+            let own = self.unanswered.fetch_add(1, Ordering::AcqRel);
+            self.usage.pressure.add(own);
+            open.is_work = true;
+            if !self.usage.pressure.admit(own) {
+                return None;
+            }
+        }
+        Some(open)
+    }
+
+    /// What a call is told that cannot [begin](Self::begin).
+    pub(super) fn overloaded(&self) -> Response<Body> {
+        let mut answer = Response::new(Body::empty());
+        *answer.headers_mut() = HeaderMap::clone(&self.usage.pressure.refusal());
+        answer
     }
 
     /// Waits for a call's turn to be executed.
     pub(super) async fn turn(&self, kind: Kind) -> Turn<'_> {
         let never_closed = "never closed";
-        match kind {
-            Kind::Call | Kind::Page => {}
-            Kind::Wait | Kind::Watch | Kind::Look => return Turn::default(),
+        if !kind.is_work() {
+            return Turn::default();
         }
         let call = Some(self.calls.acquire().await.expect(never_closed));
         self.until_sent().await;
@@ -181,12 +203,30 @@ impl Drop for Peer {
 #[derive(Debug)]
 pub(super) struct Open {
     peer: Arc<Peer>,
-    /// There are too many, and too many of them are this connection's.
-    pub(super) is_too_many: bool,
+    /// It is to be answered soon, and was not yet.
+    is_work: bool,
+}
+
+impl Open {
+    /// Its answer is made.
+    pub(super) fn answered(&mut self) {
+        if self.is_work {
+            self.peer.usage.pressure.answered();
+            self.is_over();
+        }
+    }
+
+    fn is_over(&mut self) {
+        if std::mem::take(&mut self.is_work) {
+            let left = self.peer.unanswered.fetch_sub(1, Ordering::AcqRel) - 1;
+            self.peer.usage.pressure.remove(left);
+        }
+    }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
+        self.is_over();
         self.peer.usage.end();
         self.peer.open.fetch_sub(1, Ordering::AcqRel);
     }

@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::peer::Peer;
+use super::pressure::Pressure;
 
 /// Bytes of requests that are being received or executed, in all. A connection that takes little is served beyond it.
 pub(super) const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -18,7 +19,7 @@ const UNSENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 const PAGES_MAX: usize = 4;
 
 /// Calls, watches and waits that are open at once, in all.
-const OPEN_MAX: usize = 16_384;
+const OPEN_MAX: usize = 12_288;
 
 /// What each connection may have of them, however many others there are.
 const GRANTED_OPEN: usize = 16;
@@ -31,6 +32,7 @@ pub struct Usage {
     pub(super) pages: Semaphore,
     /// The turn of a request that takes long to decode.
     pub(super) large: Semaphore,
+    pub(super) pressure: Pressure,
     peers: Mutex<Vec<Weak<Peer>>>,
     connections: AtomicUsize,
     open: AtomicUsize,
@@ -44,6 +46,7 @@ impl Default for Usage {
             unsent_bytes: AtomicUsize::new(0),
             pages: Semaphore::new(PAGES_MAX),
             large: Semaphore::new(1),
+            pressure: Pressure::default(),
             peers: Mutex::default(),
             connections: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
@@ -80,10 +83,31 @@ impl Usage {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Counts a call until its [end](Usage::end). Says whether there are too many, for a connection that has so many.
+    /// Follows what goes on. Never ends by itself.
+    pub(super) async fn follow(&self) {
+        self.pressure.follow().await;
+    }
+
+    /// Calls that are in execution or wait for it.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.pressure.calls()
+    }
+
+    /// Calls that were refused because there were too many.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.pressure.refused()
+    }
+
+    /// Counts a call, of a connection that has so many others, until its [end](Usage::end). False, and not counted, when
+    /// there are too many.
     pub(super) fn begin(&self, own: usize) -> bool {
-        let all = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-        all > OPEN_MAX && own > (OPEN_MAX / self.connections().max(1)).max(GRANTED_OPEN)
+        let is_too_many = self.open() >= OPEN_MAX && own >= (OPEN_MAX / self.connections().max(1)).max(GRANTED_OPEN);
+        if !is_too_many {
+            self.open.fetch_add(1, Ordering::Relaxed);
+        }
+        !is_too_many
     }
 
     pub(super) fn end(&self) {

@@ -1,0 +1,186 @@
+//! How many calls are let in: as many as are answered in half a second, at the rate at which calls are being answered.
+//!
+//! What is above is refused at once, by its headers, before its message is received or decoded: a call that waits longer
+//! than its caller does is work for nobody, and under more load than there is room for, all would be such calls. Each
+//! connection has its share, so that none is refused because of another one's calls.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::HeaderMap;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::proto::status;
+
+/// How long calls should take at most, from their arrival to their answer.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// How often the rate is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The rate is the greatest of so many looks: commits answer many calls at once, and then none for a while.
+const LOOKS: usize = 10;
+
+/// So many calls are let in at any rate: a store that stands still for a moment is waited for.
+const CALLS_MIN: usize = 512;
+
+/// So many are let in before a rate is known: a crowd that comes at once is no overload yet.
+const CALLS_UNKNOWN: usize = 4096;
+
+/// What a refused caller is told to wait at most.
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Pressure {
+    /// Calls that were let in and not answered.
+    calls: AtomicUsize,
+    /// Connections with such calls.
+    busy: AtomicUsize,
+    answered: AtomicU64,
+    refused: AtomicU64,
+    calls_max: AtomicUsize,
+    refusal: Mutex<Arc<HeaderMap>>,
+}
+
+impl Default for Pressure {
+    fn default() -> Self {
+        Self {
+            calls: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
+            answered: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            calls_max: AtomicUsize::new(CALLS_UNKNOWN),
+            refusal: Mutex::new(refusal(Duration::ZERO)),
+        }
+    }
+}
+
+impl Pressure {
+    /// Whether a call is let in, of a connection that has so many others.
+    pub(super) fn admit(&self, own: usize) -> bool {
+        let calls_max = self.calls_max.load(Ordering::Relaxed);
+        let share = calls_max / self.busy.load(Ordering::Relaxed).max(1);
+        let admitted = own < share || self.calls.load(Ordering::Relaxed) < calls_max;
+        if !admitted {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        admitted
+    }
+
+    /// Counts a call, of a connection that has so many others.
+    pub(super) fn add(&self, own: usize) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if own == 0 {
+            self.busy.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A call counts no more; `left` others of its connection do.
+    pub(super) fn remove(&self, left: usize) {
+        self.calls.fetch_sub(1, Ordering::Relaxed);
+        if left == 0 {
+            self.busy.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A call was answered.
+    pub(super) fn answered(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Calls that are in execution or wait for it.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Calls that were refused.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The headers of a refusal, made once for many.
+    pub(super) fn refusal(&self) -> Arc<HeaderMap> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Follows the rate at which calls are answered. Never ends by itself.
+    pub(super) async fn follow(&self) {
+        let mut looks = interval(LOOK_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut rates = [0.0; LOOKS];
+        let (mut before, mut then) = (0, Instant::now());
+        for look in 0_usize.. {
+            let now = looks.tick().await;
+            let answered = self.answered.load(Ordering::Relaxed);
+            #[expect(clippy::cast_precision_loss, reason = "a rate")]
+            let rate = (answered - before) as f64 / (now - then).as_secs_f64().max(0.001);
+            (before, then) = (answered, now);
+            rates[look % LOOKS] = rate;
+            self.look(rates.into_iter().fold(0.0, f64::max), 0.8 + 0.1 * (look % 5) as f64);
+        }
+    }
+
+    /// Sets what is let in by a rate of calls a second. `spread` is what a refused caller's wait is multiplied by: those who
+    /// are refused together come back apart.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
+    fn look(&self, rate: f64, spread: f64) {
+        let calls = self.calls();
+        if calls <= CALLS_MIN {
+            return self.calls_max.store(CALLS_UNKNOWN, Ordering::Relaxed);
+        }
+        let calls_max = ((rate * WAIT_MAX.as_secs_f64()) as usize).max(CALLS_MIN);
+        self.calls_max.store(calls_max, Ordering::Relaxed);
+        let wait_ms = (calls as f64 / rate.max(1.0) * spread * 1_000.0) as u64;
+        let wait = Duration::from_millis(wait_ms).min(RETRY_MAX);
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal(wait);
+    }
+}
+
+fn refusal(retry_after: Duration) -> Arc<HeaderMap> {
+    Arc::new(status::overloaded_for(retry_after).into_http::<()>().into_parts().0.headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many calls one connection is let in with.
+    fn admitted(pressure: &Pressure) -> usize {
+        let mut own = 0;
+        while pressure.admit(own) {
+            pressure.add(own);
+            own += 1;
+        }
+        own
+    }
+
+    #[test]
+    fn as_many_calls_are_let_in_as_are_answered_in_half_a_second() {
+        let pressure = Pressure::default();
+        assert_eq!(admitted(&pressure), CALLS_UNKNOWN, "no rate is known");
+        pressure.look(10_000.0, 1.0);
+        assert_eq!(pressure.calls_max.load(Ordering::Relaxed), 5_000);
+        pressure.look(100.0, 1.0);
+        assert_eq!(pressure.calls_max.load(Ordering::Relaxed), CALLS_MIN, "a store that stands still");
+        for left in (0..CALLS_UNKNOWN).rev() {
+            pressure.remove(left);
+        }
+        pressure.look(100.0, 1.0);
+        assert_eq!(pressure.calls_max.load(Ordering::Relaxed), CALLS_UNKNOWN, "nobody waits");
+    }
+
+    #[test]
+    fn a_connection_is_not_refused_for_the_calls_of_another_one() {
+        let pressure = Pressure::default();
+        let flood = admitted(&pressure);
+        pressure.look(2_000.0, 1.0);
+        assert!(!pressure.admit(flood), "the flood is refused");
+        pressure.add(0);
+        assert!(
+            pressure.admit(1) && pressure.admit(499) && !pressure.admit(500),
+            "half of what is let in is the other's"
+        );
+    }
+}
