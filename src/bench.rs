@@ -8,6 +8,7 @@ mod delays;
 pub mod direct;
 pub mod leases;
 pub mod load;
+pub mod overload;
 mod pace;
 mod process;
 mod progress;

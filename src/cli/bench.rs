@@ -14,6 +14,7 @@ use super::output::{Output, tell};
 use crate::bench::BenchError;
 use crate::bench::leases::{claims, heartbeats};
 use crate::bench::load::{self, HotRunPlan, Plan, ReadPlan, Workload};
+use crate::bench::overload;
 use crate::bench::report::Report;
 use crate::bench::watch::{catch_up, delay, idle, waiters};
 use crate::telemetry::chain;
@@ -103,6 +104,14 @@ const WAIT_HELP: &str = load_help!(
     Each caller's wait is open for a call's time before its run is completed.\n"
 );
 
+const OVERLOAD_HELP: &str = help!(
+    "Examples:\n  \
+    runledger bench overload --callers 2560\n  \
+    runledger bench overload --rate 20000 --deadline-ms 2000 --connections 32\n\n\
+    A call is acknowledged when its answer came in its time, counted from when it was due. Refusals are counted, and \
+    end nothing.\n"
+);
+
 const WATCH_HELP: &str = help!(
     "Examples:\n  \
     runledger bench watch delay --rate 0\n  \
@@ -184,6 +193,9 @@ enum What {
     /// Start runs and complete them while somebody waits for each
     #[command(after_help = WAIT_HELP)]
     Wait(Plan),
+    /// Ask for more than the server can do, and count what it still does
+    #[command(after_help = OVERLOAD_HELP)]
+    Overload(overload::Plan),
     /// Watches and waits: their delays, what they cost, and how they catch up
     #[command(after_help = WATCH_HELP)]
     Watch(WatchArgs),
@@ -269,6 +281,7 @@ async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, Stop> 
         What::HotRun(plan) => plan.measure(stop).await,
         What::Read(plan) => plan.measure(stop).await,
         What::Wait(plan) => load::measure(Workload::Wait, plan, stop).await,
+        What::Overload(plan) => overload::measure(plan, stop).await,
         What::Watch(WatchArgs { mode: Mode::Delay(plan) }) => delay::measure(plan, stop).await,
         What::Watch(WatchArgs { mode: Mode::Idle(plan) }) => idle::measure(plan, stop).await,
         What::Watch(WatchArgs { mode: Mode::CatchUp(plan) }) => catch_up::measure(plan, stop).await,

@@ -12,7 +12,7 @@ use super::preface::Preface;
 use super::tempo::{Frames, Tempo};
 
 /// Bytes that a connection reads before others have their turn: some tens of calls.
-const TURN_BYTES: usize = 8 * 1024;
+const TURN_BYTES: usize = 4 * 1024;
 
 /// How long a write may wait for a peer that takes nothing.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(60);
