@@ -2,7 +2,10 @@
 
 use std::error::Error;
 use std::io::IsTerminal as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
@@ -10,9 +13,13 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Crates that log what callers sent (parameters of statements, frames, headers) when they are asked for more than
-/// this. No filter makes them say it.
-const TALKATIVE: &[&str] = &["tokio_postgres", "h2", "hyper", "hyper_util"];
-const TALKATIVE_MAX: Level = Level::INFO;
+/// this. No filter makes them say it. Those of HTTP/2 warn of each frame that a peer should not have sent: a flood of frames
+/// would be one of lines, so the listener says what there is to say.
+const TALKATIVE: &[(&str, Level)] =
+    &[("tokio_postgres", Level::INFO), ("h2", Level::ERROR), ("hyper", Level::ERROR), ("hyper_util", Level::ERROR)];
+
+/// How often a line is said that others could make this process say.
+const SELDOM: Duration = Duration::from_secs(10);
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -53,7 +60,25 @@ pub fn filter(text: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
 
 fn may_be_said(line: &Metadata<'_>) -> bool {
     let name = line.target().split("::").next().unwrap_or_default();
-    *line.level() <= TALKATIVE_MAX || !TALKATIVE.contains(&name)
+    TALKATIVE.iter().all(|(talkative, max)| name != *talkative || line.level() <= max)
+}
+
+/// A line that is said now and then, however often there is cause.
+#[derive(Debug, Default)]
+pub struct Seldom(Mutex<(Option<Instant>, u64)>);
+
+impl Seldom {
+    /// There is cause. Some when the line is to be said, with how often it was not since the last time.
+    pub fn is_due(&self) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (said_at, unsaid) = &mut *state;
+        if said_at.is_some_and(|at| at.elapsed() < SELDOM) {
+            *unsaid += 1;
+            return None;
+        }
+        *said_at = Some(Instant::now());
+        Some(std::mem::take(unsaid))
+    }
 }
 
 /// An error with all its causes, on one line.
@@ -67,4 +92,18 @@ pub fn chain(error: &dyn Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_that_is_said_seldom_says_how_often_it_was_not() {
+        let line = Seldom::default();
+        assert_eq!(line.is_due(), Some(0));
+        assert_eq!((line.is_due(), line.is_due()), (None, None));
+        tokio::time::advance(SELDOM).await;
+        assert_eq!((line.is_due(), line.is_due()), (Some(2), None));
+    }
 }

@@ -18,6 +18,8 @@ pub const LABELS_MAX: usize = 32;
 pub const LABEL_KEY_BYTES_MAX: usize = 63;
 /// A label's value.
 pub const LABEL_VALUE_BYTES_MAX: usize = 256;
+/// Statuses that a filter names, repeated ones included.
+pub const STATUSES_MAX: usize = 32;
 /// A run's metadata as compact JSON, after a merge.
 pub const METADATA_BYTES_MAX: usize = 65_536;
 /// A merge patch as compact JSON: it may name every old key to delete it, and bring as much anew.

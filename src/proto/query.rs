@@ -12,6 +12,7 @@ use super::v1;
 use super::v1::watch_runs_request::Initial;
 use super::validate::{Violations, domain_duration};
 use crate::auth::Caller;
+use crate::domain::limits::STATUSES_MAX;
 use crate::domain::{Filter, MaxRunning, Request, Route, RunKey, Status, Time, Violation};
 use crate::feed::cursor::ViewOf;
 
@@ -235,11 +236,12 @@ fn filter(filter: Option<v1::RunFilter>, violations: &mut Violations) -> Filter 
     {
         violations.push("filter.started_before", "must be later than filter.started_from");
     }
+    if filter.statuses.len() > STATUSES_MAX {
+        let count = filter.statuses.len();
+        violations.push("filter.statuses", format!("has {count} entries; the limit is {STATUSES_MAX}"));
+    }
     let mut statuses = BTreeSet::new();
-    for (index, number) in filter.statuses.into_iter().enumerate() {
-        if violations.is_full() {
-            break;
-        }
+    for (index, number) in filter.statuses.into_iter().take(STATUSES_MAX).enumerate() {
         let field = format!("filter.statuses[{index}]");
         match violations.status(&field, number) {
             Some(status) => {

@@ -15,7 +15,7 @@ use crate::domain::{MaxRunning, Progress, Route, Status, Violation};
 use super::v1;
 
 /// How many violations of one request are kept: a request of nothing else is not to cost more than itself.
-pub(super) const VIOLATIONS_MAX: usize = 1_000;
+pub(super) const VIOLATIONS_MAX: usize = 100;
 /// How much of a caller's text a violation shows.
 const EXCERPT_BYTES_MAX: usize = 64;
 
@@ -191,6 +191,7 @@ impl Violations {
     pub(super) fn labels(&mut self, field: &str, labels: HashMap<String, String>) -> BTreeMap<String, String> {
         if labels.len() > LABELS_MAX {
             self.push(field, format!("has {} entries; the limit is {LABELS_MAX}", labels.len()));
+            return BTreeMap::new();
         }
         let labels: BTreeMap<String, String> = labels.into_iter().collect();
         for (key, value) in &labels {
@@ -210,6 +211,7 @@ impl Violations {
     pub(super) fn remove_labels(&mut self, keys: Vec<String>, labels: &BTreeMap<String, String>) -> BTreeSet<String> {
         if keys.len() > LABELS_MAX {
             self.push("remove_labels", format!("has {} keys; the limit is {LABELS_MAX}", keys.len()));
+            return BTreeSet::new();
         }
         for (index, key) in keys.iter().enumerate() {
             if self.is_full() {

@@ -1,16 +1,18 @@
 //! One connection, from its preface to its end.
 
 use std::error::Error as _;
+use std::future::{pending, poll_fn};
+use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::super::routes::Routes;
@@ -18,9 +20,9 @@ use super::calls::Calls;
 use super::peer::Peer;
 use super::preface;
 use super::progress::Streams;
-use super::socket::Socket;
+use super::socket::{Quantum, Socket};
 use super::usage::Usage;
-use crate::telemetry::chain;
+use crate::telemetry::{Seldom, chain};
 
 /// How long a connection may take to begin.
 const BEGIN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -47,8 +49,11 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// Bytes of a call's headers.
 const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 
-/// How long a connection that was told to close may take.
+/// How long a connection that was told to close may take. After half of it, its streams end themselves.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
+
+/// The same while others wait for its place.
+const CROWDED_BEGIN_MAX: Duration = Duration::from_secs(1);
 
 /// How long a connection without a call stays while others wait for its place.
 const CROWDED_IDLE_MAX: Duration = Duration::from_secs(10);
@@ -72,51 +77,64 @@ pub(super) struct Accepted {
 }
 
 impl Accepted {
-    /// Serves it to its end. `crowded` wakes when others wait for a place: then a connection that is idle leaves sooner.
-    pub(super) async fn serve(self, routes: Routes, usage: Arc<Usage>, crowded: Arc<Notify>) {
+    /// Serves it to its end. While others wait for a place (`crowded`), it leaves sooner when it does not begin or is idle.
+    pub(super) async fn serve(self, routes: Routes, usage: Arc<Usage>, crowded: watch::Receiver<bool>) {
         let Self { mut stream, address, lifetime, stop } = self;
         let begun = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            begun = timeout(BEGIN_WAIT_MAX, preface::read(&mut stream)) => begun,
+            begun = preface::read(&mut stream) => begun,
+            () = sleep(BEGIN_WAIT_MAX) => Err(io::ErrorKind::TimedOut.into()),
+            () = crowded_for(CROWDED_BEGIN_MAX, crowded.clone()) => Err(io::ErrorKind::TimedOut.into()),
         };
         let preface = match begun {
-            Ok(Ok(preface)) => preface,
-            Ok(Err(error)) => return tracing::debug!(%address, %error, "a connection did not begin"),
-            Err(_elapsed) => return tracing::debug!(%address, "a connection did not begin in time"),
+            Ok(preface) => preface,
+            Err(error) => return tracing::debug!(%address, %error, "a connection did not begin"),
         };
         let aged_at = Instant::now() + spread(lifetime.age_max, address);
-        let peer = Peer::new(address, aged_at + GRACE / 2, usage);
+        // Who wants connections to be short wants them to end soon, too.
+        let grace = GRACE.min(lifetime.age_max);
+        let peer = Peer::new(address, aged_at + grace / 2, usage.clone());
         let streams = Streams::default();
         let calls = Calls { routes, peer: peer.clone(), streams: streams.clone() };
-        let served = builder(streams).serve_connection(TokioIo::new(Socket::new(stream, preface)), calls);
-        let mut served = pin!(served);
+        let quantum = Quantum::default();
+        let socket = TokioIo::new(Socket::new(stream, preface, quantum.clone()));
+        let mut served = pin!(builder(streams).serve_connection(socket, calls));
         let told_to_close = async {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
                 () = sleep_until(aged_at) => {}
-                () = idle(&peer, lifetime.idle_max, &crowded) => {}
+                () = idle(&peer, lifetime.idle_max, crowded) => {}
             }
         };
         let ended = tokio::select! {
             biased;
             () = peer.until_cut() => return,
-            ended = &mut served => ended,
+            ended = in_quanta(&quantum, served.as_mut()) => ended,
             () = told_to_close => {
                 served.as_mut().graceful_shutdown();
                 tokio::select! {
                     biased;
                     () = peer.until_cut() => return,
-                    () = sleep(GRACE) => return tracing::debug!(%address, "a connection that did not close is cut"),
-                    ended = &mut served => ended,
+                    () = sleep(grace) => return tracing::debug!(%address, "a connection that did not close is cut"),
+                    ended = in_quanta(&quantum, served.as_mut()) => ended,
                 }
             }
         };
         if let Err(error) = ended {
-            tell(address, &error);
+            tell(address, &error, &usage.fault_said);
         }
     }
+}
+
+/// Polls a connection, each time with a quantum of its own.
+async fn in_quanta<F: Future>(quantum: &Quantum, mut served: Pin<&mut F>) -> F::Output {
+    poll_fn(|cx| {
+        quantum.begin();
+        served.as_mut().poll(cx)
+    })
+    .await
 }
 
 /// A tenth more or less, so that connections that came together do not leave together. By the port, which is another one
@@ -126,22 +144,25 @@ fn spread(age: Duration, address: SocketAddr) -> Duration {
 }
 
 /// Ends once the connection had no call for as long as it may, or is idle while others wait for its place.
-async fn idle(peer: &Peer, idle_max: Duration, crowded: &Notify) {
+async fn idle(peer: &Peer, idle_max: Duration, crowded: watch::Receiver<bool>) {
     loop {
         let before = peer.idle_after();
-        let wait = sleep(idle_max);
-        let others_wait = async {
-            crowded.notified().await;
-            sleep(CROWDED_IDLE_MAX.min(idle_max)).await;
-        };
         tokio::select! {
-            () = wait => {}
-            () = others_wait => {}
+            () = sleep(idle_max) => {}
+            () = crowded_for(CROWDED_IDLE_MAX.min(idle_max), crowded.clone()) => {}
         }
         if before.is_some() && peer.idle_after() == before {
             return;
         }
     }
+}
+
+/// Ends so long after others have begun to wait for a place.
+async fn crowded_for(time: Duration, mut crowded: watch::Receiver<bool>) {
+    if crowded.wait_for(|crowded| *crowded).await.is_err() {
+        pending::<()>().await;
+    }
+    sleep(time).await;
 }
 
 fn builder(streams: Streams) -> http2::Builder<Streams> {
@@ -161,11 +182,14 @@ fn builder(streams: Streams) -> http2::Builder<Streams> {
 
 /// Says why a connection ended. That the network or the peer ended it is nothing to be told of; what this side ended it for
 /// is, but a peer that comes back again and again is not to fill the log.
-fn tell(address: SocketAddr, error: &hyper::Error) {
+fn tell(address: SocketAddr, error: &hyper::Error, said: &Seldom) {
     let fault = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
     match fault {
         Some(fault) if fault.is_library() && fault.is_go_away() => {
-            tracing::debug!(%address, reason = ?fault.reason(), "a connection was closed: it broke HTTP/2's rules");
+            if let Some(unsaid) = said.is_due() {
+                let error = chain(fault);
+                tracing::warn!(%address, error, unsaid, "a connection was closed: it broke HTTP/2's rules");
+            }
         }
         Some(_) | None => tracing::debug!(%address, error = chain(error), "a connection ended"),
     }

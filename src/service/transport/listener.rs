@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, Semaphore};
-use tokio::time::{Instant, sleep};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::super::routes::Routes;
 use super::connection::{Accepted, Lifetime};
 use super::usage::Usage;
 use crate::supervise::Supervisor;
+use crate::telemetry::Seldom;
 
 /// Descriptors that are kept for the store, its files, and whatever else the process opens.
 const DESCRIPTORS_KEPT: u64 = 100;
@@ -44,9 +45,6 @@ pub fn connections_max(asked: usize) -> io::Result<usize> {
     }
 }
 
-/// How often it is said that all places are taken: they may be given away and taken again many times a second.
-const FULL_SAID_EVERY: Duration = Duration::from_mins(1);
-
 /// What holds for all connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -66,14 +64,15 @@ pub(in crate::service) async fn listen(
     stop: CancellationToken,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections_max));
-    let crowded = Arc::new(Notify::new());
+    let crowded = watch::Sender::new(false);
     let mut trouble = Trouble::default();
     let accepting = async {
         loop {
-            if places.available_permits() == 0 {
+            let is_full = places.available_permits() == 0;
+            if is_full {
                 trouble.full(limits.connections_max);
-                crowded.notify_waiters();
             }
+            crowded.send_if_modified(|crowded| std::mem::replace(crowded, is_full) != is_full);
             let place = places.clone().acquire_owned().await.expect("never closed");
             let (stream, address) = match listener.accept().await {
                 Ok(accepted) => accepted,
@@ -87,7 +86,7 @@ pub(in crate::service) async fn listen(
             // An answer waits for nothing.
             let _unset = stream.set_nodelay(true);
             let accepted = Accepted { stream, address, lifetime: limits.lifetime, stop: stop.clone() };
-            let served = accepted.serve(routes.clone(), usage.clone(), crowded.clone());
+            let served = accepted.serve(routes.clone(), usage.clone(), crowded.subscribe());
             connections.spawn(async move {
                 served.await;
                 drop(place);
@@ -105,14 +104,13 @@ pub(in crate::service) async fn listen(
 /// Says what goes wrong, not more often than somebody wants to read it.
 #[derive(Debug, Default)]
 struct Trouble {
-    full_said_at: Option<Instant>,
+    full: Seldom,
     failing: bool,
 }
 
 impl Trouble {
     fn full(&mut self, connections_max: usize) {
-        if self.full_said_at.is_none_or(|at| at.elapsed() > FULL_SAID_EVERY) {
-            self.full_said_at = Some(Instant::now());
+        if self.full.is_due().is_some() {
             tracing::warn!(connections_max, "all connections are taken: idle ones are closed, new ones wait");
         }
     }

@@ -21,13 +21,13 @@ const CALLS_MAX: usize = 128;
 const PAGES_MAX: usize = 2;
 
 /// Bytes of one connection's requests that are being received or executed.
-const CONNECTION_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
+const OWN_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// What a connection may take of these although all others together have taken everything.
 const GRANTED_REQUEST_BYTES: usize = 64 * 1024;
 
 /// Bytes of one connection's unsent answers: its next calls wait until there are fewer.
-const CONNECTION_UNSENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+const OWN_UNSENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// See the module.
 #[derive(Debug)]
@@ -114,15 +114,16 @@ impl Peer {
             return Turn::default();
         }
         let call = Some(self.calls.acquire().await.expect(never_closed));
-        self.until_sent().await;
-        if kind == Kind::Call {
-            return Turn { _call: call, ..Turn::default() };
-        }
-        if self.usage.is_unsent_much() {
-            self.until_unsent(0).await;
-        }
-        let page = Some(self.pages.acquire().await.expect(never_closed));
-        let any_page = Some(self.usage.pages.acquire().await.expect(never_closed));
+        let page = match kind {
+            Kind::Page => Some(self.pages.acquire().await.expect(never_closed)),
+            Kind::Call | Kind::Wait | Kind::Watch | Kind::Look => None,
+        };
+        // Looked at last: whoever goes on from here adds an answer.
+        self.until_unsent(if page.is_some() && self.usage.is_unsent_much() { 0 } else { OWN_UNSENT_BYTES_MAX }).await;
+        let any_page = match &page {
+            Some(_) => Some(self.usage.pages.acquire().await.expect(never_closed)),
+            None => None,
+        };
         Turn { _call: call, _page: page, _any_page: any_page }
     }
 
@@ -133,12 +134,12 @@ impl Peer {
 
     /// Whether so much is unsent that the connection's next answers wait.
     pub(super) fn has_much_unsent(&self) -> bool {
-        self.unsent_bytes() > CONNECTION_UNSENT_BYTES_MAX
+        self.unsent_bytes() > OWN_UNSENT_BYTES_MAX
     }
 
     /// Waits until that is no more so.
     pub(super) async fn until_sent(&self) {
-        self.until_unsent(CONNECTION_UNSENT_BYTES_MAX).await;
+        self.until_unsent(OWN_UNSENT_BYTES_MAX).await;
     }
 
     /// Waits until the peer has taken its answers but for so many bytes.
@@ -157,7 +158,7 @@ impl Peer {
         let all = self.usage.request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let held = RequestBytes { peer: self.clone(), bytes };
         let granted = own <= GRANTED_REQUEST_BYTES || all <= REQUEST_BYTES_MAX;
-        (own <= CONNECTION_REQUEST_BYTES_MAX && granted).then_some(held)
+        (own <= OWN_REQUEST_BYTES_MAX && granted).then_some(held)
     }
 
     /// Counts bytes of an answer as unsent until they were written or dropped.

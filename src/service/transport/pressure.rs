@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::proto::status;
 
 /// How long calls should take at most, from their arrival to their answer.
-const WAIT_MAX: Duration = Duration::from_millis(500);
+const WAIT_MAX: Duration = Duration::from_millis(250);
 
 /// How often the rate is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

@@ -96,3 +96,47 @@ impl<F: Future<Output = ()>> Future for Watched<F> {
         Poll::Ready(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, poll_fn};
+
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    fn watched<F: Future<Output = ()>>(task: F) -> (Arc<Progress>, Watched<F>) {
+        let progress = Arc::new(Progress::default());
+        (progress.clone(), Watched { task, progress, stalled: None })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_whose_peer_takes_nothing_ends_after_a_minute() {
+        let begun = Instant::now();
+        let (progress, task) = watched(pending());
+        progress.handed_over();
+        task.await;
+        assert_eq!(begun.elapsed(), PROGRESS_WAIT_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_gets_on_or_has_nothing_to_send_stays() {
+        let day = Duration::from_hours(24);
+        let (_idle, task) = watched(pending());
+        assert!(timeout(day, task).await.is_err(), "nothing is to be sent");
+        let slow = Arc::new(Progress::default());
+        let mut ticks = tokio::time::interval(PROGRESS_WAIT_MAX / 2);
+        let task = poll_fn({
+            let slow = slow.clone();
+            move |cx| {
+                while ticks.poll_tick(cx).is_ready() {
+                    slow.asked();
+                    slow.handed_over();
+                }
+                Poll::Pending
+            }
+        });
+        let task = Watched { task, progress: slow, stalled: None };
+        assert!(timeout(day, task).await.is_err(), "each part is taken in time");
+    }
+}

@@ -21,6 +21,10 @@ use crate::proto::status;
 /// Bytes of a message. The largest legal one is smaller, as a test holds that builds it from the limits.
 pub(in crate::service) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
+/// Fields of a message, those inside of others not counted. The longest legal request has some hundreds, and each costs more
+/// to decode than the two bytes that it may have on the wire.
+const FIELDS_MAX: usize = 1_024;
+
 /// The flag and the length in front of a message.
 const PREFIX_BYTES: usize = 5;
 
@@ -86,6 +90,9 @@ impl Arriving {
             Some(whole) if body.len() < whole => {
                 Err(malformed(format!("the body ends after {} of its message's {whole} bytes", body.len())))
             }
+            Some(_) if has_many_fields(&body[PREFIX_BYTES..]) => {
+                Err(malformed(format!("has more than {FIELDS_MAX} fields")))
+            }
             Some(_) => Ok((body.freeze(), held)),
         }
     }
@@ -112,6 +119,65 @@ impl Arriving {
     }
 }
 
+/// Whether a message has more than [`FIELDS_MAX`] fields. One that is no message has none: the decoder says so.
+fn has_many_fields(mut message: &[u8]) -> bool {
+    (0..FIELDS_MAX).all(|_| field(&mut message).is_some()) && !message.is_empty()
+}
+
+/// Goes past one field, whose tag says how its end is found.
+fn field(message: &mut &[u8]) -> Option<()> {
+    let passed = match varint(message)? & 7 {
+        0 => return varint(message).map(drop),
+        1 => 8,
+        2 => usize::try_from(varint(message)?).ok()?,
+        5 => 4,
+        // The beginning and the end of a group count as fields.
+        3 | 4 => 0,
+        _ => return None,
+    };
+    *message = message.get(passed..)?;
+    Some(())
+}
+
+fn varint(message: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for place in 0..10 {
+        let byte = *message.split_off_first()?;
+        value |= u64::from(byte & 0x7f) << (7 * place);
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
 fn malformed(description: impl Into<String>) -> Status {
     status::invalid(vec![Violation::new("request", description.into())])
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+    use crate::proto::v1::{StartRunRequest, UpdateRunRequest};
+
+    #[test]
+    fn a_message_of_too_many_fields_is_known_before_it_is_decoded() {
+        let with = |count: usize| {
+            UpdateRunRequest { remove_labels: vec!["k".into(); count], ..UpdateRunRequest::default() }.encode_to_vec()
+        };
+        assert!(!has_many_fields(&with(FIELDS_MAX)));
+        assert!(has_many_fields(&with(FIELDS_MAX + 1)));
+        let mixed = StartRunRequest {
+            task_thread_id: "t".repeat(300),
+            expected_revision: Some(u64::MAX),
+            labels: (0..FIELDS_MAX).map(|n| (n.to_string(), String::new())).collect(),
+            ..StartRunRequest::default()
+        };
+        assert!(has_many_fields(&mixed.encode_to_vec()));
+        for noise in [&[][..], &[0xff; 20], &[0x0a, 0xff], &[7; 4_000], &[0x09; 4]] {
+            assert!(!has_many_fields(noise), "{noise:?}");
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use super::preface::Preface;
 use super::tempo::{Frames, Tempo};
 
 /// Bytes that a connection reads before others have their turn: some tens of calls.
-const TURN_BYTES: usize = 4 * 1024;
+const QUANTUM_BYTES: usize = 4 * 1024;
 
 /// How long a write may wait for a peer that takes nothing.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -27,19 +29,30 @@ pub(super) struct Socket<S> {
     stream: S,
     preface: Preface,
     replayed: usize,
-    /// What was read since others had their turn.
-    turn: usize,
+    quantum: Quantum,
     tempo: Tempo,
     pausing: Option<Pin<Box<Sleep>>>,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
+/// What a connection has read since its task was polled last: its quantum, which begins anew whenever its task is polled. hyper and h2 would read on for as
+/// long as there is something to read, before they look at what they have read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Quantum(Arc<AtomicUsize>);
+
+impl Quantum {
+    /// Others had theirs.
+    pub(super) fn begin(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
 impl<S> Socket<S> {
     /// A socket whose preface was read.
-    pub(super) fn new(stream: S, preface: Preface) -> Self {
+    pub(super) fn new(stream: S, preface: Preface, quantum: Quantum) -> Self {
         let head = preface.last_chunk().expect("the preface ends with a frame's head");
         let tempo = Tempo::new(Frames::after_head(*head));
-        Self { stream, preface, replayed: 0, turn: 0, tempo, pausing: None, stalled: None }
+        Self { stream, preface, replayed: 0, quantum, tempo, pausing: None, stalled: None }
     }
 
     /// Passes on what a write came to, unless it has waited for too long.
@@ -68,15 +81,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
             ready!(pausing.as_mut().poll(cx));
             me.pausing = None;
         }
-        if me.turn >= TURN_BYTES {
-            me.turn = 0;
+        if me.quantum.0.load(Ordering::Relaxed) >= QUANTUM_BYTES {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut me.stream).poll_read(cx, buffer))?;
         let read = &buffer.filled()[before..];
-        me.turn += read.len();
+        me.quantum.0.fetch_add(read.len(), Ordering::Relaxed);
         me.tempo.read(read);
         if let Some(pause) = me.tempo.pause() {
             me.pausing = Some(Box::pin(sleep(pause)));
@@ -101,5 +113,49 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const PREFACE: Preface = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_given_up_after_a_minute() {
+        let (_peer, ours) = duplex(1_000);
+        let mut socket = Socket::new(ours, PREFACE, Quantum::default());
+        let begun = Instant::now();
+        let error = socket.write_all(&[7; 10_000]).await.unwrap_err();
+        assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, WRITE_WAIT_MAX));
+    }
+
+    #[tokio::test]
+    async fn the_preface_comes_first_and_all_that_follows_after_it() {
+        let (mut peer, ours) = duplex(100_000);
+        let quantum = Quantum::default();
+        let mut socket = Socket::new(ours, PREFACE, quantum.clone());
+        // One DATA frame after the other, each larger than what is read in a turn.
+        let frames = [&[0, 0x28, 0, 0, 0, 0, 0, 0, 1], [9; 0x2800].as_slice()].concat().repeat(5);
+        peer.write_all(&frames).await.unwrap();
+        drop(peer);
+        let mut read = Vec::new();
+        let mut turns = 0;
+        let mut reading = pin!(socket.read_to_end(&mut read));
+        let in_turns = poll_fn(|cx| {
+            quantum.begin();
+            turns += 1;
+            reading.as_mut().poll(cx)
+        });
+        in_turns.await.unwrap();
+        assert!(read == [PREFACE.as_slice(), &frames].concat());
+        assert!(turns > 5, "{turns}");
     }
 }

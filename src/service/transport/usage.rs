@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::peer::Peer;
 use super::pressure::Pressure;
+use crate::telemetry::Seldom;
 
 /// Bytes of requests that are being received or executed, in all. A connection that takes little is served beyond it.
 pub(super) const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -37,6 +38,8 @@ pub struct Usage {
     connections: AtomicUsize,
     open: AtomicUsize,
     begun: Instant,
+    cut_said: Seldom,
+    pub(super) fault_said: Seldom,
 }
 
 impl Default for Usage {
@@ -51,6 +54,8 @@ impl Default for Usage {
             connections: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             begun: Instant::now(),
+            cut_said: Seldom::default(),
+            fault_said: Seldom::default(),
         }
     }
 }
@@ -162,8 +167,10 @@ impl Usage {
         if let Some((_, peer)) = slowest
             && self.unsent_bytes().saturating_sub(leaving) > UNSENT_BYTES_MAX
         {
-            let unsent_bytes = peer.unsent_bytes();
-            tracing::warn!(address = %peer.address, unsent_bytes, "a connection is cut: it does not take its answers");
+            if let Some(unsaid) = self.cut_said.is_due() {
+                let (address, unsent_bytes) = (peer.address, peer.unsent_bytes());
+                tracing::warn!(%address, unsent_bytes, unsaid, "a connection is cut: it does not take its answers");
+            }
             peer.cut();
         }
     }

@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::support::http2::{
-    ACK, CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, MAGIC,
-    PING, PRIORITY, RST_STREAM, SETTINGS, WINDOW_MAX, call, frame, header_block, headers, settings, window_update,
+    ACK, CONTINUATION, Connection, DATA, END_STREAM, Frame, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, MAGIC, PING,
+    PRIORITY, RST_STREAM, SETTINGS, WINDOW_MAX, call, frame, header_block, headers, settings, window_update,
 };
 
 pub(crate) const UPDATE: &str = "/runledger.v1.RunService/UpdateRun";
@@ -170,13 +170,9 @@ impl Attack {
                 sender.send(&bytes).await
             }
             Self::ManyCalls => {
-                // Each asks for a change of its own: a label with the stream's number.
-                let bytes = sender.streams(12_000, |stream| {
-                    let value = stream.to_string();
-                    let entry = [&[10, 1, b'n', 18, u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
-                    let label = [&[LABELS_TAG, u8::try_from(entry.len()).unwrap()], entry.as_slice()].concat();
-                    call(stream, UPDATE, &[run_id("attacked"), label].concat())
-                });
+                // Each asks for a change of its own.
+                let bytes =
+                    sender.streams(12_000, |stream| call(stream, UPDATE, &update("attacked", &stream.to_string())));
                 sender.send(&bytes).await;
                 sender.until_answered(12_000).await
             }
@@ -236,8 +232,14 @@ const LABELS: u8 = 8;
 const REMOVE_LABELS: u8 = 9;
 
 /// The field `run_id`, which is the first of all these requests.
-fn run_id(run_id: &str) -> Vec<u8> {
+pub(crate) fn run_id(run_id: &str) -> Vec<u8> {
     [&[10, u8::try_from(run_id.len()).unwrap()], run_id.as_bytes()].concat()
+}
+
+/// An `UpdateRun` that sets the label `n`.
+pub(crate) fn update(run: &str, value: &str) -> Vec<u8> {
+    let entry = [&[10, 1, b'n', 18, u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
+    [&run_id(run), [LABELS_TAG, u8::try_from(entry.len()).unwrap()].as_slice(), &entry].concat()
 }
 
 struct Sender<'a> {
@@ -361,4 +363,3 @@ impl fmt::Display for Got {
         f.write_str(&told.join(", "))
     }
 }
-const _: u8 = END_HEADERS;

@@ -11,10 +11,11 @@ use tokio::time::{Instant, sleep};
 
 use super::attacks::{Attack, Got};
 use super::honest;
+use super::offered::offer;
 use crate::process::calls::{Step, ask};
 use crate::process::crowds::memory_kb;
 use crate::process::server::Server;
-use crate::support::postgres::variable;
+use crate::support::postgres::{Database, variable};
 
 /// A server of a fresh ledger with what the attacks ask for: a run to change, and one with a long and large history.
 pub(crate) async fn attacked(directory: &Path) -> Server {
@@ -37,7 +38,7 @@ pub(crate) async fn attacked(directory: &Path) -> Server {
 }
 
 /// What a server's memory comes to at most, in kB, until the value is dropped.
-async fn greatest_memory(server: &Server, over: &AtomicBool) -> u64 {
+pub(crate) async fn greatest_memory(server: &Server, over: &AtomicBool) -> u64 {
     let mut greatest = 0;
     while !over.load(Ordering::Relaxed) {
         greatest = greatest.max(memory_kb(server, "VmRSS"));
@@ -90,5 +91,50 @@ async fn measured_attacks() {
         if let Some(first) = met.failed.first() {
             println!("  first failure: {}", first.chars().take(300).collect::<String>());
         }
+    }
+}
+
+/// How many runs the offered changes are of.
+const RUNS: u32 = 1_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn measured_overload() {
+    let Some(rates) = variable("RUNLEDGER_TEST_OFFERED") else { return };
+    let time = Duration::from_secs(variable("RUNLEDGER_TEST_SECONDS").map_or(5, |seconds| seconds.parse().unwrap()));
+    let directory = TempDir::new().unwrap();
+    let database = match variable("RUNLEDGER_TEST_OFFERED_STORE").as_deref() {
+        Some("postgres") => Some(Database::fresh().await),
+        _ => None,
+    };
+    let on_sqlite = || format!("sqlite:{}", directory.path().join("ledger.db").display());
+    let store = database.as_ref().map_or_else(on_sqlite, Database::dsn);
+    let server = Server::start(&store).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    for nth in 0..RUNS {
+        ask(&mut client, &format!("load-{nth}"), Step::Start, "").await.unwrap();
+    }
+    println!(
+        "| offered/s | acknowledged/s | refused/s | late/s | reset | p50, p99, max ms | MiB | honest after, p99 ms |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for rate in rates.split(',') {
+        let rate: u32 = rate.parse().unwrap();
+        let offered = offer(server.address, rate, RUNS, time).await;
+        let memory = memory_kb(&server, "VmRSS") >> 10;
+        let after = honest::calls(server.address, Duration::from_secs(1)).await;
+        #[expect(clippy::cast_precision_loss, reason = "a rate")]
+        let each = |count: usize| count as f64 / time.as_secs_f64();
+        println!(
+            "| {rate} | {:.0} | {:.0} | {:.0} | {} | {:.0}, {:.0}, {:.0} | {memory} | {:.1} |",
+            each(offered.acknowledged.len()),
+            each(usize::try_from(offered.refused).unwrap()),
+            each(usize::try_from(offered.late).unwrap()),
+            offered.reset,
+            offered.quantile_ms(0.5),
+            offered.quantile_ms(0.99),
+            offered.quantile_ms(1.0),
+            after.quantile_ms(0.99),
+        );
     }
 }

@@ -16,7 +16,8 @@ use super::server::{Client, SOON, Server, eventually};
 
 /// Of each kind.
 const WATCHERS: usize = 2_500;
-const CONNECTIONS: usize = 5;
+/// Each takes 1,024 streams.
+const CONNECTIONS: usize = 10;
 
 /// What one watcher that has nothing to see may take: its task and its stream, and no run, page or buffer.
 const WATCHER_KB_MAX: u64 = 24;

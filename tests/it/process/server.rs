@@ -51,6 +51,14 @@ impl Process {
         Self::spawn_of(&binary, args, &[])
     }
 
+    /// The same, with so many files and connections that it may open.
+    pub(crate) fn spawn_with_files(files_max: u32, args: &[&str]) -> Self {
+        let binary = variable("RUNLEDGER_TEST_BINARY");
+        let binary = binary.as_deref().unwrap_or(env!("CARGO_BIN_EXE_runledger"));
+        let limited = format!("ulimit -n {files_max} && exec \"$0\" \"$@\"");
+        Self::spawn_of("/bin/sh", &[&["-c", &limited, binary], args].concat(), &[])
+    }
+
     fn spawn_of(binary: &str, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(binary);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

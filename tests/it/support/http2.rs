@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -79,11 +80,16 @@ pub(crate) fn headers(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &header_block(path, &[]))
 }
 
+/// A message as the body has it: uncompressed, after its length.
+pub(crate) fn body(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    [&[0], length.as_slice(), message].concat()
+}
+
 /// A whole call: its headers and its one message, encoded.
 pub(crate) fn call(stream: u32, path: &str, message: &[u8]) -> Vec<u8> {
     let mut bytes = headers(stream, path);
-    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-    let body = [&[0], length.as_slice(), message].concat();
+    let body = body(message);
     let mut parts = body.chunks(16_384).peekable();
     while let Some(part) = parts.next() {
         bytes.extend(frame(DATA, if parts.peek().is_none() { END_STREAM } else { 0 }, stream, part));
@@ -98,7 +104,10 @@ pub(crate) struct Connection {
 }
 
 /// Its frames, as they come.
-pub(crate) struct Reader(OwnedReadHalf);
+pub(crate) struct Reader {
+    stream: OwnedReadHalf,
+    read: BytesMut,
+}
 
 impl Connection {
     /// Connects and says the preface, with these settings and a window of all there is.
@@ -107,7 +116,7 @@ impl Connection {
         stream.set_nodelay(true).unwrap();
         let (reader, mut writer) = stream.into_split();
         let opening = [MAGIC, &settings(values), &window_update(0, WINDOW_MAX - 65_535)].concat();
-        let (mut reader, _sent) = (Reader(reader), writer.write_all(&opening).await);
+        let (mut reader, _sent) = (Reader { stream: reader, read: BytesMut::new() }, writer.write_all(&opening).await);
         // Its windows are in force once its settings were acknowledged.
         let _theirs = reader.until(Duration::from_secs(5), |frame| frame.kind == SETTINGS).await;
         let _sent = writer.write_all(&frame(SETTINGS, ACK, 0, &[])).await;
@@ -121,15 +130,21 @@ impl Connection {
 }
 
 impl Reader {
-    /// The next frame; none once the connection is closed.
+    /// The next frame; none once the connection is closed. What was read is kept when the call is given up.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
-        let mut head = [0; 9];
-        self.0.read_exact(&mut head).await.ok()?;
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; usize::try_from(length).unwrap()];
-        self.0.read_exact(&mut payload).await.ok()?;
-        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-        Some(Frame { kind: head[3], flags: head[4], stream, payload })
+        loop {
+            if let [l0, l1, l2, kind, flags, s0, s1, s2, s3, rest @ ..] = &self.read[..] {
+                let length = usize::try_from(u32::from_be_bytes([0, *l0, *l1, *l2])).unwrap();
+                if rest.len() >= length {
+                    let (kind, flags, stream) = (*kind, *flags, u32::from_be_bytes([*s0, *s1, *s2, *s3]));
+                    self.read.advance(9);
+                    return Some(Frame { kind, flags, stream, payload: self.read.split_to(length).into() });
+                }
+            }
+            if self.stream.read_buf(&mut self.read).await.ok()? == 0 {
+                return None;
+            }
+        }
     }
 
     /// The next frame that `wanted` likes, within a time.
