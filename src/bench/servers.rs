@@ -10,6 +10,9 @@ use crate::proto::v1::run_service_client::RunServiceClient;
 
 pub(super) type Client = RunServiceClient<Channel>;
 
+/// Streams that a connection is given: a server lets it have 1,024, and what is above waits for its turn.
+const STREAMS_EACH: u32 = 1_000;
+
 /// Whom a measurement calls.
 #[derive(Args, Clone, Debug)]
 pub struct Servers {
@@ -19,7 +22,7 @@ pub struct Servers {
     /// The server that is watched, another replica of the same ledger [default: the one that is written to]
     #[arg(long, value_name = "HOST:PORT")]
     watch_server: Option<HostPort>,
-    /// Connections to each, which the calls share
+    /// Connections to each, which the calls share; more where watches or waits need them
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
     /// The process of the server that is watched, when it runs on this Linux machine: adds what it takes
@@ -91,8 +94,14 @@ impl Replicas {
 impl Servers {
     /// Connects for writing and for watching.
     pub(super) async fn connect(&self) -> Result<(Connections, Connections), BenchError> {
+        self.connect_for(0).await
+    }
+
+    /// The same, with as many connections for watching as so many streams need.
+    pub(super) async fn connect_for(&self, streams: u32) -> Result<(Connections, Connections), BenchError> {
         let writer = Connections::open(&self.server, self.connections).await?;
-        Ok((writer, Connections::open(self.watched(), self.connections).await?))
+        let needed = u16::try_from(streams.div_ceil(STREAMS_EACH)).unwrap_or(u16::MAX);
+        Ok((writer, Connections::open(self.watched(), self.connections.max(needed)).await?))
     }
 
     /// What measures the watched server's process, if it was named.

@@ -290,6 +290,8 @@ mod tests {
     fn a_request_of_nothing_but_violations_is_not_followed_to_its_end() {
         let mut violations = Violations::default();
         violations.remove_labels(vec![String::new(); 1_000_000], &BTreeMap::new());
+        assert_eq!(violations.0.len(), 1, "how many there are, and not each of them");
+        (0..1_000_000).for_each(|_| violations.push("field", "is wrong"));
         assert_eq!(violations.settle(()).unwrap_err().len(), VIOLATIONS_MAX);
     }
 }

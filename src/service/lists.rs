@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use prost::Message as _;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 use tonic::Status;
 
@@ -43,7 +44,7 @@ pub(super) async fn list(
     };
     let _turn = turn(&backend.turns.lists).await?;
     let page = backend.store.list(&asked).await.map_err(|error| unlisted("ListRuns", namespace, &error))?;
-    let (runs, next) = fitting(page, bytes_max.saturating_sub(PAGE_TOKEN_BYTES_MAX + 8));
+    let (runs, next) = fitting(page, bytes_max.saturating_sub(PAGE_TOKEN_BYTES_MAX + 8)).await;
     let next_page_token =
         next.map(|place| page_token::after_place(&place, ledger, namespace, &asked.filter)).unwrap_or_default();
     Ok(v1::ListRunsResponse { runs, next_page_token })
@@ -69,13 +70,35 @@ async fn turn(turns: &Semaphore) -> Result<SemaphorePermit<'_>, Status> {
     Ok(turn.expect("never closed"))
 }
 
+/// Lets others have the processor between the parts of a large answer: one that is made in one go takes as long as tens of
+/// calls.
+#[derive(Debug, Default)]
+pub(super) struct Breath {
+    bytes: usize,
+}
+
+/// Bytes of an answer that are made in one go.
+const BREATH_BYTES: usize = 64 * 1024;
+
+impl Breath {
+    /// So many bytes more were made.
+    pub(super) async fn after(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if self.bytes > BREATH_BYTES {
+            self.bytes = 0;
+            yield_now().await;
+        }
+    }
+}
+
 /// What of a page fits, at least one run of it, and where to go on.
-fn fitting(page: RunPage, bytes_max: usize) -> (Vec<v1::Run>, Option<Place>) {
-    let mut bytes = 0;
+async fn fitting(page: RunPage, bytes_max: usize) -> (Vec<v1::Run>, Option<Place>) {
+    let (mut bytes, mut breath) = (0, Breath::default());
     let mut runs: Vec<v1::Run> = Vec::with_capacity(page.runs.len());
     for (index, run) in page.runs.iter().enumerate() {
         let shown: v1::Run = run.into();
         let encoded = shown.encoded_len();
+        breath.after(encoded).await;
         // In front of each run stand its field's number and its length.
         bytes += 1 + prost::length_delimiter_len(encoded) + encoded;
         if bytes > bytes_max && index > 0 {
@@ -172,8 +195,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_page_that_does_not_fit_ends_early_and_goes_on_behind_its_last_run() {
+    #[tokio::test]
+    async fn a_page_that_does_not_fit_ends_early_and_goes_on_behind_its_last_run() {
         let end = Place::of(&run(100));
         let page = || RunPage { runs: (0..9).map(run).collect(), next: Some(end.clone()) };
         let whole = v1::ListRunsResponse {
@@ -181,14 +204,14 @@ mod tests {
             next_page_token: String::new(),
         };
         for bytes_max in 0..=whole.encoded_len() {
-            let (runs, next) = fitting(page(), bytes_max);
+            let (runs, next) = fitting(page(), bytes_max).await;
             let shown = v1::ListRunsResponse { runs, next_page_token: String::new() };
             assert!(shown.runs.len() == 1 || shown.encoded_len() <= bytes_max);
             let last = shown.runs.len() - 1;
             let expected = if last == 8 { end.clone() } else { Place::of(&page().runs[last]) };
             assert_eq!(next, Some(expected), "{bytes_max}");
         }
-        assert_eq!(fitting(page(), whole.encoded_len()).0.len(), 9);
-        assert_eq!(fitting(RunPage::default(), 0), (Vec::new(), None));
+        assert_eq!(fitting(page(), whole.encoded_len()).await.0.len(), 9);
+        assert_eq!(fitting(RunPage::default(), 0).await, (Vec::new(), None));
     }
 }

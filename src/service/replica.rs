@@ -37,6 +37,8 @@ impl ReplicaService for Replica {
             connections: self.usage.connections() as u64,
             request_bytes: self.usage.request_bytes() as u64,
             unsent_bytes: self.usage.unsent_bytes() as u64,
+            calls: self.usage.calls() as u64,
+            refused_calls: self.usage.refused(),
             ..v1::GetReplicaResponse::default()
         };
         if let Some(backend) = self.slot.get() {

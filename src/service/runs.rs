@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
+use super::lists::Breath;
 use super::transport::Context;
 use super::{Backend, BackendSlot, leases, lists, unlisted, unreadable, watch};
 use crate::auth::{self, Caller};
@@ -291,11 +292,13 @@ impl RunService for Runs {
             // What the caller has may be of another past than this page.
             return Err(status::page_token_invalid(page_token::PageTokenInvalid));
         }
-        let mut bytes = 0;
+        let (mut bytes, mut breath) = (0, Breath::default());
         let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());
         for event in &read {
             let event: v1::RunEvent = event.into();
-            bytes += event.encoded_len();
+            let encoded = event.encoded_len();
+            breath.after(encoded).await;
+            bytes += encoded;
             if bytes > ANSWER_BYTES_MAX && !events.is_empty() {
                 break;
             }

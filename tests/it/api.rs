@@ -217,6 +217,7 @@ behaviours! { on_one_or_two_servers:
     ]
     largest: [
         the_largest_run_goes_through_everything
+        the_largest_request_is_received
     ]
     watch: [
         a_snapshot_comes_first_and_changes_follow

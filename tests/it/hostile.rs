@@ -4,4 +4,5 @@ pub(crate) mod attacks;
 mod bounds;
 pub(crate) mod honest;
 mod offered;
+mod strict;
 mod table;

@@ -43,7 +43,7 @@ pub struct Plan {
 pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, BenchError> {
     let progress = Progress::new();
     let meter = plan.servers.meter()?;
-    let (writer, reader) = plan.servers.connect().await?;
+    let (writer, reader) = plan.servers.connect_for(plan.watchers).await?;
     let runs = Runs::new(writer);
     let count = u64::from(plan.watchers);
     let single = count * u64::from(plan.single) / 100;

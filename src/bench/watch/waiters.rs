@@ -57,7 +57,7 @@ struct Waited {
 pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, BenchError> {
     let progress = Progress::new();
     let meter = plan.servers.meter()?;
-    let (writer, reader) = plan.servers.connect().await?;
+    let (writer, reader) = plan.servers.connect_for(plan.waiters).await?;
     let runs = Runs::new(writer);
     progress.phase("runs", plan.runs.into());
     let count = runs.start_all(plan.runs.into(), &progress, &CancellationToken::new()).await?;

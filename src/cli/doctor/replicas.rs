@@ -31,6 +31,11 @@ pub(super) struct Replica {
     pub(super) watches_of_one_run: u64,
     pub(super) watches_of_many_runs: u64,
     pub(super) recent_changes_bytes: u64,
+    pub(super) connections: u64,
+    pub(super) calls: u64,
+    pub(super) refused_calls: u64,
+    pub(super) request_bytes: u64,
+    pub(super) unsent_bytes: u64,
     /// When it last read the log to its end.
     pub(super) log_read_at: Option<Time>,
 }
@@ -80,6 +85,11 @@ impl Replica {
             watches_of_one_run: said.watches_of_one_run,
             watches_of_many_runs: said.watches_of_many_runs,
             recent_changes_bytes: said.recent_changes_bytes,
+            connections: said.connections,
+            calls: said.calls,
+            refused_calls: said.refused_calls,
+            request_bytes: said.request_bytes,
+            unsent_bytes: said.unsent_bytes,
             log_read_at: client::time(said.log_read_at.as_ref()),
         }
     }

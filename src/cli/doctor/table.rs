@@ -85,6 +85,15 @@ fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
         HumanCount(*watched_runs),
         HumanCount(*watches_of_one_run),
         HumanCount(*watches_of_many_runs)
+    )?;
+    writeln!(
+        out,
+        "  connections: {}; calls: {}, refused since it began: {}; requests: {}; answers not taken yet: {}",
+        HumanCount(replica.connections),
+        HumanCount(replica.calls),
+        HumanCount(replica.refused_calls),
+        HumanBytes(replica.request_bytes),
+        HumanBytes(replica.unsent_bytes)
     )
 }
 

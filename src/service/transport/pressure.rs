@@ -1,4 +1,5 @@
-//! How many calls are let in: as many as are answered in half a second, at the rate at which calls are being answered.
+//! How many calls are let in: as many as are answered in a quarter of a second, at the rate at which they are being
+//! answered.
 //!
 //! What is above is refused at once, by its headers, before its message is received or decoded: a call that waits longer
 //! than its caller does is work for nobody, and under more load than there is room for, all would be such calls. Each
@@ -157,11 +158,11 @@ mod tests {
     }
 
     #[test]
-    fn as_many_calls_are_let_in_as_are_answered_in_half_a_second() {
+    fn as_many_calls_are_let_in_as_are_answered_in_a_quarter_of_a_second() {
         let pressure = Pressure::default();
         assert_eq!(admitted(&pressure), CALLS_UNKNOWN, "no rate is known");
         pressure.look(10_000.0, 1.0);
-        assert_eq!(pressure.calls_max.load(Ordering::Relaxed), 5_000);
+        assert_eq!(pressure.calls_max.load(Ordering::Relaxed), 2_500);
         pressure.look(100.0, 1.0);
         assert_eq!(pressure.calls_max.load(Ordering::Relaxed), CALLS_MIN, "a store that stands still");
         for left in (0..CALLS_UNKNOWN).rev() {
@@ -175,7 +176,7 @@ mod tests {
     fn a_connection_is_not_refused_for_the_calls_of_another_one() {
         let pressure = Pressure::default();
         let flood = admitted(&pressure);
-        pressure.look(2_000.0, 1.0);
+        pressure.look(4_000.0, 1.0);
         assert!(!pressure.admit(flood), "the flood is refused");
         pressure.add(0);
         assert!(

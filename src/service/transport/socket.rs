@@ -13,13 +13,13 @@ use tokio::time::{Sleep, sleep};
 use super::preface::Preface;
 use super::tempo::{Frames, Tempo};
 
-/// Bytes that a connection reads before others have their turn: some tens of calls.
+/// Bytes that a connection reads before others have theirs: some tens of calls.
 const QUANTUM_BYTES: usize = 4 * 1024;
 
 /// How long a write may wait for a peer that takes nothing.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// See the module. It replays the preface, reads by turns and at a [`Tempo`], and gives up on a peer that takes nothing.
+/// See the module. It replays the preface, reads by quanta and at a [`Tempo`], and gives up on a peer that takes nothing.
 ///
 /// It writes without scatter and gather. With it, h2 writes a message of 256 bytes or more by itself and what comes after
 /// it, an answer's trailers, in a second write, which costs both sides a wake-up; without, messages below 1 KiB go out
@@ -35,8 +35,8 @@ pub(super) struct Socket<S> {
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-/// What a connection has read since its task was polled last: its quantum, which begins anew whenever its task is polled. hyper and h2 would read on for as
-/// long as there is something to read, before they look at what they have read.
+/// What a connection has read since its task was polled last. hyper and h2 would read on for as long as there is something
+/// to read, before they look at what they have read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quantum(Arc<AtomicUsize>);
 
@@ -142,7 +142,7 @@ mod tests {
         let (mut peer, ours) = duplex(100_000);
         let quantum = Quantum::default();
         let mut socket = Socket::new(ours, PREFACE, quantum.clone());
-        // One DATA frame after the other, each larger than what is read in a turn.
+        // One DATA frame after the other, each larger than a quantum.
         let frames = [&[0, 0x28, 0, 0, 0, 0, 0, 0, 1], [9; 0x2800].as_slice()].concat().repeat(5);
         peer.write_all(&frames).await.unwrap();
         drop(peer);
@@ -156,6 +156,6 @@ mod tests {
         });
         in_turns.await.unwrap();
         assert!(read == [PREFACE.as_slice(), &frames].concat());
-        assert!(turns > 5, "{turns}");
+        assert!(turns >= 5, "{turns}");
     }
 }

@@ -3,7 +3,7 @@
 use prost::Message as _;
 use runledger::proto::v1::{
     FailRunRequest, LifecycleTransitionError, OwnershipError, RevisionMismatchError, Route, Run, RunIdConflictError,
-    RunStatus, StartRunRequest,
+    RunStatus, StartRunRequest, UpdateRunRequest,
 };
 use serde_json::json;
 use tonic::Code;
@@ -32,6 +32,36 @@ fn largest() -> StartRunRequest {
         request_id: "🦀".repeat(32),
         ..start(&format!("{:~<128}", fresh("largest")))
     }
+}
+
+/// The largest legal change: a patch may be twice as long as what is kept, so that it deletes all there was.
+fn largest_change(run_id: &str) -> UpdateRunRequest {
+    let numbers = "0,".repeat(65_531) + "0";
+    let metadata = json!({ "n": serde_json::from_str::<serde_json::Value>(&format!("[{numbers}]")).unwrap() });
+    assert!((131_060..=131_072).contains(&metadata.to_string().len()), "{}", metadata.to_string().len());
+    let largest = largest();
+    UpdateRunRequest {
+        run_id: run_id.to_owned(),
+        audit_session_id: Some(largest.audit_session_id),
+        tab_group_id: Some(largest.tab_group_id),
+        workflow_id: Some(largest.workflow_id),
+        metadata: structure(metadata),
+        labels: largest.labels,
+        remove_labels: (0..32).map(|n| format!("{n:0>2}{:é<30}r", "")).collect(),
+        request_id: "🐢".repeat(32),
+        ..UpdateRunRequest::default()
+    }
+}
+
+pub(crate) async fn the_largest_request_is_received(place: Place) {
+    let caller = place.caller().await;
+    let run_id = caller.apply(start(&fresh("largest-change"))).await.run_id;
+    let asked = largest_change(&run_id);
+    let bytes = asked.encoded_len();
+    assert!((700_000..1 << 20).contains(&bytes), "{bytes} bytes, of 1 MiB that are taken");
+    // It is received, decoded and looked at: what is kept would be too long.
+    let refused = caller.refused(asked).await.is(Code::InvalidArgument, "INVALID_FIELD");
+    assert_eq!(refused.fields(), ["metadata"]);
 }
 
 pub(crate) async fn the_largest_run_goes_through_everything(place: Place) {

@@ -52,6 +52,8 @@ fn examples(wanted: Kind, at_least: usize) -> BTreeSet<String> {
 const LOAD: &[(&str, u32)] =
     &[("--callers", 8), ("--rate", 50), ("--runs", 20), ("--seconds", 1), ("--warm-up", 0), ("--rounds", 1)];
 
+const OVERLOAD: &[(&str, u32)] = &[("--callers", 8), ("--rate", 50), ("--seconds", 1), ("--warm-up", 0)];
+
 /// What of a measurement's size is too much here, and what is said where an example leaves it to the default.
 const SIZES: &[(&str, &[(&str, u32)])] = &[
     ("delay", &[("--rate", 50), ("--seconds", 1), ("--warm-up", 0), ("--watchers", 50)]),
@@ -62,6 +64,7 @@ const SIZES: &[(&str, &[(&str, u32)])] = &[
     ("hot-run", LOAD),
     ("read", LOAD),
     ("wait", LOAD),
+    ("overload", OVERLOAD),
     ("heartbeats", &[("--runs", 50), ("--every", 1), ("--seconds", 1)]),
     ("claims", &[("--runs", 50), ("--workers", 5)]),
     ("waiters", &[("--waiters", 50), ("--runs", 5), ("--seconds", 1), ("--rate", 50)]),
@@ -94,6 +97,7 @@ fn adapted(line: &str) -> String {
                 Some(at) => words[at + 1] = words[at + 1].parse::<u32>().unwrap().min(*size).to_string(),
                 // A cursor stands for the events that were missed.
                 None if ["--rate", "--runs"].contains(flag) && *sizes == LOAD => {}
+                None if ["--rate", "--callers"].contains(flag) && *sizes == OVERLOAD => {}
                 None if *flag == "--events" && line.contains("--cursor") => {}
                 None => words.extend([(*flag).to_owned(), size.to_string()]),
             }
