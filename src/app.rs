@@ -81,7 +81,7 @@ async fn run(
     // The listener has its own supervisor: it is waited for after the committers.
     let listening = Supervisor::new();
     let limits = Limits {
-        connections_max: listener::connections_max(config.client_connections)?,
+        connections_max: listener::connections_max(config.client_connections, config.store.connections)?,
         lifetime: Lifetime { idle_max: config.connection_idle_max, age_max: config.connection_age_max },
     };
     let serving = server::serve(listener, slot.clone(), health, limits, listening.clone(), supervisor.stop());

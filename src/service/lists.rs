@@ -51,18 +51,25 @@ pub(super) async fn list(
 }
 
 /// Whose turn it is: one list, one count, and one search for a place in a queue at a time walk along the indexes of the
-/// store, so that they leave readers for all other calls.
+/// store, and two pages of events are read, so that they leave readers for all other calls.
 #[derive(Debug)]
 pub struct Turns {
     lists: Semaphore,
     counts: Semaphore,
     places: Semaphore,
+    events: Semaphore,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { lists: Semaphore::new(1), counts: Semaphore::new(1), places: Semaphore::new(1) }
+        let one = || Semaphore::new(1);
+        Self { lists: one(), counts: one(), places: one(), events: Semaphore::new(2) }
     }
+}
+
+/// Waits for the turn of a page of events.
+pub(super) async fn turn_of_events(turns: &Turns) -> Result<SemaphorePermit<'_>, Status> {
+    turn(&turns.events).await
 }
 
 async fn turn(turns: &Semaphore) -> Result<SemaphorePermit<'_>, Status> {

@@ -287,6 +287,7 @@ impl RunService for Runs {
         let unreadable = |error| unreadable("ListRunEvents", &key, &error);
         // The run first: one that is there has its first event, whatever is committed in between.
         let Some(run) = backend.reads.run(&key).await.map_err(unreadable)? else { return Err(run_not_found(key)) };
+        let _turn = lists::turn_of_events(&backend.turns).await?;
         let read = backend.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
         if after > 0 && backend.store.ledger().epoch != ledger.epoch {
             // What the caller has may be of another past than this page.

@@ -17,6 +17,9 @@ use crate::proto::served::replica_service_server::ReplicaServiceServer;
 use crate::proto::served::run_service_server::RunServiceServer;
 use crate::supervise::Supervisor;
 
+/// Bytes of one question to reflection: a name.
+const QUESTION_BYTES_MAX: usize = 1024;
+
 /// Serves on a listener, with this health service, until the stop. Each connection is a task of `connections`: those then
 /// let the calls in flight end.
 ///
@@ -40,8 +43,8 @@ pub fn serve(
     let usage = Arc::new(Usage::default());
     let others = tonic::service::Routes::new(ReplicaServiceServer::new(Replica::new(slot.clone(), usage.clone())))
         .add_service(health)
-        .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?);
+        .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))
+        .add_service(reflection().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES_MAX));
     let routes = Routes { runs: RunServiceServer::new(Runs::new(slot)), others: others.prepare() };
     Ok(listen(listener, routes, limits, usage, connections, stop))
 }

@@ -3,7 +3,6 @@
 //! hyper takes a part from the body before there is room for it at the peer, and then hands it over whole, however large
 //! it is. So parts are small, and all that was not sent is counted for its connection.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -11,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::{Body as _, Frame};
+use tonic::Status;
 use tonic::body::Body;
 
 use super::peer::{Open, Peer, Unsent};
@@ -52,14 +52,22 @@ pub(super) async fn whole(
     // The service's answer is one message, which is encoded when it is asked for: here, so that what waits for the peer
     // is its bytes, which are counted, and not what they are made of.
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let Ok(frame) = frame else { break };
-        match frame.into_data() {
-            Ok(bytes) => data = bytes,
-            Err(frame) => trailers = frame.into_trailers().ok(),
+        match frame.map(Frame::into_data) {
+            Ok(Ok(bytes)) => data = bytes,
+            Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
+            Err(status) => {
+                trailers = Some(status.into_http::<()>().into_parts().0.headers);
+                break;
+            }
         }
     }
     let unsent = (data.len() > UNCOUNTED_BYTES).then(|| peer.hold_unsent(data.len()));
-    open.answered();
+    // A refusal's status is in its headers.
+    if head.headers.contains_key("grpc-status") {
+        open.ends_work();
+    } else {
+        open.answered();
+    }
     let (progress, _open) = (Some(progress), Some(open));
     Response::from_parts(head, Answer { unsent, trailers, progress, _open, ..Answer::of(data) })
 }
@@ -80,9 +88,9 @@ impl Answer {
 
 impl http_body::Body for Answer {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Status;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let me = &mut *self;
         if let Some(progress) = &me.progress {
             progress.asked();
@@ -99,7 +107,9 @@ impl http_body::Body for Answer {
                 me.until_sent = None;
             }
             match ready!(Pin::new(source).poll_frame(cx)) {
-                None | Some(Err(_)) => me.source = None,
+                None => me.source = None,
+                // hyper resets the stream.
+                Some(Err(status)) => return Poll::Ready(Some(Err(status))),
                 Some(Ok(frame)) => match frame.into_data() {
                     // All of it is counted: a stream may have many small parts unsent.
                     Ok(data) => {

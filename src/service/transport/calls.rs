@@ -5,20 +5,22 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
 use super::super::routes::Routes;
 use super::answer::{self, Answer};
 use super::method::Kind;
-use super::peer::Peer;
+use super::peer::{Open, Peer};
 use super::progress::Streams;
 use super::request;
 use crate::domain::Violation;
@@ -26,6 +28,9 @@ use crate::proto::status;
 
 /// Requests of more bytes are decoded one at a time: the other processors have other work.
 const LARGE_BYTES: usize = 32 * 1024;
+
+/// Headers that are kept as they came; of more, only those that this service knows.
+const HEADERS_KEPT: usize = 24;
 
 /// What a handler finds among its request's extensions.
 #[derive(Clone, Debug)]
@@ -46,7 +51,7 @@ pub(super) struct Calls {
 
 /// A call that was begun. What is refused by its headers costs no task's memory: that is how a flood is refused.
 pub(super) enum Begun {
-    Refused(Option<Response<Answer>>),
+    Refused(Refused),
     Executed(Pin<Box<dyn Future<Output = Response<Answer>> + Send>>),
 }
 
@@ -55,9 +60,49 @@ impl Future for Begun {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            Self::Refused(answer) => Poll::Ready(Ok(answer.take().expect("a future is not polled after its end"))),
+            Self::Refused(refused) => refused.poll(cx).map(Ok),
             Self::Executed(call) => call.as_mut().poll(cx).map(Ok),
         }
+    }
+}
+
+/// A call that is refused. Its body is dropped as it comes, and the answer sent after it: HTTP/2 takes what comes for a stream
+/// that was answered and forgotten for its sender's fault, and ends connections for many of them.
+pub(super) struct Refused {
+    answer: Option<Response<Answer>>,
+    body: Incoming,
+    left: usize,
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+/// Bytes of a refused call's body that are waited for, and how long.
+const REFUSED_BYTES_MAX: usize = 64 * 1024;
+const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
+
+impl Refused {
+    fn of(answer: Response<Body>, body: Incoming) -> Self {
+        Self { answer: Some(answer::refused(answer)), body, left: REFUSED_BYTES_MAX, until: None }
+    }
+
+    fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Response<Answer>> {
+        loop {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let bytes = frame.data_ref().map_or(0, Bytes::len);
+                    match self.left.checked_sub(bytes) {
+                        Some(left) => self.left = left,
+                        None => break,
+                    }
+                }
+                Poll::Ready(None | Some(Err(_))) => break,
+                Poll::Pending => {
+                    let until = self.until.get_or_insert_with(|| Box::pin(sleep(REFUSED_WAIT_MAX)));
+                    ready!(until.as_mut().poll(cx));
+                    break;
+                }
+            }
+        }
+        Poll::Ready(self.answer.take().expect("a future is not polled after its end"))
     }
 }
 
@@ -70,14 +115,18 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         // Deadlines count from here: the headers have just been read.
         let arrived = Instant::now();
         let kind = Kind::of(request.uri().path());
-        let (deadlines, open) = match (asked_rightly(&request, arrived), self.peer.begin(kind)) {
+        let (deadlines, mut open) = match (asked_rightly(&request, arrived), self.peer.begin(kind)) {
             (Ok(deadlines), Some(open)) => (deadlines, open),
-            (Err(refused), _) => return Begun::Refused(Some(answer::refused(refused))),
-            (Ok(_), None) => return Begun::Refused(Some(answer::refused(self.peer.overloaded()))),
+            (Err(refused), _) => return Begun::Refused(Refused::of(refused, request.into_body())),
+            (Ok(_), None) => return Begun::Refused(Refused::of(self.peer.overloaded(), request.into_body())),
         };
         let (routes, peer, progress) = (self.routes.clone(), self.peer.clone(), self.streams.begin());
         Begun::Executed(Box::pin(async move {
-            let answer = call(routes, request, kind, &peer, deadlines).await;
+            let answer = call(routes, request, kind, &peer, &mut open, deadlines).await;
+            if kind == Kind::Wait {
+                // Many may be answered at once, by what each of them waited for.
+                peer.until_sent().await;
+            }
             match kind {
                 Kind::Watch => answer::stream(answer, peer, open, progress),
                 Kind::Call | Kind::Page | Kind::Wait | Kind::Look => answer::whole(answer, &peer, open, progress).await,
@@ -134,11 +183,12 @@ async fn call(
     mut request: Request<Incoming>,
     kind: Kind,
     peer: &Arc<Peer>,
+    open: &mut Open,
     deadlines: Option<Deadlines>,
 ) -> Response<Body> {
     let deadline = deadlines.map(|deadlines| deadlines.handler);
     request.extensions_mut().insert(Context { deadline, peer: peer.clone() });
-    let executed = execute(routes, request, kind, peer);
+    let executed = execute(routes, request, kind, peer, open);
     let answer = match deadlines {
         None => executed.await,
         Some(Deadlines { around, .. }) => match timeout_at(around, executed).await {
@@ -152,14 +202,21 @@ async fn call(
     }
 }
 
-async fn execute(routes: Routes, request: Request<Incoming>, kind: Kind, peer: &Arc<Peer>) -> Response<Body> {
+async fn execute(
+    routes: Routes,
+    request: Request<Incoming>,
+    kind: Kind,
+    peer: &Arc<Peer>,
+    open: &mut Open,
+) -> Response<Body> {
     if routes.takes_streams(request.uri().path()) {
         return routes.call_stream(request).await;
     }
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    keep_known(&mut head.headers);
     match request::receive(body, peer).await {
         Ok((body, _held)) => {
-            let _turn = peer.turn(kind).await;
+            let _turn = peer.turn(kind, open).await;
             let large = body.len() > LARGE_BYTES;
             let mut answer = pin!(routes.call(Request::from_parts(head, request::Whole::new(body))));
             if large {
@@ -173,6 +230,16 @@ async fn execute(routes: Routes, request: Request<Incoming>, kind: Kind, peer: &
             answer.await
         }
         Err(refused) => refused.into_http(),
+    }
+}
+
+/// Drops the headers that nobody reads: a call may wait for long, and they may take more room than its message.
+fn keep_known(headers: &mut HeaderMap) {
+    if headers.len() > HEADERS_KEPT {
+        let known = |name: &str| name.starts_with("runledger-") || name.starts_with("grpc-");
+        // A map anew: one that was large stays so.
+        let kept = headers.iter().filter(|(name, _)| known(name.as_str()));
+        *headers = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     }
 }
 

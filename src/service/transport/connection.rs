@@ -47,7 +47,7 @@ const FAULTS_MAX: usize = 1024;
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Bytes of a call's headers.
-const HEADERS_BYTES_MAX: u32 = 16 * 1024;
+const HEADERS_BYTES_MAX: u32 = 8 * 1024;
 
 /// How long a connection that was told to close may take. After half of it, its streams end themselves.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
@@ -57,6 +57,12 @@ const CROWDED_BEGIN_MAX: Duration = Duration::from_secs(1);
 
 /// How long a connection without a call stays while others wait for its place.
 const CROWDED_IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// How long a connection may take that was told to close because it had no call.
+const IDLE_GRACE: Duration = Duration::from_secs(2);
+
+/// How long a peer may take nothing of what is unsent.
+const STUCK_WAIT_MAX: Duration = Duration::from_mins(2);
 
 /// How long connections last.
 #[derive(Clone, Copy, Debug)]
@@ -103,16 +109,18 @@ impl Accepted {
         let told_to_close = async {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => {}
-                () = sleep_until(aged_at) => {}
-                () = idle(&peer, lifetime.idle_max, crowded) => {}
+                () = stop.cancelled() => grace,
+                () = sleep_until(aged_at) => grace,
+                // It has no calls that could take long.
+                () = idle(&peer, lifetime.idle_max, crowded) => IDLE_GRACE,
             }
         };
         let ended = tokio::select! {
             biased;
             () = peer.until_cut() => return,
+            () = stuck(&peer) => return tracing::debug!(%address, "a connection is cut: it takes nothing"),
             ended = in_quanta(&quantum, served.as_mut()) => ended,
-            () = told_to_close => {
+            grace = told_to_close => {
                 served.as_mut().graceful_shutdown();
                 tokio::select! {
                     biased;
@@ -152,6 +160,16 @@ async fn idle(peer: &Peer, idle_max: Duration, crowded: watch::Receiver<bool>) {
             () = crowded_for(CROWDED_IDLE_MAX.min(idle_max), crowded.clone()) => {}
         }
         if before.is_some() && peer.idle_after() == before {
+            return;
+        }
+    }
+}
+
+/// Ends once the peer has taken nothing for long of what is unsent. What h2 was given to send is watched by no stream's task.
+async fn stuck(peer: &Peer) {
+    loop {
+        sleep(STUCK_WAIT_MAX / 2).await;
+        if peer.has_taken_nothing_for(STUCK_WAIT_MAX) {
             return;
         }
     }

@@ -17,28 +17,29 @@ use crate::supervise::Supervisor;
 use crate::telemetry::Seldom;
 
 /// Descriptors that are kept for the store, its files, and whatever else the process opens.
-const DESCRIPTORS_KEPT: u64 = 100;
+const DESCRIPTORS_KEPT: u64 = 90;
 
 /// The pause after a connection could not be accepted: the system has no descriptors or no memory left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How many connections there may be at once: as many as were asked for, but fewer than the process may have descriptors,
-/// whose limit is raised as far as the system lets it.
+/// whose limit is raised as far as the system lets it. The store may have so many connections of its own.
 ///
 /// # Errors
 ///
 /// The limit is so low that nobody could be served.
-pub fn connections_max(asked: usize) -> io::Result<usize> {
+pub fn connections_max(asked: usize, of_store: usize) -> io::Result<usize> {
+    let kept = DESCRIPTORS_KEPT + of_store as u64;
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let wanted = maximum.unwrap_or(u64::MAX).min(asked as u64 + DESCRIPTORS_KEPT);
+    let wanted = maximum.unwrap_or(u64::MAX).min(asked as u64 + kept);
     if getrlimit(Resource::Nofile).current.is_some_and(|current| current < wanted) {
         // Where it cannot be raised, the limit stays what it is.
         let _unchanged = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    match descriptors.saturating_sub(DESCRIPTORS_KEPT) {
+    match descriptors.saturating_sub(kept) {
         0 => Err(io::Error::other(format!(
-            "this process may open {descriptors} files and connections; it needs more than {DESCRIPTORS_KEPT}: raise \
+            "this process may open {descriptors} files and connections; it needs more than {kept}: raise \
              its limit (ulimit -n, or LimitNOFILE of its unit)"
         ))),
         left => Ok(asked.min(usize::try_from(left).unwrap_or(usize::MAX))),
@@ -74,6 +75,7 @@ pub(in crate::service) async fn listen(
             }
             crowded.send_if_modified(|crowded| std::mem::replace(crowded, is_full) != is_full);
             let place = places.clone().acquire_owned().await.expect("never closed");
+            crowded.send_if_modified(|crowded| std::mem::take(crowded));
             let (stream, address) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -105,6 +107,7 @@ pub(in crate::service) async fn listen(
 #[derive(Debug, Default)]
 struct Trouble {
     full: Seldom,
+    failed: Seldom,
     failing: bool,
 }
 
@@ -116,7 +119,8 @@ impl Trouble {
     }
 
     fn failed(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.failing, true) {
+        if self.failed.is_due().is_some() {
+            self.failing = true;
             tracing::error!(%error, "connections cannot be accepted: trying again until they can");
         }
     }

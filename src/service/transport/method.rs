@@ -35,11 +35,12 @@ impl Kind {
 }
 
 impl Kind {
-    /// Whether it does work, and is answered when that is done.
-    pub(super) fn is_work(self) -> bool {
+    /// Whether it is refused while more is asked for than can be done. Pages have turns of their own; a watch that was cut
+    /// comes back, and what only looks is to be answered then.
+    pub(super) fn is_refused_in_need(self) -> bool {
         match self {
-            Self::Call | Self::Page => true,
-            Self::Wait | Self::Watch | Self::Look => false,
+            Self::Call | Self::Wait => true,
+            Self::Page | Self::Watch | Self::Look => false,
         }
     }
 }

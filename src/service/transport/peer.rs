@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use http::{HeaderMap, Response};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
@@ -88,16 +89,10 @@ impl Peer {
             return None;
         }
         self.open.fetch_add(1, Ordering::AcqRel);
-        let mut open = Open { peer: self.clone(), is_work: false };
-        if kind.is_work() {
-            let own = self.unanswered.fetch_add(1, Ordering::AcqRel);
-            self.usage.pressure.add(own);
-            open.is_work = true;
-            if !self.usage.pressure.admit(own) {
-                return None;
-            }
-        }
-        Some(open)
+        let open = Open { peer: self.clone(), is_work: false };
+        let is_admitted =
+            !kind.is_refused_in_need() || self.usage.pressure.admit(self.unanswered.load(Ordering::Relaxed));
+        is_admitted.then_some(open)
     }
 
     /// What a call is told that cannot [begin](Self::begin).
@@ -108,23 +103,21 @@ impl Peer {
     }
 
     /// Waits for a call's turn to be executed.
-    pub(super) async fn turn(&self, kind: Kind) -> Turn<'_> {
-        let never_closed = "never closed";
-        if !kind.is_work() {
-            return Turn::default();
+    pub(super) async fn turn(&self, kind: Kind, open: &mut Open) -> Option<SemaphorePermit<'_>> {
+        match kind {
+            Kind::Wait | Kind::Watch | Kind::Look => None,
+            Kind::Page => {
+                let turn = self.pages.acquire().await;
+                self.until_unsent(if self.usage.is_unsent_much() { 0 } else { OWN_UNSENT_BYTES_MAX }).await;
+                Some(turn.expect("never closed"))
+            }
+            Kind::Call => {
+                // What waits for its own peer is no work yet.
+                self.until_sent().await;
+                open.begins_work();
+                Some(self.calls.acquire().await.expect("never closed"))
+            }
         }
-        let call = Some(self.calls.acquire().await.expect(never_closed));
-        let page = match kind {
-            Kind::Page => Some(self.pages.acquire().await.expect(never_closed)),
-            Kind::Call | Kind::Wait | Kind::Watch | Kind::Look => None,
-        };
-        // Looked at last: whoever goes on from here adds an answer.
-        self.until_unsent(if page.is_some() && self.usage.is_unsent_much() { 0 } else { OWN_UNSENT_BYTES_MAX }).await;
-        let any_page = match &page {
-            Some(_) => Some(self.usage.pages.acquire().await.expect(never_closed)),
-            None => None,
-        };
-        Turn { _call: call, _page: page, _any_page: any_page }
     }
 
     /// Waits for the turn of a request that takes long to decode.
@@ -152,26 +145,28 @@ impl Peer {
         }
     }
 
-    /// Counts the bytes of a request. None when there are too many: the request must not be received.
-    pub(super) fn hold_request(self: &Arc<Self>, bytes: usize) -> Option<RequestBytes> {
-        let own = self.request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let all = self.usage.request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let held = RequestBytes { peer: self.clone(), bytes };
-        let granted = own <= GRANTED_REQUEST_BYTES || all <= REQUEST_BYTES_MAX;
-        (own <= OWN_REQUEST_BYTES_MAX && granted).then_some(held)
+    /// Counts the bytes of a request, as they come.
+    pub(super) fn hold_request(self: &Arc<Self>) -> RequestBytes {
+        RequestBytes { peer: self.clone(), bytes: 0 }
     }
 
     /// Counts bytes of an answer as unsent until they were written or dropped.
     pub(super) fn hold_unsent(self: &Arc<Self>, bytes: usize) -> Unsent {
-        if self.unsent_bytes.fetch_add(bytes, Ordering::Relaxed) == 0 {
+        if self.unsent_bytes() == 0 {
             self.taken_at_ms.store(self.usage.now_ms(), Ordering::Relaxed);
         }
+        self.unsent_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.usage.add_unsent(bytes);
         Unsent { peer: self.clone(), bytes }
     }
 
     pub(super) fn unsent_bytes(&self) -> usize {
         self.unsent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether something is unsent, and the peer has taken nothing of it for so long.
+    pub(super) fn has_taken_nothing_for(&self, time: Duration) -> bool {
+        self.unsent_bytes() > 0 && u128::from(self.usage.now_ms() - self.taken_at_ms()) > time.as_millis()
     }
 
     /// Since when the peer has taken nothing of what is unsent.
@@ -209,15 +204,22 @@ pub(super) struct Open {
 }
 
 impl Open {
+    /// Its request has come, and is to be executed.
+    fn begins_work(&mut self) {
+        self.is_work = true;
+        self.peer.usage.pressure.add(self.peer.unanswered.fetch_add(1, Ordering::AcqRel));
+    }
+
     /// Its answer is made.
     pub(super) fn answered(&mut self) {
         if self.is_work {
             self.peer.usage.pressure.answered();
-            self.is_over();
+            self.ends_work();
         }
     }
 
-    fn is_over(&mut self) {
+    /// It is executed no more.
+    pub(super) fn ends_work(&mut self) {
         if std::mem::take(&mut self.is_work) {
             let left = self.peer.unanswered.fetch_sub(1, Ordering::AcqRel) - 1;
             self.peer.usage.pressure.remove(left);
@@ -227,18 +229,10 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.is_over();
+        self.ends_work();
         self.peer.usage.end();
         self.peer.open.fetch_sub(1, Ordering::AcqRel);
     }
-}
-
-/// A call's turn to be executed.
-#[derive(Debug, Default)]
-pub(super) struct Turn<'a> {
-    _call: Option<SemaphorePermit<'a>>,
-    _page: Option<SemaphorePermit<'a>>,
-    _any_page: Option<SemaphorePermit<'a>>,
 }
 
 /// See [`Peer::hold_request`].
@@ -246,6 +240,18 @@ pub(super) struct Turn<'a> {
 pub(super) struct RequestBytes {
     peer: Arc<Peer>,
     bytes: usize,
+}
+
+impl RequestBytes {
+    /// Counts more bytes. False when there are too many.
+    pub(super) fn add(&mut self, bytes: usize) -> bool {
+        let Peer { usage, request_bytes, .. } = &*self.peer;
+        self.bytes += bytes;
+        let own = request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = usage.request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let share = (REQUEST_BYTES_MAX / usage.connections().max(1)).max(GRANTED_REQUEST_BYTES);
+        own <= OWN_REQUEST_BYTES_MAX && (own <= share || all <= REQUEST_BYTES_MAX)
+    }
 }
 
 impl Drop for RequestBytes {
@@ -276,8 +282,10 @@ impl Drop for Unsent {
             let Peer { usage, unsent_bytes, taken_at_ms, sent, .. } = &*self.peer;
             usage.take_unsent(self.bytes);
             taken_at_ms.store(usage.now_ms(), Ordering::Relaxed);
-            unsent_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-            sent.notify_waiters();
+            let before = unsent_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+            if before > OWN_UNSENT_BYTES_MAX || before == self.bytes {
+                sent.notify_waiters();
+            }
         }
     }
 }

@@ -29,6 +29,9 @@ const CALLS_MIN: usize = 512;
 /// So many are let in before a rate is known: a crowd that comes at once is no overload yet.
 const CALLS_UNKNOWN: usize = 4096;
 
+/// What each connection may have of them, however many others there are.
+const SHARE_MIN: usize = 8;
+
 /// What a refused caller is told to wait at most.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
@@ -42,7 +45,7 @@ pub(super) struct Pressure {
     answered: AtomicU64,
     refused: AtomicU64,
     calls_max: AtomicUsize,
-    refusal: Mutex<Arc<HeaderMap>>,
+    refusals: Mutex<[Arc<HeaderMap>; SPREAD.len()]>,
 }
 
 impl Default for Pressure {
@@ -53,7 +56,7 @@ impl Default for Pressure {
             answered: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             calls_max: AtomicUsize::new(CALLS_UNKNOWN),
-            refusal: Mutex::new(refusal(Duration::ZERO)),
+            refusals: Mutex::new(SPREAD.map(|_| refusal(Duration::ZERO))),
         }
     }
 }
@@ -62,7 +65,7 @@ impl Pressure {
     /// Whether a call is let in, of a connection that has so many others.
     pub(super) fn admit(&self, own: usize) -> bool {
         let calls_max = self.calls_max.load(Ordering::Relaxed);
-        let share = calls_max / self.busy.load(Ordering::Relaxed).max(1);
+        let share = (calls_max / self.busy.load(Ordering::Relaxed).max(1)).max(SHARE_MIN);
         let admitted = own < share || self.calls.load(Ordering::Relaxed) < calls_max;
         if !admitted {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -86,7 +89,7 @@ impl Pressure {
         }
     }
 
-    /// A call was answered.
+    /// A call was answered by what it asked for: refusals cost less, and say nothing of how fast work is done.
     pub(super) fn answered(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
@@ -103,7 +106,8 @@ impl Pressure {
 
     /// The headers of a refusal, made once for many.
     pub(super) fn refusal(&self) -> Arc<HeaderMap> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let nth = usize::try_from(self.refused() % SPREAD.len() as u64).expect("less than a length");
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)[nth].clone()
     }
 
     /// Follows the rate at which calls are answered. Never ends by itself.
@@ -112,32 +116,40 @@ impl Pressure {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut rates = [0.0; LOOKS];
         let (mut before, mut then) = (0, Instant::now());
+        let mut refused_before = 0;
         for look in 0_usize.. {
-            let now = looks.tick().await;
+            looks.tick().await;
+            // Not when it was due: where this process is late, that was before.
+            let now = Instant::now();
             let answered = self.answered.load(Ordering::Relaxed);
             #[expect(clippy::cast_precision_loss, reason = "a rate")]
             let rate = (answered - before) as f64 / (now - then).as_secs_f64().max(0.001);
             (before, then) = (answered, now);
             rates[look % LOOKS] = rate;
-            self.look(rates.into_iter().fold(0.0, f64::max), 0.8 + 0.1 * (look % 5) as f64);
+            let refused = self.refused();
+            let is_calm = refused == refused_before && self.calls() <= CALLS_MIN;
+            refused_before = refused;
+            self.look(rates.into_iter().fold(0.0, f64::max), is_calm);
         }
     }
 
-    /// Sets what is let in by a rate of calls a second. `spread` is what a refused caller's wait is multiplied by: those who
-    /// are refused together come back apart.
+    /// Sets what is let in by a rate of calls a second. Calm: nobody was refused, and few calls are here.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
-    fn look(&self, rate: f64, spread: f64) {
-        let calls = self.calls();
-        if calls <= CALLS_MIN {
+    fn look(&self, rate: f64, is_calm: bool) {
+        if is_calm {
             return self.calls_max.store(CALLS_UNKNOWN, Ordering::Relaxed);
         }
+        let calls = self.calls();
         let calls_max = ((rate * WAIT_MAX.as_secs_f64()) as usize).max(CALLS_MIN);
         self.calls_max.store(calls_max, Ordering::Relaxed);
-        let wait_ms = (calls as f64 / rate.max(1.0) * spread * 1_000.0) as u64;
-        let wait = Duration::from_millis(wait_ms).min(RETRY_MAX);
-        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal(wait);
+        let wait_ms = calls as f64 / rate.max(1.0) * 1_000.0;
+        let spread = SPREAD.map(|part| refusal(Duration::from_millis((wait_ms * part) as u64).min(RETRY_MAX)));
+        *self.refusals.lock().unwrap_or_else(PoisonError::into_inner) = spread;
     }
 }
+
+/// What a refused caller's wait is multiplied by, in turn: those who are refused together come back apart.
+const SPREAD: [f64; 5] = [0.8, 0.9, 1.0, 1.1, 1.2];
 
 fn refusal(retry_after: Duration) -> Arc<HeaderMap> {
     Arc::new(status::overloaded_for(retry_after).into_http::<()>().into_parts().0.headers)
@@ -161,14 +173,11 @@ mod tests {
     fn as_many_calls_are_let_in_as_are_answered_in_a_quarter_of_a_second() {
         let pressure = Pressure::default();
         assert_eq!(admitted(&pressure), CALLS_UNKNOWN, "no rate is known");
-        pressure.look(10_000.0, 1.0);
+        pressure.look(10_000.0, false);
         assert_eq!(pressure.calls_max.load(Ordering::Relaxed), 2_500);
-        pressure.look(100.0, 1.0);
+        pressure.look(100.0, false);
         assert_eq!(pressure.calls_max.load(Ordering::Relaxed), CALLS_MIN, "a store that stands still");
-        for left in (0..CALLS_UNKNOWN).rev() {
-            pressure.remove(left);
-        }
-        pressure.look(100.0, 1.0);
+        pressure.look(100.0, true);
         assert_eq!(pressure.calls_max.load(Ordering::Relaxed), CALLS_UNKNOWN, "nobody waits");
     }
 
@@ -176,7 +185,7 @@ mod tests {
     fn a_connection_is_not_refused_for_the_calls_of_another_one() {
         let pressure = Pressure::default();
         let flood = admitted(&pressure);
-        pressure.look(4_000.0, 1.0);
+        pressure.look(4_000.0, false);
         assert!(!pressure.admit(flood), "the flood is refused");
         pressure.add(0);
         assert!(

@@ -59,29 +59,30 @@ impl Body for Whole {
 /// # Errors
 ///
 /// It is not one message, is too large, or does not come. A body that breaks off is for nobody to read the answer to.
-pub(super) async fn receive(body: Incoming, peer: &Arc<Peer>) -> Result<(Bytes, Option<RequestBytes>), Status> {
-    match timeout(ARRIVAL_WAIT_MAX, Arriving::default().rest(body, peer)).await {
+pub(super) async fn receive(body: Incoming, peer: &Arc<Peer>) -> Result<(Bytes, RequestBytes), Status> {
+    let arriving = Arriving { body: BytesMut::new(), held: peer.hold_request(), whole_bytes: None };
+    match timeout(ARRIVAL_WAIT_MAX, arriving.rest(body)).await {
         Ok(received) => received,
         Err(_elapsed) => Err(status::arrived_too_slowly(ARRIVAL_WAIT_MAX)),
     }
 }
 
 /// A request of which some has come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Arriving {
     body: BytesMut,
-    held: Option<RequestBytes>,
+    held: RequestBytes,
     /// Known once the prefix has come.
     whole_bytes: Option<usize>,
 }
 
 impl Arriving {
-    async fn rest(mut self, mut body: Incoming, peer: &Arc<Peer>) -> Result<(Bytes, Option<RequestBytes>), Status> {
+    async fn rest(mut self, mut body: Incoming) -> Result<(Bytes, RequestBytes), Status> {
         while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             let frame = frame.map_err(|error| malformed(format!("the body broke off: {error}")))?;
             // Trailers of a request say nothing.
             if let Ok(data) = frame.into_data() {
-                self.add(&data, peer)?;
+                self.add(&data)?;
             }
         }
         let Self { body, held, whole_bytes } = self;
@@ -98,7 +99,10 @@ impl Arriving {
     }
 
     /// Copies what came: a part of what was read from the socket keeps all of it in memory.
-    fn add(&mut self, data: &[u8], peer: &Arc<Peer>) -> Result<(), Status> {
+    fn add(&mut self, data: &[u8]) -> Result<(), Status> {
+        if !self.held.add(data.len()) {
+            return Err(status::overloaded());
+        }
         self.body.extend_from_slice(data);
         if self.whole_bytes.is_none() && self.body.len() >= PREFIX_BYTES {
             let mut prefix = &self.body[..];
@@ -107,10 +111,7 @@ impl Arriving {
             if length > MESSAGE_BYTES_MAX {
                 return Err(malformed(format!("is {length} bytes; the limit is {MESSAGE_BYTES_MAX}")));
             }
-            let whole = PREFIX_BYTES + length;
-            self.held = Some(peer.hold_request(whole).ok_or_else(status::overloaded)?);
-            self.whole_bytes = Some(whole);
-            self.body.reserve(whole.saturating_sub(self.body.len()));
+            self.whole_bytes = Some(PREFIX_BYTES + length);
         }
         match self.whole_bytes {
             Some(whole) if self.body.len() > whole => Err(malformed("something follows the message: a call takes one")),

@@ -12,7 +12,7 @@ const BURST: f64 = 1024.0;
 /// Frames of a kind that are read in a second, beside what is granted for others.
 const PER_SECOND: f64 = 500.0;
 
-/// Frames without a call that a DATA frame of ours grants: a client may answer it with a WINDOW_UPDATE for its stream and
+/// Frames without a call that a DATA frame of ours grants, if it is none of many small ones: a client may answer it with a WINDOW_UPDATE for its stream and
 /// one for the connection.
 const PER_DATA_SENT: f64 = 2.0;
 
@@ -136,7 +136,7 @@ impl Tempo {
     pub(super) fn wrote(&mut self, bytes: &[u8]) {
         let mut granted = 0.0;
         self.written.see(bytes, |head| {
-            if head.kind == DATA {
+            if head.kind == DATA && (head.length >= CRUMB_BYTES || head.flags & END_STREAM != 0) {
                 granted += PER_DATA_SENT;
             }
         });
@@ -199,7 +199,7 @@ mod tests {
             tempo.read(&frame(DATA, 0, 5));
             tempo.read(&frame(DATA, 0, 30));
             tempo.read(&frame(DATA, END_STREAM, 0));
-            tempo.wrote(&frame(DATA, 0, 90));
+            tempo.wrote(&frame(DATA, 0, 390));
             tempo.read(&frame(8, 0, 4));
             tempo.read(&frame(8, 0, 4));
             assert_eq!(tempo.pause(), None);

@@ -1,6 +1,6 @@
 //! What all connections together take of the process.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::Semaphore;
@@ -16,8 +16,11 @@ pub(super) const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Bytes of answers that were not sent yet, in all.
 const UNSENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Pages that are read at once: each may be the largest answer there is.
-const PAGES_MAX: usize = 4;
+/// A connection with fewer unsent bytes is not cut for the bound in all.
+const MUCH_UNSENT_BYTES_MIN: usize = 256 * 1024;
+
+/// The pause between two looks at who is to be cut.
+const CUT_INTERVAL_MS: u64 = 2;
 
 /// Calls, watches and waits that are open at once, in all.
 const OPEN_MAX: usize = 12_288;
@@ -30,7 +33,6 @@ const GRANTED_OPEN: usize = 16;
 pub struct Usage {
     pub(super) request_bytes: AtomicUsize,
     unsent_bytes: AtomicUsize,
-    pub(super) pages: Semaphore,
     /// The turn of a request that takes long to decode.
     pub(super) large: Semaphore,
     pub(super) pressure: Pressure,
@@ -38,6 +40,7 @@ pub struct Usage {
     connections: AtomicUsize,
     open: AtomicUsize,
     begun: Instant,
+    looked_at_ms: AtomicU64,
     cut_said: Seldom,
     pub(super) fault_said: Seldom,
 }
@@ -47,13 +50,13 @@ impl Default for Usage {
         Self {
             request_bytes: AtomicUsize::new(0),
             unsent_bytes: AtomicUsize::new(0),
-            pages: Semaphore::new(PAGES_MAX),
             large: Semaphore::new(1),
             pressure: Pressure::default(),
             peers: Mutex::default(),
             connections: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             begun: Instant::now(),
+            looked_at_ms: AtomicU64::new(0),
             cut_said: Seldom::default(),
             fault_said: Seldom::default(),
         }
@@ -136,8 +139,8 @@ impl Usage {
         self.unsent_bytes.load(Ordering::Relaxed)
     }
 
-    /// Adds to the unsent bytes. Above the bound, the connection is cut whose peer has not taken anything for the longest
-    /// time: all others would pay for it.
+    /// Adds to the unsent bytes. Above the bound, of the connections that hold much of them the one is cut whose peer has not
+    /// taken anything for the longest time: all others would pay for it.
     pub(super) fn add_unsent(&self, bytes: usize) {
         if self.unsent_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > UNSENT_BYTES_MAX {
             self.cut_slowest();
@@ -154,19 +157,20 @@ impl Usage {
     }
 
     fn cut_slowest(&self) {
-        let peers = self.peers();
-        let (mut leaving, mut slowest) = (0, None);
-        for peer in peers.iter().filter_map(Weak::upgrade) {
-            let unsent = peer.unsent_bytes();
-            if peer.is_cut() {
-                leaving += unsent;
-            } else if unsent > 0 && slowest.as_ref().is_none_or(|(since, _)| peer.taken_at_ms() < *since) {
-                slowest = Some((peer.taken_at_ms(), peer));
-            }
+        // Each part that is added above the bound asks for it; who was cut needs a moment to go.
+        let (now, before) = (self.now_ms(), self.looked_at_ms.load(Ordering::Relaxed));
+        if now < before + CUT_INTERVAL_MS || self.looked_at_ms.swap(now, Ordering::Relaxed) != before {
+            return;
         }
-        if let Some((_, peer)) = slowest
-            && self.unsent_bytes().saturating_sub(leaving) > UNSENT_BYTES_MAX
-        {
+        let peers: Vec<Arc<Peer>> = self.peers().iter().filter_map(Weak::upgrade).collect();
+        let leaving: usize = peers.iter().filter(|peer| peer.is_cut()).map(|peer| peer.unsent_bytes()).sum();
+        if self.unsent_bytes().saturating_sub(leaving) <= UNSENT_BYTES_MAX {
+            return;
+        }
+        // Not who has little: that it is cut helps nobody.
+        let much = (UNSENT_BYTES_MAX / peers.len().max(1) / 2).max(MUCH_UNSENT_BYTES_MIN);
+        let holders = peers.iter().filter(|peer| !peer.is_cut() && peer.unsent_bytes() >= much);
+        if let Some(peer) = holders.min_by_key(|peer| peer.taken_at_ms()) {
             if let Some(unsaid) = self.cut_said.is_due() {
                 let (address, unsent_bytes) = (peer.address, peer.unsent_bytes());
                 tracing::warn!(%address, unsent_bytes, unsaid, "a connection is cut: it does not take its answers");
