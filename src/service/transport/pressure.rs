@@ -1,10 +1,11 @@
-//! How many calls are let in: as many as are answered in a quarter of a second, at the rate at which they are being
+//! How many calls are let in: as many as are answered in 150 ms, at the rate at which they are being
 //! answered.
 //!
 //! What is above is refused at once, by its headers, before its message is received or decoded: a call that waits longer
 //! than its caller does is work for nobody, and under more load than there is room for, all would be such calls. Each
 //! connection has its share, so that none is refused because of another one's calls.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,12 +16,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::proto::status;
 
 /// How long calls should take at most, from their arrival to their answer.
-const WAIT_MAX: Duration = Duration::from_millis(250);
+const WAIT_MAX: Duration = Duration::from_millis(150);
 
 /// How often the rate is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The rate is the greatest of so many looks: commits answer many calls at once, and then none for a while.
+/// The rate is the mean of so many looks, or of those since calls began to wait: commits answer many calls at once, and then
+/// none for a while.
 const LOOKS: usize = 10;
 
 /// So many calls are let in at any rate: a store that stands still for a moment is waited for.
@@ -114,10 +116,10 @@ impl Pressure {
     pub(super) async fn follow(&self) {
         let mut looks = interval(LOOK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut rates = [0.0; LOOKS];
+        let mut rates = VecDeque::from([0.0; LOOKS]);
         let (mut before, mut then) = (0, Instant::now());
         let mut refused_before = 0;
-        for look in 0_usize.. {
+        loop {
             looks.tick().await;
             // Not when it was due: where this process is late, that was before.
             let now = Instant::now();
@@ -125,11 +127,17 @@ impl Pressure {
             #[expect(clippy::cast_precision_loss, reason = "a rate")]
             let rate = (answered - before) as f64 / (now - then).as_secs_f64().max(0.001);
             (before, then) = (answered, now);
-            rates[look % LOOKS] = rate;
             let refused = self.refused();
             let is_calm = refused == refused_before && self.calls() <= CALLS_MIN;
             refused_before = refused;
-            self.look(rates.into_iter().fold(0.0, f64::max), is_calm);
+            if is_calm {
+                rates.clear();
+            }
+            rates.truncate(LOOKS - 1);
+            rates.push_front(rate);
+            #[expect(clippy::cast_precision_loss, reason = "a few")]
+            let count = rates.len() as f64;
+            self.look(rates.iter().sum::<f64>() / count, is_calm);
         }
     }
 
@@ -170,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn as_many_calls_are_let_in_as_are_answered_in_a_quarter_of_a_second() {
+    fn as_many_calls_are_let_in_as_are_answered_in_150_ms() {
         let pressure = Pressure::default();
         assert_eq!(admitted(&pressure), CALLS_UNKNOWN, "no rate is known");
         pressure.look(10_000.0, false);
-        assert_eq!(pressure.calls_max.load(Ordering::Relaxed), 2_500);
+        assert_eq!(pressure.calls_max.load(Ordering::Relaxed), 1_500);
         pressure.look(100.0, false);
         assert_eq!(pressure.calls_max.load(Ordering::Relaxed), CALLS_MIN, "a store that stands still");
         pressure.look(100.0, true);
@@ -185,7 +193,7 @@ mod tests {
     fn a_connection_is_not_refused_for_the_calls_of_another_one() {
         let pressure = Pressure::default();
         let flood = admitted(&pressure);
-        pressure.look(4_000.0, false);
+        pressure.look(6_667.0, false);
         assert!(!pressure.admit(flood), "the flood is refused");
         pressure.add(0);
         assert!(
