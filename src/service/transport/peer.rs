@@ -42,6 +42,7 @@ pub(in crate::service) struct Peer {
     begun: AtomicU64,
     calls: Semaphore,
     pages: Semaphore,
+    large: Semaphore,
     request_bytes: AtomicUsize,
     unsent_bytes: AtomicUsize,
     taken_at_ms: AtomicU64,
@@ -60,6 +61,7 @@ impl Peer {
             begun: AtomicU64::new(0),
             calls: Semaphore::new(CALLS_MAX),
             pages: Semaphore::new(PAGES_MAX),
+            large: Semaphore::new(1),
             request_bytes: AtomicUsize::new(0),
             unsent_bytes: AtomicUsize::new(0),
             taken_at_ms: AtomicU64::new(0),
@@ -120,9 +122,11 @@ impl Peer {
         }
     }
 
-    /// Waits for the turn of a request that takes long to decode.
-    pub(super) async fn large_turn(&self) -> SemaphorePermit<'_> {
-        self.usage.large.acquire().await.expect("never closed")
+    /// Waits for the turn of a request that takes long to decode: one of each connection waits for that of all.
+    pub(super) async fn large_turn(&self) -> (SemaphorePermit<'_>, SemaphorePermit<'_>) {
+        let never_closed = "never closed";
+        let own = self.large.acquire().await.expect(never_closed);
+        (own, self.usage.large.acquire().await.expect(never_closed))
     }
 
     /// Whether so much is unsent that the connection's next answers wait.

@@ -211,3 +211,49 @@ async fn settings_without_an_end_and_empty_frames_are_survived() {
     let answer = connection.reader.until(SOON, |frame| frame.stream == 1).await.unwrap();
     assert_ne!((answer.kind, answer.kind), (DATA, RST_STREAM));
 }
+
+#[tokio::test]
+async fn requests_that_are_announced_and_do_not_come_keep_nobody_elses_out() {
+    let server = serve(&[]).await;
+    let mut client = server.client();
+    ask(&mut client, "large", Step::Start, "").await.unwrap();
+    let mut announced = Vec::new();
+    for _ in 0..8 {
+        let mut connection = Connection::open(server.address, &[]).await;
+        let announce = |nth: u32| {
+            let stream = 2 * nth + 1;
+            [headers(stream, UPDATE), frame(DATA, 0, stream, &[0, 0, 15, 0, 0])].concat()
+        };
+        connection.send(&(0..900).flat_map(announce).collect::<Vec<u8>>()).await;
+        announced.push(connection);
+    }
+    for _ in 0..20 {
+        ask(&mut client, "large", Step::Bulk, "").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_begin_and_say_nothing_more_leave_when_others_wait() {
+    let server = Server::of(Process::spawn_with_files(160, &["serve", "--listen", "127.0.0.1:0", "--store", "memory"]));
+    let server = server.await;
+    server.is_ready().await;
+    let mut silent = Vec::new();
+    for _ in 0..60 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(&[MAGIC, &settings(&[])].concat()).await.unwrap();
+        silent.push(stream);
+    }
+    server.process.says("all connections are taken").await;
+    ask(&mut client(server.address), "after", Step::Start, "").await.unwrap();
+}
+
+#[tokio::test]
+async fn reflection_takes_names_and_nothing_larger() {
+    let server = serve(&[]).await;
+    let mut connection = Connection::open(server.address, &[]).await;
+    let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    let announce = [headers(1, path), frame(DATA, 0, 1, &[0, 0, 15, 0, 0])].concat();
+    connection.send(&announce).await;
+    let ended = |answer: &crate::support::http2::Frame| answer.stream == 1 && answer.flags & 1 != 0;
+    assert!(connection.reader.until(SOON, ended).await.is_some(), "it is refused by its length");
+}
