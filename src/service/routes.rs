@@ -19,7 +19,7 @@ pub(super) struct Routes {
 
 impl Routes {
     /// Whether the requests of a path are streams.
-    pub(super) fn takes_streams(&self, path: &str) -> bool {
+    pub(super) fn takes_streams(path: &str) -> bool {
         path.starts_with("/grpc.reflection.")
     }
 

@@ -68,16 +68,16 @@ pub(super) async fn whole(
     } else {
         open.answered();
     }
-    let (progress, _open) = (Some(progress), Some(open));
-    Response::from_parts(head, Answer { unsent, trailers, progress, _open, ..Answer::of(data) })
+    let answer = Answer { unsent, trailers, progress: Some(progress), _open: Some(open), ..Answer::of(data) };
+    Response::from_parts(head, answer)
 }
 
 /// The same of a stream.
 pub(super) fn stream(answer: Response<Body>, peer: Arc<Peer>, open: Open, progress: Arc<Progress>) -> Response<Answer> {
     let (head, body) = answer.into_parts();
     let source = (!body.is_end_stream()).then_some((body, peer));
-    let (progress, _open) = (Some(progress), Some(open));
-    Response::from_parts(head, Answer { source, progress, _open, ..Answer::of(Bytes::new()) })
+    let answer = Answer { source, progress: Some(progress), _open: Some(open), ..Answer::of(Bytes::new()) };
+    Response::from_parts(head, answer)
 }
 
 impl Answer {

@@ -51,7 +51,7 @@ pub(super) struct Calls {
 
 /// A call that was begun. What is refused by its headers costs no task's memory: that is how a flood is refused.
 pub(super) enum Begun {
-    Refused(Refused),
+    Refused(Box<Refused>),
     Executed(Pin<Box<dyn Future<Output = Response<Answer>> + Send>>),
 }
 
@@ -80,8 +80,8 @@ const REFUSED_BYTES_MAX: usize = 64 * 1024;
 const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl Refused {
-    fn of(answer: Response<Body>, body: Incoming) -> Self {
-        Self { answer: Some(answer::refused(answer)), body, left: REFUSED_BYTES_MAX, until: None }
+    fn of(answer: Response<Body>, body: Incoming) -> Box<Self> {
+        Box::new(Self { answer: Some(answer::refused(answer)), body, left: REFUSED_BYTES_MAX, until: None })
     }
 
     fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Response<Answer>> {
@@ -145,7 +145,6 @@ struct Deadlines {
 }
 
 /// What HTTP and gRPC ask of a request, seen by its headers. Gives its deadline, if it has one.
-#[expect(clippy::result_large_err, reason = "the answer is sent as it is")]
 fn asked_rightly(request: &Request<Incoming>, arrived: Instant) -> Result<Option<Deadlines>, Response<Body>> {
     if request.method() != Method::POST {
         return Err(refused_by_http(StatusCode::METHOD_NOT_ALLOWED));
@@ -209,7 +208,7 @@ async fn execute(
     peer: &Arc<Peer>,
     open: &mut Open,
 ) -> Response<Body> {
-    if routes.takes_streams(request.uri().path()) {
+    if Routes::takes_streams(request.uri().path()) {
         return routes.call_stream(request).await;
     }
     let (mut head, body) = request.into_parts();

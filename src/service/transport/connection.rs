@@ -50,7 +50,7 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 const HEADERS_BYTES_MAX: u32 = 8 * 1024;
 
 /// How long a connection that was told to close may take. After half of it, its streams end themselves.
-pub(super) const GRACE: Duration = Duration::from_secs(60);
+pub(super) const GRACE: Duration = Duration::from_mins(1);
 
 /// The same while others wait for its place.
 const CROWDED_BEGIN_MAX: Duration = Duration::from_secs(1);

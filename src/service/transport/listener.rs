@@ -75,7 +75,7 @@ pub(in crate::service) async fn listen(
             }
             crowded.send_if_modified(|crowded| std::mem::replace(crowded, is_full) != is_full);
             let place = places.clone().acquire_owned().await.expect("never closed");
-            crowded.send_if_modified(|crowded| std::mem::take(crowded));
+            crowded.send_if_modified(std::mem::take);
             let (stream, address) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {

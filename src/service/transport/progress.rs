@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
 /// How long a stream may have something to send that its peer does not take.
-const PROGRESS_WAIT_MAX: Duration = Duration::from_secs(60);
+const PROGRESS_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// How far one stream has come. Its body tells; its task looks.
 #[derive(Debug, Default)]

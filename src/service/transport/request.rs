@@ -29,7 +29,7 @@ const FIELDS_MAX: usize = 1_024;
 const PREFIX_BYTES: usize = 5;
 
 /// How long a request may take to arrive.
-const ARRIVAL_WAIT_MAX: Duration = Duration::from_secs(60);
+const ARRIVAL_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// A request's body, whole.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use super::tempo::{Frames, Tempo};
 const QUANTUM_BYTES: usize = 4 * 1024;
 
 /// How long a write may wait for a peer that takes nothing.
-const WRITE_WAIT_MAX: Duration = Duration::from_secs(60);
+const WRITE_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// See the module. It replays the preface, reads by quanta and at a [`Tempo`], and gives up on a peer that takes nothing.
 ///

@@ -1,4 +1,4 @@
-//! How fast a connection's frames are read: frames that carry no call, such as PING, RST_STREAM or WINDOW_UPDATE, and
+//! How fast a connection's frames are read: frames that carry no call, such as PING, `RST_STREAM` or `WINDOW_UPDATE`, and
 //! calls that come in crumbs, cost their sender nothing and this process much. Whoever sends more of them than clients do is
 //! read more slowly: the flood stays in the sender's own buffers. No honest client is cut off for it.
 
@@ -12,7 +12,7 @@ const BURST: f64 = 1024.0;
 /// Frames of a kind that are read in a second, beside what is granted for others.
 const PER_SECOND: f64 = 500.0;
 
-/// Frames without a call that a DATA frame of ours grants, if it is none of many small ones: a client may answer it with a WINDOW_UPDATE for its stream and
+/// Frames without a call that a DATA frame of ours grants, if it is none of many small ones: a client may answer it with a `WINDOW_UPDATE` for its stream and
 /// one for the connection.
 const PER_DATA_SENT: f64 = 2.0;
 
@@ -26,7 +26,7 @@ const CRUMB_BYTES: usize = 256;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 
-/// The flag END_STREAM of a DATA frame.
+/// The flag `END_STREAM` of a DATA frame.
 const END_STREAM: u8 = 1;
 
 /// The frames of one direction of a connection, seen as their bytes go by.
