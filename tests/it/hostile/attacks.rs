@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::support::http2::{
@@ -25,7 +26,7 @@ pub(crate) const REPLICA: &str = "/runledger.v1.ReplicaService/GetReplica";
 /// An attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attack {
-    /// Streams that this side has to reset: their windows overflow (CVE-2025-8671, "MadeYouReset").
+    /// Streams that this side has to reset: their windows overflow (CVE-2025-8671, `MadeYouReset`).
     MadeToReset,
     /// Calls that are given up as soon as they are made (CVE-2023-44487).
     RapidReset,
@@ -35,7 +36,7 @@ pub(crate) enum Attack {
     Settings,
     /// PRIORITY without an end.
     Priorities,
-    /// WINDOW_UPDATE of one byte without an end.
+    /// `WINDOW_UPDATE` of one byte without an end.
     WindowUpdates,
     /// DATA without data.
     EmptyData,
@@ -90,11 +91,12 @@ impl Attack {
 
     /// Attacks from one connection until then, and from another one whenever that is closed.
     pub(crate) async fn run(self, address: SocketAddr, until: Instant, got: Arc<Got>) {
-        match self {
-            Self::SilentConnections => return hold(address, until, &got, b"").await,
-            Self::HalfPrefaces => return hold(address, until, &got, &MAGIC[..12]).await,
-            Self::ConnectAndLeave => return connect_and_leave(address, until, &got).await,
-            _ => {}
+        if self == Self::SilentConnections {
+            return hold(address, until, &got, b"").await;
+        } else if self == Self::HalfPrefaces {
+            return hold(address, until, &got, &MAGIC[..12]).await;
+        } else if self == Self::ConnectAndLeave {
+            return connect_and_leave(address, until, &got).await;
         }
         while Instant::now() < until {
             let _over = timeout_at(until, self.once(address, &got)).await;
@@ -106,28 +108,26 @@ impl Attack {
     async fn once(self, address: SocketAddr, got: &Arc<Got>) {
         let closed_windows: &[_] = &[(INITIAL_WINDOW_SIZE, 0)];
         let open_windows: &[_] = &[(INITIAL_WINDOW_SIZE, WINDOW_MAX)];
-        let windows = match self {
-            Self::UntakenPages | Self::SleepingWatches => closed_windows,
-            _ => open_windows,
-        };
+        let takes_nothing = self == Self::UntakenPages || self == Self::SleepingWatches;
+        let windows = if takes_nothing { closed_windows } else { open_windows };
         let Connection { mut reader, writer } = Connection::open(address, windows).await;
         let reads = self != Self::UnreadPages;
-        let reading = tokio::spawn({
+        let mut reading = JoinSet::new();
+        reading.spawn({
             let got = got.clone();
             async move {
-                while reads {
-                    let Some(frame) = reader.next().await else { break };
-                    got.note(&frame);
-                }
                 if !reads {
                     sleep(Duration::from_hours(1)).await;
+                }
+                while let Some(frame) = reader.next().await {
+                    got.note(&frame);
                 }
             }
         });
         let mut sender = Sender { writer, stream: 1, got };
         while self.send(&mut sender).await {}
         // What was answered is counted until this side is over, or the other one has closed.
-        let _closed = reading.await;
+        let _closed = reading.join_next().await;
     }
 
     /// Sends some more. False once nothing more is to be sent.

@@ -10,6 +10,7 @@ use runledger::proto::v1::replica_service_client::ReplicaServiceClient;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::attacks::{Attack, Got, UPDATE, WATCH, run_id, update};
@@ -47,9 +48,10 @@ async fn beside_any_attack_every_honest_call_is_answered_and_memory_is_bounded()
     let attacks = async {
         for attack in Attack::ALL {
             let got = Arc::new(Got::default());
-            let attacking = tokio::spawn(attack.run(server.address, Instant::now() + SECOND, got.clone()));
+            let mut attacking = JoinSet::new();
+            attacking.spawn(attack.run(server.address, Instant::now() + SECOND, got.clone()));
             let met = honest::calls(server.address, SECOND).await;
-            attacking.await.unwrap();
+            attacking.join_next().await.unwrap().unwrap();
             assert_eq!(met.failed, Vec::<String>::new(), "beside {attack:?}, which got {got}");
             assert!(!met.calls_ms.is_empty(), "beside {attack:?}, which got {got}");
         }
@@ -175,9 +177,10 @@ async fn answers_that_are_not_taken_are_bounded_in_bytes() {
     let directory = TempDir::new().unwrap();
     let server = attacked(directory.path()).await;
     let got = Arc::new(Got::default());
-    let attacking = tokio::spawn(Attack::UntakenPages.run(server.address, Instant::now() + 2 * SECOND, got));
+    let mut attacking = JoinSet::new();
+    attacking.spawn(Attack::UntakenPages.run(server.address, Instant::now() + 2 * SECOND, got));
     let unsent = greatest_unsent(server.address, Instant::now() + 2 * SECOND).await;
-    attacking.await.unwrap();
+    attacking.join_next().await.unwrap().unwrap();
     // What a connection may have unsent, and the answers of the calls that were let go on below that.
     assert!((1 << 20..16 << 20).contains(&unsent), "{unsent}");
 }

@@ -7,6 +7,7 @@ use http::{Method, Request, Response};
 use prost::Message as _;
 use runledger::proto::v1::{CheckTransitionRequest, RunStatus};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -29,7 +30,8 @@ fn question() -> Bytes {
 /// Sends a request as it is. Gives the answer's head, and the status of gRPC if there is one.
 async fn sent(address: SocketAddr, request: Request<()>, body: Bytes) -> (Response<()>, Option<Status>) {
     let (mut client, connection) = h2::client::handshake(TcpStream::connect(address).await.unwrap()).await.unwrap();
-    let _driven = tokio::spawn(connection);
+    let mut driven = JoinSet::new();
+    driven.spawn(connection);
     let (answer, mut sender) = client.send_request(request, false).unwrap();
     sender.send_data(body, true).unwrap();
     let (head, mut received) = answer.await.unwrap().into_parts();

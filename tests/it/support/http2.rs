@@ -25,7 +25,7 @@ pub(crate) const ACK: u8 = 1;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
-/// The settings INITIAL_WINDOW_SIZE and its greatest value, which is also a window's.
+/// The setting `INITIAL_WINDOW_SIZE` and its greatest value, which is also a window's.
 pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
 pub(crate) const WINDOW_MAX: u32 = 0x7fff_ffff;
 
