@@ -241,7 +241,7 @@ async fn connections_that_begin_and_say_nothing_more_leave_when_others_wait() {
     let server = server.await;
     server.is_ready().await;
     let mut silent = Vec::new();
-    for _ in 0..60 {
+    for _ in 0..70 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(&[MAGIC, &settings(&[])].concat()).await.unwrap();
         silent.push(stream);
