@@ -80,8 +80,17 @@ async fn run(
     supervisor.vital("health", monitor.run());
     // The listener has its own supervisor: it is waited for after the committers.
     let listening = Supervisor::new();
+    let asked = config.client_connections;
+    let connections_max = listener::connections_max(asked, config.store.connections)?;
+    if connections_max < asked {
+        tracing::warn!(
+            connections_max,
+            asked,
+            "fewer connections are taken than --client-connections: raise ulimit -n"
+        );
+    }
     let limits = Limits {
-        connections_max: listener::connections_max(config.client_connections, config.store.connections)?,
+        connections_max,
         lifetime: Lifetime { idle_max: config.connection_idle_max, age_max: config.connection_age_max },
     };
     let serving = server::serve(listener, slot.clone(), health, limits, listening.clone(), supervisor.stop());

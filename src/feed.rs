@@ -20,7 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Event, Filter, Position, Run, RunKey, Shard, Status};
@@ -55,6 +57,22 @@ pub trait Encode: Send + Sync + 'static {
     /// A place in the log, for watches of one namespace.
     fn cursor(&self, namespace: &str, cursor: &Cursor) -> Bytes;
 }
+
+/// The client that a session reads for. What was read and not shown is kept for as long as the client sleeps, so that it
+/// is counted as the client's.
+pub trait Reader: Send + Sync + 'static {
+    /// Waits until more may be read for the client, which holds until the value is dropped.
+    fn turn(&self) -> BoxFuture<'_, Turn<'_>>;
+
+    /// Counts bytes that were read, until the value is dropped.
+    fn hold(self: Arc<Self>, bytes: usize) -> Held;
+}
+
+/// See [`Reader::turn`].
+pub type Turn<'a> = Box<dyn Send + 'a>;
+
+/// See [`Reader::hold`].
+pub type Held = Box<dyn Send + Sync>;
 
 /// One event and the run right after it, encoded.
 #[derive(Debug)]
@@ -146,6 +164,8 @@ pub struct Feed {
     folded: Arc<Mutex<(u64, Arc<Cache>)>>,
     reads: Arc<Semaphore>,
     looks: Arc<Semaphore>,
+    /// Whom sessions read for; none: for this process.
+    reader: Option<Arc<dyn Reader>>,
     stop: CancellationToken,
 }
 
@@ -164,7 +184,13 @@ impl Feed {
         supervisor.vital("tailer", tailer);
         let [reads, looks] = [READS_MAX, LOOKS_MAX].map(|max| Arc::new(Semaphore::new(max)));
         let folded = Arc::new(Mutex::new((store.ledger().epoch, Arc::new(fold::cache()))));
-        Self { store, hub, encode, folded, reads, looks, stop }
+        Self { store, hub, encode, folded, reads, looks, reader: None, stop }
+    }
+
+    /// The same for sessions of a client.
+    #[must_use]
+    pub fn of_reader(&self, reader: Arc<dyn Reader>) -> Self {
+        Self { reader: Some(reader), ..self.clone() }
     }
 
     /// What the tailer has done, for tests and metrics.
@@ -199,15 +225,79 @@ impl Feed {
         if folded.0 == epoch { folded.1.clone() } else { Arc::new(fold::cache()) }
     }
 
-    /// Reads from the store when it is this session's turn.
-    async fn read<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let _turn = self.reads.acquire().await.expect("never closed");
-        read.await
+    /// Reads from the store what a session then keeps, when it is its turn. `weight`: about how many bytes that takes. The
+    /// second value counts them.
+    async fn page<T, F>(
+        &self,
+        weight: impl FnOnce(&T) -> usize + Send + 'static,
+        read: impl FnOnce(Self) -> F + Send + 'static,
+    ) -> Result<(T, Option<Held>), StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send,
+        T: Send + 'static,
+    {
+        self.kept(self.reads.clone(), weight, read).await
     }
 
-    /// Reads one run, or the shards' ends.
+    /// The same with the turns that it takes.
+    async fn kept<T, F>(
+        &self,
+        turns: Arc<Semaphore>,
+        weight: impl FnOnce(&T) -> usize + Send + 'static,
+        read: impl FnOnce(Self) -> F + Send + 'static,
+    ) -> Result<(T, Option<Held>), StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send,
+        T: Send + 'static,
+    {
+        let feed = self.clone();
+        in_a_task(async move {
+            let _own = match &feed.reader {
+                Some(reader) => Some(reader.turn().await),
+                None => None,
+            };
+            let _turn = turns.acquire().await.expect("never closed");
+            let page = read(feed.clone()).await?;
+            let held = feed.reader.clone().map(|reader| reader.hold(weight(&page)));
+            Ok((page, held))
+        })
+        .await
+    }
+
+    /// The same of what it does not keep. It is no turn of the client's: a session that keeps a page may need it to get on,
+    /// and the client's turns wait until less is kept.
+    async fn read<T, F>(&self, read: impl FnOnce(Self) -> F + Send + 'static) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send,
+        T: Send + 'static,
+    {
+        let feed = self.clone();
+        in_a_task(async move {
+            let _turn = feed.reads.acquire().await.expect("never closed");
+            read(feed.clone()).await
+        })
+        .await
+    }
+
+    /// Reads one run, or the shards' ends. Not from within a stream: see [`in_a_task`].
     async fn look<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let _turn = self.looks.acquire().await.expect("never closed");
         read.await
+    }
+}
+
+/// Does in a task of its own what takes a turn that others wait for. A session is a stream, which is polled only while its
+/// client takes what it was sent: the turn would be held for as long as the client sleeps.
+async fn in_a_task<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    // Ended when it is dropped.
+    let mut task = JoinSet::new();
+    task.spawn(work);
+    match task.join_next().await.expect("one was spawned") {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The process ends.
+            Err(_cancelled) => std::future::pending().await,
+        },
     }
 }

@@ -73,6 +73,19 @@
 //! - A watcher of many runs is woken only when an event is for it; the tailer tests the filters. Who waits for a run's end
 //!   waits for the same signal, and asks the database nothing.
 //!
+//! # The transport
+//!
+//! ```text
+//! listener: a place -> preface -> hyper, h2 -> by its headers: refused, or begun -> its request, whole -> its turn -> service
+//!                                                                    answer, in parts, counted until written <------+
+//! ```
+//!
+//! - What one connection can take is bounded: the bytes that it has read before others are read, frames without a call, calls
+//!   in execution, bytes of requests and of untaken answers, time without progress, its age.
+//! - A connection that reaches its own bound waits, or its calls do. Only where all connections together reach one, is
+//!   something refused or cut, of those that have more than their share.
+//! - What is refused by its headers was not decoded, and nothing of it was written.
+//!
 //! # Claims
 //!
 //! Claimers with one filter share a queue of candidates, read oldest first, a page at a time, and from its end on told by the

@@ -65,9 +65,9 @@ fn may_be_said(line: &Metadata<'_>) -> bool {
 
 /// A line that is said now and then, however often there is cause.
 #[derive(Debug, Default)]
-pub struct Seldom(Mutex<(Option<Instant>, u64)>);
+pub struct LogThrottle(Mutex<(Option<Instant>, u64)>);
 
-impl Seldom {
+impl LogThrottle {
     /// There is cause. Some when the line is to be said, with how often it was not since the last time.
     pub fn is_due(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +100,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_line_that_is_said_seldom_says_how_often_it_was_not() {
-        let line = Seldom::default();
+        let line = LogThrottle::default();
         assert_eq!(line.is_due(), Some(0));
         assert_eq!((line.is_due(), line.is_due()), (None, None));
         tokio::time::advance(SELDOM).await;

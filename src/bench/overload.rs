@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt as _;
@@ -20,6 +20,7 @@ use super::report::{Number, Report, per_second};
 use super::runs::Runs;
 use super::servers::{Connections, Servers};
 use crate::proto::v1::UpdateRunRequest;
+use crate::telemetry::chain;
 
 /// The runs that are updated.
 const RUNS: u64 = 1_000;
@@ -37,7 +38,7 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     callers: u32,
     /// Call again at once after a refusal
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rate")]
     impatient: bool,
     /// How long a caller waits for its answer, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
@@ -76,10 +77,10 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
     };
     progress.say("calls");
     let used = async {
-        sleep_until(load.measured_from).await;
+        until(load.measured_from, stop).await;
         let before = meter.usage()?;
-        sleep_until(load.until).await;
-        Ok::<_, BenchError>(before.zip(meter.usage()?))
+        until(load.until, stop).await;
+        Ok::<_, BenchError>((before.zip(meter.usage()?), load.measured_from.elapsed()))
     };
     let made = async {
         match plan.rate {
@@ -89,9 +90,24 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
     };
     let (used, made) = tokio::join!(used, made);
     made?;
-    runs.complete_all(started, &progress).await?;
+    let (used, measured) = used?;
+    // The connections may have suffered: what was measured is not lost for that.
+    let ended = match runs.complete_all(started, &progress).await {
+        Ok(()) => None,
+        Err(error) => Some(format!("its runs were not ended: {}", chain(&error))),
+    };
     let tally = load.tally.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(plan.report(&tally, used?, stop.is_cancelled()))
+    let mut report = plan.report(&tally, used, measured.min(load.until - load.measured_from), stop.is_cancelled());
+    report.notes.extend(ended);
+    Ok(report)
+}
+
+/// Waits until then, or for the stop.
+async fn until(then: Instant, stop: &CancellationToken) {
+    tokio::select! {
+        () = sleep_until(then) => {}
+        () = stop.cancelled() => {}
+    }
 }
 
 /// Calls and what becomes of them.
@@ -129,7 +145,7 @@ impl Load {
             if due >= self.until || stop.is_cancelled() {
                 break;
             }
-            sleep_until(due).await;
+            until(due, stop).await;
             while let Some(done) = calls.try_join_next() {
                 done?;
             }
@@ -159,7 +175,7 @@ impl Load {
                     if let Fate::Refused(retry_after) = load.call(number, Instant::now()).await
                         && !load.impatient
                     {
-                        sleep(retry_after).await;
+                        until(Instant::now() + retry_after, &stop).await;
                     }
                 }
             });
@@ -242,8 +258,7 @@ impl Tally {
 }
 
 impl Plan {
-    fn report(&self, tally: &Tally, used: Option<(Usage, Usage)>, interrupted: bool) -> Report {
-        let time = Duration::from_secs(self.seconds.into());
+    fn report(&self, tally: &Tally, used: Option<(Usage, Usage)>, time: Duration, interrupted: bool) -> Report {
         let (acknowledged, refused) = (tally.acknowledged.count(), tally.refused.count());
         let asked = acknowledged + refused + tally.late + tally.failed + tally.unsent;
         let mut numbers: Vec<(&'static str, Number)> = vec![
@@ -253,6 +268,7 @@ impl Plan {
             ("late_per_second", per_second(tally.late, time).into()),
             ("failed", tally.failed.into()),
             ("unsent", tally.unsent.into()),
+            ("measured_seconds", time.as_secs_f64().into()),
         ];
         if let Some((before, after)) = used {
             numbers.extend([

@@ -55,7 +55,12 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
         match engine.submit_at_last(command.clone(), Some(until)).await {
             Ok(answer) => {
                 if answer.disposition == Disposition::Applied {
-                    tracing::info!(namespace, run_id, epoch = lease.epoch, "nobody received a claim: it is given back");
+                    tracing::debug!(
+                        namespace,
+                        run_id,
+                        epoch = lease.epoch,
+                        "nobody received a claim: it is given back"
+                    );
                 }
                 return;
             }

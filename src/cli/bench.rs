@@ -106,10 +106,14 @@ const WAIT_HELP: &str = load_help!(
 
 const OVERLOAD_HELP: &str = help!(
     "Examples:\n  \
-    runledger bench overload --callers 2560\n  \
+    runledger bench overload --callers 8000\n  \
     runledger bench overload --rate 20000 --deadline-ms 2000 --connections 32\n\n\
-    A call is acknowledged when its answer came in its time, counted from when it was due. Refusals are counted, and \
-    end nothing.\n"
+    A call is acknowledged when its answer came in its time, counted from when it was due, and late when it did not; \
+    refused when the server said OVERLOADED; failed with any other answer; unsent when so many were open that this \
+    program made no more. Delays, of refusals too, count from when a call was due, so that they hold what it waited \
+    for in this program: where much is late or unsent, or the server's refusals are slow, look at this program's \
+    processors before you blame the server. Calls that are late are given up, for many of which a client's HTTP/2 may \
+    end its connection.\n"
 );
 
 const WATCH_HELP: &str = help!(

@@ -287,7 +287,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    fn weight(&self) -> usize {
+    /// About how many bytes it takes in memory, beside its own size.
+    pub(super) fn weight(&self) -> usize {
         let texts =
             [&self.task_thread_id, &self.agent_id, &self.tab_group_id, &self.audit_session_id, &self.workflow_id];
         texts.iter().filter_map(|text| text.as_ref().map(String::len)).sum::<usize>()

@@ -36,6 +36,14 @@ pub struct Event {
     pub changes: Changes,
 }
 
+impl Event {
+    /// About how many bytes the event takes in memory: for bounds on pages.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        size_of::<Self>() + self.key.run_id.len() + self.changes.weight()
+    }
+}
+
 /// What an event did to its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

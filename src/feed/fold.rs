@@ -6,6 +6,7 @@ use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::sync::Semaphore;
 
+use super::in_a_task;
 use crate::domain::evolve::evolve;
 use crate::domain::{Event, Filter, Run, RunKey};
 use crate::store::{Store, StoreError};
@@ -74,11 +75,11 @@ impl Folded {
 
 /// Folds events one after the other.
 pub(super) struct Folder<'a> {
-    pub(super) store: &'a dyn Store,
-    pub(super) cache: &'a Cache,
+    pub(super) store: &'a Arc<dyn Store>,
+    pub(super) cache: &'a Arc<Cache>,
     /// Whose turn it is to read from the store; none: nobody else folds on what this leaves, so that it waits for nobody,
     /// and a run's past is let go.
-    pub(super) turns: Option<&'a Semaphore>,
+    pub(super) turns: Option<&'a Arc<Semaphore>>,
 }
 
 impl Folder<'_> {
@@ -117,16 +118,6 @@ impl Folder<'_> {
         place: (RunKey, u64),
         following: impl Iterator<Item = &Event>,
     ) -> Result<Arc<Run>, StoreError> {
-        let _turn = match self.turns {
-            Some(turns) => Some(turns.acquire().await.expect("never closed")),
-            None => None,
-        };
-        // Read meanwhile by whoever had the turn before.
-        if self.turns.is_some()
-            && let Some(run) = self.cache.get(&place)
-        {
-            return Ok(run);
-        }
         let mut places = vec![place];
         for event in following {
             if places.len() == FETCH_RUNS_MAX {
@@ -139,24 +130,41 @@ impl Folder<'_> {
                 places.push(place);
             }
         }
-        let runs = match self.store.runs_at(&places).await {
-            // Another's, perhaps: this one must not suffer for what was read ahead.
-            Err(StoreError::Corrupt { .. } | StoreError::Refused(_)) if places.len() > 1 => {
-                places.truncate(1);
-                self.store.runs_at(&places).await?
+        let (store, cache) = (self.store.clone(), self.cache.clone());
+        let Some(turns) = self.turns.cloned() else { return read(&*store, &cache, places).await };
+        in_a_task(async move {
+            let _turn = turns.acquire().await.expect("never closed");
+            // Read meanwhile by whoever had the turn before.
+            if let Some(run) = cache.get(&places[0]) {
+                return Ok(run);
             }
-            runs => runs?,
-        };
-        let mut found = places.into_iter().zip(runs);
-        let (place, run) = found.next().expect("one was asked for");
-        let run = run.ok_or_else(|| missing(&place.0, place.1))?;
-        for (place, run) in found {
-            if let Some(run) = run {
-                self.cache.insert(place, Arc::new(run));
-            }
-        }
-        Ok(Arc::new(run))
+            let first = places[0].clone();
+            places.retain(|place| *place == first || cache.peek(place).is_none());
+            read(&*store, &cache, places).await
+        })
+        .await
     }
+}
+
+/// Reads runs, of which the first one must be there. The others are left in the cache.
+async fn read(store: &dyn Store, cache: &Cache, mut places: Vec<(RunKey, u64)>) -> Result<Arc<Run>, StoreError> {
+    let runs = match store.runs_at(&places).await {
+        // Another's, perhaps: this one must not suffer for what was read ahead.
+        Err(StoreError::Corrupt { .. } | StoreError::Refused(_)) if places.len() > 1 => {
+            places.truncate(1);
+            store.runs_at(&places).await?
+        }
+        runs => runs?,
+    };
+    let mut found = places.into_iter().zip(runs);
+    let (place, run) = found.next().expect("one was asked for");
+    let run = run.ok_or_else(|| missing(&place.0, place.1))?;
+    for (place, run) in found {
+        if let Some(run) = run {
+            cache.insert(place, Arc::new(run));
+        }
+    }
+    Ok(Arc::new(run))
 }
 
 /// A revision that must be there.

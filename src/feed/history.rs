@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use super::fold::Folder;
 use super::ring::Stand;
 use super::watch_runs::Watch;
-use super::{Change, Feed, WatchError};
+use super::{Change, Feed, Held, WatchError};
 use crate::domain::{Changes, Filter, Run, RunKey, Status, Time};
-use crate::store::{LoggedEvent, StoreError, Unreadable};
+use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
 
 /// What one read of the history takes at most. A session keeps its page, decoded, for as long as its reader sleeps.
 const PAGE_EVENTS_MAX: usize = 256;
@@ -20,6 +20,8 @@ const LATER_PAGES_MAX: usize = 16;
 #[derive(Default)]
 pub(super) struct History {
     events: VecDeque<Result<LoggedEvent, Unreadable>>,
+    /// Counts the page.
+    held: Option<Held>,
     /// The last page was the log's end, and nothing is left of it.
     pub(super) at_end: bool,
     /// How far the page goes, by the store's clock.
@@ -40,8 +42,12 @@ impl History {
     ) -> Result<Option<(Change, bool)>, WatchError> {
         let feed = watch.feed;
         if self.events.is_empty() {
-            let page = feed.store.changes(&stand.positions, PAGE_EVENTS_MAX, PAGE_BYTES_MAX);
-            let page = feed.read(page).await?;
+            self.held = None;
+            let after = stand.positions.clone();
+            let read = |feed: Feed| async move { feed.store.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await };
+            let weight = |page: &Page| page.events.iter().flatten().map(|logged| logged.event.weight()).sum();
+            let (page, held) = feed.page(weight, read).await?;
+            self.held = held;
             self.at_end = page.events.is_empty();
             // Of a page that is cut, its last event is what has surely been looked at.
             let last = page.events.last().map(|read| match read {
@@ -51,7 +57,7 @@ impl History {
             self.as_of = if page.cut { last } else { Some(page.as_of) };
             self.events = page.events.into();
         }
-        let runs = Folder { store: &*feed.store, cache: &watch.folded, turns: Some(&feed.reads) };
+        let runs = Folder { store: &feed.store, cache: &watch.folded, turns: Some(&feed.reads) };
         while let Some(read) = self.events.pop_front() {
             let (place, event) = match read {
                 Ok(LoggedEvent { shard, position, event }) => ((shard, position), Ok(event)),
@@ -92,6 +98,7 @@ impl History {
                 }
             }
         }
+        self.held = None;
         Ok(None)
     }
 }
@@ -105,18 +112,22 @@ impl Watch<'_> {
             Err(error) if error.may_be_of_one_run() => Ok(None),
             Err(error) => Err(error),
         };
-        let Feed { store, .. } = self.feed;
         let before = match revision.checked_sub(1) {
             None | Some(0) => None,
-            Some(before) => match self.folded.peek(&(key.clone(), before)) {
-                Some(run) => Some(Run::clone(&run)),
-                None => known(self.feed.read(store.run_at(key, before)).await)?,
-            },
+            Some(before) => {
+                if let Some(run) = self.folded.peek(&(key.clone(), before)) {
+                    Some(Run::clone(&run))
+                } else {
+                    let key = key.clone();
+                    known(self.feed.read(move |feed| async move { feed.store.run_at(&key, before).await }).await)?
+                }
+            }
         };
         if before.as_ref().is_some_and(|run| self.filter.matches(run)) {
             return Ok(true);
         }
-        let now = known(self.feed.look(store.run(key)).await)?;
+        let asked = key.clone();
+        let now = known(self.feed.read(move |feed| async move { feed.store.run(&asked).await }).await)?;
         let for_good = of_what_never_changes(&self.filter);
         let Some(now) = now else { return Ok(before.is_none_or(|before| for_good.matches(&before))) };
         if !for_good.matches(&now) {
@@ -131,7 +142,10 @@ impl Watch<'_> {
             if read >= now.revision {
                 break;
             }
-            let page = store.run_events(key, read, PAGE_EVENTS_MAX, PAGE_BYTES_MAX);
+            let asked = key.clone();
+            let page = move |feed: Feed| async move {
+                feed.store.run_events(&asked, read, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await
+            };
             let page = match self.feed.read(page).await {
                 Ok(page) => page,
                 Err(error) if error.may_be_of_one_run() => break,

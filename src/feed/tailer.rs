@@ -42,8 +42,8 @@ pub(super) async fn run(
                 hub.visited().await;
             }
             let epoch = store.ledger().epoch;
-            let (cache, heads) = (fold::cache(), None);
-            let mut tailer = Tailer { store: &*store, hub: &hub, encode: &*encode, epoch, cache, heads };
+            let (cache, heads) = (Arc::new(fold::cache()), None);
+            let mut tailer = Tailer { store: &store, hub: &hub, encode: &*encode, epoch, cache, heads };
             tailer.follow(&committed).await;
             // Nobody is left who could take what is in the ring; or all of it is of a past that may be lost.
             hub.begin(store.ledger().epoch);
@@ -57,13 +57,13 @@ pub(super) async fn run(
 
 /// Follows the log from its end for as long as somebody watches, and the ledger's epoch stays the same.
 struct Tailer<'a> {
-    store: &'a dyn Store,
+    store: &'a Arc<dyn Store>,
     hub: &'a Hub,
     encode: &'a dyn Encode,
     /// The ledger's epoch that all it reads is of.
     epoch: u64,
     /// The watched runs as the log's end left them.
-    cache: Cache,
+    cache: Arc<Cache>,
     heads: Option<Vec<Position>>,
 }
 

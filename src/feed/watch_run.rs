@@ -11,7 +11,7 @@ use tokio::time::timeout_at;
 use super::fold::{Folded, missing};
 use super::hub::Signal;
 use super::quiet::Quiet;
-use super::{Change, Feed, WatchError};
+use super::{Change, Feed, Held, WatchError};
 use crate::domain::evolve::evolve;
 use crate::domain::{Event, Run, RunKey, Time};
 use crate::store::StoreError;
@@ -81,7 +81,10 @@ impl Feed {
         let mut subscription = self.hub.subscribe(&key);
         // A beginning of the tailer's before this one is no cause to look: what it missed, the run read below has.
         let begun = subscription.signal.borrow().begun;
-        let run = self.look(self.store.run(&key)).await?;
+        let asked = key.clone();
+        let weight = |run: &Option<Run>| run.as_ref().map_or(0, Run::weight);
+        let (run, kept) =
+            self.kept(self.looks.clone(), weight, |feed| async move { feed.store.run(&asked).await }).await?;
         self.is_still(epoch)?;
         let run = run.ok_or(WatchError::RunNotFound)?;
         let revision = run.revision;
@@ -104,6 +107,7 @@ impl Feed {
             } else {
                 drop(encoded);
             }
+            drop(kept);
             let mut history = History::after(key.clone(), shown.revision);
             while shown.revision < revision {
                 let change = history.next(&feed).await;
@@ -188,11 +192,13 @@ struct History {
     after: u64,
     run: Option<Run>,
     events: VecDeque<Event>,
+    /// Counts the page and the run.
+    held: Option<Held>,
 }
 
 impl History {
     fn after(key: RunKey, revision: u64) -> Self {
-        Self { key, after: revision, run: None, events: VecDeque::new() }
+        Self { key, after: revision, run: None, events: VecDeque::new(), held: None }
     }
 
     async fn next(&mut self, feed: &Feed) -> Result<Option<Change>, WatchError> {
@@ -211,21 +217,26 @@ impl History {
 
     async fn read(&mut self, feed: &Feed) -> Result<Option<Change>, StoreError> {
         if self.events.is_empty() {
-            let page = feed.store.run_events(&self.key, self.after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX);
-            self.events = match feed.read(page).await {
-                // What is before an event that cannot be read is shown all the same.
-                Err(StoreError::Corrupt { .. }) => {
-                    feed.read(feed.store.run_events(&self.key, self.after, 1, PAGE_BYTES_MAX)).await?.into()
+            self.held = None;
+            let (key, after, run) = (self.key.clone(), self.after, self.run.as_ref().map_or(0, Run::weight));
+            let read = move |Feed { store, .. }: Feed| async move {
+                match store.run_events(&key, after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await {
+                    // What is before an event that cannot be read is shown all the same.
+                    Err(StoreError::Corrupt { .. }) => store.run_events(&key, after, 1, PAGE_BYTES_MAX).await,
+                    page => page,
                 }
-                page => page?.into(),
             };
+            let weight = move |page: &Vec<Event>| run + page.iter().map(Event::weight).sum::<usize>();
+            let (page, held) = feed.page(weight, read).await?;
+            (self.events, self.held) = (page.into(), held);
         }
         let Some(event) = self.events.pop_front() else { return Ok(None) };
         if event.revision != self.after + 1 {
             return Err(missing(&self.key, self.after + 1));
         }
         if self.run.is_none() && self.after > 0 {
-            let run = feed.read(feed.store.run_at(&self.key, self.after)).await?;
+            let (key, after) = (self.key.clone(), self.after);
+            let run = feed.read(move |feed| async move { feed.store.run_at(&key, after).await }).await?;
             self.run = Some(run.ok_or_else(|| missing(&self.key, self.after))?);
         }
         let run = Arc::new(evolve(self.run.take(), &event));

@@ -16,7 +16,7 @@ use super::fold::Cache;
 use super::history::History;
 use super::quiet::{Passing, Quiet};
 use super::ring::{Next, Stand};
-use super::{Change, Feed, WatchError};
+use super::{Change, Feed, Held, WatchError};
 use crate::domain::{Filter, Position, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, RunQuery};
@@ -101,7 +101,7 @@ impl Feed {
                     feed.goes_on(epoch)?;
                     let page = watch.view(of, shown, &positions).await;
                     feed.is_still(epoch)?;
-                    let (runs, next) = page?;
+                    let (runs, next, _held) = page?;
                     for (place, run) in runs {
                         let cursor = watch.cursor(&positions, Some(View { of, shown: Some(place) }));
                         yield Frame::Snapshot { run, cursor };
@@ -228,19 +228,18 @@ impl Watch<'_> {
         Frame::Checkpoint { cursor: self.cursor(positions, view), at }
     }
 
-    /// A page of the first view, and where to go on.
+    /// A page of the first view, where to go on, and what counts the page.
     async fn view(
         &self,
         of: ViewOf,
         shown: Option<Place>,
         positions: &[Position],
-    ) -> Result<(Vec<(Place, Bytes)>, Option<Place>), StoreError> {
-        let store = &self.feed.store;
+    ) -> Result<(Vec<(Place, Bytes)>, Option<Place>, Option<Held>), StoreError> {
         let filter = match of {
             ViewOf::All => Some(Filter::clone(&self.filter)),
             ViewOf::Active => self.filter.active(),
         };
-        let Some(filter) = filter else { return Ok((Vec::new(), None)) };
+        let Some(filter) = filter else { return Ok((Vec::new(), None, None)) };
         let query = RunQuery {
             namespace: self.namespace.clone(),
             filter,
@@ -250,19 +249,26 @@ impl Watch<'_> {
             bytes_max: PAGE_BYTES_MAX,
             metadata: true,
         };
-        let page = self.feed.read(store.list(&query)).await?;
-        let keys: Vec<RunKey> = page.runs.iter().map(Run::key).collect();
-        let revisions = self.feed.read(store.revisions_as_of(&keys, positions)).await?;
-        let changed = page.runs.iter().zip(&revisions).filter(|(run, revision)| run.revision != **revision);
-        let changed: Vec<(RunKey, u64)> = changed.map(|(run, revision)| (run.key(), *revision)).collect();
-        // Revision 0 is none.
-        let mut as_they_were = self.feed.read(store.runs_at(&changed)).await?.into_iter();
-        let runs = page.runs.into_iter().zip(revisions).filter_map(|(run, revision)| {
-            let place = Place { started_at: run.started_at, run_id: run.run_id.clone() };
-            let run = if run.revision == revision { Some(run) } else { as_they_were.next().flatten() };
-            let run = run.filter(|run| query.filter.matches(run))?;
-            Some((place, self.feed.encode.run(&run)))
-        });
-        Ok((runs.collect(), page.next))
+        let positions = positions.to_vec();
+        // One turn for all: between two, sessions would keep their runs decoded.
+        let read = |Feed { store, encode, .. }: Feed| async move {
+            let page = store.list(&query).await?;
+            let keys: Vec<RunKey> = page.runs.iter().map(Run::key).collect();
+            let revisions = store.revisions_as_of(&keys, &positions).await?;
+            let changed = page.runs.iter().zip(&revisions).filter(|(run, revision)| run.revision != **revision);
+            let changed: Vec<(RunKey, u64)> = changed.map(|(run, revision)| (run.key(), *revision)).collect();
+            // Revision 0 is none.
+            let mut as_they_were = store.runs_at(&changed).await?.into_iter();
+            let runs = page.runs.into_iter().zip(revisions).filter_map(|(run, revision)| {
+                let place = Place { started_at: run.started_at, run_id: run.run_id.clone() };
+                let run = if run.revision == revision { Some(run) } else { as_they_were.next().flatten() };
+                let run = run.filter(|run| query.filter.matches(run))?;
+                Some((place, encode.run(&run)))
+            });
+            Ok((runs.collect::<Vec<_>>(), page.next))
+        };
+        let weight = |(runs, _): &(Vec<(Place, Bytes)>, _)| runs.iter().map(|(_, run)| run.len()).sum();
+        let ((runs, next), held) = self.feed.page(weight, read).await?;
+        Ok((runs, next, held))
     }
 }

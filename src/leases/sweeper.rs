@@ -125,7 +125,7 @@ async fn end(engine: &Engine, key: RunKey) -> bool {
         Ok(answer) => match answer.disposition {
             Disposition::Applied => {
                 let reason_code = answer.run.reason_code.as_deref();
-                tracing::info!(namespace, run_id, reason_code, "a run's time was over");
+                tracing::debug!(namespace, run_id, reason_code, "a run's time was over");
                 true
             }
             Disposition::Unchanged | Disposition::Replayed | Disposition::RecordedLate => false,

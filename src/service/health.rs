@@ -12,23 +12,28 @@
 //! writes nothing.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::time::Duration;
 
+use async_stream::stream;
+use futures_util::{Stream, StreamExt as _};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tonic::Code;
 use tonic::transport::Endpoint;
+use tonic::{Code, Request, Response, Status};
 use tonic_health::ServingStatus;
-use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus as WireStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::health_server::{Health as HealthService, HealthServer};
-use tonic_health::server::HealthReporter;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tonic_health::server::{HealthReporter, HealthService as Inner};
 
-use super::{Backend, BackendSlot};
+use super::runs::Until;
+use super::{Backend, BackendSlot, watch};
 use crate::domain::Shard;
 use crate::engine::CommitOutage;
+use crate::proto::status;
 use crate::store::StoreError;
 use crate::telemetry::chain;
 
@@ -53,26 +58,68 @@ const STORE_PARTS: [&str; 2] = ["", "runledger.v1.RunService"];
 
 /// The health service, with every part as it is before the store was looked at, and what keeps it true.
 pub async fn service(slot: BackendSlot, stop: CancellationToken) -> (HealthServer<impl HealthService>, Monitor) {
-    let (reporter, server) = tonic_health::server::health_reporter();
+    let reporter = HealthReporter::new();
+    let told = CancellationToken::new();
+    let watched = Watched { inner: Inner::from_health_reporter(reporter.clone()), told: told.clone() };
     let mut board = Board { reporter, said: HashMap::new() };
     board.says("liveness", true).await;
     for part in STORE_PARTS.into_iter().chain(["readiness", "durability"]) {
         board.says(part, false).await;
     }
-    (server, Monitor { board, slot, stop })
+    (HealthServer::new(watched), Monitor { board, slot, told, stop })
+}
+
+/// The health service, whose watches end: with their call, their connection, and once the stop was told of.
+struct Watched {
+    inner: Inner,
+    told: CancellationToken,
+}
+
+type Answers = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl HealthService for Watched {
+    type WatchStream = Answers;
+
+    async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
+        self.inner.check(request).await
+    }
+
+    async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Answers>, Status> {
+        let until = Until::of(request.extensions());
+        let told = self.told.clone();
+        let mut answers = self.inner.watch(request).await?.into_inner();
+        let answers = stream! {
+            loop {
+                let answer = tokio::select! {
+                    biased;
+                    answer = answers.next() => answer,
+                    () = told.cancelled() => None,
+                };
+                match answer {
+                    Some(answer) => yield answer,
+                    None => break,
+                }
+            }
+            yield Err(status::draining());
+        };
+        Ok(Response::new(Box::pin(watch::until(until, answers))))
+    }
 }
 
 /// Keeps what the health service says true.
 pub struct Monitor {
     board: Board,
     slot: BackendSlot,
+    /// Cancelled once watches were told of the stop.
+    told: CancellationToken,
     stop: CancellationToken,
 }
 
 impl Monitor {
     /// Follows the store until the stop.
     pub async fn run(self) {
-        let Self { mut board, slot, stop } = self;
+        let Self { mut board, slot, told, stop } = self;
         let work = async {
             let backend = opened(&slot).await;
             // Known of an open store, whether it answers now or not.
@@ -86,6 +133,7 @@ impl Monitor {
         for part in STORE_PARTS.into_iter().chain(["readiness"]) {
             board.says(part, false).await;
         }
+        told.cancel();
     }
 }
 

@@ -80,18 +80,18 @@ async fn turn(turns: &Semaphore) -> Result<SemaphorePermit<'_>, Status> {
 /// Lets others have the processor between the parts of a large answer: one that is made in one go takes as long as tens of
 /// calls.
 #[derive(Debug, Default)]
-pub(super) struct Breath {
+pub(super) struct YieldEvery {
     bytes: usize,
 }
 
 /// Bytes of an answer that are made in one go.
-const BREATH_BYTES: usize = 64 * 1024;
+const YIELD_BYTES: usize = 64 * 1024;
 
-impl Breath {
+impl YieldEvery {
     /// So many bytes more were made.
-    pub(super) async fn after(&mut self, bytes: usize) {
+    pub(super) async fn made(&mut self, bytes: usize) {
         self.bytes += bytes;
-        if self.bytes > BREATH_BYTES {
+        if self.bytes > YIELD_BYTES {
             self.bytes = 0;
             yield_now().await;
         }
@@ -100,12 +100,12 @@ impl Breath {
 
 /// What of a page fits, at least one run of it, and where to go on.
 async fn fitting(page: RunPage, bytes_max: usize) -> (Vec<v1::Run>, Option<Place>) {
-    let (mut bytes, mut breath) = (0, Breath::default());
+    let (mut bytes, mut yielding) = (0, YieldEvery::default());
     let mut runs: Vec<v1::Run> = Vec::with_capacity(page.runs.len());
     for (index, run) in page.runs.iter().enumerate() {
         let shown: v1::Run = run.into();
         let encoded = shown.encoded_len();
-        breath.after(encoded).await;
+        yielding.made(encoded).await;
         // In front of each run stand its field's number and its length.
         bytes += 1 + prost::length_delimiter_len(encoded) + encoded;
         if bytes > bytes_max && index > 0 {

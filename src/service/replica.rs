@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 use super::BackendSlot;
-use super::transport::{Context, Usage};
+use super::transport::{Context, Totals};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
 use crate::proto::served::replica_service_server::ReplicaService;
@@ -14,13 +14,13 @@ use crate::proto::{answer, v1};
 /// The replica service.
 pub(super) struct Replica {
     slot: BackendSlot,
-    usage: Arc<Usage>,
+    totals: Arc<Totals>,
     started_at: Time,
 }
 
 impl Replica {
-    pub(super) fn new(slot: BackendSlot, usage: Arc<Usage>) -> Self {
-        Self { slot, usage, started_at: SystemClock.now() }
+    pub(super) fn new(slot: BackendSlot, totals: Arc<Totals>) -> Self {
+        Self { slot, totals, started_at: SystemClock.now() }
     }
 }
 
@@ -34,11 +34,11 @@ impl ReplicaService for Replica {
         let mut replica = v1::GetReplicaResponse {
             release: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: Some(answer::timestamp(self.started_at)),
-            connections: self.usage.connections() as u64,
-            request_bytes: self.usage.request_bytes() as u64,
-            unsent_bytes: self.usage.unsent_bytes() as u64,
-            calls: self.usage.calls() as u64,
-            refused_calls: self.usage.refused(),
+            connections: self.totals.connections() as u64,
+            request_bytes: self.totals.request_bytes() as u64,
+            unsent_bytes: self.totals.unsent_bytes() as u64,
+            calls: self.totals.calls() as u64,
+            refused_calls: self.totals.refused(),
             ..v1::GetReplicaResponse::default()
         };
         if let Some(backend) = self.slot.get() {

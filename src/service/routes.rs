@@ -1,9 +1,11 @@
 //! Which service answers a call.
 
+use std::convert::Infallible;
+
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tonic::body::Body;
-use tonic::codegen::Service as _;
+use tonic::codegen::{BoxFuture, Service as _};
 
 use super::runs::Runs;
 use super::transport::{RUNS, Whole};
@@ -24,17 +26,16 @@ impl Routes {
     }
 
     /// Answers a call that takes one message.
-    pub(super) async fn call(mut self, request: Request<Whole>) -> Response<Body> {
-        let answered = if request.uri().path().starts_with(RUNS) {
-            self.runs.call(request).await
+    pub(super) fn call(&mut self, request: Request<Whole>) -> BoxFuture<Response<Body>, Infallible> {
+        if request.uri().path().starts_with(RUNS) {
+            self.runs.call(request)
         } else {
-            self.others.call(request).await
-        };
-        answered.unwrap_or_else(|never| match never {})
+            Box::pin(self.others.call(request))
+        }
     }
 
     /// Answers a call that takes a stream of messages.
-    pub(super) async fn call_stream(mut self, request: Request<Incoming>) -> Response<Body> {
-        self.others.call(request).await.unwrap_or_else(|never| match never {})
+    pub(super) fn call_stream(&mut self, request: Request<Incoming>) -> BoxFuture<Response<Body>, Infallible> {
+        Box::pin(self.others.call(request))
     }
 }

@@ -1,23 +1,25 @@
 //! The run service's calls.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
+use http::Extensions;
 use prost::Message as _;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::lists::Breath;
-use super::transport::Context;
+use super::lists::YieldEvery;
+use super::transport::{Context, Peer};
 use super::{Backend, BackendSlot, leases, lists, unlisted, unreadable, watch};
 use crate::auth::{self, Caller};
 use crate::domain::check::{Outcome, check_matrix, check_run};
 use crate::domain::{Command, Refusal, RunKey, Violation};
 use crate::engine::{Disposition, Failure};
-use crate::feed::Waited;
 use crate::feed::watch_runs::Begin;
+use crate::feed::{Feed, Waited};
 use crate::proto::query::WAIT_MAX;
 use crate::proto::request::{self, TransitionQuestion};
 use crate::proto::served::run_service_server::RunService;
@@ -39,7 +41,18 @@ pub(super) struct Runs {
 struct Call<M> {
     caller: Caller,
     until: Until,
+    peer: Option<Arc<Peer>>,
     message: M,
+}
+
+impl<M> Call<M> {
+    /// What its watch reads from.
+    fn feed(&self, backend: &Backend) -> Feed {
+        match &self.peer {
+            Some(peer) => backend.feed.of_reader(peer.clone()),
+            None => backend.feed.clone(),
+        }
+    }
 }
 
 /// When a call is over.
@@ -49,6 +62,17 @@ pub(super) struct Until {
     pub(super) deadline: Option<Instant>,
     /// Its connection is closed.
     pub(super) connection: Option<Instant>,
+}
+
+impl Until {
+    /// Of a call, as the transport knows it.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        let context = extensions.get::<Context>();
+        Self {
+            deadline: context.and_then(|context| context.deadline),
+            connection: context.map(|context| context.peer.streams_end_at()),
+        }
+    }
 }
 
 /// What every mutation answers.
@@ -67,12 +91,9 @@ impl Runs {
     fn open<M>(&self, request: Request<M>) -> Result<(&Backend, Call<M>), Status> {
         let backend = self.slot.ready()?;
         let caller = auth::caller(request.metadata()).map_err(status::invalid)?;
-        let context = request.extensions().get::<Context>();
-        let until = Until {
-            deadline: context.and_then(|context| context.deadline),
-            connection: context.map(|context| context.peer.streams_end_at),
-        };
-        Ok((backend, Call { caller, until, message: request.into_inner() }))
+        let until = Until::of(request.extensions());
+        let peer = request.extensions().get::<Context>().map(|context| context.peer.clone());
+        Ok((backend, Call { caller, until, peer, message: request.into_inner() }))
     }
 
     /// Commits the command that a request asks for. `names_run`: it named its run, so that a repetition meets the same.
@@ -293,12 +314,12 @@ impl RunService for Runs {
             // What the caller has may be of another past than this page.
             return Err(status::page_token_invalid(page_token::PageTokenInvalid));
         }
-        let (mut bytes, mut breath) = (0, Breath::default());
+        let (mut bytes, mut yielding) = (0, YieldEvery::default());
         let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());
         for event in &read {
             let event: v1::RunEvent = event.into();
             let encoded = event.encoded_len();
-            breath.after(encoded).await;
+            yielding.made(encoded).await;
             bytes += encoded;
             if bytes > ANSWER_BYTES_MAX && !events.is_empty() {
                 break;
@@ -316,12 +337,13 @@ impl RunService for Runs {
 
     async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
         let (backend, call) = self.open(request)?;
+        let feed = call.feed(backend);
         let key = request::run_key(call.message.run_id, &call.caller).map_err(status::invalid)?;
         let after = call.message.after_revision;
         let cut = move |error, key: &_| watch::cut("WatchRun", &error, key, after);
         let of_epoch = call.message.ledger_epoch;
         knows(backend, of_epoch).await.map_err(|error| unreadable("WatchRun", &key, &error))?;
-        let begun = backend.feed.watch_run(key.clone(), after, of_epoch).await;
+        let begun = feed.watch_run(key.clone(), after, of_epoch).await;
         let (epoch, frames) = begun.map_err(|error| cut(error, &key))?;
         let frames = watch::with_progress(backend.progress.clone(), key.clone(), epoch, frames);
         let frames = frames.map(move |frame| frame.map_err(|error| cut(error, &key)));
@@ -335,6 +357,7 @@ impl RunService for Runs {
         request: Request<v1::WatchRunsRequest>,
     ) -> Result<Response<Self::WatchRunsStream>, Status> {
         let (backend, call) = self.open(request)?;
+        let feed = call.feed(backend);
         let namespace = call.caller.namespace;
         let cursor = call.message.cursor.clone();
         let (filter, view) = query::watch_runs(call.message).map_err(status::invalid)?;
@@ -348,7 +371,7 @@ impl RunService for Runs {
                 Begin::After(cursor.map_err(status::cursor_invalid)?)
             }
         };
-        let frames = backend.feed.watch_runs(namespace.clone(), filter, begin).await;
+        let frames = feed.watch_runs(namespace.clone(), filter, begin).await;
         let frames = frames.map_err(|error| watch::cut_many(&namespace, &error))?;
         let frames =
             frames.map(move |frame| frame.map(watch::of_many).map_err(|error| watch::cut_many(&namespace, &error)));

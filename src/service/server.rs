@@ -10,7 +10,7 @@ use super::BackendSlot;
 use super::replica::Replica;
 use super::routes::Routes;
 use super::runs::Runs;
-use super::transport::Usage;
+use super::transport::Totals;
 use super::transport::listener::{Limits, listen};
 use crate::proto::FILE_DESCRIPTOR_SET;
 use crate::proto::served::replica_service_server::ReplicaServiceServer;
@@ -40,11 +40,11 @@ pub fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
-    let usage = Arc::new(Usage::default());
-    let others = tonic::service::Routes::new(ReplicaServiceServer::new(Replica::new(slot.clone(), usage.clone())))
+    let totals = Arc::new(Totals::default());
+    let others = tonic::service::Routes::new(ReplicaServiceServer::new(Replica::new(slot.clone(), totals.clone())))
         .add_service(health)
         .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))
         .add_service(reflection().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES_MAX));
     let routes = Routes { runs: RunServiceServer::new(Runs::new(slot)), others: others.prepare() };
-    Ok(listen(listener, routes, limits, usage, connections, stop))
+    Ok(listen(listener, routes, limits, totals, connections, stop))
 }

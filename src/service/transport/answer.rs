@@ -14,7 +14,7 @@ use tonic::Status;
 use tonic::body::Body;
 
 use super::peer::{Open, Peer, Unsent};
-use super::progress::Progress;
+use super::stall::Sending;
 
 /// Bytes of one part.
 const PART_BYTES_MAX: usize = 16 * 1024;
@@ -29,9 +29,12 @@ pub(super) struct Answer {
     unsent: Option<Unsent>,
     trailers: Option<HeaderMap>,
     source: Option<(Body, Arc<Peer>)>,
+    /// The source was asked for what comes next, and may be at work: it is polled whatever is unsent, as it may have a turn
+    /// that others wait for.
+    asked: bool,
     /// Ends once the peer has taken enough for the source to be asked again.
     until_sent: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    progress: Option<Arc<Progress>>,
+    sending: Option<Arc<Sending>>,
     _open: Option<Open>,
 }
 
@@ -45,7 +48,7 @@ pub(super) async fn whole(
     answer: Response<Body>,
     peer: &Arc<Peer>,
     mut open: Open,
-    progress: Arc<Progress>,
+    sending: Arc<Sending>,
 ) -> Response<Answer> {
     let (head, mut body) = answer.into_parts();
     let (mut data, mut trailers) = (Bytes::new(), None);
@@ -68,21 +71,30 @@ pub(super) async fn whole(
     } else {
         open.answered();
     }
-    let answer = Answer { unsent, trailers, progress: Some(progress), _open: Some(open), ..Answer::of(data) };
+    let answer = Answer { unsent, trailers, sending: Some(sending), _open: Some(open), ..Answer::of(data) };
     Response::from_parts(head, answer)
 }
 
 /// The same of a stream.
-pub(super) fn stream(answer: Response<Body>, peer: Arc<Peer>, open: Open, progress: Arc<Progress>) -> Response<Answer> {
+pub(super) fn stream(answer: Response<Body>, peer: Arc<Peer>, open: Open, sending: Arc<Sending>) -> Response<Answer> {
     let (head, body) = answer.into_parts();
     let source = (!body.is_end_stream()).then_some((body, peer));
-    let answer = Answer { source, progress: Some(progress), _open: Some(open), ..Answer::of(Bytes::new()) };
+    let answer = Answer { source, sending: Some(sending), _open: Some(open), ..Answer::of(Bytes::new()) };
     Response::from_parts(head, answer)
 }
 
 impl Answer {
     fn of(data: Bytes) -> Self {
-        Self { data, unsent: None, trailers: None, source: None, until_sent: None, progress: None, _open: None }
+        Self {
+            data,
+            unsent: None,
+            trailers: None,
+            source: None,
+            asked: false,
+            until_sent: None,
+            sending: None,
+            _open: None,
+        }
     }
 }
 
@@ -92,13 +104,13 @@ impl http_body::Body for Answer {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let me = &mut *self;
-        if let Some(progress) = &me.progress {
-            progress.asked();
+        if let Some(sending) = &me.sending {
+            sending.asked();
         }
         if me.data.is_empty()
             && let Some((source, peer)) = &mut me.source
         {
-            if me.until_sent.is_none() && peer.has_much_unsent() {
+            if !me.asked && me.until_sent.is_none() && peer.has_much_unsent() {
                 let peer = peer.clone();
                 me.until_sent = Some(Box::pin(async move { peer.until_sent().await }));
             }
@@ -106,7 +118,9 @@ impl http_body::Body for Answer {
                 ready!(until_sent.as_mut().poll(cx));
                 me.until_sent = None;
             }
-            match ready!(Pin::new(source).poll_frame(cx)) {
+            let polled = Pin::new(source).poll_frame(cx);
+            me.asked = polled.is_pending();
+            match ready!(polled) {
                 None => me.source = None,
                 // hyper resets the stream.
                 Some(Err(status)) => return Poll::Ready(Some(Err(status))),
@@ -124,8 +138,8 @@ impl http_body::Body for Answer {
             }
         }
         if !me.data.is_empty() {
-            if let Some(progress) = &me.progress {
-                progress.handed_over();
+            if let Some(sending) = &me.sending {
+                sending.handed_over();
             }
             let bytes = me.data.split_to(me.data.len().min(PART_BYTES_MAX));
             let part = match &mut me.unsent {

@@ -21,13 +21,14 @@ use super::super::routes::Routes;
 use super::answer::{self, Answer};
 use super::method::Kind;
 use super::peer::{Open, Peer};
-use super::progress::Streams;
 use super::request;
+use super::stall::StreamTasks;
 use crate::domain::Violation;
 use crate::proto::status;
 
-/// Requests of more bytes are decoded one at a time: the other processors have other work.
-const LARGE_BYTES: usize = 32 * 1024;
+/// Requests of more bytes are decoded one at a time: the other processors have other work. Some hundreds may have come
+/// whole but for their last bytes, which then come together.
+const LARGE_BYTES: usize = 4 * 1024;
 
 /// Headers that are kept as they came; of more, only those that this service knows.
 const HEADERS_KEPT: usize = 24;
@@ -46,7 +47,7 @@ pub(in crate::service) struct Context {
 pub(super) struct Calls {
     pub(super) routes: Routes,
     pub(super) peer: Arc<Peer>,
-    pub(super) streams: Streams,
+    pub(super) streams: StreamTasks,
 }
 
 /// A call that was begun. What is refused by its headers costs no task's memory: that is how a flood is refused.
@@ -111,7 +112,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     type Error = Infallible;
     type Future = Begun;
 
-    fn call(&self, request: Request<Incoming>) -> Begun {
+    fn call(&self, mut request: Request<Incoming>) -> Begun {
         // Deadlines count from here: the headers have just been read.
         let arrived = Instant::now();
         let kind = Kind::of(request.uri().path());
@@ -120,16 +121,33 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
             (Err(refused), _) => return Begun::Refused(Refused::of(refused, request.into_body())),
             (Ok(_), None) => return Begun::Refused(Refused::of(self.peer.overloaded(), request.into_body())),
         };
-        let (routes, peer, progress) = (self.routes.clone(), self.peer.clone(), self.streams.begin());
+        let (routes, peer, sending) = (self.routes.clone(), self.peer.clone(), self.streams.begin());
+        keep_known(request.headers_mut());
+        let deadline = deadlines.map(|deadlines| deadlines.handler);
+        request.extensions_mut().insert(Context { deadline, peer: peer.clone() });
+        // As many of these futures are in memory as there are open calls: what is moved into one is kept there twice.
         Begun::Executed(Box::pin(async move {
-            let answer = call(routes, request, kind, &peer, &mut open, deadlines).await;
+            let answer = {
+                let executed = pin!(execute(routes, request, kind, &peer, &mut open));
+                match deadlines {
+                    None => executed.await,
+                    Some(Deadlines { around, .. }) => match timeout_at(around, executed).await {
+                        Ok(answer) => answer,
+                        Err(_elapsed) => status::deadline().into_http(),
+                    },
+                }
+            };
+            let answer = match untyped(answer.headers()) {
+                None => answer,
+                Some(typed) => typed.into_http(),
+            };
             if kind == Kind::Wait {
                 // Many may be answered at once, by what each of them waited for.
                 peer.until_sent().await;
             }
             match kind {
-                Kind::Watch => answer::stream(answer, peer, open, progress),
-                Kind::Call | Kind::Page | Kind::Wait | Kind::Look => answer::whole(answer, &peer, open, progress).await,
+                Kind::Watch => answer::stream(answer, peer, open, sending),
+                Kind::Call | Kind::Page | Kind::Wait | Kind::Local => answer::whole(answer, &peer, open, sending).await,
             }
         }))
     }
@@ -177,58 +195,37 @@ fn is_grpc(content_type: &[u8]) -> bool {
     matches!(rest.first(), None | Some(b';' | b' '))
 }
 
-async fn call(
-    routes: Routes,
-    mut request: Request<Incoming>,
-    kind: Kind,
-    peer: &Arc<Peer>,
-    open: &mut Open,
-    deadlines: Option<Deadlines>,
-) -> Response<Body> {
-    let deadline = deadlines.map(|deadlines| deadlines.handler);
-    request.extensions_mut().insert(Context { deadline, peer: peer.clone() });
-    let executed = execute(routes, request, kind, peer, open);
-    let answer = match deadlines {
-        None => executed.await,
-        Some(Deadlines { around, .. }) => match timeout_at(around, executed).await {
-            Ok(answer) => answer,
-            Err(_elapsed) => return status::deadline().into_http(),
-        },
-    };
-    match untyped(answer.headers()) {
-        None => answer,
-        Some(typed) => typed.into_http(),
-    }
-}
-
-async fn execute(
-    routes: Routes,
+/// Receives a call's request and has it answered.
+fn execute<'a>(
+    mut routes: Routes,
     request: Request<Incoming>,
     kind: Kind,
-    peer: &Arc<Peer>,
-    open: &mut Open,
-) -> Response<Body> {
-    if Routes::takes_streams(request.uri().path()) {
-        return routes.call_stream(request).await;
-    }
-    let (mut head, body) = request.into_parts();
-    keep_known(&mut head.headers);
-    match request::receive(body, peer).await {
-        Ok((body, _held)) => {
-            let _turn = peer.turn(kind, open).await;
-            let large = body.len() > LARGE_BYTES;
-            let mut answer = pin!(routes.call(Request::from_parts(head, request::Whole::new(body))));
-            if large {
-                // It is decoded and validated when it is polled first.
-                let _alone = peer.large_turn().await;
-                let polled = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
-                if let Poll::Ready(answer) = polled {
-                    return answer;
-                }
-            }
-            answer.await
+    peer: &'a Arc<Peer>,
+    open: &'a mut Open,
+) -> impl Future<Output = Response<Body>> + Send + 'a {
+    let (head, body) = request.into_parts();
+    async move {
+        if Routes::takes_streams(head.uri.path()) {
+            return routes.call_stream(Request::from_parts(head, body)).await.unwrap_or_else(|never| match never {});
         }
-        Err(refused) => refused.into_http(),
+        let (body, _held) = match request::receive(body, peer).await {
+            Ok(received) => received,
+            Err(refused) => return refused.into_http(),
+        };
+        let _turn = match peer.turn(kind, body.len(), open).await {
+            Ok(turn) => turn,
+            Err(_overloaded) => return peer.overloaded(),
+        };
+        let large = body.len() > LARGE_BYTES;
+        let mut answer = routes.call(Request::from_parts(head, request::Whole::new(body)));
+        if large {
+            // It is decoded and validated when it is polled first.
+            let _alone = peer.large_turn().await;
+            if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
+                return answer.unwrap_or_else(|never| match never {});
+            }
+        }
+        answer.await.unwrap_or_else(|never| match never {})
     }
 }
 

@@ -1,10 +1,10 @@
 //! One connection, from its preface to its end.
 
 use std::error::Error as _;
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +19,11 @@ use super::super::routes::Routes;
 use super::calls::Calls;
 use super::peer::Peer;
 use super::preface;
-use super::progress::Streams;
-use super::socket::{Quantum, Socket};
-use super::usage::Usage;
-use crate::telemetry::{Seldom, chain};
+use super::quantum::Quantum;
+use super::socket::Socket;
+use super::stall::StreamTasks;
+use super::totals::Totals;
+use crate::telemetry::{LogThrottle, chain};
 
 /// How long a connection may take to begin.
 const BEGIN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -50,16 +51,16 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 const HEADERS_BYTES_MAX: u32 = 8 * 1024;
 
 /// How long a connection that was told to close may take. After half of it, its streams end themselves.
-pub(super) const GRACE: Duration = Duration::from_mins(1);
+const GRACE: Duration = Duration::from_mins(1);
+
+/// The same when it has no call.
+const IDLE_GRACE: Duration = Duration::from_secs(2);
 
 /// The same while others wait for its place.
 const CROWDED_BEGIN_MAX: Duration = Duration::from_secs(1);
 
 /// How long a connection without a call stays while others wait for its place.
 const CROWDED_IDLE_MAX: Duration = Duration::from_secs(10);
-
-/// How long a connection may take that was told to close because it had no call.
-const IDLE_GRACE: Duration = Duration::from_secs(2);
 
 /// How long a peer may take nothing of what is unsent.
 const STUCK_WAIT_MAX: Duration = Duration::from_mins(2);
@@ -84,7 +85,7 @@ pub(super) struct Accepted {
 
 impl Accepted {
     /// Serves it to its end. While others wait for a place (`crowded`), it leaves sooner when it does not begin or is idle.
-    pub(super) async fn serve(self, routes: Routes, usage: Arc<Usage>, crowded: watch::Receiver<bool>) {
+    pub(super) async fn serve(self, routes: Routes, totals: Arc<Totals>, crowded: watch::Receiver<bool>) {
         let Self { mut stream, address, lifetime, stop } = self;
         let begun = tokio::select! {
             biased;
@@ -100,49 +101,40 @@ impl Accepted {
         let aged_at = Instant::now() + spread(lifetime.age_max, address);
         // Who wants connections to be short wants them to end soon, too.
         let grace = GRACE.min(lifetime.age_max);
-        let peer = Peer::new(address, aged_at + grace / 2, usage.clone());
-        let streams = Streams::default();
+        let peer = Peer::new(address, aged_at + grace / 2, totals.clone());
+        let streams = StreamTasks::default();
         let calls = Calls { routes, peer: peer.clone(), streams: streams.clone() };
-        let quantum = Quantum::default();
+        let quantum = Quantum::new(totals.backlog.clone());
         let socket = TokioIo::new(Socket::new(stream, preface, quantum.clone()));
         let mut served = pin!(builder(streams).serve_connection(socket, calls));
         let told_to_close = async {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => grace,
-                () = sleep_until(aged_at) => grace,
-                // It has no calls that could take long.
-                () = idle(&peer, lifetime.idle_max, crowded) => IDLE_GRACE,
+                () = stop.cancelled() => {}
+                () = sleep_until(aged_at) => {}
+                // Calls may still be on their way.
+                () = idle(&peer, lifetime.idle_max, crowded) => peer.end_streams_at(Instant::now() + grace / 2),
             }
         };
         let ended = tokio::select! {
             biased;
             () = peer.until_cut() => return,
             () = stuck(&peer) => return tracing::debug!(%address, "a connection is cut: it takes nothing"),
-            ended = in_quanta(&quantum, served.as_mut()) => ended,
-            grace = told_to_close => {
+            ended = quantum.pace(served.as_mut()) => ended,
+            () = told_to_close => {
                 served.as_mut().graceful_shutdown();
                 tokio::select! {
                     biased;
                     () = peer.until_cut() => return,
-                    () = sleep(grace) => return tracing::debug!(%address, "a connection that did not close is cut"),
-                    ended = in_quanta(&quantum, served.as_mut()) => ended,
+                    () = closing(&peer, grace) => return tracing::debug!(%address, "a connection that did not close is cut"),
+                    ended = quantum.pace(served.as_mut()) => ended,
                 }
             }
         };
         if let Err(error) = ended {
-            tell(address, &error, &usage.fault_said);
+            tell(address, &error, &totals.fault_said);
         }
     }
-}
-
-/// Polls a connection, each time with a quantum of its own.
-async fn in_quanta<F: Future>(quantum: &Quantum, mut served: Pin<&mut F>) -> F::Output {
-    poll_fn(|cx| {
-        quantum.begin();
-        served.as_mut().poll(cx)
-    })
-    .await
 }
 
 /// A tenth more or less, so that connections that came together do not leave together. By the port, which is another one
@@ -165,6 +157,15 @@ async fn idle(peer: &Peer, idle_max: Duration, crowded: watch::Receiver<bool>) {
     }
 }
 
+/// Ends when a connection that was told to close has had its time: not much of it where no call is open.
+async fn closing(peer: &Peer, grace: Duration) {
+    let short = IDLE_GRACE.min(grace);
+    sleep(short).await;
+    if peer.idle_after().is_none() {
+        sleep(grace.saturating_sub(short)).await;
+    }
+}
+
 /// Ends once the peer has taken nothing for long of what is unsent. What h2 was given to send is watched by no stream's task.
 async fn stuck(peer: &Peer) {
     loop {
@@ -183,7 +184,7 @@ async fn crowded_for(time: Duration, mut crowded: watch::Receiver<bool>) {
     sleep(time).await;
 }
 
-fn builder(streams: Streams) -> http2::Builder<Streams> {
+fn builder(streams: StreamTasks) -> http2::Builder<StreamTasks> {
     let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
@@ -200,7 +201,7 @@ fn builder(streams: Streams) -> http2::Builder<Streams> {
 
 /// Says why a connection ended. That the network or the peer ended it is nothing to be told of; what this side ended it for
 /// is, but a peer that comes back again and again is not to fill the log.
-fn tell(address: SocketAddr, error: &hyper::Error, said: &Seldom) {
+fn tell(address: SocketAddr, error: &hyper::Error, said: &LogThrottle) {
     let fault = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
     match fault {
         Some(fault) if fault.is_library() && fault.is_go_away() => {

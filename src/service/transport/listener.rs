@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::routes::Routes;
 use super::connection::{Accepted, Lifetime};
-use super::usage::Usage;
+use super::totals::Totals;
 use crate::supervise::Supervisor;
-use crate::telemetry::Seldom;
+use crate::telemetry::LogThrottle;
 
 /// Descriptors that are kept for the store, its files, and whatever else the process opens.
 const DESCRIPTORS_KEPT: u64 = 90;
@@ -60,18 +60,18 @@ pub(in crate::service) async fn listen(
     listener: TcpListener,
     routes: Routes,
     limits: Limits,
-    usage: Arc<Usage>,
+    totals: Arc<Totals>,
     connections: Supervisor,
     stop: CancellationToken,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections_max));
     let crowded = watch::Sender::new(false);
-    let mut trouble = Trouble::default();
+    let mut log = AcceptLog::default();
     let accepting = async {
         loop {
             let is_full = places.available_permits() == 0;
             if is_full {
-                trouble.full(limits.connections_max);
+                log.full(limits.connections_max);
             }
             crowded.send_if_modified(|crowded| std::mem::replace(crowded, is_full) != is_full);
             let place = places.clone().acquire_owned().await.expect("never closed");
@@ -79,16 +79,16 @@ pub(in crate::service) async fn listen(
             let (stream, address) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    trouble.failed(&error);
+                    log.failed(&error);
                     sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            trouble.is_over();
+            log.is_over();
             // An answer waits for nothing.
             let _unset = stream.set_nodelay(true);
             let accepted = Accepted { stream, address, lifetime: limits.lifetime, stop: stop.clone() };
-            let served = accepted.serve(routes.clone(), usage.clone(), crowded.subscribe());
+            let served = accepted.serve(routes.clone(), totals.clone(), crowded.subscribe());
             connections.spawn(async move {
                 served.await;
                 drop(place);
@@ -99,22 +99,25 @@ pub(in crate::service) async fn listen(
         biased;
         () = stop.cancelled() => {}
         () = accepting => {}
-        () = usage.follow() => {}
+        () = totals.follow() => {}
     }
 }
 
 /// Says what goes wrong, not more often than somebody wants to read it.
 #[derive(Debug, Default)]
-struct Trouble {
-    full: Seldom,
-    failed: Seldom,
+struct AcceptLog {
+    full: LogThrottle,
+    failed: LogThrottle,
     failing: bool,
 }
 
-impl Trouble {
+impl AcceptLog {
     fn full(&mut self, connections_max: usize) {
         if self.full.is_due().is_some() {
-            tracing::warn!(connections_max, "all connections are taken: idle ones are closed, new ones wait");
+            tracing::warn!(
+                connections_max,
+                "all connections are taken (--client-connections, ulimit -n): idle ones are closed, new ones wait"
+            );
         }
     }
 

@@ -12,7 +12,7 @@ pub(super) enum Kind {
     /// A stream of answers.
     Watch,
     /// It looks at this process alone, and is answered however busy it is.
-    Look,
+    Local,
 }
 
 impl Kind {
@@ -22,7 +22,7 @@ impl Kind {
             return if path == "/grpc.health.v1.Health/Watch" || path.starts_with("/grpc.reflection.") {
                 Self::Watch
             } else {
-                Self::Look
+                Self::Local
             };
         };
         match method {
@@ -40,7 +40,7 @@ impl Kind {
     pub(super) fn is_refused_in_need(self) -> bool {
         match self {
             Self::Call | Self::Wait => true,
-            Self::Page | Self::Watch | Self::Look => false,
+            Self::Page | Self::Watch | Self::Local => false,
         }
     }
 }

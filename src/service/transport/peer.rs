@@ -1,10 +1,11 @@
 //! One connection, as its calls see it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, Response};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -12,11 +13,15 @@ use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 
 use super::method::Kind;
-use super::usage::{REQUEST_BYTES_MAX, Usage};
+use super::totals::{REQUEST_BYTES_MAX, Totals};
+use crate::feed::{Held, Reader, Turn};
 
 /// Calls of one connection that are executed at once; the others wait for their turn in the order of their arrival.
 /// Watches and waits are not among them.
 const CALLS_MAX: usize = 128;
+
+/// A call counts as one more for each so many bytes of its request, which take their time in a batch that others wait for.
+const BYTES_PER_CALL: usize = 2 * 1024;
 
 /// Pages of one connection that are read at once.
 const PAGES_MAX: usize = 2;
@@ -30,13 +35,15 @@ const GRANTED_REQUEST_BYTES: usize = 64 * 1024;
 /// Bytes of one connection's unsent answers: its next calls wait until there are fewer.
 const OWN_UNSENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Bytes that its watches have read from the store and not shown: above, they read nothing more.
+const OWN_READ_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// See the module.
 #[derive(Debug)]
 pub(in crate::service) struct Peer {
     pub(super) address: SocketAddr,
-    /// When its streams end themselves: the connection was told to close then.
-    pub(in crate::service) streams_end_at: Instant,
-    usage: Arc<Usage>,
+    streams_end_at: Mutex<Instant>,
+    totals: Arc<Totals>,
     open: AtomicUsize,
     unanswered: AtomicUsize,
     begun: AtomicU64,
@@ -45,17 +52,18 @@ pub(in crate::service) struct Peer {
     large: Semaphore,
     request_bytes: AtomicUsize,
     unsent_bytes: AtomicUsize,
+    read_bytes: AtomicUsize,
     taken_at_ms: AtomicU64,
     sent: Notify,
     cut: CancellationToken,
 }
 
 impl Peer {
-    pub(super) fn new(address: SocketAddr, streams_end_at: Instant, usage: Arc<Usage>) -> Arc<Self> {
+    pub(super) fn new(address: SocketAddr, streams_end_at: Instant, totals: Arc<Totals>) -> Arc<Self> {
         let peer = Arc::new(Self {
             address,
-            streams_end_at,
-            usage,
+            streams_end_at: Mutex::new(streams_end_at),
+            totals,
             open: AtomicUsize::new(0),
             unanswered: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
@@ -64,11 +72,12 @@ impl Peer {
             large: Semaphore::new(1),
             request_bytes: AtomicUsize::new(0),
             unsent_bytes: AtomicUsize::new(0),
+            read_bytes: AtomicUsize::new(0),
             taken_at_ms: AtomicU64::new(0),
             sent: Notify::new(),
             cut: CancellationToken::new(),
         });
-        peer.usage.add(&peer);
+        peer.totals.add(&peer);
         peer
     }
 
@@ -77,56 +86,75 @@ impl Peer {
         self.address.ip().to_canonical().is_loopback()
     }
 
+    /// When its streams end themselves, because the connection is told to close before then.
+    pub(in crate::service) fn streams_end_at(&self) -> Instant {
+        *self.streams_end_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has streams end themselves by then that begin from now on.
+    pub(super) fn end_streams_at(&self, at: Instant) {
+        *self.streams_end_at.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
     /// How many calls were begun, when none is open.
     pub(super) fn idle_after(&self) -> Option<u64> {
         let begun = self.begun.load(Ordering::Acquire);
         (self.open.load(Ordering::Acquire) == 0).then_some(begun)
     }
 
-    /// Counts a call until the value is dropped.
-    /// None when there are too many, and too many of them are this connection's.
+    /// Counts a call until the value is dropped. None when there are too many, and too many of them are this connection's.
     pub(super) fn begin(self: &Arc<Self>, kind: Kind) -> Option<Open> {
         self.begun.fetch_add(1, Ordering::AcqRel);
-        if !self.usage.begin(self.open.load(Ordering::Acquire)) {
+        if !self.totals.begin(self.open.load(Ordering::Acquire)) {
             return None;
         }
         self.open.fetch_add(1, Ordering::AcqRel);
         let open = Open { peer: self.clone(), is_work: false };
         let is_admitted =
-            !kind.is_refused_in_need() || self.usage.pressure.admit(self.unanswered.load(Ordering::Relaxed));
+            !kind.is_refused_in_need() || self.totals.load_shed.admit(self.unanswered.load(Ordering::Relaxed));
         is_admitted.then_some(open)
     }
 
     /// What a call is told that cannot [begin](Self::begin).
     pub(super) fn overloaded(&self) -> Response<Body> {
         let mut answer = Response::new(Body::empty());
-        *answer.headers_mut() = HeaderMap::clone(&self.usage.pressure.refusal());
+        *answer.headers_mut() = HeaderMap::clone(&self.totals.load_shed.refusal());
         answer
     }
 
-    /// Waits for a call's turn to be executed.
-    pub(super) async fn turn(&self, kind: Kind, open: &mut Open) -> Option<SemaphorePermit<'_>> {
-        match kind {
-            Kind::Wait | Kind::Watch | Kind::Look => None,
+    /// Waits for a call's turn to be executed. There may be too many by now: when it [began](Self::begin), the requests of
+    /// others had not come.
+    pub(super) async fn turn(
+        &self,
+        kind: Kind,
+        bytes: usize,
+        open: &mut Open,
+    ) -> Result<Option<SemaphorePermit<'_>>, Overloaded> {
+        Ok(match kind {
+            Kind::Wait | Kind::Watch | Kind::Local => None,
             Kind::Page => {
                 let turn = self.pages.acquire().await;
-                self.until_unsent(if self.usage.is_unsent_much() { 0 } else { OWN_UNSENT_BYTES_MAX }).await;
+                self.until_unsent(if self.totals.is_unsent_much() { 0 } else { OWN_UNSENT_BYTES_MAX }).await;
                 Some(turn.expect("never closed"))
             }
             Kind::Call => {
                 // What waits for its own peer is no work yet.
                 self.until_sent().await;
+                if !self.totals.load_shed.admit(self.unanswered.load(Ordering::Relaxed)) {
+                    return Err(Overloaded);
+                }
                 open.begins_work();
-                Some(self.calls.acquire().await.expect("never closed"))
+                let calls = u32::try_from((1 + bytes / BYTES_PER_CALL).min(CALLS_MAX)).expect("a few");
+                Some(self.calls.acquire_many(calls).await.expect("never closed"))
             }
-        }
+        })
     }
 
     /// Waits for the turn of a request that takes long to decode: one of each connection waits for that of all.
     pub(super) async fn large_turn(&self) -> (SemaphorePermit<'_>, SemaphorePermit<'_>) {
         let never_closed = "never closed";
         let own = self.large.acquire().await.expect(never_closed);
-        (own, self.usage.large.acquire().await.expect(never_closed))
+        (own, self.totals.large.acquire().await.expect(never_closed))
     }
 
     /// Whether so much is unsent that the connection's next answers wait.
@@ -157,10 +185,10 @@ impl Peer {
     /// Counts bytes of an answer as unsent until they were written or dropped.
     pub(super) fn hold_unsent(self: &Arc<Self>, bytes: usize) -> Unsent {
         if self.unsent_bytes() == 0 {
-            self.taken_at_ms.store(self.usage.now_ms(), Ordering::Relaxed);
+            self.taken_at_ms.store(self.totals.now_ms(), Ordering::Relaxed);
         }
         self.unsent_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.usage.add_unsent(bytes);
+        self.totals.add_unsent(bytes);
         Unsent { peer: self.clone(), bytes }
     }
 
@@ -168,9 +196,21 @@ impl Peer {
         self.unsent_bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether its watches read nothing more.
+    fn has_much_untaken(&self) -> bool {
+        self.has_much_unsent() || self.read_bytes.load(Ordering::Relaxed) > OWN_READ_BYTES_MAX
+    }
+
+    /// All that is in memory because the peer does not take it.
+    pub(super) fn untaken_bytes(&self) -> usize {
+        self.unsent_bytes() + self.read_bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether something is unsent, and the peer has taken nothing of it for so long.
     pub(super) fn has_taken_nothing_for(&self, time: Duration) -> bool {
-        self.unsent_bytes() > 0 && u128::from(self.usage.now_ms() - self.taken_at_ms()) > time.as_millis()
+        // Another task may have taken note of a later time meanwhile.
+        let since_ms = self.totals.now_ms().saturating_sub(self.taken_at_ms());
+        self.unsent_bytes() > 0 && u128::from(since_ms) > time.as_millis()
     }
 
     /// Since when the peer has taken nothing of what is unsent.
@@ -195,9 +235,13 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        self.usage.remove();
+        self.totals.remove();
     }
 }
+
+/// There are too many calls, and too many of them are one connection's.
+#[derive(Debug)]
+pub(super) struct Overloaded;
 
 /// A call that is open, until its answer was sent or its stream has gone.
 #[derive(Debug)]
@@ -211,13 +255,13 @@ impl Open {
     /// Its request has come, and is to be executed.
     fn begins_work(&mut self) {
         self.is_work = true;
-        self.peer.usage.pressure.add(self.peer.unanswered.fetch_add(1, Ordering::AcqRel));
+        self.peer.totals.load_shed.add(self.peer.unanswered.fetch_add(1, Ordering::AcqRel));
     }
 
     /// Its answer is made.
     pub(super) fn answered(&mut self) {
         if self.is_work {
-            self.peer.usage.pressure.answered();
+            self.peer.totals.load_shed.answered();
             self.ends_work();
         }
     }
@@ -226,7 +270,7 @@ impl Open {
     pub(super) fn ends_work(&mut self) {
         if std::mem::take(&mut self.is_work) {
             let left = self.peer.unanswered.fetch_sub(1, Ordering::AcqRel) - 1;
-            self.peer.usage.pressure.remove(left);
+            self.peer.totals.load_shed.remove(left);
         }
     }
 }
@@ -234,7 +278,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.ends_work();
-        self.peer.usage.end();
+        self.peer.totals.end();
         self.peer.open.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -249,11 +293,11 @@ pub(super) struct RequestBytes {
 impl RequestBytes {
     /// Counts more bytes. False when there are too many.
     pub(super) fn add(&mut self, bytes: usize) -> bool {
-        let Peer { usage, request_bytes, .. } = &*self.peer;
+        let Peer { totals, request_bytes, .. } = &*self.peer;
         self.bytes += bytes;
         let own = request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let all = usage.request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let share = (REQUEST_BYTES_MAX / usage.connections().max(1)).max(GRANTED_REQUEST_BYTES);
+        let all = totals.request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let share = (REQUEST_BYTES_MAX / totals.connections().max(1)).max(GRANTED_REQUEST_BYTES);
         own <= OWN_REQUEST_BYTES_MAX && (own <= share || all <= REQUEST_BYTES_MAX)
     }
 }
@@ -261,7 +305,49 @@ impl RequestBytes {
 impl Drop for RequestBytes {
     fn drop(&mut self) {
         self.peer.request_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.peer.usage.request_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.peer.totals.request_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Reader for Peer {
+    fn turn(&self) -> BoxFuture<'_, Turn<'_>> {
+        Box::pin(async {
+            loop {
+                let sent = self.sent.notified();
+                if !self.has_much_untaken() {
+                    let turn = self.pages.acquire().await.expect("never closed");
+                    // The turn is not kept while it waits: lists take the same ones.
+                    if !self.has_much_untaken() {
+                        return Box::new(turn) as Turn<'_>;
+                    }
+                    continue;
+                }
+                sent.await;
+            }
+        })
+    }
+
+    fn hold(self: Arc<Self>, bytes: usize) -> Held {
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.totals.add_unsent(bytes);
+        Box::new(Read { peer: self, bytes })
+    }
+}
+
+/// See [`Reader::hold`].
+#[derive(Debug)]
+struct Read {
+    peer: Arc<Peer>,
+    bytes: usize,
+}
+
+impl Drop for Read {
+    fn drop(&mut self) {
+        self.peer.totals.take_unsent(self.bytes);
+        let before = self.peer.read_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        if before > OWN_READ_BYTES_MAX {
+            self.peer.sent.notify_waiters();
+        }
     }
 }
 
@@ -283,9 +369,9 @@ impl Unsent {
 impl Drop for Unsent {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            let Peer { usage, unsent_bytes, taken_at_ms, sent, .. } = &*self.peer;
-            usage.take_unsent(self.bytes);
-            taken_at_ms.store(usage.now_ms(), Ordering::Relaxed);
+            let Peer { totals, unsent_bytes, taken_at_ms, sent, .. } = &*self.peer;
+            totals.take_unsent(self.bytes);
+            taken_at_ms.store(totals.now_ms(), Ordering::Relaxed);
             let before = unsent_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
             if before > OWN_UNSENT_BYTES_MAX || before == self.bytes {
                 sent.notify_waiters();

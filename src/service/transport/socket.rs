@@ -2,8 +2,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,15 +9,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::preface::Preface;
-use super::tempo::{Frames, Tempo};
-
-/// Bytes that a connection reads before others have theirs: some tens of calls.
-const QUANTUM_BYTES: usize = 4 * 1024;
+use super::quantum::Quantum;
+use super::rate_limit::{Frames, RateLimit};
 
 /// How long a write may wait for a peer that takes nothing.
 const WRITE_WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// See the module. It replays the preface, reads by quanta and at a [`Tempo`], and gives up on a peer that takes nothing.
+/// See the module. It replays the preface, reads by quanta and at a [`RateLimit`], and gives up on a peer that takes nothing.
 ///
 /// It writes without scatter and gather. With it, h2 writes a message of 256 bytes or more by itself and what comes after
 /// it, an answer's trailers, in a second write, which costs both sides a wake-up; without, messages below 1 KiB go out
@@ -30,29 +26,17 @@ pub(super) struct Socket<S> {
     preface: Preface,
     replayed: usize,
     quantum: Quantum,
-    tempo: Tempo,
+    rate_limit: RateLimit,
     pausing: Option<Pin<Box<Sleep>>>,
     stalled: Option<Pin<Box<Sleep>>>,
-}
-
-/// What a connection has read since its task was polled last. hyper and h2 would read on for as long as there is something
-/// to read, before they look at what they have read.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Quantum(Arc<AtomicUsize>);
-
-impl Quantum {
-    /// Others had theirs.
-    pub(super) fn begin(&self) {
-        self.0.store(0, Ordering::Relaxed);
-    }
 }
 
 impl<S> Socket<S> {
     /// A socket whose preface was read.
     pub(super) fn new(stream: S, preface: Preface, quantum: Quantum) -> Self {
         let head = preface.last_chunk().expect("the preface ends with a frame's head");
-        let tempo = Tempo::new(Frames::after_head(*head));
-        Self { stream, preface, replayed: 0, quantum, tempo, pausing: None, stalled: None }
+        let rate_limit = RateLimit::new(Frames::after_head(*head));
+        Self { stream, preface, replayed: 0, quantum, rate_limit, pausing: None, stalled: None }
     }
 
     /// Passes on what a write came to, unless it has waited for too long.
@@ -81,16 +65,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
             ready!(pausing.as_mut().poll(cx));
             me.pausing = None;
         }
-        if me.quantum.0.load(Ordering::Relaxed) >= QUANTUM_BYTES {
+        let left = me.quantum.left();
+        if left == 0 {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut me.stream).poll_read(cx, buffer))?;
-        let read = &buffer.filled()[before..];
-        me.quantum.0.fetch_add(read.len(), Ordering::Relaxed);
-        me.tempo.read(read);
-        if let Some(pause) = me.tempo.pause() {
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(left.min(buffer.remaining())));
+        ready!(Pin::new(&mut me.stream).poll_read(cx, &mut part))?;
+        let count = part.filled().len();
+        me.rate_limit.read(part.filled());
+        me.quantum.take(count);
+        buffer.advance(count);
+        if let Some(pause) = me.rate_limit.pause() {
             me.pausing = Some(Box::pin(sleep(pause)));
         }
         Poll::Ready(Ok(()))
@@ -101,7 +87,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if let Poll::Ready(Ok(count)) = &written {
-            self.tempo.wrote(&bytes[..*count]);
+            self.rate_limit.wrote(&bytes[..*count]);
         }
         self.written(cx, written)
     }
@@ -120,6 +106,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
 mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
+    use std::sync::Arc;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
     use tokio::time::Instant;
@@ -131,7 +118,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_nothing_is_given_up_after_a_minute() {
         let (_peer, ours) = duplex(1_000);
-        let mut socket = Socket::new(ours, PREFACE, Quantum::default());
+        let mut socket = Socket::new(ours, PREFACE, Quantum::new(Arc::default()));
         let begun = Instant::now();
         let error = socket.write_all(&[7; 10_000]).await.unwrap_err();
         assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, WRITE_WAIT_MAX));
@@ -140,7 +127,7 @@ mod tests {
     #[tokio::test]
     async fn the_preface_comes_first_and_all_that_follows_after_it() {
         let (mut peer, ours) = duplex(100_000);
-        let quantum = Quantum::default();
+        let quantum = Quantum::new(Arc::default());
         let mut socket = Socket::new(ours, PREFACE, quantum.clone());
         // One DATA frame after the other, each larger than a quantum.
         let frames = [&[0, 0x28, 0, 0, 0, 0, 0, 0, 1], [9; 0x2800].as_slice()].concat().repeat(5);
@@ -149,12 +136,11 @@ mod tests {
         let mut read = Vec::new();
         let mut turns = 0;
         let mut reading = pin!(socket.read_to_end(&mut read));
-        let in_turns = poll_fn(|cx| {
-            quantum.begin();
+        let mut in_turns = pin!(poll_fn(|cx| {
             turns += 1;
             reading.as_mut().poll(cx)
-        });
-        in_turns.await.unwrap();
+        }));
+        quantum.pace(in_turns.as_mut()).await.unwrap();
         assert!(read == [PREFACE.as_slice(), &frames].concat());
         assert!(turns >= 5, "{turns}");
     }

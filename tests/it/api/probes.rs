@@ -13,6 +13,7 @@ use runledger::service::health;
 use runledger::service::{Backend, BackendSlot, Turns};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
+use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus::{self, NotServing, Serving};
 use tonic_health::pb::health_client::HealthClient;
@@ -78,6 +79,7 @@ async fn a_health_watch_tells_changes_only() {
     assert_eq!(readiness.message().await.unwrap().unwrap().status(), Serving);
     supervisor.stop().cancel();
     assert_eq!(readiness.message().await.unwrap().unwrap().status(), NotServing, "before it stops");
+    assert_eq!(readiness.message().await.unwrap_err().code(), Code::Unavailable, "it keeps no connection open");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use prost::Message as _;
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
+use runledger::proto::v1::UpdateRunRequest;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -13,13 +17,14 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::support::http2::{
     ACK, CONTINUATION, Connection, DATA, END_STREAM, Frame, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, MAGIC, PING,
-    PRIORITY, RST_STREAM, SETTINGS, WINDOW_MAX, call, frame, header_block, headers, settings, window_update,
+    PRIORITY, RST_STREAM, SETTINGS, WINDOW_MAX, body, call, frame, header_block, headers, settings, window_update,
 };
 
 pub(crate) const UPDATE: &str = "/runledger.v1.RunService/UpdateRun";
 pub(crate) const LIST_EVENTS: &str = "/runledger.v1.RunService/ListRunEvents";
 pub(crate) const LIST: &str = "/runledger.v1.RunService/ListRuns";
 pub(crate) const WATCH: &str = "/runledger.v1.RunService/WatchRun";
+pub(crate) const WATCH_ALL: &str = "/runledger.v1.RunService/WatchRuns";
 pub(crate) const WAIT: &str = "/runledger.v1.RunService/WaitRun";
 pub(crate) const REPLICA: &str = "/runledger.v1.ReplicaService/GetReplica";
 
@@ -50,12 +55,20 @@ pub(crate) enum Attack {
     UntakenPages,
     /// The same with open windows, by a socket that is not read.
     UnreadPages,
+    /// Pages of which one byte after the other is taken.
+    SippedPages,
     /// Watches that are not read, of a run that changes.
     SleepingWatches,
+    /// Watches of all runs that are not read, not even their first view.
+    SleepingViews,
+    /// Waits that are answered at once, and whose answers are not read.
+    SleepingWaits,
     /// Requests of which one byte after the other comes.
     SlowRequests,
     /// The beginnings of large requests.
     HalfRequests,
+    /// Requests that are costly to decode, of which all last bytes come together.
+    HeldBackRequests,
     /// The largest requests, made of nothing.
     EmptyKeys,
     /// Connections that say nothing.
@@ -67,7 +80,7 @@ pub(crate) enum Attack {
 }
 
 impl Attack {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::MadeToReset,
         Self::RapidReset,
         Self::Pings,
@@ -80,9 +93,13 @@ impl Attack {
         Self::ManyCalls,
         Self::UntakenPages,
         Self::UnreadPages,
+        Self::SippedPages,
         Self::SleepingWatches,
+        Self::SleepingViews,
+        Self::SleepingWaits,
         Self::SlowRequests,
         Self::HalfRequests,
+        Self::HeldBackRequests,
         Self::EmptyKeys,
         Self::SilentConnections,
         Self::HalfPrefaces,
@@ -106,11 +123,11 @@ impl Attack {
 
     /// One connection's attack, until it is closed.
     async fn once(self, address: SocketAddr, got: &Arc<Got>) {
-        let closed_windows: &[_] = &[(INITIAL_WINDOW_SIZE, 0)];
-        let open_windows: &[_] = &[(INITIAL_WINDOW_SIZE, WINDOW_MAX)];
-        let takes_nothing = self == Self::UntakenPages || self == Self::SleepingWatches;
-        let windows = if takes_nothing { closed_windows } else { open_windows };
-        let Connection { mut reader, writer } = Connection::open(address, windows).await;
+        let takes_nothing =
+            [Self::UntakenPages, Self::SleepingWatches, Self::SleepingViews, Self::SleepingWaits].contains(&self);
+        let open = if self == Self::SippedPages { 1 } else { WINDOW_MAX };
+        let window = if takes_nothing { 0 } else { open };
+        let Connection { mut reader, writer } = Connection::open(address, &[(INITIAL_WINDOW_SIZE, window)]).await;
         let reads = self != Self::UnreadPages;
         let mut reading = JoinSet::new();
         reading.spawn({
@@ -177,16 +194,16 @@ impl Attack {
                 sender.until_answered(12_000).await
             }
             Self::UntakenPages | Self::UnreadPages => {
-                let bytes = sender.streams(1_000, |stream| {
-                    let events = [run_id("large"), vec![16, 100]].concat();
-                    if stream % 4 == 1 {
-                        call(stream, LIST, &[16, 50, 32, 2])
-                    } else {
-                        call(stream, LIST_EVENTS, &events)
-                    }
-                });
+                let bytes = sender.streams(1_000, page);
                 sender.send(&bytes).await;
                 false
+            }
+            Self::SippedPages => {
+                let bytes = match sender.stream {
+                    1 => sender.streams(1_000, page),
+                    _ => (0..1_000).flat_map(|nth| window_update(2 * nth + 1, 1)).collect(),
+                };
+                sender.send(&bytes).await
             }
             Self::SleepingWatches => {
                 let bytes =
@@ -194,26 +211,19 @@ impl Attack {
                 sender.send(&bytes).await;
                 false
             }
-            Self::SlowRequests => {
-                if sender.stream == 1 {
-                    let bytes = sender.streams(1_000, |stream| headers(stream, UPDATE));
-                    sender.send(&bytes).await;
-                }
-                sleep(Duration::from_millis(100)).await;
-                let byte = |stream| frame(DATA, 0, stream, &[0]);
-                let bytes: Vec<u8> = (0..1_000).flat_map(|nth| byte(2 * nth + 1)).collect();
-                sender.send(&bytes).await
-            }
-            Self::HalfRequests => {
-                let half = vec![0; 16_000];
-                let begin = [&[0, 0, 15, 0, 0], half.as_slice()].concat();
-                let bytes = sender.streams(1_000, |stream| {
-                    let parts: Vec<u8> = begin.chunks(16_384).flat_map(|part| frame(DATA, 0, stream, part)).collect();
-                    [headers(stream, UPDATE), parts, frame(DATA, 0, stream, &half).repeat(30)].concat()
-                });
+            Self::SleepingViews => {
+                let bytes = sender.streams(1_000, |stream| call(stream, WATCH_ALL, &[16, 2]));
                 sender.send(&bytes).await;
                 false
             }
+            Self::SleepingWaits => {
+                let bytes = sender.streams(1_000, |stream| call(stream, WAIT, &run_id("ended")));
+                sender.send(&bytes).await;
+                false
+            }
+            Self::SlowRequests => sender.slowly().await,
+            Self::HalfRequests => sender.halves().await,
+            Self::HeldBackRequests => sender.held_back().await,
             Self::EmptyKeys => {
                 let bytes = sender.streams(1, |stream| {
                     call(stream, UPDATE, &[run_id("attacked"), [REMOVE_LABELS_TAG, 0].repeat(520_000)].concat())
@@ -223,6 +233,30 @@ impl Attack {
             Self::SilentConnections | Self::HalfPrefaces | Self::ConnectAndLeave => unreachable!("they hold no stream"),
         }
     }
+}
+
+/// A call for a page of runs or of events, about as large as there are.
+fn page(stream: u32) -> Vec<u8> {
+    match stream % 4 {
+        1 => call(stream, LIST, &[16, 50, 32, 2]),
+        _ => call(stream, LIST_EVENTS, &[run_id("large"), vec![16, 100]].concat()),
+    }
+}
+
+/// An `UpdateRun` of some 30 KB whose metadata is made of small objects.
+fn costly_update() -> Vec<u8> {
+    let number = |n: usize| Value { kind: Some(Kind::NumberValue(f64::from(u32::try_from(n).unwrap()))) };
+    let object = |n: usize| {
+        let fields = (0..8).map(|key| (key.to_string(), number(n))).collect();
+        Value { kind: Some(Kind::StructValue(Struct { fields })) }
+    };
+    let fields = (0..180).map(|n| (n.to_string(), object(n))).collect();
+    let request = UpdateRunRequest {
+        run_id: "attacked".to_owned(),
+        metadata: Some(Struct { fields }),
+        ..UpdateRunRequest::default()
+    };
+    request.encode_to_vec()
 }
 
 /// The tags of `UpdateRunRequest.labels` and `.remove_labels`.
@@ -255,6 +289,44 @@ impl Sender<'_> {
         self.stream += 2 * count;
         self.got.streams.fetch_add(count.into(), Ordering::Relaxed);
         (0..count).flat_map(|nth| bytes(first + 2 * nth)).collect()
+    }
+
+    /// See [`Attack::SlowRequests`].
+    async fn slowly(&mut self) -> bool {
+        if self.stream == 1 {
+            let bytes = self.streams(1_000, |stream| headers(stream, UPDATE));
+            self.send(&bytes).await;
+        }
+        // The pace of the attack, which nothing waits for.
+        sleep(Duration::from_millis(100)).await;
+        let byte = |stream| frame(DATA, 0, stream, &[0]);
+        let bytes: Vec<u8> = (0..1_000).flat_map(|nth| byte(2 * nth + 1)).collect();
+        self.send(&bytes).await
+    }
+
+    /// See [`Attack::HalfRequests`].
+    async fn halves(&mut self) -> bool {
+        let half = vec![0; 16_000];
+        let begin = [&[0, 0, 15, 0, 0], half.as_slice()].concat();
+        let bytes = self.streams(1_000, |stream| {
+            let parts: Vec<u8> = begin.chunks(16_384).flat_map(|part| frame(DATA, 0, stream, part)).collect();
+            [headers(stream, UPDATE), parts, frame(DATA, 0, stream, &half).repeat(30)].concat()
+        });
+        self.send(&bytes).await;
+        false
+    }
+
+    /// See [`Attack::HeldBackRequests`].
+    async fn held_back(&mut self) -> bool {
+        let message = body(&costly_update());
+        let (last, most) = message.split_last().unwrap();
+        let first = self.stream;
+        let bytes = self.streams(200, |stream| {
+            let parts: Vec<u8> = most.chunks(16_384).flat_map(|part| frame(DATA, 0, stream, part)).collect();
+            [headers(stream, UPDATE), parts].concat()
+        });
+        let ends: Vec<u8> = (0..200).flat_map(|nth| frame(DATA, END_STREAM, first + 2 * nth, &[*last])).collect();
+        self.send(&bytes).await && self.send(&ends).await && self.until_answered(200).await
     }
 
     /// False once the connection is closed.

@@ -13,13 +13,14 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::attacks::{Attack, Got, UPDATE, WATCH, run_id, update};
+use super::attacks::{Attack, Got, UPDATE, WATCH, WATCH_ALL, run_id, update};
 use super::honest;
 use super::table::{attacked, greatest_memory};
 use crate::process::calls::{Step, ask, reason};
 use crate::process::server::{Process, SOON, Server, client};
 use crate::support::http2::{
-    Connection, DATA, GOAWAY, HEADERS, MAGIC, RST_STREAM, WINDOW_MAX, call, frame, headers, settings, window_update,
+    Connection, DATA, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, MAGIC, RST_STREAM, WINDOW_MAX, call, frame, headers,
+    settings, window_update,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -149,6 +150,23 @@ async fn a_watch_on_a_connection_that_has_come_of_age_is_told_to_go_on_elsewhere
     ask(&mut client, "watched", Step::Update(1), "").await.unwrap();
 }
 
+#[tokio::test]
+async fn a_watch_of_health_ends_as_its_connection_comes_of_age_and_with_its_deadline() {
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+    let server = serve(&["--connection-age-max", "2s"]).await;
+    for (deadline, code) in [(None, tonic::Code::Unavailable), (Some(SECOND / 2), tonic::Code::DeadlineExceeded)] {
+        let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
+        let mut asked = tonic::Request::new(HealthCheckRequest { service: "readiness".to_owned() });
+        if let Some(deadline) = deadline {
+            asked.set_timeout(deadline);
+        }
+        let mut answers = HealthClient::new(endpoint.connect_lazy()).watch(asked).await.unwrap().into_inner();
+        assert_eq!(answers.message().await.unwrap().unwrap().status, 1, "SERVING");
+        assert_eq!(answers.message().await.unwrap_err().code(), code);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_take_all_places_neither_cut_nor_keep_out_an_honest_client() {
     let directory = TempDir::new().unwrap();
@@ -183,6 +201,88 @@ async fn answers_that_are_not_taken_are_bounded_in_bytes() {
     attacking.join_next().await.unwrap().unwrap();
     // What a connection may have unsent, and the answers of the calls that were let go on below that.
     assert!((1 << 20..16 << 20).contains(&unsent), "{unsent}");
+}
+
+/// The turns to read history are few, and all watchers share them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_that_nobody_reads_hold_no_turn_that_others_wait_for() {
+    use runledger::proto::v1::watch_runs_request::Initial;
+    use runledger::proto::v1::watch_runs_response::Frame;
+    use runledger::proto::v1::{WatchRunRequest, WatchRunsRequest};
+    let directory = TempDir::new().unwrap();
+    let server = attacked(directory.path()).await;
+    let mut attacking = JoinSet::new();
+    for attack in [Attack::SleepingViews, Attack::SleepingWatches] {
+        attacking.spawn(attack.run(server.address, Instant::now() + SOON, Arc::default()));
+    }
+    let mut client = server.client();
+    for _ in 0..10 {
+        let view = WatchRunsRequest { initial: Initial::All.into(), ..WatchRunsRequest::default() };
+        let mut frames = client.watch_runs(view).await.unwrap().into_inner();
+        let caught_up =
+            async { while !matches!(frames.message().await.unwrap().unwrap().frame, Some(Frame::CaughtUp(_))) {} };
+        timeout(SOON / 2, caught_up).await.expect("a view of all runs");
+        let history = WatchRunRequest { run_id: "large".to_owned(), after_revision: Some(1), ..Default::default() };
+        let mut frames = client.watch_run(history).await.unwrap().into_inner();
+        for _ in 0..40 {
+            timeout(SOON / 2, frames.message()).await.expect("the history of a run").unwrap().unwrap();
+        }
+    }
+}
+
+/// More pages of history than one connection may keep, and each watch needs one more read to show the first event of its page.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_watches_of_one_connection_that_catch_up_together_all_get_on() {
+    use runledger::proto::v1::WatchRunRequest;
+    let directory = TempDir::new().unwrap();
+    let server = attacked(directory.path()).await;
+    let client = server.client();
+    let mut watches = JoinSet::new();
+    for _ in 0..200 {
+        let mut client = client.clone();
+        let history = WatchRunRequest { run_id: "large".to_owned(), after_revision: Some(2), ..Default::default() };
+        watches.spawn(async move {
+            let mut frames = client.watch_run(history).await.unwrap().into_inner();
+            for _ in 0..10 {
+                frames.message().await.unwrap().unwrap();
+            }
+        });
+    }
+    let all = async {
+        while let Some(caught_up) = watches.join_next().await {
+            caught_up.unwrap();
+        }
+    };
+    timeout(2 * SOON, all).await.expect("all get on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_views_that_nobody_reads_hold_no_turn_that_others_wait_for() {
+    use runledger::proto::v1::watch_runs_request::Initial;
+    use runledger::proto::v1::watch_runs_response::Frame;
+    use runledger::proto::v1::{StartRunRequest, WatchRunsRequest};
+    let directory = TempDir::new().unwrap();
+    let server = Server::start(&format!("sqlite:{}", directory.path().join("ledger.db").display())).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    // Pages of runs so small that all of one is encoded in one go, and the next one read before anything is taken.
+    for nth in 0..300 {
+        let (task_thread_id, run_id) = ("t".to_owned(), nth.to_string());
+        client.start_run(StartRunRequest { task_thread_id, run_id, ..Default::default() }).await.unwrap();
+    }
+    let mut sleeping = Connection::open(server.address, &[(INITIAL_WINDOW_SIZE, 0)]).await;
+    let views = [1, 3].map(|stream| call(stream, WATCH_ALL, &[16, 2])).concat();
+    sleeping.send(&views).await;
+    for _ in 0..2 {
+        sleeping.reader.until(SOON, |frame| frame.kind == HEADERS).await.expect("a view has begun");
+    }
+    for _ in 0..10 {
+        let view = WatchRunsRequest { initial: Initial::All.into(), ..WatchRunsRequest::default() };
+        let mut frames = client.watch_runs(view).await.unwrap().into_inner();
+        let caught_up =
+            async { while !matches!(frames.message().await.unwrap().unwrap().frame, Some(Frame::CaughtUp(_))) {} };
+        timeout(SOON / 2, caught_up).await.expect("a view of all runs");
+    }
 }
 
 async fn greatest_unsent(address: SocketAddr, until: Instant) -> u64 {
@@ -221,7 +321,7 @@ async fn requests_that_are_announced_and_do_not_come_keep_nobody_elses_out() {
     let mut client = server.client();
     ask(&mut client, "large", Step::Start, "").await.unwrap();
     let mut announced = Vec::new();
-    for _ in 0..8 {
+    for _ in 0..16 {
         let mut connection = Connection::open(server.address, &[]).await;
         let announce = |nth: u32| {
             let stream = 2 * nth + 1;

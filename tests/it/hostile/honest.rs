@@ -21,17 +21,21 @@ pub(crate) struct Met {
 impl Met {
     /// The time that a part of the calls took at most, in ms.
     pub(crate) fn quantile_ms(&self, part: f64) -> f64 {
-        let mut sorted = self.calls_ms.clone();
-        sorted.sort_by(f64::total_cmp);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "an index"
-        )]
-        let index = (sorted.len() as f64 * part) as usize;
-        sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+        quantile_ms(self.calls_ms.clone(), part)
     }
+}
+
+/// The time that a part of some calls took at most.
+pub(crate) fn quantile_ms(mut took_ms: Vec<f64>, part: f64) -> f64 {
+    took_ms.sort_by(f64::total_cmp);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "the index of a vector"
+    )]
+    let index = (took_ms.len() as f64 * part) as usize;
+    took_ms.get(index.min(took_ms.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
 /// Calls for a time: updates and reads of a run of its own, in turn. Runs on a thread of its own, so that an attacker in

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::attacks::{UPDATE, update};
+use super::honest::quantile_ms;
 use crate::support::http2::{
     Connection, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, body, frame, header_block, window_update,
 };
@@ -34,16 +35,7 @@ pub(crate) struct Offered {
 
 impl Offered {
     pub(crate) fn quantile_ms(&self, part: f64) -> f64 {
-        let mut sorted: Vec<f64> = self.acknowledged.iter().map(|(_, ms)| *ms).collect();
-        sorted.sort_by(f64::total_cmp);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "an index"
-        )]
-        let index = (sorted.len() as f64 * part) as usize;
-        sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+        quantile_ms(self.acknowledged.iter().map(|(_, ms)| *ms).collect(), part)
     }
 
     fn add(&mut self, other: Self) {

@@ -13,7 +13,7 @@ use super::attacks::{Attack, Got};
 use super::honest;
 use super::offered::offer;
 use crate::process::calls::{Step, ask};
-use crate::process::crowds::memory_kb;
+use crate::process::crowds::{memory_kb, processor_time};
 use crate::process::server::Server;
 use crate::support::postgres::{Database, variable};
 
@@ -28,6 +28,9 @@ pub(crate) async fn attacked(directory: &Path) -> Server {
     for update in 0..40 {
         ask(&mut client, "large", Step::Bulk, "").await.unwrap();
         ask(&mut client, "large", Step::Update(update), "").await.unwrap();
+    }
+    for step in [Step::Start, Step::Bulk, Step::Complete] {
+        ask(&mut client, "ended", step, "").await.unwrap();
     }
     for nth in 0..60 {
         let run_id = format!("page-{nth}");
@@ -115,18 +118,20 @@ async fn measured_overload() {
         ask(&mut client, &format!("load-{nth}"), Step::Start, "").await.unwrap();
     }
     println!(
-        "| offered/s | acknowledged/s | refused/s | late/s | reset | p50, p99, max ms | MiB | honest after, p99 ms |"
+        "| offered/s | acknowledged/s | refused/s | late/s | reset | p50, p99, max ms | CPU % | MiB | honest after, p99 ms |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|");
     for rate in rates.split(',') {
         let rate: u32 = rate.parse().unwrap();
+        let before = processor_time(&server);
         let offered = offer(server.address, rate, RUNS, time).await;
+        let busy = 100.0 * processor_time(&server).saturating_sub(before).as_secs_f64() / time.as_secs_f64();
         let memory = memory_kb(&server, "VmRSS") >> 10;
         let after = honest::calls(server.address, Duration::from_secs(1)).await;
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         let each = |count: usize| count as f64 / time.as_secs_f64();
         println!(
-            "| {rate} | {:.0} | {:.0} | {:.0} | {} | {:.0}, {:.0}, {:.0} | {memory} | {:.1} |",
+            "| {rate} | {:.0} | {:.0} | {:.0} | {} | {:.0}, {:.0}, {:.0} | {busy:.0} | {memory} | {:.1} |",
             each(offered.acknowledged.len()),
             each(usize::try_from(offered.refused).unwrap()),
             each(usize::try_from(offered.late).unwrap()),

@@ -1,6 +1,7 @@
 //! Many who watch or wait, and what they cost.
 
 use std::fs;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use runledger::proto::v1::watch_runs_request::Initial;
@@ -27,6 +28,15 @@ pub(crate) fn memory_kb(server: &Server, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.process.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// The time for which a server has had a processor.
+pub(crate) fn processor_time(server: &Server) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", server.process.pid())).unwrap();
+    // After the name, which may have spaces and stands in parentheses: user and system time, in hundredths of a second.
+    let (_, numbers) = stat.rsplit_once(')').unwrap();
+    let times = numbers.split_whitespace().skip(11).take(2);
+    Duration::from_millis(times.map(|ticks| ticks.parse::<u64>().unwrap() * 10).sum())
 }
 
 /// Clients with a connection each.

@@ -28,8 +28,9 @@ const LOOKS: usize = 10;
 /// So many calls are let in at any rate: a store that stands still for a moment is waited for.
 const CALLS_MIN: usize = 512;
 
-/// So many are let in before a rate is known: a crowd that comes at once is no overload yet.
-const CALLS_UNKNOWN: usize = 4096;
+/// So many are let in before a rate is known: a crowd that comes at once is no overload yet. A shard's queue takes a
+/// thousand more, for those that have less than their share.
+const CALLS_UNKNOWN: usize = 3072;
 
 /// What each connection may have of them, however many others there are.
 const SHARE_MIN: usize = 8;
@@ -39,7 +40,7 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Pressure {
+pub(super) struct LoadShed {
     /// Calls that were let in and not answered.
     calls: AtomicUsize,
     /// Connections with such calls.
@@ -50,7 +51,7 @@ pub(super) struct Pressure {
     refusals: Mutex<[Arc<HeaderMap>; SPREAD.len()]>,
 }
 
-impl Default for Pressure {
+impl Default for LoadShed {
     fn default() -> Self {
         Self {
             calls: AtomicUsize::new(0),
@@ -63,7 +64,7 @@ impl Default for Pressure {
     }
 }
 
-impl Pressure {
+impl LoadShed {
     /// Whether a call is let in, of a connection that has so many others.
     pub(super) fn admit(&self, own: usize) -> bool {
         let calls_max = self.calls_max.load(Ordering::Relaxed);
@@ -118,7 +119,7 @@ impl Pressure {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut rates = VecDeque::from([0.0; LOOKS]);
         let (mut before, mut then) = (0, Instant::now());
-        let mut refused_before = 0;
+        let (mut refused_before, mut log) = (0, Log::default());
         loop {
             looks.tick().await;
             // Not when it was due: where this process is late, that was before.
@@ -128,6 +129,7 @@ impl Pressure {
             let rate = (answered - before) as f64 / (now - then).as_secs_f64().max(0.001);
             (before, then) = (answered, now);
             let refused = self.refused();
+            log.look(refused - refused_before);
             let is_calm = refused == refused_before && self.calls() <= CALLS_MIN;
             refused_before = refused;
             if is_calm {
@@ -156,6 +158,43 @@ impl Pressure {
     }
 }
 
+/// Says when calls begin to be refused, and when no more are.
+#[derive(Debug, Default)]
+struct Log(Option<Overload>);
+
+/// A time in which calls are refused.
+#[derive(Debug)]
+struct Overload {
+    since: Instant,
+    last: Instant,
+    refused: u64,
+}
+
+/// An overload is over when no call was refused for this long: one that comes and goes is one.
+const CALM: Duration = Duration::from_secs(10);
+
+impl Log {
+    /// So many calls were refused since the last look.
+    fn look(&mut self, refused: u64) {
+        let now = Instant::now();
+        match &mut self.0 {
+            None if refused > 0 => {
+                tracing::warn!("calls are refused as OVERLOADED: more come than can be answered soon");
+                self.0 = Some(Overload { since: now, last: now, refused });
+            }
+            Some(overload) if refused > 0 => {
+                overload.last = now;
+                overload.refused += refused;
+            }
+            Some(Overload { since, last, refused }) if now - *last >= CALM => {
+                tracing::info!(refused, seconds = (*last - *since).as_secs(), "no calls are refused any more");
+                self.0 = None;
+            }
+            None | Some(_) => {}
+        }
+    }
+}
+
 /// What a refused caller's wait is multiplied by, in turn: those who are refused together come back apart.
 const SPREAD: [f64; 5] = [0.8, 0.9, 1.0, 1.1, 1.2];
 
@@ -168,10 +207,10 @@ mod tests {
     use super::*;
 
     /// How many calls one connection is let in with.
-    fn admitted(pressure: &Pressure) -> usize {
+    fn admitted(load_shed: &LoadShed) -> usize {
         let mut own = 0;
-        while pressure.admit(own) {
-            pressure.add(own);
+        while load_shed.admit(own) {
+            load_shed.add(own);
             own += 1;
         }
         own
@@ -179,25 +218,25 @@ mod tests {
 
     #[test]
     fn as_many_calls_are_let_in_as_are_answered_in_150_ms() {
-        let pressure = Pressure::default();
-        assert_eq!(admitted(&pressure), CALLS_UNKNOWN, "no rate is known");
-        pressure.look(10_000.0, false);
-        assert_eq!(pressure.calls_max.load(Ordering::Relaxed), 1_500);
-        pressure.look(100.0, false);
-        assert_eq!(pressure.calls_max.load(Ordering::Relaxed), CALLS_MIN, "a store that stands still");
-        pressure.look(100.0, true);
-        assert_eq!(pressure.calls_max.load(Ordering::Relaxed), CALLS_UNKNOWN, "nobody waits");
+        let load_shed = LoadShed::default();
+        assert_eq!(admitted(&load_shed), CALLS_UNKNOWN, "no rate is known");
+        load_shed.look(10_000.0, false);
+        assert_eq!(load_shed.calls_max.load(Ordering::Relaxed), 1_500);
+        load_shed.look(100.0, false);
+        assert_eq!(load_shed.calls_max.load(Ordering::Relaxed), CALLS_MIN, "a store that stands still");
+        load_shed.look(100.0, true);
+        assert_eq!(load_shed.calls_max.load(Ordering::Relaxed), CALLS_UNKNOWN, "nobody waits");
     }
 
     #[test]
     fn a_connection_is_not_refused_for_the_calls_of_another_one() {
-        let pressure = Pressure::default();
-        let flood = admitted(&pressure);
-        pressure.look(6_667.0, false);
-        assert!(!pressure.admit(flood), "the flood is refused");
-        pressure.add(0);
+        let load_shed = LoadShed::default();
+        let flood = admitted(&load_shed);
+        load_shed.look(6_667.0, false);
+        assert!(!load_shed.admit(flood), "the flood is refused");
+        load_shed.add(0);
         assert!(
-            pressure.admit(1) && pressure.admit(499) && !pressure.admit(500),
+            load_shed.admit(1) && load_shed.admit(499) && !load_shed.admit(500),
             "half of what is let in is the other's"
         );
     }

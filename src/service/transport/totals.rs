@@ -6,15 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::load_shed::LoadShed;
 use super::peer::Peer;
-use super::pressure::Pressure;
-use crate::telemetry::Seldom;
+use super::quantum::Backlog;
+use crate::telemetry::LogThrottle;
 
 /// Bytes of requests that are being received or executed, in all. A connection that takes little is served beyond it.
 pub(super) const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Bytes of answers that were not sent yet, in all.
-const UNSENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+const UNSENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// A connection with fewer unsent bytes is not cut for the bound in all.
 const MUCH_UNSENT_BYTES_MIN: usize = 256 * 1024;
@@ -30,41 +31,43 @@ const GRANTED_OPEN: usize = 16;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Usage {
+pub struct Totals {
     pub(super) request_bytes: AtomicUsize,
     unsent_bytes: AtomicUsize,
     /// The turn of a request that takes long to decode.
     pub(super) large: Semaphore,
-    pub(super) pressure: Pressure,
+    pub(super) load_shed: LoadShed,
+    pub(super) backlog: Arc<Backlog>,
     peers: Mutex<Vec<Weak<Peer>>>,
     connections: AtomicUsize,
     open: AtomicUsize,
     begun: Instant,
     looked_at_ms: AtomicU64,
-    cut_said: Seldom,
-    pub(super) fault_said: Seldom,
+    cut_said: LogThrottle,
+    pub(super) fault_said: LogThrottle,
 }
 
-impl Default for Usage {
+impl Default for Totals {
     fn default() -> Self {
         Self {
             request_bytes: AtomicUsize::new(0),
             unsent_bytes: AtomicUsize::new(0),
             large: Semaphore::new(1),
-            pressure: Pressure::default(),
+            load_shed: LoadShed::default(),
+            backlog: Arc::default(),
             peers: Mutex::default(),
             connections: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             begun: Instant::now(),
             looked_at_ms: AtomicU64::new(0),
-            cut_said: Seldom::default(),
-            fault_said: Seldom::default(),
+            cut_said: LogThrottle::default(),
+            fault_said: LogThrottle::default(),
         }
     }
 }
 
-impl Usage {
-    /// Counts a connection until it is [removed](Usage::remove).
+impl Totals {
+    /// Counts a connection until it is [removed](Totals::remove).
     pub(super) fn add(&self, peer: &Arc<Peer>) {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let mut peers = self.peers();
@@ -93,22 +96,22 @@ impl Usage {
 
     /// Follows what goes on. Never ends by itself.
     pub(super) async fn follow(&self) {
-        self.pressure.follow().await;
+        self.load_shed.follow().await;
     }
 
     /// Calls that are in execution or wait for it.
     #[must_use]
     pub fn calls(&self) -> usize {
-        self.pressure.calls()
+        self.load_shed.calls()
     }
 
     /// Calls that were refused because there were too many.
     #[must_use]
     pub fn refused(&self) -> u64 {
-        self.pressure.refused()
+        self.load_shed.refused()
     }
 
-    /// Counts a call, of a connection that has so many others, until its [end](Usage::end). False, and not counted, when
+    /// Counts a call, of a connection that has so many others, until its [end](Totals::end). False, and not counted, when
     /// there are too many.
     pub(super) fn begin(&self, own: usize) -> bool {
         let is_too_many = self.open() >= OPEN_MAX && own >= (OPEN_MAX / self.connections().max(1)).max(GRANTED_OPEN);
@@ -163,16 +166,16 @@ impl Usage {
             return;
         }
         let peers: Vec<Arc<Peer>> = self.peers().iter().filter_map(Weak::upgrade).collect();
-        let leaving: usize = peers.iter().filter(|peer| peer.is_cut()).map(|peer| peer.unsent_bytes()).sum();
+        let leaving: usize = peers.iter().filter(|peer| peer.is_cut()).map(|peer| peer.untaken_bytes()).sum();
         if self.unsent_bytes().saturating_sub(leaving) <= UNSENT_BYTES_MAX {
             return;
         }
         // Not who has little: that it is cut helps nobody.
         let much = (UNSENT_BYTES_MAX / peers.len().max(1) / 2).max(MUCH_UNSENT_BYTES_MIN);
-        let holders = peers.iter().filter(|peer| !peer.is_cut() && peer.unsent_bytes() >= much);
+        let holders = peers.iter().filter(|peer| !peer.is_cut() && peer.untaken_bytes() >= much);
         if let Some(peer) = holders.min_by_key(|peer| peer.taken_at_ms()) {
             if let Some(unsaid) = self.cut_said.is_due() {
-                let (address, unsent_bytes) = (peer.address, peer.unsent_bytes());
+                let (address, unsent_bytes) = (peer.address, peer.untaken_bytes());
                 tracing::warn!(%address, unsent_bytes, unsaid, "a connection is cut: it does not take its answers");
             }
             peer.cut();

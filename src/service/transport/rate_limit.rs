@@ -1,6 +1,6 @@
-//! How fast a connection's frames are read: frames that carry no call, such as PING, `RST_STREAM` or `WINDOW_UPDATE`, and
-//! calls that come in crumbs, cost their sender nothing and this process much. Whoever sends more of them than clients do is
-//! read more slowly: the flood stays in the sender's own buffers. No honest client is cut off for it.
+//! Token buckets for the frames that a connection reads. Control frames, such as PING, `RST_STREAM` or `WINDOW_UPDATE`, and
+//! DATA frames of a few bytes cost their sender nothing and this process much. A client that sends more of them than clients
+//! do is read more slowly: the flood stays in the client's own buffers. No client is cut off for it.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ const BURST: f64 = 1024.0;
 /// Frames of a kind that are read in a second, beside what is granted for others.
 const PER_SECOND: f64 = 500.0;
 
-/// Frames without a call that a DATA frame of ours grants, if it is none of many small ones: a client may answer it with a `WINDOW_UPDATE` for its stream and
-/// one for the connection.
+/// Control frames that a DATA frame of ours grants, if it is none of many small ones: a client may answer it with a
+/// `WINDOW_UPDATE` for its stream and one for the connection.
 const PER_DATA_SENT: f64 = 2.0;
 
-/// Crumbs that a call grants: some clients send the length of a message, the message and its end apart.
+/// Small DATA frames that a call grants: some clients send the length of a message, the message and its end apart.
 const PER_CALL: f64 = 3.0;
 
-/// A DATA frame of fewer bytes is a crumb, unless it is the last one.
-const CRUMB_BYTES: usize = 256;
+/// A DATA frame of fewer bytes is small, unless it is the last one of its stream.
+const SMALL_DATA_BYTES: usize = 256;
 
 /// The number of the types DATA and HEADERS.
 const DATA: u8 = 0;
@@ -28,6 +28,9 @@ const HEADERS: u8 = 1;
 
 /// The flag `END_STREAM` of a DATA frame.
 const END_STREAM: u8 = 1;
+
+/// The flag of a DATA frame whose length says nothing of how much data it has.
+const PADDED: u8 = 8;
 
 /// The frames of one direction of a connection, seen as their bytes go by.
 #[derive(Debug, Default)]
@@ -80,12 +83,12 @@ fn length([first, second, third, ..]: [u8; 9]) -> usize {
 
 /// What a connection may still send, see the module.
 #[derive(Debug)]
-pub(super) struct Tempo {
+pub(super) struct RateLimit {
     read: Frames,
     written: Frames,
-    /// Frames without a call.
-    idle: Bucket,
-    crumbs: Bucket,
+    /// For all types but HEADERS and DATA.
+    control: Bucket,
+    small_data: Bucket,
 }
 
 /// How many frames of a kind may still come.
@@ -116,19 +119,19 @@ impl Bucket {
     }
 }
 
-impl Tempo {
+impl RateLimit {
     pub(super) fn new(read: Frames) -> Self {
-        Self { read, written: Frames::default(), idle: Bucket::full(), crumbs: Bucket::full() }
+        Self { read, written: Frames::default(), control: Bucket::full(), small_data: Bucket::full() }
     }
 
     /// Takes note of bytes that were read.
     pub(super) fn read(&mut self, bytes: &[u8]) {
-        let Self { read, idle, crumbs, .. } = self;
+        let Self { read, control, small_data, .. } = self;
         read.see(bytes, |Head { length, kind, flags }| match kind {
-            HEADERS => crumbs.grant(PER_CALL),
-            DATA if length >= CRUMB_BYTES || flags & END_STREAM != 0 => {}
-            DATA => crumbs.left -= 1.0,
-            _ => idle.left -= 1.0,
+            HEADERS => small_data.grant(PER_CALL),
+            DATA if flags & PADDED == 0 && (length >= SMALL_DATA_BYTES || flags & END_STREAM != 0) => {}
+            DATA => small_data.left -= 1.0,
+            _ => control.left -= 1.0,
         });
     }
 
@@ -136,18 +139,18 @@ impl Tempo {
     pub(super) fn wrote(&mut self, bytes: &[u8]) {
         let mut granted = 0.0;
         self.written.see(bytes, |head| {
-            if head.kind == DATA && (head.length >= CRUMB_BYTES || head.flags & END_STREAM != 0) {
+            if head.kind == DATA && (head.length >= SMALL_DATA_BYTES || head.flags & END_STREAM != 0) {
                 granted += PER_DATA_SENT;
             }
         });
         if granted > 0.0 {
-            self.idle.grant(granted);
+            self.control.grant(granted);
         }
     }
 
     /// How long to wait before more is read.
     pub(super) fn pause(&mut self) -> Option<Duration> {
-        self.idle.wait().max(self.crumbs.wait())
+        self.control.wait().max(self.small_data.wait())
     }
 }
 
@@ -175,15 +178,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_of_frames_without_calls_or_of_crumbs_is_read_at_a_bounded_rate() {
-        for flood in [frame(6, 0, 8), frame(3, 0, 4), frame(99, 0, 0), frame(DATA, 0, 1)] {
+    async fn a_flood_of_control_frames_or_of_small_data_is_read_at_a_bounded_rate() {
+        for flood in [frame(6, 0, 8), frame(3, 0, 4), frame(99, 0, 0), frame(DATA, 0, 1), frame(DATA, PADDED, 900)] {
             let begun = Instant::now();
-            let mut tempo = Tempo::new(Frames::default());
+            let mut limit = RateLimit::new(Frames::default());
             let mut read = 0_u32;
             while begun.elapsed() < Duration::from_secs(10) {
-                tempo.read(&flood);
+                limit.read(&flood);
                 read += 1;
-                if let Some(pause) = tempo.pause() {
+                if let Some(pause) = limit.pause() {
                     tokio::time::advance(pause).await;
                 }
             }
@@ -193,16 +196,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_and_their_answers_are_read_without_a_pause() {
-        let mut tempo = Tempo::new(Frames::default());
+        let mut limit = RateLimit::new(Frames::default());
         for _ in 0..100_000 {
-            tempo.read(&frame(HEADERS, 4, 60));
-            tempo.read(&frame(DATA, 0, 5));
-            tempo.read(&frame(DATA, 0, 30));
-            tempo.read(&frame(DATA, END_STREAM, 0));
-            tempo.wrote(&frame(DATA, 0, 390));
-            tempo.read(&frame(8, 0, 4));
-            tempo.read(&frame(8, 0, 4));
-            assert_eq!(tempo.pause(), None);
+            limit.read(&frame(HEADERS, 4, 60));
+            limit.read(&frame(DATA, 0, 5));
+            limit.read(&frame(DATA, 0, 30));
+            limit.read(&frame(DATA, END_STREAM, 0));
+            limit.wrote(&frame(DATA, 0, 390));
+            limit.read(&frame(8, 0, 4));
+            limit.read(&frame(8, 0, 4));
+            assert_eq!(limit.pause(), None);
         }
     }
 }

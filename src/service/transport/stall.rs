@@ -17,13 +17,13 @@ const PROGRESS_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// How far one stream has come. Its body tells; its task looks.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct Sending {
     parts: AtomicU64,
     /// Whether the body has handed a part over and was not asked for another one since.
     waits_for_peer: AtomicBool,
 }
 
-impl Progress {
+impl Sending {
     /// The body is asked for a part: those before were taken.
     pub(super) fn asked(&self) {
         self.waits_for_peer.store(false, Ordering::Relaxed);
@@ -41,24 +41,24 @@ impl Progress {
     }
 }
 
-/// Runs a connection's streams. hyper makes a call's task right after it has begun the call, so that the progress which
+/// Runs a connection's streams. hyper makes a call's task right after it has begun the call, so that the value which
 /// was left here last is the stream's.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Streams(Arc<Mutex<Option<Arc<Progress>>>>);
+pub(super) struct StreamTasks(Arc<Mutex<Option<Arc<Sending>>>>);
 
-impl Streams {
+impl StreamTasks {
     /// Begins a stream.
-    pub(super) fn begin(&self) -> Arc<Progress> {
-        let progress = Arc::new(Progress::default());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
-        progress
+    pub(super) fn begin(&self) -> Arc<Sending> {
+        let sending = Arc::new(Sending::default());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sending.clone());
+        sending
     }
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamTasks {
     fn execute(&self, task: F) {
-        let progress = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let watched = Watched { task, progress: progress.unwrap_or_default(), stalled: None };
+        let sending = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let watched = StallGuard { task, sending: sending.unwrap_or_default(), stalled: None };
         TokioExecutor::new().execute(watched);
     }
 }
@@ -66,24 +66,24 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 pin_project! {
     #[project = Projected]
     /// A stream's task, which ends when its peer takes nothing for too long. hyper then resets the stream.
-    struct Watched<F> {
+    struct StallGuard<F> {
         #[pin]
         task: F,
-        progress: Arc<Progress>,
+        sending: Arc<Sending>,
         // The part that waits, and until when.
         stalled: Option<(u64, Pin<Box<Sleep>>)>,
     }
 }
 
-impl<F: Future<Output = ()>> Future for Watched<F> {
+impl<F: Future<Output = ()>> Future for StallGuard<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Projected { task, progress, stalled } = self.project();
+        let Projected { task, sending, stalled } = self.project();
         if task.poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        let Some(part) = progress.waiting() else {
+        let Some(part) = sending.waiting() else {
             *stalled = None;
             return Poll::Pending;
         };
@@ -105,16 +105,16 @@ mod tests {
 
     use super::*;
 
-    fn watched<F: Future<Output = ()>>(task: F) -> (Arc<Progress>, Watched<F>) {
-        let progress = Arc::new(Progress::default());
-        (progress.clone(), Watched { task, progress, stalled: None })
+    fn watched<F: Future<Output = ()>>(task: F) -> (Arc<Sending>, StallGuard<F>) {
+        let sending = Arc::new(Sending::default());
+        (sending.clone(), StallGuard { task, sending, stalled: None })
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_whose_peer_takes_nothing_ends_after_a_minute() {
         let begun = Instant::now();
-        let (progress, task) = watched(pending());
-        progress.handed_over();
+        let (sending, task) = watched(pending());
+        sending.handed_over();
         task.await;
         assert_eq!(begun.elapsed(), PROGRESS_WAIT_MAX);
     }
@@ -124,7 +124,7 @@ mod tests {
         let day = Duration::from_hours(24);
         let (_idle, task) = watched(pending());
         assert!(timeout(day, task).await.is_err(), "nothing is to be sent");
-        let slow = Arc::new(Progress::default());
+        let slow = Arc::new(Sending::default());
         let mut ticks = tokio::time::interval(PROGRESS_WAIT_MAX / 2);
         let task = poll_fn({
             let slow = slow.clone();
@@ -136,7 +136,7 @@ mod tests {
                 Poll::Pending
             }
         });
-        let task = Watched { task, progress: slow, stalled: None };
+        let task = StallGuard { task, sending: slow, stalled: None };
         assert!(timeout(day, task).await.is_err(), "each part is taken in time");
     }
 }
