@@ -63,7 +63,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // It writes past the service and asks no server, so it is no part of `bench`, whose numbers are those of a client
     // that may read what it wrote.
     ("fill", &["clock", "domain", "store"]),
-    ("bench", &["clock", "config", "fill", "proto"]),
+    ("bench", &["clock", "config", "fill", "proto", "telemetry"]),
     (
         "cli",
         &[
