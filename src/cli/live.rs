@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::table::{Table, cut, shown};
-use super::view;
+use super::view::{self, Times};
 use crate::client::follow::News;
 use crate::client::time;
 use crate::domain::Time;
@@ -120,11 +120,18 @@ impl Board {
     /// Lines that fit the terminal.
     pub(super) fn picture(&self, (width, height): (usize, usize), now: Time) -> Vec<String> {
         let mut lines = vec![self.headline(now), self.tally(), String::new()];
-        let rows: Vec<_> = self.rows.iter().take(height.saturating_sub(HEADER_LINES)).collect();
-        let rows: Vec<_> = rows.into_iter().map(|run| view::run_row(run, Some(now))).collect();
+        let room = height.saturating_sub(HEADER_LINES);
+        // The last line says how many there are besides.
+        let more = if self.rows.len() > room { self.rows.len() - room.saturating_sub(1) } else { 0 };
+        let rows = self.rows.iter().take(self.rows.len() - more);
+        let rows: Vec<_> = rows.map(|run| view::run_row(run, Times::Ages(now))).collect();
         let mut table = Table::new(view::RUNS, Some(width));
         lines.push(table.header(&rows));
         lines.extend(table.lines(&rows));
+        if more > 0 {
+            let or_more = if self.rows.len() == ROWS_MAX { " or more" } else { "" };
+            lines.push(format!("{more}{or_more} that changed before these"));
+        }
         lines.truncate(height);
         lines.iter().map(|line| cut(line, width).into_owned()).collect()
     }
@@ -134,11 +141,11 @@ impl Board {
             Link::Opening => "catching up".to_owned(),
             Link::Live => "live".to_owned(),
             Link::Lost { since, failure } => {
-                format!("cut off {} ago, trying again: {failure}", view::moment(Some(*since), Some(now)))
+                format!("cut off {} ago, trying again: {failure}", view::moment(Some(*since), Times::Ages(now)))
             }
         };
         let changed = match self.changed_at {
-            Some(at) => format!("last change {} ago", view::moment(Some(at), Some(now))),
+            Some(at) => format!("last change {} ago", view::moment(Some(at), Times::Ages(now))),
             None => "no change yet".to_owned(),
         };
         shown(&format!("runledger at {}, {changed}, {link}", self.server)).into_owned()

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
 
 use clap::{Args, ValueEnum};
 
-use super::table::Table;
+use super::table::{Column, Table};
 use crate::client::json::{self, Named};
 
 /// What standard output is for.
@@ -49,6 +49,8 @@ pub(super) fn terminal() -> Option<(usize, usize)> {
     }))
 }
 
+const PAIR: &[Column] = &[Column::whole(""), Column::whole("")];
+
 /// Standard output. Written in large pieces, so it must be flushed.
 #[derive(Debug)]
 pub(super) struct Out {
@@ -81,7 +83,7 @@ impl Out {
 
     /// Names and values, one pair a line.
     pub(super) fn pairs(&mut self, pairs: &[Vec<String>]) -> io::Result<()> {
-        let mut table = Table::new(&["", ""], None);
+        let mut table = Table::new(PAIR, None);
         for line in table.lines(pairs) {
             self.line(&line)?;
         }

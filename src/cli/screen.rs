@@ -25,7 +25,9 @@ const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 /// What stands between these is drawn at once, by terminals that know them.
 const BEGIN: &str = "\x1b[?2026h\x1b[H";
-const END: &str = "\x1b[J\x1b[?2026l";
+const END: &str = "\x1b[?2026l";
+/// Clears a line before it is written: behind one that is full, the cursor stands on its last cell.
+const CLEAR: &str = "\x1b[2K";
 
 /// Shows a watch until it ends, or a signal ends it.
 pub(super) async fn show(
@@ -81,7 +83,9 @@ impl Screen {
     fn draw(&mut self, board: &Board) -> io::Result<()> {
         let Some(size) = terminal() else { return Err(io::ErrorKind::BrokenPipe.into()) };
         self.picture = board.picture(size, SystemClock.now());
-        write(&format!("{BEGIN}{}\x1b[K{END}", self.picture.join("\x1b[K\r\n")))
+        let mut lines = self.picture.clone();
+        lines.resize(size.1.max(lines.len()), String::new());
+        write(&format!("{BEGIN}{CLEAR}{}{END}", lines.join(&format!("\r\n{CLEAR}"))))
     }
 }
 

@@ -6,27 +6,87 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Between columns.
 const GAP: &str = "  ";
-/// What a column is not made narrower than.
-const WIDTH_MIN: usize = 6;
+
+/// A column, and what becomes of it where the terminal is too narrow for all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    name: &'static str,
+    cut: Cut,
+    /// How wide its cells are as a rule, so that the lines of a watch stand under one another from the first.
+    usual: usize,
+    /// How narrow it is made before columns are left out.
+    comfortable: usize,
+    /// Which columns are left out first: those with the greatest number. 0: never.
+    leaves: u8,
+}
+
+/// How a cell is made to fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// It is not: half a time or half a status would be another one.
+    Never,
+    /// In its middle: ids that a program made are alike where they begin, and differ at their end.
+    Middle,
+    /// At its end.
+    End,
+}
+
+impl Cut {
+    /// What a column is not made narrower than.
+    fn least(self) -> usize {
+        match self {
+            Self::Never => usize::MAX,
+            Self::Middle => 13,
+            Self::End => 8,
+        }
+    }
+}
+
+impl Column {
+    /// A column whose cells are shown whole.
+    pub(super) const fn whole(name: &'static str) -> Self {
+        Self { name, cut: Cut::Never, usual: 0, comfortable: usize::MAX, leaves: 0 }
+    }
+
+    /// A column of ids.
+    pub(super) const fn ids(name: &'static str, comfortable: usize) -> Self {
+        Self { name, cut: Cut::Middle, usual: 0, comfortable, leaves: 0 }
+    }
+
+    /// A column of texts.
+    pub(super) const fn texts(name: &'static str) -> Self {
+        Self { name, cut: Cut::End, usual: 0, comfortable: 12, leaves: 0 }
+    }
+
+    pub(super) const fn usual(self, usual: usize) -> Self {
+        Self { usual, ..self }
+    }
+
+    /// The same, left out before those with a lesser number.
+    pub(super) const fn leaves(self, leaves: u8) -> Self {
+        Self { leaves, ..self }
+    }
+}
 
 /// Rows under a header, a few at a time. Columns widen as wider cells come.
 #[derive(Debug)]
 pub(super) struct Table {
-    names: &'static [&'static str],
+    columns: &'static [Column],
     widths: Vec<usize>,
     /// Of the terminal; without one nothing is cut.
     width_max: Option<usize>,
 }
 
 impl Table {
-    pub(super) fn new(names: &'static [&'static str], width_max: Option<usize>) -> Self {
-        Self { names, widths: names.iter().map(|name| name.width()).collect(), width_max }
+    pub(super) fn new(columns: &'static [Column], width_max: Option<usize>) -> Self {
+        let widths = columns.iter().map(|column| column.name.width().max(column.usual)).collect();
+        Self { columns, widths, width_max }
     }
 
     /// The names of the columns, wide enough for these rows.
     pub(super) fn header(&mut self, rows: &[Vec<String>]) -> String {
         self.widen(rows);
-        let names: Vec<_> = self.names.iter().map(|name| (*name).to_owned()).collect();
+        let names: Vec<_> = self.columns.iter().map(|column| column.name.to_owned()).collect();
         self.line(&names, &self.fitting())
     }
 
@@ -45,28 +105,57 @@ impl Table {
         }
     }
 
-    /// The widths, of which the widest give way until the line fits.
-    fn fitting(&self) -> Vec<usize> {
-        let mut widths = self.widths.clone();
+    /// The widths; none of a column that is left out. The widest give way first, then columns leave, and then ids and
+    /// texts become as short as they may.
+    fn fitting(&self) -> Vec<Option<usize>> {
+        let mut widths: Vec<_> = self.widths.iter().copied().map(Some).collect();
         let Some(width_max) = self.width_max else { return widths };
-        let gaps = GAP.len() * widths.len().saturating_sub(1);
-        while widths.iter().sum::<usize>() + gaps > width_max {
-            let Some(widest) = widths.iter_mut().max_by_key(|width| **width).filter(|width| **width > WIDTH_MIN) else {
-                break;
-            };
-            *widest -= 1;
+        loop {
+            let mut narrower = widths.clone();
+            if self.narrow(&mut narrower, width_max, |column| column.comfortable) {
+                return narrower;
+            }
+            let there = self.columns.iter().zip(&mut widths).filter(|(_, width)| width.is_some());
+            match there.filter(|(column, _)| column.leaves > 0).max_by_key(|(column, _)| column.leaves) {
+                Some((_, width)) => *width = None,
+                None => break,
+            }
         }
+        self.narrow(&mut widths, width_max, |column| column.cut.least());
         widths
     }
 
-    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+    /// Makes the widest column narrower, and again, until the line fits. False when it never does.
+    fn narrow(&self, widths: &mut [Option<usize>], width_max: usize, least: impl Fn(&Column) -> usize) -> bool {
+        loop {
+            let there = widths.iter().flatten().count();
+            if widths.iter().flatten().sum::<usize>() + GAP.len() * there.saturating_sub(1) <= width_max {
+                return true;
+            }
+            let give_way = self.columns.iter().zip(&mut *widths);
+            let give_way =
+                give_way.filter_map(|(column, width)| width.as_mut().filter(|width| **width > least(column)));
+            match give_way.max_by_key(|width| **width) {
+                Some(widest) => *widest -= 1,
+                None => return false,
+            }
+        }
+    }
+
+    fn line(&self, cells: &[String], widths: &[Option<usize>]) -> String {
         let mut line = String::new();
-        for (index, (cell, width)) in cells.iter().zip(widths).enumerate() {
-            if index > 0 {
+        for ((column, cell), width) in self.columns.iter().zip(cells).zip(widths) {
+            let Some(width) = *width else { continue };
+            if !line.is_empty() {
                 line.push_str(GAP);
             }
             let cell = shown(cell);
-            let cell = if self.width_max.is_some() { cut(&cell, *width) } else { cell };
+            let cell = match column.cut {
+                _ if self.width_max.is_none() => cell,
+                Cut::Never => cell,
+                Cut::Middle => cut_middle(&cell, width),
+                Cut::End => cut(&cell, width),
+            };
             line.push_str(&cell);
             line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.width())));
         }
@@ -117,11 +206,30 @@ pub(super) fn cut(text: &str, width_max: usize) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// The beginning and the end of a text that fits, more of its end, and a mark between them.
+fn cut_middle(text: &str, width_max: usize) -> Cow<'_, str> {
+    if text.width() <= width_max {
+        return Cow::Borrowed(text);
+    }
+    let mut end = String::new();
+    let mut width = 0;
+    for character in text.chars().rev() {
+        width += character.width().unwrap_or(0);
+        if width > width_max.saturating_sub(1) * 2 / 3 {
+            break;
+        }
+        end.insert(0, character);
+    }
+    let mut shown = cut(text, width_max.saturating_sub(end.width())).into_owned();
+    shown.push_str(&end);
+    Cow::Owned(shown)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NAMES: &[&str] = &["ID", "WHAT"];
+    const COLUMNS: &[Column] = &[Column::ids("ID", 20), Column::texts("WHAT")];
 
     fn rows(cells: &[[&str; 2]]) -> Vec<Vec<String>> {
         cells.iter().map(|row| row.map(str::to_owned).to_vec()).collect()
@@ -130,7 +238,7 @@ mod tests {
     #[test]
     fn columns_stand_under_one_another_whatever_is_in_them() {
         let rows = rows(&[["a", "x"], ["run-1", "y"], ["日本", "z"], ["é\u{1b}[2J", "w"]]);
-        let mut table = Table::new(NAMES, None);
+        let mut table = Table::new(COLUMNS, None);
         assert_eq!(table.header(&rows), "ID          WHAT");
         let lines = table.lines(&rows);
         assert_eq!(lines[..3], ["a           x", "run-1       y", "日本        z"]);
@@ -142,14 +250,37 @@ mod tests {
         let long = "日".repeat(300);
         let rows = rows(&[[&long, "short"], ["run-1", &long]]);
         for width_max in [0, 1, 2, 5, 10, 14, 40, 80, 1_000] {
-            let mut table = Table::new(NAMES, Some(width_max));
+            let mut table = Table::new(COLUMNS, Some(width_max));
             let header = table.header(&rows);
             for line in table.lines(&rows).iter().chain([&header]) {
                 assert!(line.width() <= width_max, "{width_max}: {line}");
             }
         }
-        let mut table = Table::new(NAMES, Some(20));
-        assert_eq!(table.lines(&rows)[1], "run-1      日日日日…");
+        let mut table = Table::new(COLUMNS, Some(26));
+        assert_eq!(table.lines(&rows)[1], "run-1          日日日日日…");
+    }
+
+    #[test]
+    fn times_and_statuses_are_shown_whole_and_ids_by_their_ends() {
+        const COLUMNS: &[Column] = &[
+            Column::ids("ID", 20),
+            Column::whole("STATUS"),
+            Column::ids("AGENT", 13).leaves(2),
+            Column::whole("AGE").leaves(1),
+        ];
+        let row = ["0199ab00-0000-7000-8000-000000012345", "running → completed", "agent-of-all", "12d03h"];
+        let rows = [row.map(str::to_owned).to_vec()];
+        for (width_max, line) in [
+            (80, "0199ab00-0000-7000-8000-000000012345  running → completed  agent-of-all  12d03h"),
+            (78, "0199ab00-000…7000-8000-000000012345  running → completed  agent-of-all  12d03h"),
+            (60, "0199ab00-0…00-8000-000000012345  running → completed  12d03h"),
+            (45, "0199ab00…00-000000012345  running → completed"),
+            (36, "0199a…000012345  running → completed"),
+        ] {
+            let lines = Table::new(COLUMNS, Some(width_max)).lines(&rows);
+            assert!(lines[0].width() <= width_max, "{}", lines[0]);
+            assert_eq!(lines[0], line, "{width_max}");
+        }
     }
 
     #[test]

@@ -1,75 +1,140 @@
 //! Runs, events and frames in words for people. Times are RFC 3339, or ages where a terminal shows how things are.
 
+use super::table::Column;
 use crate::client::{json, time};
 use crate::domain::Time;
 use crate::proto::v1;
 
+/// As wide as a UUID: so much of a run's id is shown for as long as there are other columns to leave out.
+const RUN_ID_WIDTH: usize = 36;
+const ID_WIDTH: usize = 13;
+/// As wide as `running → completed`, and as `authority` and most names of agents.
+const TRANSITION_WIDTH: usize = 19;
+const BY_WIDTH: usize = 11;
+
+const DAY_MICROS: i64 = 86_400_000_000;
+
 /// The columns of a list of runs.
-pub(super) const RUNS: &[&str] =
-    &["RUN ID", "STATUS", "REVISION", "TASK THREAD", "AGENT", "STARTED", "UPDATED", "REASON"];
-/// The columns of a history.
-pub(super) const EVENTS: &[&str] = &["REVISION", "AT", "EVENT", "STATUS", "BY", "CHANGES"];
-/// The columns of frames of a watch.
-pub(super) const FRAMES: &[&str] = &["AT", "RUN ID", "REVISION", "EVENT", "STATUS", "BY", "TASK THREAD"];
+pub(super) const RUNS: &[Column] = &[
+    Column::ids("RUN ID", RUN_ID_WIDTH),
+    Column::whole("STATUS").usual(9),
+    Column::whole("REV").leaves(1),
+    Column::ids("TASK THREAD", ID_WIDTH).leaves(2),
+    Column::ids("AGENT", ID_WIDTH).leaves(4),
+    Column::whole("STARTED").leaves(3),
+    Column::whole("UPDATED"),
+    Column::texts("REASON"),
+];
+/// The columns of a history, and of a watch of one run.
+pub(super) const EVENTS: &[Column] = &events("AT");
+/// The same where times are ages.
+pub(super) const EVENTS_BY_AGE: &[Column] = &events("AGE");
+/// The columns of a watch of many runs, line by line.
+pub(super) const FRAMES: &[Column] = &[
+    Column::whole("AT"),
+    Column::ids("RUN ID", RUN_ID_WIDTH),
+    Column::whole("REV").usual(3),
+    Column::whole("EVENT").usual(9),
+    Column::whole("STATUS").usual(TRANSITION_WIDTH),
+    Column::ids("BY", BY_WIDTH).usual(BY_WIDTH).leaves(2),
+    Column::ids("TASK THREAD", ID_WIDTH).leaves(1),
+];
+
+const fn events(times: &'static str) -> [Column; 6] {
+    [
+        Column::whole("REV").usual(3),
+        Column::whole(times),
+        Column::whole("EVENT").usual(9),
+        Column::whole("STATUS").usual(TRANSITION_WIDTH),
+        Column::ids("BY", BY_WIDTH).usual(BY_WIDTH).leaves(1),
+        Column::texts("CHANGES"),
+    ]
+}
 
 /// What happened, as a watch shows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Happening<'a> {
     /// The run was so when the watch began.
     Snapshot(&'a v1::Run),
+    /// An event.
+    Event(&'a v1::RunEvent),
     /// An event, and the run after it.
     Change(&'a v1::RunEvent, &'a v1::Run),
     /// How far the work has come.
     Progress(&'a v1::Progress),
 }
 
-/// A row of [`RUNS`]. With a `now`, times are ages.
-pub(super) fn run_row(run: &v1::Run, now: Option<Time>) -> Vec<String> {
+/// A row of [`RUNS`].
+pub(super) fn run_row(run: &v1::Run, times: Times) -> Vec<String> {
     vec![
         run.run_id.clone(),
         status(run.status),
         run.revision.to_string(),
         run.task_thread_id.clone(),
         run.agent_id.clone(),
-        moment(time(run.started_at.as_ref()), now),
-        moment(time(run.updated_at.as_ref()), now),
+        moment(time(run.started_at.as_ref()), times),
+        moment(time(run.updated_at.as_ref()), times),
         reason(run),
     ]
 }
 
+/// How a time is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Times {
+    /// To the microsecond, as programs have it.
+    Whole,
+    /// How long it is ago.
+    Ages(Time),
+    /// By the clock, as far as it is of the last day: a line that stays on a terminal says when it was.
+    Clock(Time),
+}
+
 /// A row of [`EVENTS`].
-pub(super) fn event_row(event: &v1::RunEvent) -> Vec<String> {
-    vec![
-        event.revision.to_string(),
-        moment(time(event.at.as_ref()), None),
-        event_type(event),
-        transition(event),
-        principal(event),
-        event.changes.as_ref().map(json::line).unwrap_or_default(),
-    ]
+pub(super) fn event_row(event: &v1::RunEvent, times: Times) -> Vec<String> {
+    happening_row(&Happening::Event(event), times)
+}
+
+/// The same of what a watch of one run shows.
+pub(super) fn happening_row(happening: &Happening<'_>, times: Times) -> Vec<String> {
+    let at = |at| moment(time(at), times);
+    let nothing = String::new;
+    match happening {
+        Happening::Snapshot(run) => {
+            let what = "snapshot".to_owned();
+            vec![
+                run.revision.to_string(),
+                at(run.updated_at.as_ref()),
+                what,
+                status(run.status),
+                nothing(),
+                reason(run),
+            ]
+        }
+        Happening::Event(event) | Happening::Change(event, _) => vec![
+            event.revision.to_string(),
+            at(event.at.as_ref()),
+            event_type(event),
+            transition(event),
+            event.principal.as_ref().map(principal).unwrap_or_default(),
+            event.changes.as_ref().map(json::line).unwrap_or_default(),
+        ],
+        Happening::Progress(progress) => {
+            vec![nothing(), at(progress.at.as_ref()), "progress".to_owned(), nothing(), nothing(), amount(progress)]
+        }
+    }
 }
 
 /// A row of [`FRAMES`].
-pub(super) fn frame_row(happening: Happening<'_>) -> Vec<String> {
-    let (run, at, what, status, by) = match happening {
-        Happening::Snapshot(run) => {
-            (run, run.updated_at.as_ref(), "snapshot".to_owned(), status(run.status), String::new())
-        }
-        Happening::Change(event, run) => {
-            (run, event.at.as_ref(), event_type(event), transition(event), principal(event))
-        }
-        Happening::Progress(progress) => {
-            let (at, nothing) = (moment(time(progress.at.as_ref()), None), String::new);
-            return vec![at, nothing(), nothing(), "progress".to_owned(), amount(progress), nothing(), nothing()];
-        }
-    };
-    let revision = run.revision.to_string();
-    vec![moment(time(at), None), run.run_id.clone(), revision, what, status, by, run.task_thread_id.clone()]
+pub(super) fn frame_row(happening: &Happening<'_>, times: Times) -> Vec<String> {
+    let (Happening::Snapshot(run) | Happening::Change(_, run)) = happening else { return Vec::new() };
+    let [revision, at, what, status, by, _changes] =
+        <[String; 6]>::try_from(happening_row(happening, times)).expect("one for each column");
+    vec![at, run.run_id.clone(), revision, what, status, by, run.task_thread_id.clone()]
 }
 
 /// All of a run that is set.
 pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
-    let at = |timestamp| moment(time(timestamp), None);
+    let at = |timestamp| moment(time(timestamp), Times::Whole);
     let labels: std::collections::BTreeMap<_, _> = run.labels.iter().collect();
     let labels = labels.into_iter().map(|(key, value)| format!("{key}={value}"));
     let pairs = [
@@ -131,7 +196,7 @@ fn lease(lease: &v1::Lease) -> String {
 
 /// Such as `since 2026-11-22T10:00:00.000000Z, until 2026-11-22T11:00:00.000000Z: the next claim takes it`.
 fn ready(ready: &v1::Ready) -> String {
-    let since = moment(time(ready.at.as_ref()), None);
+    let since = moment(time(ready.at.as_ref()), Times::Whole);
     let until = time(ready.deadline.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
     format!("since {since}{until}: the next claim takes it")
 }
@@ -180,17 +245,33 @@ fn transition(event: &v1::RunEvent) -> String {
     format!("{} → {}", status(event.from), status(event.to))
 }
 
-fn principal(event: &v1::RunEvent) -> String {
-    event.principal.as_ref().map(|principal| principal.agent_id.clone()).unwrap_or_default()
+/// Who it was. What is in brackets is nobody's name.
+fn principal(principal: &v1::Principal) -> String {
+    match principal.kind() {
+        v1::PrincipalKind::Anonymous => "(anonymous)".to_owned(),
+        v1::PrincipalKind::Authority => "(authority)".to_owned(),
+        v1::PrincipalKind::Unspecified | v1::PrincipalKind::Claimed | v1::PrincipalKind::Authenticated => {
+            principal.agent_id.clone()
+        }
+    }
 }
 
-/// Why the run ended, as short as it is known.
+/// Why the run is as it is, as short as it is known: why it ended, or what is to become of it.
 fn reason(run: &v1::Run) -> String {
-    match (run.reason_code.as_str(), run.failure_reason.as_str()) {
+    let why = match (run.reason_code.as_str(), run.failure_reason.as_str()) {
         ("", text) => text.to_owned(),
         (code, "") => code.to_owned(),
         (code, text) => format!("{code}: {text}"),
-    }
+    };
+    let late = run.late_report.as_ref().map(|late| format!("reported late as {}", status(late.status)));
+    let is_active = run.completed_at.is_none();
+    let abort = run.abort_request.as_ref().filter(|_| is_active).map(|abort| match abort.reason.as_str() {
+        "" => "to be aborted".to_owned(),
+        reason => format!("to be aborted: {reason}"),
+    });
+    let ready = run.ready.as_ref().map(|_| "ready to be claimed".to_owned());
+    let parts = [Some(why).filter(|why| !why.is_empty()), late, abort, ready];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// A value's word; its number where a newer authority has one that is not known here.
@@ -198,13 +279,21 @@ fn word<E>(name: Result<&'static str, E>, prefix: &str, number: i32) -> String {
     name.map_or_else(|_unknown| number.to_string(), |name| name.trim_start_matches(prefix).to_lowercase())
 }
 
-/// A time, or how long it is ago.
-pub(super) fn moment(at: Option<Time>, now: Option<Time>) -> String {
-    match (at, now) {
+/// A time; nothing where there is none.
+pub(super) fn moment(at: Option<Time>, times: Times) -> String {
+    match (at, times) {
         (None, _) => String::new(),
-        (Some(at), None) => at.to_string(),
-        (Some(at), Some(now)) => age(at, now),
+        (Some(at), Times::Whole) => at.to_string(),
+        (Some(at), Times::Ages(now)) => age(at, now),
+        (Some(at), Times::Clock(now)) if now.micros() - at.micros() < DAY_MICROS => clock(at),
+        (Some(at), Times::Clock(now)) => format!("{} ago", age(at, now)),
     }
+}
+
+/// Such as `10:00:00Z`.
+fn clock(at: Time) -> String {
+    let seconds = at.micros().div_euclid(1_000_000).rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
 /// How long ago a time was, in its two largest units. The authority's clock and this one may differ a little.
@@ -236,6 +325,17 @@ mod tests {
             (864_000, "10d00h"),
         ] {
             assert_eq!(age(Time::from_micros(now.micros() - seconds * 1_000_000), now), shown);
+        }
+    }
+
+    #[test]
+    fn the_clock_tells_times_of_the_last_day_and_others_by_their_age() {
+        let (day, second) = (DAY_MICROS, 1_000_000);
+        let now = Time::from_micros(20_000 * day + 3_661 * second);
+        for (ago, shown) in
+            [(0, "01:01:01Z"), (-second, "01:01:02Z"), (3_662 * second, "23:59:59Z"), (day, "1d00h ago")]
+        {
+            assert_eq!(moment(Some(Time::from_micros(now.micros() - ago)), Times::Clock(now)), shown);
         }
     }
 

@@ -15,12 +15,13 @@ use super::ending::{Stop, exit_codes, say};
 use super::fields::duration;
 use super::filter::Filter;
 use super::output::{Out, Output, terminal};
-use super::table::Table;
-use super::view::{self, Happening};
+use super::table::{Column, Table};
+use super::view::{self, Happening, Times};
 use super::{live, screen};
 use crate::client::Failure;
 use crate::client::follow::{News, RunsWatch, follow};
 use crate::client::json::Named;
+use crate::clock::{Clock as _, SystemClock};
 use crate::proto::v1::watch_runs_request::Initial as WireInitial;
 use crate::proto::v1::watch_runs_response::Frame;
 use crate::proto::v1::{WatchRunsRequest, WatchRunsResponse};
@@ -96,7 +97,7 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
         if terminal().is_some() && args.output != Some(Output::Json) {
             screen::show(news, live::Board::new(server)).await
         } else {
-            printed(news, args.output, happening).await
+            printed(news, args.output, (view::FRAMES, view::frame_row), happening).await
         }
     });
     match args.time {
@@ -118,16 +119,20 @@ pub(super) fn happening(frame: &WatchRunsResponse) -> Option<Happening<'_>> {
     }
 }
 
+/// How what happened is shown in columns.
+type Row = fn(&Happening<'_>, Times) -> Vec<String>;
+
 /// Prints a watch to its end: every frame as JSON, or a row for everything that happened. Without an `output` that
 /// depends on whether somebody is looking.
 pub(super) async fn printed<F: Named>(
     news: impl Stream<Item = Result<News<F>, Failure>>,
     output: Option<Output>,
+    (columns, row): (&'static [Column], Row),
     happening: impl for<'a> Fn(&'a F) -> Option<Happening<'a>>,
 ) -> Result<(), Stop> {
     let mut out = Out::new();
     let by_default = if out.width.is_some() { Output::Table } else { Output::Json };
-    let mut table = Table::new(view::FRAMES, out.width);
+    let mut table = Table::new(columns, out.width);
     let mut first = true;
     let mut lost = false;
     let mut news = pin!(news);
@@ -146,7 +151,8 @@ pub(super) async fn printed<F: Named>(
                 Output::Json => out.json(&frame)?,
                 Output::Table => {
                     if let Some(happening) = happening(&frame) {
-                        out.rows(&mut table, &[view::frame_row(happening)], first)?;
+                        let times = out.width.map_or(Times::Whole, |_terminal| Times::Clock(SystemClock.now()));
+                        out.rows(&mut table, &[row(&happening, times)], first)?;
                         first = false;
                     }
                 }

@@ -6,7 +6,8 @@ use crate::cli::connect::Caller;
 use crate::cli::ending::{Stop, say};
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::table::Table;
-use crate::cli::view;
+use crate::cli::view::{self, Times};
+use crate::clock::{Clock as _, SystemClock};
 use crate::proto::v1;
 
 /// The most that a page holds.
@@ -31,7 +32,11 @@ pub(super) struct EventsArgs {
 pub(super) async fn run(args: EventsArgs) -> Result<(), Stop> {
     let mut client = args.caller.client()?;
     let mut out = Out::new();
-    let mut table = Table::new(view::EVENTS, out.width);
+    let (times, columns) = match out.width {
+        Some(_terminal) => (Times::Ages(SystemClock.now()), view::EVENTS_BY_AGE),
+        None => (Times::Whole, view::EVENTS),
+    };
+    let mut table = Table::new(columns, out.width);
     let mut left = if args.all { u64::MAX } else { args.limit };
     let mut request = v1::ListRunEventsRequest { run_id: args.run_id.clone(), ..v1::ListRunEventsRequest::default() };
     let mut first = true;
@@ -42,7 +47,8 @@ pub(super) async fn run(args: EventsArgs) -> Result<(), Stop> {
         match args.format.output {
             Output::Json => page.events.iter().try_for_each(|event| out.json(event))?,
             Output::Table => {
-                out.rows(&mut table, &page.events.iter().map(view::event_row).collect::<Vec<_>>(), first)?;
+                let rows: Vec<_> = page.events.iter().map(|event| view::event_row(event, times)).collect();
+                out.rows(&mut table, &rows, first)?;
             }
         }
         out.flush()?;

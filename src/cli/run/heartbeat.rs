@@ -5,7 +5,7 @@ use clap::Args;
 use crate::cli::connect::Caller;
 use crate::cli::ending::Stop;
 use crate::cli::output::{Format, Out, Output};
-use crate::cli::view;
+use crate::cli::view::{self, Times};
 use crate::client::{json, time};
 use crate::proto::v1;
 
@@ -46,7 +46,7 @@ pub(super) async fn run(args: HeartbeatArgs) -> Result<(), Stop> {
         Output::Table => {
             let pairs = [
                 ("revision", answer.revision.to_string()),
-                ("expires at", view::moment(time(answer.expires_at.as_ref()), None)),
+                ("expires at", view::moment(time(answer.expires_at.as_ref()), Times::Whole)),
                 ("abort request", answer.abort_request.as_ref().map(json::line).unwrap_or_default()),
             ];
             let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());

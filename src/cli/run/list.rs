@@ -8,7 +8,7 @@ use crate::cli::ending::{Stop, say};
 use crate::cli::filter::Filter;
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::table::Table;
-use crate::cli::view;
+use crate::cli::view::{self, Times};
 use crate::clock::{Clock as _, SystemClock};
 use crate::proto::v1;
 
@@ -45,7 +45,7 @@ pub(super) async fn run(args: ListArgs) -> Result<(), Stop> {
     let mut client = args.caller.client()?;
     let mut out = Out::new();
     let mut table = Table::new(view::RUNS, out.width);
-    let now = out.width.map(|_terminal| SystemClock.now());
+    let times = out.width.map_or(Times::Whole, |_terminal| Times::Ages(SystemClock.now()));
     let view = if args.full { v1::RunView::Full } else { v1::RunView::Basic };
     let mut left = if args.all { u64::MAX } else { args.limit };
     let mut request = v1::ListRunsRequest {
@@ -61,7 +61,7 @@ pub(super) async fn run(args: ListArgs) -> Result<(), Stop> {
         match args.format.output {
             Output::Json => page.runs.iter().try_for_each(|run| out.json(run))?,
             Output::Table => {
-                let rows: Vec<_> = page.runs.iter().map(|run| view::run_row(run, now)).collect();
+                let rows: Vec<_> = page.runs.iter().map(|run| view::run_row(run, times)).collect();
                 out.rows(&mut table, &rows, first)?;
             }
         }

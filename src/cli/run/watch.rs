@@ -5,7 +5,7 @@ use clap::Args;
 use crate::cli::connect::Server;
 use crate::cli::ending::Stop;
 use crate::cli::output::Output;
-use crate::cli::view::Happening;
+use crate::cli::view::{self, Happening};
 use crate::cli::watch::printed;
 use crate::client::follow::{RunWatch, follow};
 use crate::proto::v1::watch_run_response::Frame;
@@ -37,7 +37,7 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
     let WatchArgs { run_id, after_revision, ledger_epoch, .. } = args;
     let request = WatchRunRequest { run_id, after_revision, ledger_epoch };
     let news = follow(client, RunWatch::new(request), !args.no_reconnect);
-    printed(news, args.output, happening).await
+    printed(news, args.output, (view::EVENTS, view::happening_row), happening).await
 }
 
 fn happening(frame: &WatchRunResponse) -> Option<Happening<'_>> {

@@ -48,7 +48,7 @@ async fn a_runs_life_is_told_as_the_authority_knows_it(store: &str) {
     assert_eq!(told, [("1", &pending), ("2", &running), ("3", &running), ("4", &running), ("5", &completed)]);
     assert!(events[0]["requestId"].as_str().unwrap().starts_with("cli-"), "each invocation is safe to send again");
     let out = done(server, &["run", "events", "r"]).await;
-    assert!(out.starts_with("REVISION  AT "), "{out}");
+    assert!(out.starts_with("REV  AT "), "{out}");
     assert!(out.contains("  started    pending → running    "), "{out}");
     let page = cli(server, &["run", "events", "r", "--limit", "2"]).await;
     assert_eq!((page.code, page.out.lines().count()), (0, 3));

@@ -10,6 +10,9 @@ use tokio::time::timeout;
 use super::cli::{completed, started};
 use crate::support::server::{PATIENCE, Server};
 
+/// The end of a picture.
+const END: &str = "\u{1b}[?2026l";
+
 /// A command on a terminal of its own.
 struct Terminal {
     child: Child,
@@ -63,17 +66,19 @@ async fn the_live_table_follows_the_runs_and_gives_the_terminal_back() {
         started(&server, &format!("run-{index}")).await;
     }
     terminal.shows("pending 0  running 18  completed 0").await;
-    terminal.shows("\u{1b}[J").await;
+    terminal.shows(END).await;
     completed(&server, "run-7").await;
     terminal.shows("running 17  completed 1").await;
-    terminal.shows("\u{1b}[J").await;
-    let lines: Vec<_> = terminal.picture().split("\r\n").collect();
+    terminal.shows(END).await;
+    let lines: Vec<_> = terminal.picture().trim_end_matches(END).split("\r\n").collect();
     assert_eq!(lines.len(), 8, "as many as the terminal has: {lines:?}");
+    // Cleared before it is written: behind a full line it would take the last cell with it.
+    let lines: Vec<_> = lines.into_iter().map(|line| line.strip_prefix("\u{1b}[2K").expect("cleared")).collect();
     assert!(lines[3].starts_with("RUN ID ") && lines[4].starts_with("run-7 "), "{lines:?}");
-    assert!(lines[4].contains("compl"), "the last change is on top: {lines:?}");
-    for line in &lines[..7] {
-        let line = line.trim_end_matches('\r').trim_end_matches("\u{1b}[K");
-        assert!(line.chars().count() <= 60, "{line:?}");
+    assert!(lines[4].contains(" completed "), "the last change is on top: {lines:?}");
+    assert_eq!(lines[7], "15 that changed before these");
+    for line in &lines {
+        assert!(line.chars().count() <= 60 && !line.contains('\u{1b}'), "{line:?}");
     }
     terminal.keys.write_all(b"\x03").await.unwrap();
     let (code, seen) = terminal.ended().await;
