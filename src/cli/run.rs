@@ -57,6 +57,9 @@ enum RunCommand {
     /// Run a program as a run: start or claim it, keep it alive, and end it as the program ends
     #[command(after_help = help::WORKER)]
     Worker(Box<worker::WorkerArgs>),
+    /// End a program whose worker is gone
+    #[command(hide = true)]
+    WorkerGuard(worker::guard::GuardArgs),
     /// Show a run as it is
     #[command(after_help = help::GET)]
     Get(GetArgs),
@@ -102,6 +105,7 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
         RunCommand::Heartbeat(args) => heartbeat::run(args).await,
         RunCommand::RequestAbort(args) => mutations::request_abort(args).await,
         RunCommand::Worker(args) => worker::run(*args).await,
+        RunCommand::WorkerGuard(args) => worker::guard::run(args).await,
         RunCommand::Get(args) => get(args).await,
         RunCommand::Events(args) => events::run(args).await,
         RunCommand::List(args) => list::run(*args).await,

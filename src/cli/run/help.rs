@@ -102,12 +102,19 @@ pub(super) const WORKER: &str = concat!(
     runledger run worker --task-thread-id thread-1 -- bash -c 'echo ::progress 1/2 fetching; sleep 1'\n  \
     runledger run worker --claim --label team=search --idle 1s -- ./crawl\n  \
     runledger run worker --claim --max-running instance=1 --idle 1s -- ./crawl\n\n\
-    The program finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LABELS (a JSON object), \
-    RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER in its environment. It says how far it is by lines '::progress DONE[/TOTAL] [MESSAGE]' on standard output. The run completes \
-    when it ends with 0 and else fails, with the last lines of its standard error as the reason. When somebody asks for \
-    the run to be aborted, when the run is lost, and on SIGTERM or Ctrl-C, the program and all that it started get \
-    SIGTERM, and SIGKILL if they are still there after --kill-after. A worker that is killed by force leaves its program \
-    behind, and its run is orphaned after the ttl.\n",
+    The program finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LABELS and RUNLEDGER_METADATA (JSON objects, as they were when it \
+    began), RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER in its environment. Two lines of its standard output are for the worker, and not passed on:\n  \
+    ::progress DONE[/TOTAL] [MESSAGE]   how far it is\n  \
+    ::completed                         the run is done, although it was told to end\n\n\
+    When it ends, so does the run:\n  \
+    COMPLETED                      it ended with 0 by itself, or was told to end, said ::completed, and ended with 0\n  \
+    FAILED / EXIT_STATUS           it ended with another status or by a signal; the reason is the end of its standard error\n  \
+    FAILED / SPAWN_FAILED          it could not be started\n  \
+    ABORTED / ABORT_REQUESTED      somebody asked for the run to be aborted, and it ended\n  \
+    ABORTED / WORKER_STOPPED       this worker got SIGTERM, SIGHUP or Ctrl-C, and it ended\n  \
+    nothing                        the run was lost to somebody else, or has ended already\n\n\
+    It is told to end by SIGTERM, as all that it started is, and by SIGKILL where something is still there after --kill-after; \
+    also where this worker is killed by force: then the run ends as FAILED / ORPHANED after the ttl.\n",
     exit_codes!(
         ", with the program's own once it ran, or 128 and the number of the signal that ended it or this worker"
     )

@@ -1,6 +1,8 @@
 //! `runledger run worker`: any program as a run. It is started or claimed under a lease, kept alive by heartbeats, told of
 //! a request to abort it, and ended as it ends.
 
+mod claims;
+pub(super) mod guard;
 mod heartbeats;
 mod held;
 mod program;
@@ -15,6 +17,7 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use self::guard::Guard;
 use self::heartbeats::Heard;
 use self::held::Held;
 use self::program::Program;
@@ -41,12 +44,6 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Longer than any worker lives.
 const FAR: Duration = Duration::from_hours(24 * 365);
-
-/// How long a worker that stops takes to give back what it claimed and has not begun.
-const GIVE_BACK_WAIT_MAX: Duration = Duration::from_secs(5);
-
-/// How long one call of a claim waits: a connection that is dead in silence is noticed then, at the latest.
-const CLAIM_WAIT: Duration = Duration::from_secs(50);
 
 #[derive(Args, Debug)]
 pub(super) struct WorkerArgs {
@@ -97,26 +94,27 @@ pub(super) struct WorkerArgs {
 pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
     let mut client = args.server.client()?;
     let mut signals = Signals::caught()?;
+    let mut guard = Guard::start(args.kill_after.min(args.lease_ttl));
     if !args.claim {
         let run = start(&args, &mut client).await?;
-        return work(&args, &mut client, &mut signals, run).await;
+        return work(&args, &mut client, &mut signals, &mut guard, run).await;
     }
     let mut left = args.runs.unwrap_or(u64::MAX);
     while left > 0 {
         let mut asked = request_id();
         let claimed = tokio::select! {
-            claimed = claim(&args, &mut client, &mut asked) => Ok(claimed?),
+            claimed = claims::claim(&args, &mut client, &mut asked) => Ok(claimed?),
             number = signals.next() => Err(number),
         };
         let claimed = match claimed {
             Ok(claimed) => claimed,
             Err(number) => {
-                give_back(&args, &mut client, asked).await;
+                claims::give_back(&args, &mut client, asked).await;
                 return Err(Stop::Signal(number));
             }
         };
         let Some(run) = claimed else { return Ok(()) };
-        match work(&args, &mut client, &mut signals, run).await {
+        match work(&args, &mut client, &mut signals, &mut guard, run).await {
             // How one run ended is no reason not to take the next.
             Ok(()) | Err(Stop::Program(_)) => {}
             Err(Stop::Failed(failure)) if failure.kind == Kind::Refused => say(&failure.to_string()),
@@ -146,84 +144,21 @@ async fn start(args: &WorkerArgs, client: &mut Client) -> Result<Held, Stop> {
     Ok(Held::of(&run))
 }
 
-/// What is asked for under a `request_id`.
-fn next(args: &WorkerArgs, request_id: String, wait: Duration) -> v1::ClaimNextRunRequest {
-    let filter = v1::RunFilter {
-        task_thread_id: args.task_thread_id.clone().unwrap_or_default(),
-        workflow_id: args.workflow_id.clone().unwrap_or_default(),
-        labels: args.labels.iter().cloned().map(|Label(key, value)| (key, value)).collect(),
-        ..v1::RunFilter::default()
-    };
-    v1::ClaimNextRunRequest {
-        filter: Some(filter),
-        lease_ttl: Some(proto::duration(args.lease_ttl)),
-        wait: Some(proto::duration(wait)),
-        max_running: args.max_running.as_ref().map(MaxRunning::message),
-        request_id,
-    }
-}
-
-/// The next run; none when there was none for as long as this worker waits. A server that is away is waited for. Asked
-/// under one id until it is answered, so that no run is taken for an answer that gets lost.
-async fn claim(args: &WorkerArgs, client: &mut Client, asked: &mut String) -> Result<Option<Held>, Stop> {
-    let until = args.idle.and_then(|idle| Instant::now().checked_add(idle));
-    let mut lost = false;
-    loop {
-        let left = until.map_or(CLAIM_WAIT, |until| until.saturating_duration_since(Instant::now()));
-        let wait = left.min(CLAIM_WAIT);
-        let request = next(args, asked.clone(), wait);
-        match client.ask(&request, Instant::now() + wait + CALL_WAIT_MAX).await {
-            Ok(v1::ClaimNextRunResponse { run: Some(run), .. }) => return Ok(Some(Held::of(&run))),
-            Ok(v1::ClaimNextRunResponse { run: None, .. }) => lost = false,
-            // What it was granted it has lost while it could not be told.
-            Err(failure) if failure.reason.as_deref() == Some("LEASE_LOST") => *asked = request_id(),
-            Err(failure) if failure.kind == Kind::Refused => return Err(failure.into()),
-            Err(failure) => {
-                if !std::mem::replace(&mut lost, true) {
-                    say(&format!("{failure} (trying again)"));
-                }
-                sleep(AGAIN_AFTER).await;
-            }
-        }
-        // What a lost answer granted is asked for once more, lest nobody begins it.
-        let until = until.map(|until| if lost { until + GIVE_BACK_WAIT_MAX } else { until });
-        if until.is_some_and(|until| Instant::now() >= until) {
-            return Ok(None);
-        }
-    }
-}
-
-/// Gives back what was claimed for a call that this worker did not wait for. The server gives back what it could not
-/// answer; an answer that was on its way is asked for again.
-async fn give_back(args: &WorkerArgs, client: &mut Client, asked: String) {
-    let until = Instant::now() + GIVE_BACK_WAIT_MAX;
-    let again = next(args, asked, Duration::ZERO);
-    let claimed = loop {
-        match client.ask(&again, until).await {
-            Ok(v1::ClaimNextRunResponse { run: Some(run), .. }) => break Held::of(&run),
-            Ok(v1::ClaimNextRunResponse { run: None, .. }) => return,
-            // It is this worker's no more.
-            Err(failure) if failure.kind == Kind::Refused => return,
-            Err(failure) if Instant::now() + AGAIN_AFTER >= until => {
-                return say(&format!("{failure} If a run was claimed meanwhile, it ends when its lease is over."));
-            }
-            Err(_again) => sleep(AGAIN_AFTER).await,
-        }
-    };
-    match client.ask(&claimed.not_begun(), until).await {
-        Ok(_) => say(&format!("run {} was claimed and is given back: it was not begun", claimed.run_id)),
-        Err(failure) => say(&format!("run {} was claimed and could not be given back: {failure}", claimed.run_id)),
-    }
-}
-
 /// Runs the program as the run, and reports how it ended.
-async fn work(args: &WorkerArgs, client: &mut Client, signals: &mut Signals, run: Held) -> Result<(), Stop> {
+async fn work(
+    args: &WorkerArgs,
+    client: &mut Client,
+    signals: &mut Signals,
+    guard: &mut Guard,
+    run: Held,
+) -> Result<(), Stop> {
     say(&format!("run {} begins, under the lease of epoch {}", run.run_id, run.epoch));
     let of_run = [
         ("RUNLEDGER_RUN_ID", run.run_id.clone()),
         ("RUNLEDGER_TASK_THREAD_ID", run.task_thread_id.clone()),
         ("RUNLEDGER_LEASE_EPOCH", run.epoch.to_string()),
         ("RUNLEDGER_LABELS", run.labels.clone()),
+        ("RUNLEDGER_METADATA", run.metadata.clone()),
         ("RUNLEDGER_SERVER", client.server().to_owned()),
     ];
     let mut program = match Program::start(&args.command, &of_run) {
@@ -234,11 +169,14 @@ async fn work(args: &WorkerArgs, client: &mut Client, signals: &mut Signals, run
             return failed.and(Err(Stop::Undone(reason)));
         }
     };
+    guard.watches(program.group()).await;
     let Ended { status: ended, told, stopped_by } = accompany(args, client, signals, &run, &mut program).await?;
-    let words = program.last_words().await;
+    guard.watches(None).await;
+    let said = program.said().await;
+    // Many a program ends with 0 when it is told to end: that alone does not say that it has done what the run is for.
+    let completed = ended.success() && (said.completed || matches!(told, None | Some(Told::Lost)));
     let reported = match &told {
-        // Who ends well has done what the run is for, whoever asked for what.
-        _ if ended.success() => report(args, client, &run.completed()).await.map(|answer| answer.disposition()),
+        _ if completed => report(args, client, &run.completed()).await.map(|answer| answer.disposition()),
         Some(Told::Abort(reason)) => {
             let aborted = run.aborted(reason.clone(), "ABORT_REQUESTED");
             report(args, client, &aborted).await.map(|answer| answer.disposition())
@@ -249,7 +187,7 @@ async fn work(args: &WorkerArgs, client: &mut Client, signals: &mut Signals, run
         }
         Some(Told::Lost) | None => {
             let how = how(ended);
-            let reason = if words.is_empty() { how } else { format!("{how}\n{words}") };
+            let reason = if said.last.is_empty() { how } else { format!("{how}\n{}", said.last) };
             report(args, client, &run.failed(reason, "EXIT_STATUS")).await.map(|answer| answer.disposition())
         }
     };
@@ -264,7 +202,8 @@ async fn work(args: &WorkerArgs, client: &mut Client, signals: &mut Signals, run
     }
     match (stopped_by, ended.code(), ended.signal()) {
         (Some(number), _, _) => Err(Stop::Signal(number)),
-        (_, Some(0), _) => Ok(()),
+        (_, Some(0), _) if completed => Ok(()),
+        (_, Some(0), _) => Err(Stop::Program(128 + 15)),
         (_, Some(code), _) => Err(Stop::Program(u8::try_from(code).unwrap_or(1))),
         (_, None, number) => Err(Stop::Program(128 + u8::try_from(number.unwrap_or(0)).unwrap_or(0))),
     }

@@ -1,8 +1,6 @@
 //! `run worker` on the real server: its program's end is the run's, and what becomes of a worker that is killed, frozen
 //! or told to stop.
 
-use std::time::Duration;
-
 use prost_types::Duration as WireDuration;
 use runledger::proto::v1::{
     ClaimRunRequest, GetRunRequest, ReleaseRunRequest, RequestAbortRequest, Run, RunStatus, StartRunRequest,
@@ -11,6 +9,9 @@ use runledger::proto::v1::{
 
 use super::data::Data;
 use super::server::{Process, SOON, Server, eventually};
+
+/// The ttl of a worker that is to live, on however busy a machine. It hears of what others want within a third of it.
+const LIVING: &str = "9s";
 
 struct Scene {
     server: Server,
@@ -97,7 +98,8 @@ async fn what_the_program_says_of_its_progress_is_shown_while_it_lives() {
 async fn a_request_to_abort_ends_the_program_softly_and_after_the_grace_by_force() {
     for (script, grace) in [("sleep 60", None), ("trap '' TERM; sleep 60; sleep 60", Some(1))] {
         let scene = Scene::new().await;
-        let mut worker = scene.worker("1s", script);
+        let flags = ["--task-thread-id", "t", "--run-id", "run-1", "--lease-ttl", LIVING, "--kill-after", "1s"];
+        let mut worker = scene.spawn(&flags, script);
         scene.until(|run| run.status() == RunStatus::Running).await;
         let asked = RequestAbortRequest {
             run_id: "run-1".to_owned(),
@@ -118,18 +120,61 @@ async fn a_request_to_abort_ends_the_program_softly_and_after_the_grace_by_force
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_that_ends_well_after_a_request_to_abort_has_completed_the_run() {
+async fn a_program_that_ends_well_after_a_request_to_abort_has_completed_the_run_only_if_it_says_so() {
+    for (last_words, code, status, reason) in
+        [("echo ::completed;", 0, RunStatus::Completed, ""), ("", 128 + 15, RunStatus::Aborted, "ABORT_REQUESTED")]
+    {
+        let scene = Scene::new().await;
+        let script = format!("trap '{last_words} exit 0' TERM; echo ::progress 1; while :; do sleep 0.05; done");
+        let mut worker = scene.worker(LIVING, &script);
+        // By then its trap is set.
+        scene.until(|run| run.progress.is_some()).await;
+        let asked = RequestAbortRequest { run_id: "run-1".to_owned(), ..RequestAbortRequest::default() };
+        scene.server.client().request_abort(asked).await.unwrap();
+        let (ended, said) = worker.exited(SOON).await;
+        assert_eq!(ended, code, "{said}");
+        assert!(!said.contains("::completed"), "{said}");
+        let run = scene.run().await.unwrap();
+        assert_eq!((run.status(), run.reason_code.as_str()), (status, reason), "{run:?}");
+        assert!(run.abort_request.is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_finds_what_its_run_was_given() {
     let scene = Scene::new().await;
-    let mut worker = scene.worker("1s", "trap 'exit 0' TERM; while :; do sleep 0.05; done");
-    scene.until(|run| run.status() == RunStatus::Running).await;
-    // Its trap is set when it says so by living on; a signal before it would end it as any other.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let asked = RequestAbortRequest { run_id: "run-1".to_owned(), ..RequestAbortRequest::default() };
-    scene.server.client().request_abort(asked).await.unwrap();
-    let (code, said) = worker.exited(SOON).await;
-    assert_eq!(code, 0, "{said}");
-    let run = scene.run().await.unwrap();
-    assert!(run.status() == RunStatus::Completed && run.abort_request.is_some(), "{run:?}");
+    let flags = ["--task-thread-id", "t", "--metadata", r#"{"url": "https://a/?b=c", "n": [1, null]}"#];
+    let (code, said) = scene.spawn(&flags, "echo $RUNLEDGER_METADATA").exited(SOON).await;
+    assert!(code == 0 && said.contains(r#"{"n":[1,null],"url":"https://a/?b=c"}"#), "{said}");
+    let (_, said) = scene.spawn(&["--task-thread-id", "t"], "echo =$RUNLEDGER_METADATA=").exited(SOON).await;
+    assert!(said.contains("={}="), "{said}");
+}
+
+/// The program, and what it started: those that its shell waits for would go on by themselves.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_whose_worker_is_killed_by_force_does_not_live_on() {
+    let directory = tempfile::TempDir::new().unwrap();
+    for script in [
+        "sleep 60 & echo $$ $! > $PIDS.new; mv $PIDS.new $PIDS; wait",
+        "trap '' TERM; sleep 60 & echo $$ $! > $PIDS.new; mv $PIDS.new $PIDS; wait",
+    ] {
+        let scene = Scene::new().await;
+        let pids = directory.path().join("pids");
+        let script = script.replace("$PIDS", pids.to_str().unwrap());
+        let flags = ["--task-thread-id", "t", "--kill-after", "1s"];
+        let mut worker = scene.spawn(&flags, &script);
+        let pids = eventually(SOON, async || std::fs::read_to_string(&pids).ok()).await.expect("it has begun");
+        worker.kill();
+        let live = |pid: &str| {
+            // One that has ended and that nobody has waited for is there still.
+            let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            !status.is_empty() && !status.contains(") Z ")
+        };
+        let gone = eventually(SOON, async || (!pids.split_whitespace().any(live)).then_some(())).await;
+        assert!(gone.is_some(), "{pids}");
+        std::fs::remove_file(directory.path().join("pids")).unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -146,11 +191,14 @@ async fn the_run_of_a_killed_worker_is_orphaned_soon_after_its_ttl() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_thawed_worker_reports_is_kept_and_changes_nothing_else() {
     let scene = Scene::new().await;
-    let mut worker = scene.worker("1s", "sleep 1");
+    let directory = tempfile::TempDir::new().unwrap();
+    let gate = directory.path().join("gate");
+    let mut worker = scene.worker("1s", &format!("until [ -e {} ]; do sleep 0.05; done", gate.display()));
     scene.until(|run| run.status() == RunStatus::Running).await;
     worker.signal("STOP");
     let orphan = scene.until(|run| run.status() == RunStatus::Failed).await;
     assert_eq!(orphan.outcome(), RunStatus::Failed);
+    std::fs::write(gate, "").unwrap();
     worker.signal("CONT");
     let (code, said) = worker.exited(SOON).await;
     assert_eq!(code, 0, "{said}");
@@ -164,9 +212,9 @@ async fn what_a_thawed_worker_reports_is_kept_and_changes_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_was_ended_ends_its_program_and_one_that_runs_elsewhere_is_not_begun() {
     let scene = Scene::new().await;
-    let mut worker = scene.worker("1s", "sleep 60");
+    let mut worker = scene.worker(LIVING, "sleep 60");
     scene.until(|run| run.status() == RunStatus::Running).await;
-    let (code, said) = scene.worker("1s", "echo begun").exited(SOON).await;
+    let (code, said) = scene.worker(LIVING, "echo begun").exited(SOON).await;
     assert!(code == 1 && said.contains("is running already") && !said.contains("begun"), "{said}");
     let ended = runledger::proto::v1::AbortRunRequest { run_id: "run-1".to_owned(), ..Default::default() };
     scene.server.client().abort_run(ended).await.unwrap();
@@ -209,7 +257,7 @@ async fn a_worker_that_claims_goes_on_after_a_run_that_was_aborted() {
         };
         scene.server.client().start_run(asked).await.unwrap();
     }
-    let flags = ["--claim", "--idle", "100ms", "--lease-ttl", "1s"];
+    let flags = ["--claim", "--idle", "100ms", "--lease-ttl", LIVING];
     let mut worker = scene.spawn(&flags, "[ $RUNLEDGER_RUN_ID = run-2 ] || sleep 60; echo did $RUNLEDGER_RUN_ID");
     scene.until(|run| run.status() == RunStatus::Running).await;
     let asked = RequestAbortRequest { run_id: "run-1".to_owned(), ..RequestAbortRequest::default() };
@@ -222,7 +270,7 @@ async fn a_worker_that_claims_goes_on_after_a_run_that_was_aborted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_lost_its_run_ends_its_program_and_not_the_run_of_who_followed() {
     let scene = Scene::new().await;
-    let mut worker = scene.worker("1s", "trap '' TERM; sleep 60; sleep 60");
+    let mut worker = scene.worker(LIVING, "trap '' TERM; sleep 60; sleep 60");
     scene.until(|run| run.status() == RunStatus::Running).await;
     let mut client = scene.server.client();
     let released = ReleaseRunRequest { run_id: "run-1".to_owned(), lease_epoch: 1, ..ReleaseRunRequest::default() };
@@ -247,15 +295,17 @@ async fn a_worker_outlives_an_outage_of_its_server_and_reports_after_it() {
     server.is_ready().await;
     let address = server.address.to_string();
     let scene = Scene { server };
-    let mut worker = scene.worker("1s", "sleep 1.5");
+    let gate = directory.path().join("gate");
+    let mut worker = scene.worker(LIVING, &format!("until [ -e {} ]; do sleep 0.05; done", gate.display()));
     scene.until(|run| run.status() == RunStatus::Running).await;
     server = scene.server;
     server.process.kill();
     worker.says("(trying again)").await;
     // As if it had been away for ten ttls, with the run's lease over since nine.
-    data.sql("update leases set expires_at = expires_at - 10000000").await;
+    data.sql("update leases set expires_at = expires_at - 90000000").await;
     let server = Server::of(Process::spawn(&["serve", "--listen", &address, "--store", &data.store()])).await;
     let scene = Scene { server };
+    std::fs::write(gate, "").unwrap();
     let (code, said) = worker.exited(SOON).await;
     assert_eq!(code, 0, "{said}");
     let run = scene.until(|run| run.outcome() == RunStatus::Completed).await;

@@ -104,6 +104,10 @@ async fn beat(
                 let _ended = tell.send(Heard::Lost(failure.to_string())).await;
                 return;
             }
+            Some(Standing::Aborted(reason)) => {
+                let _ended = tell.send(Heard::Abort { reason, left: None }).await;
+                return;
+            }
             Some(Standing::Presumed) => {
                 say(&format!("{failure} Its program goes on, and how it ends is reported late."));
                 return;
@@ -130,6 +134,8 @@ enum Standing {
     Lost,
     /// The authority concluded that this worker had gone: what it reports is kept.
     Presumed,
+    /// The authority ended the run because its time, or that of a request to abort it, was over.
+    Aborted(String),
     /// The lease is over, and nothing has come of it yet.
     Over,
 }
@@ -140,6 +146,7 @@ async fn standing(client: &mut Client, run: &Held, wait_max: Duration) -> Option
     let found = client.ask(&request, Instant::now() + wait_max).await.ok()?.run?;
     let ours = found.lease.as_ref().is_some_and(|lease| lease.epoch == run.epoch);
     Some(match (ours, found.presumed, found.status()) {
+        (true, true, v1::RunStatus::Aborted) => Standing::Aborted(found.reason_code),
         (true, true, _) => Standing::Presumed,
         (true, false, v1::RunStatus::Running) => Standing::Over,
         (_, _, _) => Standing::Lost,

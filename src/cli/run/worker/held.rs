@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::request_id;
+use crate::client::json;
 use crate::domain::limits::FAILURE_REASON_BYTES_MAX;
 use crate::proto::v1;
 
@@ -14,6 +15,8 @@ pub(super) struct Held {
     pub(super) epoch: u64,
     /// As a JSON object.
     pub(super) labels: String,
+    /// As a JSON object.
+    pub(super) metadata: String,
 }
 
 impl Held {
@@ -21,7 +24,8 @@ impl Held {
         let epoch = run.lease.as_ref().map_or(0, |lease| lease.epoch);
         let labels: BTreeMap<&String, &String> = run.labels.iter().collect();
         let labels = serde_json::to_string(&labels).expect("texts are JSON");
-        Self { run_id: run.run_id.clone(), task_thread_id: run.task_thread_id.clone(), epoch, labels }
+        let metadata = run.metadata.as_ref().map_or_else(|| "{}".to_owned(), json::line);
+        Self { run_id: run.run_id.clone(), task_thread_id: run.task_thread_id.clone(), epoch, labels, metadata }
     }
 
     pub(super) fn completed(&self) -> v1::CompleteRunRequest {

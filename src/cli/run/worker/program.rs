@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,9 @@ const STREAMS_WAIT_MAX: Duration = Duration::from_secs(1);
 /// What a line of progress begins with: `::progress 3/10 fetching`.
 const PROGRESS: &str = "::progress ";
 
+/// The line by which a program that was told to end says that the run is done all the same.
+const COMPLETED: &str = "::completed";
+
 /// See the module.
 pub(super) struct Program {
     child: Child,
@@ -37,6 +41,7 @@ pub(super) struct Program {
     pub(super) progress: watch::Receiver<Option<v1::Progress>>,
     /// What it said last on standard error.
     last: Last,
+    completed: Arc<AtomicBool>,
     /// Those that pass its output on.
     streams: JoinSet<()>,
 }
@@ -55,13 +60,18 @@ impl Program {
             .process_group(0)
             .spawn()?;
         let (tell, progress) = watch::channel(None);
-        let (last, mut streams) = (Last::default(), JoinSet::new());
+        let (last, completed, mut streams) = (Last::default(), Arc::default(), JoinSet::new());
         let stdout = child.stdout.take().expect("it is piped");
         let stderr = child.stderr.take().expect("it is piped");
-        streams.spawn(pass_output_on(stdout, tell));
+        streams.spawn(pass_output_on(stdout, tell, Arc::clone(&completed)));
         streams.spawn(pass_errors_on(stderr, last.clone()));
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Ok(Self { child, group, progress, last, streams })
+        Ok(Self { child, group, progress, last, completed, streams })
+    }
+
+    /// The processes that it is, with all that it started.
+    pub(super) fn group(&self) -> Option<Pid> {
+        self.group
     }
 
     /// Waits for its end. May be dropped and asked again.
@@ -77,18 +87,23 @@ impl Program {
         }
     }
 
-    /// What it said last on standard error, once it has ended. What it left running may keep its output open: that is
-    /// not waited for.
-    pub(super) async fn last_words(mut self) -> String {
+    /// What it said, once it has ended. What it left running may keep its output open: that is not waited for.
+    pub(super) async fn said(mut self) -> Said {
         let streams = async { while self.streams.join_next().await.is_some() {} };
         let _open = timeout(STREAMS_WAIT_MAX, streams).await;
         let last = held(&self.last);
-        let mut words = last.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
-        if words.len() > LAST_BYTES_MAX {
-            words = words[words.ceil_char_boundary(words.len() - LAST_BYTES_MAX)..].to_owned();
-        }
-        words
+        let words = last.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
+        let from = words.ceil_char_boundary(words.len().saturating_sub(LAST_BYTES_MAX));
+        Said { last: words[from..].to_owned(), completed: self.completed.load(Ordering::Acquire) }
     }
+}
+
+/// What a program said.
+pub(super) struct Said {
+    /// Last, on standard error.
+    pub(super) last: String,
+    /// That the run is done.
+    pub(super) completed: bool,
 }
 
 /// The last lines of a stream.
@@ -131,13 +146,20 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// Passes standard output on. Lines of progress are told and not shown. Written without holding up anything else: whoever
+/// Passes standard output on. Lines that are for the worker are told and not shown. Written without holding up anything else: whoever
 /// reads it may be slow, or have gone, and the program's work goes on.
-async fn pass_output_on(stream: impl AsyncRead + Unpin, progress: watch::Sender<Option<v1::Progress>>) {
+async fn pass_output_on(
+    stream: impl AsyncRead + Unpin,
+    progress: watch::Sender<Option<v1::Progress>>,
+    completed: Arc<AtomicBool>,
+) {
     let (mut lines, mut out) = (Lines::of(stream), tokio::io::stdout());
     while let Some(line) = lines.next().await {
-        if let Some(said) = std::str::from_utf8(line).ok().and_then(progress_of) {
+        let text = std::str::from_utf8(line).unwrap_or_default();
+        if let Some(said) = progress_of(text) {
             progress.send_modify(|progress| *progress = Some(said));
+        } else if text.trim_end() == COMPLETED {
+            completed.store(true, Ordering::Release);
         } else {
             let _closed = out.write_all(line).await;
             let _closed = out.flush().await;
