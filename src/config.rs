@@ -111,7 +111,7 @@ impl StoreLocation {
     /// What a store's location looks like. The text itself is not in it: it may hold a password.
     pub fn location(&self) -> Result<Location, String> {
         match &self.location {
-            Some(Asked(text)) => text.parse().map_err(|expected| format!("--store: {expected}")),
+            Some(asked) => asked.location(),
             None => Ok(Location::Sqlite(default_database())),
         }
     }
@@ -160,6 +160,17 @@ impl FromStr for Asked {
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(Self(text.to_owned()))
+    }
+}
+
+impl Asked {
+    /// Where it is.
+    ///
+    /// # Errors
+    ///
+    /// What a store's location looks like.
+    pub fn location(&self) -> Result<Location, String> {
+        self.0.parse().map_err(|expected| format!("--store: {expected}"))
     }
 }
 

@@ -428,6 +428,23 @@ pub struct OpenOptions {
     pub allow_unsafe: bool,
 }
 
+impl OpenOptions {
+    /// Whether a ledger that was there is what was asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::OtherShards`].
+    pub(crate) fn admit(&self, ledger: &Ledger, location: &str) -> Result<(), OpenError> {
+        let found = ledger.shard_count;
+        match self.shards {
+            Some(asked) if asked != found => {
+                Err(OpenError::OtherShards { location: location.to_owned(), found, asked })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
 impl Default for OpenOptions {
     fn default() -> Self {
         Self { shards: None, connections: 8, notify: true, migrate: false, allow_unsafe: false }

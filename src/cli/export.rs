@@ -46,7 +46,7 @@ pub(super) const HELP: &str = "Examples:\n  \
     runledger export --audit-session audit-7 --since 7d\n  \
     runledger export --store postgres://app:secret@db/runs --since 2026-01-31 --until 2026-02-01\n  \
     runledger export --follow --since 0s\n\n\
-    One object a line and event, by time: at, runId, auditSessionId, taskThreadId, revision, from, to, principal \
+    One object a line and event, by time: at, runId, auditSessionId, taskThreadId, revision, type, from, to, principal \
     {kind, agentId}, reason {code, text} or null. The links are the run's right after the event. Goes on while servers \
     write, and writes nothing to the store. With --follow on a ledger that is restored or failed over, it says so and \
     goes back to what both have in common. With --follow, Ctrl-C ends it after the last whole line.\n\n\

@@ -29,7 +29,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 pub(super) async fn open(store: &StoreLocation) -> Result<Arc<dyn Inspect>, Stop> {
     let location = store.location().map_err(Stop::Usage)?;
     let opened = store::open::for_reading(&location, &OpenOptions::default(), Arc::new(SystemClock)).await;
-    opened.map_err(|error| Stop::Unreachable(format!("{location} cannot be read: {}", chain(&error))))
+    opened.map_err(|error| Stop::Unreachable(chain(&error)))
 }
 
 /// Asks again while the store does not answer, for `wait_max` at most. Said once.

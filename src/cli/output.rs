@@ -24,6 +24,29 @@ pub(super) struct Format {
     pub(super) output: Output,
 }
 
+/// How a command prints runs that others are to be asked for.
+#[derive(Args, Debug)]
+pub(super) struct RunFormat {
+    #[command(flatten)]
+    format: Format,
+    /// Print the run's id and nothing else
+    #[arg(long, short, conflicts_with = "output")]
+    quiet: bool,
+}
+
+/// What of a run is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunOutput {
+    Ids,
+    As(Output),
+}
+
+impl RunFormat {
+    pub(super) fn output(&self) -> RunOutput {
+        if self.quiet { RunOutput::Ids } else { RunOutput::As(self.format.output) }
+    }
+}
+
 /// Prints a text at once, for a command whose exit code says the same: it matters to nobody that nobody reads on.
 pub(super) fn tell(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();

@@ -1,5 +1,7 @@
 //! `runledger run`: one run's life, and lists of runs.
 
+mod check;
+mod claim_next;
 mod events;
 mod heartbeat;
 mod help;
@@ -45,6 +47,9 @@ enum RunCommand {
     /// Take the lease of a pending run, or of one that nobody holds any more
     #[command(after_help = help::CLAIM)]
     Claim(mutations::ClaimArgs),
+    /// Take the lease of the oldest run that waits for a claim
+    #[command(after_help = help::CLAIM_NEXT)]
+    ClaimNext(claim_next::ClaimNextArgs),
     /// Give a lease up, so that another may claim the run
     #[command(after_help = help::RELEASE)]
     Release(mutations::ReleaseArgs),
@@ -63,6 +68,9 @@ enum RunCommand {
     /// Show a run as it is
     #[command(after_help = help::GET)]
     Get(GetArgs),
+    /// Ask whether a transition is allowed
+    #[command(after_help = help::CHECK)]
+    Check(check::CheckArgs),
     /// Show a run's history, oldest first
     #[command(after_help = help::EVENTS)]
     Events(events::EventsArgs),
@@ -101,12 +109,14 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
         RunCommand::Abort(args) => mutations::abort(args).await,
         RunCommand::Fail(args) => mutations::fail(args).await,
         RunCommand::Claim(args) => mutations::claim(args).await,
+        RunCommand::ClaimNext(args) => claim_next::run(args).await,
         RunCommand::Release(args) => mutations::release(args).await,
         RunCommand::Heartbeat(args) => heartbeat::run(args).await,
         RunCommand::RequestAbort(args) => mutations::request_abort(args).await,
         RunCommand::Worker(args) => worker::run(*args).await,
         RunCommand::WorkerGuard(args) => worker::guard::run(args).await,
         RunCommand::Get(args) => get(args).await,
+        RunCommand::Check(args) => check::run(args).await,
         RunCommand::Events(args) => events::run(args).await,
         RunCommand::List(args) => list::run(*args).await,
         RunCommand::Count(args) => list::count(*args).await,

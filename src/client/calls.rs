@@ -49,6 +49,7 @@ calls! {
     ReleaseRunRequest -> ReleaseRunResponse by release_run, mutates: true;
     HeartbeatRunRequest -> HeartbeatRunResponse by heartbeat_run, mutates: false;
     RequestAbortRequest -> RequestAbortResponse by request_abort, mutates: true;
+    CheckTransitionRequest -> CheckTransitionResponse by check_transition, mutates: false;
     GetRunRequest -> GetRunResponse by get_run, mutates: false;
     ListRunEventsRequest -> ListRunEventsResponse by list_run_events, mutates: false;
     ListRunsRequest -> ListRunsResponse by list_runs, mutates: false;

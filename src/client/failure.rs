@@ -75,6 +75,12 @@ impl Failure {
         Self::own(Kind::Cut, message.to_owned())
     }
 
+    /// The same as the end of a stream that was open.
+    pub(super) fn of_a_stream(self) -> Self {
+        let kind = if self.kind == Kind::Refused { Kind::Refused } else { Kind::Cut };
+        Self { kind, ..self }
+    }
+
     fn own(kind: Kind, message: String) -> Self {
         Self { kind, reason: None, message, details: Vec::new(), retry_after: None, safe_to_repeat: true }
     }

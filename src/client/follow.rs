@@ -233,7 +233,8 @@ pub fn follow<W: Watch>(
             }
             client.wire = None;
             if !reconnect || !opened || lost.kind == Kind::Refused {
-                yield Err(lost);
+                // A server that ends a stream that it had opened has cut it, whatever it says of itself.
+                yield Err(if opened { lost.of_a_stream() } else { lost });
                 return;
             }
             let wait = backoff.next_wait().max(lost.retry_after.unwrap_or_default());

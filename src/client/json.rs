@@ -31,7 +31,7 @@ macro_rules! named {
 named! {
     StartRunResponse UpdateRunResponse CompleteRunResponse AbortRunResponse FailRunResponse GetRunResponse
     ClaimRunResponse ClaimNextRunResponse ReleaseRunResponse HeartbeatRunResponse RequestAbortResponse AbortRequest LateReport
-    WaitRunResponse CountRunsResponse WatchRunResponse WatchRunsResponse Run RunEvent RunChanges
+    CheckTransitionResponse WaitRunResponse CountRunsResponse WatchRunResponse WatchRunsResponse Run RunEvent RunChanges
 }
 
 impl Named for prost_types::Struct {

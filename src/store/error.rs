@@ -120,6 +120,18 @@ pub enum OpenError {
         /// The other server's process, when it can be told.
         pid: Option<String>,
     },
+    /// It has another number of shards than was asked for.
+    #[error(
+        "the ledger at {location} has {found} shards, and for ever: --shards {asked} (RUNLEDGER_SHARDS) is for a database that is created"
+    )]
+    OtherShards {
+        /// Where it is, without any password.
+        location: String,
+        /// How many it has.
+        found: u16,
+        /// How many were asked for.
+        asked: u16,
+    },
     /// Its file has another name (a hard link).
     #[error(
         "{location} has {names} names (hard links): a server under another name would not see this one's write-ahead log, \
@@ -172,6 +184,7 @@ impl OpenError {
             Self::Unreachable { .. } | Self::NeedsMigration { .. } => true,
             Self::NeedsNewerRelease { .. }
             | Self::Locked { .. }
+            | Self::OtherShards { .. }
             | Self::SeveralNames { .. }
             | Self::Incomplete { .. }
             | Self::Unsafe(_)

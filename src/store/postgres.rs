@@ -14,6 +14,7 @@ pub mod dsn;
 mod ends;
 mod errors;
 mod fence;
+mod grants;
 mod inspect;
 mod kept;
 mod leases;

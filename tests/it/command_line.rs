@@ -113,7 +113,11 @@ fn every_command() -> Vec<Command> {
     let mut commands = vec![root];
     let mut next = 0;
     while let Some(command) = commands.get(next) {
-        let inner: Vec<_> = command.get_subcommands().filter(|inner| inner.get_name() != "help").cloned().collect();
+        let inner: Vec<_> = command
+            .get_subcommands()
+            .filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
+            .cloned()
+            .collect();
         commands.extend(inner);
         next += 1;
     }

@@ -12,7 +12,7 @@ use crate::bench::report::{Number, Report};
 use crate::cli::ending::{Stop, say};
 use crate::cli::look::Progress;
 use crate::clock::SystemClock;
-use crate::config::StoreLocation;
+use crate::config::Asked;
 use crate::fill::{Done, Fill, FillError, Plan, RUNS_MAX, SEED};
 use crate::store::bulk::Bulk;
 use crate::store::{self, OpenOptions};
@@ -40,8 +40,10 @@ pub(super) struct FillArgs {
     /// Runs of the seed that are there at the end
     #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..=RUNS_MAX))]
     runs: u64,
-    #[command(flatten)]
-    store: StoreLocation,
+    /// The store to fill: sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/DATABASE. Neither `RUNLEDGER_STORE` nor a default
+    /// stands in for it: what is filled is not to be the ledger that is in use
+    #[arg(long, value_name = "STORE")]
+    store: Asked,
     /// Which runs: the same seed makes the same runs
     #[arg(long, value_name = "SEED", default_value_t = SEED)]
     seed: u64,
@@ -57,7 +59,7 @@ pub(super) async fn run(args: &FillArgs, stop: &CancellationToken) -> Result<Rep
     let options = OpenOptions { connections: 2 * args.connections + 1, ..OpenOptions::default() };
     let opened = store::open::for_loading(&location, &options, Arc::new(SystemClock)).await;
     let bulk = opened.map_err(|error| {
-        let sentence = format!("{location} cannot be filled: {}", chain(&error));
+        let sentence = format!("nothing was filled: {}", chain(&error));
         if error.is_temporary() { Stop::Unreachable(sentence) } else { Stop::Undone(sentence) }
     })?;
     let report = fill(args, bulk.clone(), stop).await;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::client::json;
-use crate::domain::{Event, Principal, Status, Time};
+use crate::domain::{Event, EventType, Principal, Status, Time};
 use crate::store::inspect::Links;
 
 #[derive(Serialize)]
@@ -14,6 +14,7 @@ struct Line<'a> {
     audit_session_id: Option<&'a str>,
     task_thread_id: &'a str,
     revision: u64,
+    r#type: EventType,
     from: Option<Status>,
     to: Status,
     principal: &'a Principal,
@@ -46,6 +47,7 @@ impl Lines {
             audit_session_id: links.audit_session_id.as_deref(),
             task_thread_id: &links.task_thread_id,
             revision: event.revision,
+            r#type: event.event_type,
             from: event.from,
             to: event.to,
             principal: &event.principal,
@@ -66,10 +68,10 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Changes, EventType, RunKey};
+    use crate::domain::{Changes, RunKey};
 
     #[test]
-    fn a_line_has_the_nine_keys_in_their_order() {
+    fn a_line_has_the_ten_keys_in_their_order() {
         let mut event = Event {
             key: RunKey { namespace: "default".into(), run_id: "run-1".into() },
             revision: 1,
@@ -99,10 +101,10 @@ mod tests {
             String::from_utf8(bytes).unwrap(),
             concat!(
                 r#"{"at":"2025-11-24T16:00:00.123400Z","runId":"run-1","auditSessionId":null,"taskThreadId":"thread-1","#,
-                r#""revision":1,"from":null,"to":"running","principal":{"kind":"anonymous"},"reason":null}"#,
+                r#""revision":1,"type":"created","from":null,"to":"running","principal":{"kind":"anonymous"},"reason":null}"#,
                 "\n",
                 r#"{"at":"2025-11-24T16:00:00.123400Z","runId":"run-1","auditSessionId":"audit-1","#,
-                r#""taskThreadId":"thread-1","revision":2,"from":"running","to":"failed","#,
+                r#""taskThreadId":"thread-1","revision":2,"type":"failed","from":"running","to":"failed","#,
                 r#""principal":{"kind":"claimed","agentId":"agent-1"},"reason":{"code":"TIMEOUT","text":"it \"hung\""}}"#,
                 "\n",
             )

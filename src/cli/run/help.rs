@@ -71,6 +71,25 @@ pub(super) const CLAIM: &str = concat!(
     exit_codes!()
 );
 
+pub(super) const CLAIM_NEXT: &str = concat!(
+    "Examples:\n  \
+    runledger run claim-next --label team=search --wait 1s\n  \
+    runledger run claim-next --max-running instance=1 --lease-ttl 1m --output json\n\n\
+    Each run is for one caller. The answer names the run and the epoch of its lease: send a heartbeat every third of the \
+    ttl, or give the run back by `runledger run release --not-begun`. No run to claim within --wait: 4. `runledger run \
+    worker --claim` does all of it for a program.\n",
+    exit_codes!()
+);
+
+pub(super) const CHECK: &str = concat!(
+    "Examples:\n  \
+    runledger run check run-1 --to completed\n  \
+    runledger run check --from pending --to running\n\n\
+    Changes nothing. Ends with 1 when the call would be refused, which `reason` says. A run's check is as of the acting \
+    agent (--as).\n",
+    exit_codes!()
+);
+
 pub(super) const RELEASE: &str = concat!(
     "Example:\n  \
     runledger run release run-3 --lease-epoch 1\n  \
@@ -102,19 +121,20 @@ pub(super) const WORKER: &str = concat!(
     runledger run worker --task-thread-id thread-1 -- bash -c 'echo ::progress 1/2 fetching; sleep 1'\n  \
     runledger run worker --claim --label team=search --idle 1s -- ./crawl\n  \
     runledger run worker --claim --max-running instance=1 --idle 1s -- ./crawl\n\n\
-    The program finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LABELS and RUNLEDGER_METADATA (JSON objects, as they were when it \
-    began), RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER in its environment. Two lines of its standard output are for the worker, and not passed on:\n  \
-    ::progress DONE[/TOTAL] [MESSAGE]   how far it is\n  \
-    ::completed                         the run is done, although it was told to end\n\n\
-    When it ends, so does the run:\n  \
-    COMPLETED                      it ended with 0 by itself, or was told to end, said ::completed, and ended with 0\n  \
-    FAILED / EXIT_STATUS           it ended with another status or by a signal; the reason is the end of its standard error\n  \
-    FAILED / SPAWN_FAILED          it could not be started\n  \
-    ABORTED / ABORT_REQUESTED      somebody asked for the run to be aborted, and it ended\n  \
-    ABORTED / WORKER_STOPPED       this worker got SIGTERM, SIGHUP or Ctrl-C, and it ended\n  \
-    nothing                        the run was lost to somebody else, or has ended already\n\n\
-    It is told to end by SIGTERM, as all that it started is, and by SIGKILL where something is still there after --kill-after; \
-    also where this worker is killed by force: then the run ends as FAILED / ORPHANED after the ttl.\n",
+    The program finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LABELS and RUNLEDGER_METADATA (JSON \
+    objects, as they were when it began), RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER in its environment. Two lines of \
+    its standard output are for the worker, and are not passed on:\n  \
+    ::progress DONE[/TOTAL] [MESSAGE]  how far it is\n  \
+    ::completed                        the run is done, although the program was told to end\n\n\
+    As the program ends, so does the run:\n  \
+    COMPLETED                  with 0 by itself; with 0 after it was told to end, and ::completed\n  \
+    FAILED / EXIT_STATUS       with another status, or by a signal; the reason is its last words\n  \
+    FAILED / SPAWN_FAILED      it could not be started\n  \
+    ABORTED / ABORT_REQUESTED  somebody had asked for the run to be aborted\n  \
+    ABORTED / WORKER_STOPPED   this worker had been told to end: SIGTERM, SIGHUP or Ctrl-C\n\n\
+    A run that is somebody else's by then, or has ended, stays as it is. The program and all that it started are told to \
+    end by SIGTERM, and by SIGKILL where something is still there after --kill-after; also where this worker is killed \
+    by force, and then the run ends as FAILED / ORPHANED after the ttl.\n",
     exit_codes!(
         ", with the program's own once it ran, or 128 and the number of the signal that ended it or this worker"
     )

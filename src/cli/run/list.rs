@@ -6,7 +6,7 @@ use super::events::page_size;
 use crate::cli::connect::Caller;
 use crate::cli::ending::{Stop, say};
 use crate::cli::filter::Filter;
-use crate::cli::output::{Format, Out, Output};
+use crate::cli::output::{Format, Out, Output, RunFormat, RunOutput};
 use crate::cli::table::Table;
 use crate::cli::view::{self, Times};
 use crate::clock::{Clock as _, SystemClock};
@@ -28,7 +28,7 @@ pub(super) struct ListArgs {
     #[command(flatten)]
     caller: Caller,
     #[command(flatten)]
-    format: Format,
+    format: RunFormat,
 }
 
 #[derive(Args, Debug)]
@@ -58,9 +58,10 @@ pub(super) async fn run(args: ListArgs) -> Result<(), Stop> {
         request.page_size = page_size(left);
         let page = args.caller.ask(&mut client, &request).await?;
         left = left.saturating_sub(page.runs.len() as u64);
-        match args.format.output {
-            Output::Json => page.runs.iter().try_for_each(|run| out.json(run))?,
-            Output::Table => {
+        match args.format.output() {
+            RunOutput::Ids => page.runs.iter().try_for_each(|run| out.line(&run.run_id))?,
+            RunOutput::As(Output::Json) => page.runs.iter().try_for_each(|run| out.json(run))?,
+            RunOutput::As(Output::Table) => {
                 let rows: Vec<_> = page.runs.iter().map(|run| view::run_row(run, times)).collect();
                 out.rows(&mut table, &rows, first)?;
             }

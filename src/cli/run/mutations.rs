@@ -8,7 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 use crate::cli::connect::Caller;
 use crate::cli::ending::Stop;
 use crate::cli::fields::{self, Label, MaxRunning, MetadataSource, Route};
-use crate::cli::output::{Format, Out, Output};
+use crate::cli::output::{Out, Output, RunFormat, RunOutput};
 use crate::cli::view;
 use crate::client::json::Named;
 use crate::clock;
@@ -34,7 +34,7 @@ struct Mutation {
     #[command(flatten)]
     caller: Caller,
     #[command(flatten)]
-    format: Format,
+    format: RunFormat,
 }
 
 #[derive(Args, Debug)]
@@ -216,16 +216,7 @@ impl Mutation {
     }
 
     fn show<A: Named>(&self, answer: &A, run: Option<&v1::Run>, disposition: i32) -> Result<(), Stop> {
-        let mut out = Out::new();
-        match self.format.output {
-            Output::Json => out.json(answer)?,
-            Output::Table => {
-                let mut pairs = vec![vec!["disposition".to_owned(), view::disposition(disposition)]];
-                pairs.extend(run.map(view::run_pairs).unwrap_or_default());
-                out.pairs(&pairs)?;
-            }
-        }
-        Ok(out.flush()?)
+        show(&self.format, answer, run, disposition)
     }
 }
 
@@ -345,6 +336,26 @@ pub(super) async fn request_abort(args: RequestAbortArgs) -> Result<(), Stop> {
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
     args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+/// Prints the answer to a call that changed a run.
+pub(super) fn show<A: Named>(
+    format: &RunFormat,
+    answer: &A,
+    run: Option<&v1::Run>,
+    disposition: i32,
+) -> Result<(), Stop> {
+    let mut out = Out::new();
+    match format.output() {
+        RunOutput::Ids => run.map_or(Ok(()), |run| out.line(&run.run_id))?,
+        RunOutput::As(Output::Json) => out.json(answer)?,
+        RunOutput::As(Output::Table) => {
+            let mut pairs = vec![vec!["disposition".to_owned(), view::disposition(disposition)]];
+            pairs.extend(run.map(view::run_pairs).unwrap_or_default());
+            out.pairs(&pairs)?;
+        }
+    }
+    Ok(out.flush()?)
 }
 
 fn read(source: Option<&MetadataSource>) -> Result<Option<Metadata>, Stop> {

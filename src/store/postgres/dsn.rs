@@ -87,6 +87,9 @@ fn parsed(dsn: &str) -> Result<Config, &'static str> {
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         return Err("the connection string names no host");
     }
+    if config.get_dbname().is_none_or(str::is_empty) {
+        return Err("the connection string names no database: postgres://USER:PASSWORD@HOST:PORT/DATABASE");
+    }
     if config.get_ssl_mode() == SslMode::Require {
         return Err("sslmode=require: TLS to Postgres is not supported by this build");
     }

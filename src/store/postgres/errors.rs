@@ -1,6 +1,6 @@
 //! What the driver's errors mean: try again, or never; surely not applied, or unknown.
 
-use deadpool_postgres::PoolError;
+use deadpool_postgres::{HookError, PoolError};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
@@ -67,7 +67,15 @@ impl Told {
 
 /// No session was to be had. Never a statement's fault, so never a refusal.
 pub(super) fn session(error: PoolError) -> StoreError {
-    StoreError::Unavailable(error.into())
+    StoreError::Unavailable(match error {
+        // The pool's own words would only stand before the cause.
+        PoolError::PostCreateHook(HookError::Message(cause)) => cause.into(),
+        PoolError::PostCreateHook(HookError::Backend(cause)) | PoolError::Backend(cause) => match cause.as_db_error() {
+            Some(said) => Told::of(said).into(),
+            None => cause.into(),
+        },
+        error @ (PoolError::Timeout(_) | PoolError::Closed | PoolError::NoRuntimeSpecified) => error.into(),
+    })
 }
 
 fn is_temporary(state: &SqlState) -> bool {
@@ -120,11 +128,11 @@ pub(super) fn opening(location: &str, error: Error) -> OpenError {
         Some(error) => is_temporary(error.code()) && !error.code().code().starts_with("28"),
         None => error.is_closed() || is_io(&error),
     };
-    if temporary {
-        OpenError::Unreachable { location, source: error.into() }
-    } else {
-        OpenError::Failed { location, source: error.into() }
-    }
+    let source = match error.as_db_error() {
+        Some(said) => Told::of(said).into(),
+        None => error.into(),
+    };
+    if temporary { OpenError::Unreachable { location, source } } else { OpenError::Failed { location, source } }
 }
 
 /// A failure to open, from the store's own statements.

@@ -3,8 +3,8 @@
 use tokio_postgres::{Client, Error};
 use uuid::Uuid;
 
-use super::errors;
 use super::rows::Reader;
+use super::{errors, grants};
 use crate::clock::draw_id;
 use crate::store::OpenOptions;
 use crate::store::migrations::Migrated;
@@ -69,7 +69,9 @@ pub(super) async fn prepare(
     options: &OpenOptions,
 ) -> Result<(Ledger, Migrated), OpenError> {
     let opening = |error| errors::opening(location, error);
+    grants::check(client, location, grants::SERVING).await?;
     if let Some(found) = usable(client, location, options).await? {
+        options.admit(&found.ledger, location)?;
         return Ok((found.ledger, Migrated { applied: Vec::new(), at: found.at }));
     }
     // Whoever held the lock may have done it all: everything is looked at again under it.
@@ -80,7 +82,10 @@ pub(super) async fn prepare(
     };
     client.query_one(UNLOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
     match find(client, location).await? {
-        Some(found) => Ok((found.ledger, Migrated { applied: taken, at: found.at })),
+        Some(found) => {
+            options.admit(&found.ledger, location)?;
+            Ok((found.ledger, Migrated { applied: taken, at: found.at }))
+        }
         None => Err(missing(location)),
     }
 }
@@ -88,6 +93,7 @@ pub(super) async fn prepare(
 /// The ledger and its last migration, for who only reads. An empty database is one that no migration was applied to.
 pub(super) async fn reads(client: &Client, location: &str) -> Result<(Ledger, u32), OpenError> {
     let needed = newest();
+    grants::check(client, location, grants::READING).await?;
     match find(client, location).await? {
         Some(found) if found.at >= needed => Ok((found.ledger, found.at)),
         found => Err(OpenError::NeedsMigration { found: found.map_or(0, |found| found.at), needed }),

@@ -142,7 +142,7 @@ fn pool(
             let set = async move {
                 client.batch_execute(settings).await.map_err(HookError::Backend)?;
                 match lineage {
-                    Some(lineage) => lineage.check(client).await.map_err(|error| HookError::message(chain(&error))),
+                    Some(lineage) => lineage.check(client).await.map_err(|error| HookError::message(cause(&error))),
                     None => Ok(()),
                 }
             };
@@ -177,6 +177,11 @@ fn are_old(metrics: &Metrics) -> bool {
 /// one row then costs as much as all. Statistics come with autoanalyze, minutes later, and planning each time costs more
 /// than the statements. Planning anew at every doubling of a session's uses, and in every half minute, leaves such a plan
 /// behind soon.
+/// What happened, without that the store is unavailable: whoever asked for the session says so.
+fn cause(error: &StoreError) -> String {
+    chain(std::error::Error::source(error).unwrap_or(error))
+}
+
 async fn plan_anew(client: &ClientWrapper) -> Result<(), HookError> {
     client.batch_execute("-- session.plan_anew\ndiscard plans").await.map_err(HookError::Backend)
 }

@@ -54,6 +54,7 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
         tracing::info!(store = %path.display(), "a new ledger was created");
     }
     let ledger = ledger(&writer, path)?;
+    options.admit(&ledger, &format!("sqlite:{}", path.display()))?;
     let readers = (0..readers).map(|_| reader(path)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let identity = Identity::of(path, lock)?;
     Ok(Opened { connections: Connections::new(writer, readers, Some(identity)), ledger, migrated })

@@ -268,13 +268,16 @@ async fn another_programs_file_is_not_taken_over() {
 async fn the_shard_count_is_fixed_when_the_file_is_made() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
-    for asked in [3, 5] {
-        let options = OpenOptions { shards: Some(asked), ..OpenOptions::default() };
+    for asked in [Some(3), Some(3), None] {
+        let options = OpenOptions { shards: asked, ..OpenOptions::default() };
         let store = SqliteStore::open(path.clone(), &options, ticks()).await.unwrap();
         assert_eq!(store.ledger().shard_count, 3);
         assert_eq!(store.heads().await.unwrap(), [0, 0, 0]);
         store.close().await;
     }
+    let options = OpenOptions { shards: Some(5), ..OpenOptions::default() };
+    let refused = SqliteStore::open(path, &options, ticks()).await.err();
+    assert!(matches!(refused, Some(OpenError::OtherShards { found: 3, asked: 5, .. })), "{refused:?}");
 }
 
 #[tokio::test]

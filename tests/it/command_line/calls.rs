@@ -108,3 +108,42 @@ async fn completions_are_what_the_shells_take() {
     let ran = ran(bash).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
 }
+
+#[tokio::test]
+async fn a_run_is_claimed_from_the_command_line_and_ids_are_all_that_is_asked_for() {
+    let server = Server::start("memory").await;
+    let server = server.address();
+    let start = ["run", "start", "--task-thread-id", "t", "--deferred", "--quiet"];
+    let ids = [done(server, &start).await, done(server, &start).await];
+    let claimed = done(server, &["run", "claim-next", "--task-thread", "t", "-q"]).await;
+    assert_eq!(claimed, ids[0], "the oldest");
+    let listed = done(server, &["run", "list", "--status", "pending", "-q"]).await;
+    assert_eq!(listed, ids[1]);
+    let claimed = json(server, &["run", "claim-next", "--wait", "10s"]).await;
+    assert_eq!(claimed[0]["run"]["runId"], ids[1].trim());
+    assert_eq!(claimed[0]["run"]["lease"]["epoch"], "1");
+    let none = cli(server, &["run", "claim-next", "--quiet"]).await;
+    assert_eq!((none.code, none.out.as_str()), (4, ""), "{}", none.err);
+    assert!(none.err.contains("there was no run to claim"), "{}", none.err);
+    let both = cli(server, &["run", "list", "-q", "-o", "json"]).await;
+    assert_eq!(both.code, 2);
+}
+
+#[tokio::test]
+async fn a_transition_is_checked_from_the_command_line() {
+    let server = Server::start("memory").await;
+    let server = server.address();
+    done(server, &["run", "start", "--task-thread-id", "t", "--run-id", "r"]).await;
+    let allowed = done(server, &["run", "check", "r", "--to", "completed"]).await;
+    assert_eq!(allowed, "allowed      yes\nfrom         running\ndisposition  applied\n");
+    done(server, &["run", "complete", "r"]).await;
+    let refused = cli(server, &["run", "check", "r", "--to", "aborted"]).await;
+    assert_eq!(
+        (refused.code, refused.out.as_str()),
+        (0, "allowed      no\nfrom         completed\ndisposition  unchanged\n")
+    );
+    let refused = cli(server, &["run", "check", "--from", "aborted", "--to", "running"]).await;
+    assert_eq!((refused.code, refused.err.as_str()), (1, ""));
+    assert!(refused.out.contains("reason   INVALID_TRANSITION\n"), "{}", refused.out);
+    assert_eq!(cli(server, &["run", "check", "--to", "running"]).await.code, 2);
+}

@@ -129,7 +129,12 @@ impl Scene {
         server.until("readiness", ServingStatus::Serving).await;
         started(&server, "run-1").await;
         let others = [
-            v1::StartRunRequest { run_id: "run-2".to_owned(), deferred: true, ..v1::StartRunRequest::default() },
+            v1::StartRunRequest {
+                run_id: "run-2".to_owned(),
+                deferred: true,
+                labels: [("team", "search"), ("instance", "a")].map(|(key, value)| (key.into(), value.into())).into(),
+                ..v1::StartRunRequest::default()
+            },
             v1::StartRunRequest {
                 run_id: "run-3".to_owned(),
                 lease_ttl: Some(prost_types::Duration { seconds: 60, nanos: 0 }),

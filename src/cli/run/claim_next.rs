@@ -1,0 +1,67 @@
+//! `runledger run claim-next`.
+
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use tokio::time::Instant;
+
+use super::mutations::show;
+use crate::cli::connect::{CALL_WAIT_MAX, Server};
+use crate::cli::ending::Stop;
+use crate::cli::fields::{Label, MaxRunning, duration};
+use crate::cli::output::RunFormat;
+use crate::clock;
+use crate::proto::{self, v1};
+
+#[derive(Args, Debug)]
+pub(super) struct ClaimNextArgs {
+    /// Runs of this task thread
+    #[arg(long, visible_alias = "task-thread-id", value_name = "ID")]
+    task_thread: Option<String>,
+    /// Runs of this workflow
+    #[arg(long, visible_alias = "workflow-id", value_name = "ID")]
+    workflow: Option<String>,
+    /// Runs with this label; repeat it for more, all of which they must have
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    labels: Vec<Label>,
+    /// How long the lease lasts without a heartbeat
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
+    lease_ttl: Duration,
+    /// How long to wait for a run
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
+    wait: Duration,
+    /// Pass over runs while N (1 to 100) with the same value of this label are running that were claimed so
+    #[arg(long, value_name = "LABEL=N")]
+    max_running: Option<MaxRunning>,
+    /// What makes this call the same as an earlier one: it is then answered with the same run
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    request_id: Option<String>,
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    format: RunFormat,
+}
+
+pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
+    let filter = v1::RunFilter {
+        task_thread_id: args.task_thread.unwrap_or_default(),
+        workflow_id: args.workflow.unwrap_or_default(),
+        labels: args.labels.into_iter().map(|Label(key, value)| (key, value)).collect(),
+        ..v1::RunFilter::default()
+    };
+    let request = v1::ClaimNextRunRequest {
+        filter: Some(filter),
+        lease_ttl: Some(proto::duration(args.lease_ttl)),
+        wait: Some(proto::duration(args.wait)),
+        max_running: args.max_running.as_ref().map(MaxRunning::message),
+        request_id: args.request_id.unwrap_or_else(|| format!("cli-{}", clock::draw_id())),
+    };
+    let deadline = Instant::now().checked_add(args.wait.saturating_add(CALL_WAIT_MAX));
+    let deadline = deadline.ok_or_else(|| Stop::Usage("--wait is too long".to_owned()))?;
+    let answer = args.server.client()?.ask(&request, deadline).await?;
+    match &answer.run {
+        Some(run) => show(&args.format, &answer, Some(run), answer.disposition),
+        None => Err(Stop::TimedOut(format!("there was no run to claim for {:?}", args.wait))),
+    }
+}
