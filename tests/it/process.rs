@@ -13,6 +13,7 @@ mod drain;
 mod failover;
 mod firehose;
 mod freezes;
+mod grants;
 mod guarantees;
 mod interruptions;
 mod kills;

@@ -180,6 +180,19 @@ async fn a_start_that_may_have_been_applied_ends_with_4_even_when_the_server_is_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_is_not_to_reconnect_ends_with_4_where_it_was_cut_and_with_3_where_nobody_was() {
+    let server = Server::start_with("memory", &["--connection-age-max", "1s"], &[]).await;
+    started(&server, "r").await;
+    for watch in [&["watch", "--no-reconnect", "-o", "json"][..], &["run", "watch", "r", "--no-reconnect"]] {
+        let cut = cli(server.address(), watch).await;
+        assert_eq!(cut.code, 4, "{watch:?}: {}", cut.err);
+        assert!(cut.out.contains("\"caughtUp\""), "{}", cut.out);
+        let nobody = cli("127.0.0.1:1", watch).await;
+        assert_eq!((nobody.code, nobody.out.as_str()), (3, ""), "{}", nobody.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_whose_time_is_over_says_when_its_server_is_not_there() {
     let server = Server::start("memory").await;
     let there = cli(server.address(), &["watch", "--for", "1s", "--output", "json"]).await;
