@@ -485,9 +485,10 @@ async fn a_role_that_could_not_note_a_failover_is_told_so_before_it_serves() {
     admin.batch_execute(&made).await.unwrap();
     let config: tokio_postgres::Config = database.dsn().parse().unwrap();
     let store = format!("postgres://{role}:x@127.0.0.1:{}/{}", config.get_ports()[0], database.name());
-    let server = Server::start(&store).await;
-    server.process.says("may not update the table `ledger`").await;
+    let (code, said) = Process::spawn(&["serve", "--listen", "127.0.0.1:0", "--store", &store]).exited(SOON).await;
+    assert!(code == 1 && said.contains(&format!("GRANT UPDATE ON ledger TO {role}\n")), "{said}");
     admin.batch_execute(&format!("grant update on ledger to {role}")).await.unwrap();
+    let server = Server::start(&store).await;
     server.is_ready().await;
     write(&mut server.client(), "run", Step::Start).await;
 }
