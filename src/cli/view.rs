@@ -155,8 +155,8 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
         ("reason code", run.reason_code.clone()),
         ("failure reason", run.failure_reason.clone()),
         ("presumed", if run.presumed { "yes: nobody who executes it reported this".to_owned() } else { String::new() }),
-        ("late report", run.late_report.as_ref().map(json::line).unwrap_or_default()),
-        ("abort request", run.abort_request.as_ref().map(json::line).unwrap_or_default()),
+        ("late report", run.late_report.as_ref().map(late_report).unwrap_or_default()),
+        ("abort request", run.abort_request.as_ref().map(abort_request).unwrap_or_default()),
         ("lease", run.lease.as_ref().map(lease).unwrap_or_default()),
         ("ready", run.ready.as_ref().map(ready).unwrap_or_default()),
         ("progress", run.progress.as_ref().map(progress).unwrap_or_default()),
@@ -184,6 +184,28 @@ pub(super) fn queue_pair(queue: Option<&v1::QueuePlace>) -> Vec<String> {
         },
     );
     vec!["queue".to_owned(), place]
+}
+
+/// Such as `by agent-7, at 2026-11-22T10:00:00.000000Z: the page is wrong`.
+pub(super) fn abort_request(request: &v1::AbortRequest) -> String {
+    let by = request.by.as_ref().map(principal).unwrap_or_default();
+    let at = moment(time(request.at.as_ref()), Times::Whole);
+    let until =
+        time(request.deadline.as_ref()).map(|at| format!(", ended by the authority at {at}")).unwrap_or_default();
+    format!("by {by}, at {at}{until}{}", because(&request.reason))
+}
+
+/// Such as `completed, by agent-7, at 2026-11-22T10:00:00.000000Z, under epoch 1`.
+fn late_report(report: &v1::LateReport) -> String {
+    let by = report.by.as_ref().map(principal).unwrap_or_default();
+    let (status, at) = (status(report.status), moment(time(report.at.as_ref()), Times::Whole));
+    let why = [report.reason_code.as_str(), report.failure_reason.as_str()];
+    let why = why.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
+    format!("{status}, by {by}, at {at}, under epoch {}{}", report.lease_epoch, because(&why))
+}
+
+fn because(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(": {why}") }
 }
 
 /// Such as `epoch 2, ttl 30s, until 2026-11-22T10:00:00.000000Z`.

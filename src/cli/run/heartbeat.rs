@@ -6,7 +6,7 @@ use crate::cli::connect::Caller;
 use crate::cli::ending::Stop;
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::view::{self, Times};
-use crate::client::{json, time};
+use crate::client::time;
 use crate::proto::v1;
 
 #[derive(Args, Debug)]
@@ -47,7 +47,7 @@ pub(super) async fn run(args: HeartbeatArgs) -> Result<(), Stop> {
             let pairs = [
                 ("revision", answer.revision.to_string()),
                 ("expires at", view::moment(time(answer.expires_at.as_ref()), Times::Whole)),
-                ("abort request", answer.abort_request.as_ref().map(json::line).unwrap_or_default()),
+                ("abort request", answer.abort_request.as_ref().map(view::abort_request).unwrap_or_default()),
             ];
             let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
             out.pairs(&set.map(|(name, value)| vec![name.to_owned(), value]).collect::<Vec<_>>())?;
