@@ -24,8 +24,8 @@ test-interruptions: ## Goes through interruptions of all lengths on the real bin
 	@$(NEED) rust cc
 	RUNLEDGER_TEST_INTERRUPTIONS=1 tests/with-postgres $(CARGO) test --locked --test it -- interruptions --nocapture $(ARGS)
 
-test-clients: ## Runs the tests of clients generated for Python and Node against the real binary
-	@$(NEED) rust cc node python
+test-clients: ## Runs the tests of generated clients (Go, Java, Python, TypeScript) against the real binary
+	@$(NEED) rust cc node python go java
 	$(CARGO) build --locked
 	tests/clients/run
 

@@ -11,7 +11,8 @@ from google.protobuf import json_format
 from grpc_status import rpc_status
 from runledger.v1 import run_pb2, run_service_pb2 as api, run_service_pb2_grpc, watch_pb2
 
-import readme_error
+import details
+from connect import connect
 
 ADDRESS = os.environ["RUNLEDGER_TEST_SERVER"]
 TIMEOUT_S = 20
@@ -26,8 +27,8 @@ class Refused(Exception):
         self.message = error.details()
         self.encoded = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
         status = rpc_status.from_call(error)
-        self.details = readme_error.details(error)
-        # Each kind of detail comes once, and the README's lines know it.
+        self.details = details.details(error)
+        # Each kind of detail comes once, and what the docs show knows it.
         assert len(self.details) == (len(status.details) if status else 0), status
 
     def __getattr__(self, name):
@@ -45,7 +46,7 @@ class Service:
     """The generated stub, with refusals unpacked and every call bounded."""
 
     def __init__(self, agent=None):
-        self.channel = grpc.insecure_channel(ADDRESS)
+        self.channel = connect(ADDRESS)
         self.stub = run_service_pb2_grpc.RunServiceStub(self.channel)
         self.metadata = [("runledger-agent-id", agent)] if agent else []
 

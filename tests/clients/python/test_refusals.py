@@ -1,6 +1,12 @@
 """Every refusal arrives with its own code and its typed details."""
 
-from support import Case, Refused, api, grpc, largest_metadata, readme_error, run_pb2, run_service_pb2_grpc, struct
+import os
+import pathlib
+import re
+import unittest
+
+from google.rpc import status_pb2
+from support import Case, Refused, api, grpc, largest_metadata, details, run_pb2, run_service_pb2_grpc, struct
 
 Code = grpc.StatusCode
 
@@ -77,6 +83,36 @@ class Refusals(Case):
         )
 
 
+class Packed:
+    """An error with one detail, as the library hands it on."""
+
+    def __init__(self, name):
+        packed = status_pb2.Status(code=9, message="refused")
+        packed.details.add(type_url=f"type.googleapis.com/{name}")
+        self.metadata = (("grpc-status-details-bin", packed.SerializeToString()),)
+
+    def code(self):
+        return Code.FAILED_PRECONDITION
+
+    def details(self):
+        return "refused"
+
+    def trailing_metadata(self):
+        return self.metadata
+
+
+class Details(unittest.TestCase):
+    def test_every_detail_that_there_is_is_known(self):
+        proto = (pathlib.Path(os.environ["PROTO"]) / "runledger/v1/error.proto").read_text(encoding="utf-8")
+        names = re.findall(r"^message (\w+)", proto, re.MULTILINE)
+        self.assertIn("LifecycleTransitionError", names)
+        for name in [*names, "RunSummary"]:
+            self.assertEqual([*details.details(Packed(f"runledger.v1.{name}"))], [name])
+        for name in ("ErrorInfo", "BadRequest", "ResourceInfo", "RetryInfo"):
+            self.assertEqual([*details.details(Packed(f"google.rpc.{name}"))], [name])
+        self.assertEqual(details.details(Packed("runledger.v1.OfALaterRelease")), {})
+
+
 class NotFromTheServer(Case):
     """What the library says itself carries no ErrorInfo: the README says what to make of it."""
 
@@ -84,13 +120,13 @@ class NotFromTheServer(Case):
         with self.assertRaises(grpc.RpcError) as caught:
             self.service.stub.GetRun(api.GetRunRequest(run_id=self.run_id), timeout=-1)
         self.assertEqual(caught.exception.code(), Code.DEADLINE_EXCEEDED)
-        self.assertEqual(readme_error.details(caught.exception), {})
+        self.assertEqual(details.details(caught.exception), {})
 
     def test_a_server_that_is_not_there(self):
         with grpc.insecure_channel("127.0.0.1:1") as channel, self.assertRaises(grpc.RpcError) as caught:
             run_service_pb2_grpc.RunServiceStub(channel).GetRun(api.GetRunRequest(run_id=self.run_id), timeout=20)
         self.assertEqual(caught.exception.code(), Code.UNAVAILABLE)
-        self.assertEqual(readme_error.details(caught.exception), {})
+        self.assertEqual(details.details(caught.exception), {})
 
 
 class MalformedText(Case):

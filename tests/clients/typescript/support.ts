@@ -1,7 +1,7 @@
 // What the tests share: a service, runs with names of their own, and the unpacking of refusals.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { credentials, Metadata, type ServiceError, status as Code } from "@grpc/grpc-js";
+import { Metadata, type ServiceError, status as Code } from "@grpc/grpc-js";
 import { Status } from "./gen/google/rpc/status.js";
 import { Route } from "./gen/runledger/v1/run.js";
 import {
@@ -13,17 +13,17 @@ import {
   GetRunRequest,
   ListRunEventsRequest,
   ListRunsRequest,
-  RunServiceClient,
   StartRunRequest,
   UpdateRunRequest,
   WaitRunRequest,
 } from "./gen/runledger/v1/run_service.js";
 import { WatchRunRequest, type WatchRunResponse, WatchRunsRequest, type WatchRunsRequest_Initial } from "./gen/runledger/v1/watch.js";
-import { type Details, details } from "./readme_error.js";
+import { connect } from "./connect.js";
+import { type Details, details } from "./details.js";
 
 const TIMEOUT_MS = 20_000;
 
-export const client = new RunServiceClient(process.env.RUNLEDGER_TEST_SERVER!, credentials.createInsecure());
+export const client = connect(process.env.RUNLEDGER_TEST_SERVER!);
 
 type Callback<A> = (error: ServiceError | null, answer: A) => void;
 type Method<Q, A> = (request: Q, metadata: Metadata, options: { deadline: number }, callback: Callback<A>) => unknown;
@@ -87,7 +87,7 @@ export async function refused(code: Code, reason: string, call: Promise<unknown>
   const packed = error.metadata.get("grpc-status-details-bin")[0] as Buffer;
   assert.ok(packed.length <= 4096, `${packed.length} bytes of details`);
   const unpacked = details(error);
-  // Each kind of detail comes once, and the README's lines know it.
+  // Each kind of detail comes once, and what the docs show knows it.
   assert.equal(Object.keys(unpacked).length, Status.decode(packed).details.length);
   assert.deepEqual([unpacked.ErrorInfo?.domain, unpacked.ErrorInfo?.reason], ["runledger", reason], String(error));
   return { ...unpacked, text: error.details };

@@ -1,10 +1,12 @@
 // Every refusal arrives with its own code and its typed details.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, test } from "node:test";
 import { credentials, Metadata, type ServiceError, status as Code } from "@grpc/grpc-js";
+import { Status } from "./gen/google/rpc/status.js";
 import { RunStatus } from "./gen/runledger/v1/run.js";
 import { RunServiceClient, StartRunRequest } from "./gen/runledger/v1/run_service.js";
-import { details } from "./readme_error.js";
+import { details } from "./details.js";
 import { client, largestMetadata, newRunId, refused, service } from "./support.js";
 
 after(() => client.close());
@@ -84,6 +86,22 @@ test("REQUEST_ID_REUSED", async () => {
   const runId = newRunId();
   await start(runId, { requestId: "once" });
   await refused(Code.INVALID_ARGUMENT, "REQUEST_ID_REUSED", service.updateRun({ runId, requestId: "once", workflowId: "w" }));
+});
+
+test("every detail that there is is known", () => {
+  const packed = (name: string) => {
+    const typeUrl = `type.googleapis.com/${name}`;
+    const status = Status.fromPartial({ code: 9, details: [{ typeUrl, value: Buffer.alloc(0) }] });
+    const metadata = new Metadata();
+    metadata.set("grpc-status-details-bin", Buffer.from(Status.encode(status).finish()));
+    return Object.keys(details({ metadata } as ServiceError));
+  };
+  const proto = readFileSync("proto/runledger/v1/error.proto", "utf8");
+  const names = [...proto.matchAll(/^message (\w+)/gm)].map(([, name]) => name!);
+  assert.ok(names.includes("LifecycleTransitionError"));
+  for (const name of [...names, "RunSummary"]) assert.deepEqual(packed(`runledger.v1.${name}`), [name]);
+  for (const name of ["ErrorInfo", "BadRequest", "ResourceInfo", "RetryInfo"]) assert.deepEqual(packed(`google.rpc.${name}`), [name]);
+  for (const name of ["OfALaterRelease", "protobufPackage", "toString"]) assert.deepEqual(packed(`runledger.v1.${name}`), []);
 });
 
 test("what the library says itself carries no ErrorInfo", async () => {
