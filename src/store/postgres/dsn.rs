@@ -178,6 +178,9 @@ mod tests {
             ("postgres://u:secret@h:port/d", "cannot be read"),
             ("postgres://u:secret@h/d?secret=1", "cannot be read"),
             ("postgres://", "names no host"),
+            ("postgres://u:secret@h:1", "names no database"),
+            ("postgres://u:secret@h/", "names no database"),
+            ("postgres://u:secret@h?sslmode=disable", "names no database"),
         ] {
             let said = check(dsn).unwrap_err();
             assert!(said.contains(why) && !said.contains("secret"), "{dsn}: {said}");

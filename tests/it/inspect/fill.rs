@@ -251,6 +251,11 @@ async fn a_server_s_file_is_not_filled() {
     let (code, said) = ledger.run(&fill("10", "1")).await;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("is in use by another server"), "{said}");
+    // Not even where the environment names one: it is the ledger that is in use.
+    let mut unnamed =
+        Process::spawn_with(&["bench", "fill", "10"], &[("RUNLEDGER_STORE", "sqlite:/nowhere/ledger.db")]);
+    let (code, said) = unnamed.exited(SOON).await;
+    assert!(code == 2 && said.contains("--store <STORE>"), "{code}: {said}");
     let (code, said) = crate::process::server::run(&["bench", "fill", "10", "--store", "memory"]).await;
     assert_eq!((code, said.contains("its own server only")), (1, true), "{said}");
 }
