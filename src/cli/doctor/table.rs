@@ -88,7 +88,7 @@ fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
     )?;
     writeln!(
         out,
-        "  connections: {}; calls: {}, refused since it began: {}; requests: {}; answers not taken yet: {}",
+        "  connections: {}; calls: {}; refused since it began: {}\n  requests: {}; answers not taken yet: {}",
         HumanCount(replica.connections),
         HumanCount(replica.calls),
         HumanCount(replica.refused_calls),

@@ -134,7 +134,7 @@ pub(super) const WORKER: &str = concat!(
     ABORTED / WORKER_STOPPED   this worker had been told to end: SIGTERM, SIGHUP or Ctrl-C\n\n\
     A run that is somebody else's by then, or has ended, stays as it is. The program and all that it started are told to \
     end by SIGTERM, and by SIGKILL where something is still there after --kill-after; also where this worker is killed \
-    by force, and then the run ends as FAILED / ORPHANED after the ttl.\n",
+    by force, and then the run ends as FAILED / ORPHANED after the ttl.\n\n",
     exit_codes!(
         ", with the program's own once it ran, or 128 and the number of the signal that ended it or this worker"
     )
