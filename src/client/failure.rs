@@ -52,17 +52,19 @@ impl Failure {
         let message = match (&details.reason, kind) {
             (None, Kind::Cut) => format!("the call was cut off: {}", said(status)),
             (None, Kind::Refused | Kind::Unreachable) => format!("{}: {}", status.code(), said(status)),
+            // It names the first of them, for those who show nothing else.
+            (Some(_), _) if details.violations > 0 => format!("{} to correct", fields(details.violations)),
             (Some(_), _) => status.message().to_owned(),
         };
         // The service answers with another code where the call cannot simply be sent again.
         let safe_to_repeat = details.reason.is_none() || status.code() == Code::Unavailable;
-        let Details { reason, lines, retry_after } = details;
+        let Details { reason, lines, retry_after, violations: _ } = details;
         Self { kind, reason, message, details: lines, retry_after, safe_to_repeat }
     }
 
     /// No connection could be made.
     pub(super) fn unreachable(server: &str, error: &dyn std::error::Error) -> Self {
-        Self::own(Kind::Unreachable, format!("{server} does not answer: {}", causes(error)))
+        Self::own(Kind::Unreachable, format!("{server} does not answer: {}", chain(error)))
     }
 
     /// The caller's own time is over.
@@ -109,15 +111,7 @@ fn on_the_way(code: Code) -> bool {
 
 /// A status's message, with its causes where it says nothing by itself.
 fn said(status: &Status) -> String {
-    std::error::Error::source(status).map_or_else(|| status.message().to_owned(), causes)
-}
-
-/// An error's causes: the transport's say nothing at first, and then repeat one another.
-fn causes(error: &dyn std::error::Error) -> String {
-    let chain = chain(error);
-    let mut causes: Vec<_> = chain.split(": ").filter(|cause| *cause != "transport error").collect();
-    causes.dedup();
-    causes.join(": ")
+    std::error::Error::source(status).map_or_else(|| status.message().to_owned(), chain)
 }
 
 /// What comes with a status.
@@ -125,6 +119,8 @@ fn causes(error: &dyn std::error::Error) -> String {
 struct Details {
     reason: Option<String>,
     lines: Vec<String>,
+    /// How many fields are at fault.
+    violations: usize,
     retry_after: Option<Duration>,
 }
 
@@ -138,6 +134,7 @@ impl Details {
             match detail.type_url.rsplit('/').next().unwrap_or_default() {
                 "google.rpc.ErrorInfo" => {
                     let info = ErrorInfo::decode(bytes).unwrap_or_default();
+                    found.violations = info.metadata.get("violations").and_then(|n| n.parse().ok()).unwrap_or_default();
                     found.reason = (info.domain == "runledger").then_some(info.reason);
                 }
                 "google.rpc.RetryInfo" => {
@@ -149,6 +146,10 @@ impl Details {
         }
         found
     }
+}
+
+fn fields(count: usize) -> String {
+    if count == 1 { "1 field".to_owned() } else { format!("{count} fields") }
 }
 
 /// A detail in lines.
