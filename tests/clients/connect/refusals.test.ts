@@ -1,0 +1,126 @@
+// Every refusal is unpacked with its typed details, and what is not Runledger's own has none.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { durationFromMs, timestampMs } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { connect, details } from "./bridge.js";
+import { RetryInfoSchema } from "./gen/google/rpc/error_details_pb.js";
+import * as errors from "./gen/runledger/v1/error_pb.js";
+import { type RunSummary, RunStatus } from "./gen/runledger/v1/run_pb.js";
+import { direct, listen, newRunId, refused, TIMEOUT } from "./support.js";
+
+const begin = (runId: string, fields = {}) => direct.startRun({ runId, taskThreadId: "thread", ...fields });
+const leaseTtl = durationFromMs(60_000);
+const agent = (id: string) => ({ headers: { "runledger-agent-id": id } });
+/** What matters of a summary. */
+const brief = (run?: RunSummary) => [run?.runId, RunStatus[run!.status], run?.revision];
+
+/** How the server is brought to say each message of error.proto, and what the message then says. */
+const provoked: Record<string, (runId: string) => Promise<void>> = {
+  async LifecycleTransitionError(runId) {
+    await begin(runId);
+    await direct.abortRun({ runId });
+    const call = direct.completeRun({ runId });
+    const { LifecycleTransitionError: it, text } = await refused(Code.FailedPrecondition, "INVALID_TRANSITION", call);
+    assert.equal(text, `Invalid lifecycle transition for run ${runId}: aborted → completed`);
+    assert.deepEqual([it?.name, it?.runId, it?.message], ["LifecycleTransitionError", runId, text]);
+    assert.deepEqual([it?.from, it?.to], [RunStatus.ABORTED, RunStatus.COMPLETED]);
+    assert.deepEqual(brief(it?.run), [runId, "ABORTED", 2n]);
+  },
+  async OwnershipError(runId) {
+    await begin(runId, { agentId: "owner", tabGroupId: "tabs" });
+    const call = direct.completeRun({ runId }, agent("thief"));
+    const { OwnershipError: it } = await refused(Code.PermissionDenied, "NOT_OWNER", call);
+    assert.deepEqual([it?.runId, it?.agentId, it?.ownerAgentId], [runId, "thief", "owner"]);
+    assert.deepEqual([it?.tabGroupId, it?.action], ["tabs", "CompleteRun"]);
+  },
+  async LeaseLostError(runId) {
+    await begin(runId, { leaseTtl });
+    const call = direct.updateRun({ runId, leaseEpoch: 7n, workflowId: "flow" });
+    const { LeaseLostError: it } = await refused(Code.FailedPrecondition, "LEASE_LOST", call);
+    assert.deepEqual([it?.runId, it?.leaseEpoch, it?.currentEpoch], [runId, 7n, 1n]);
+    assert.deepEqual(brief(it?.run), [runId, "RUNNING", 1n]);
+  },
+  async LeaseHeldError(runId) {
+    await begin(runId, { leaseTtl });
+    const { run } = await direct.getRun({ runId });
+    const call = direct.claimRun({ runId, leaseTtl });
+    const { LeaseHeldError: it } = await refused(Code.FailedPrecondition, "LEASE_HELD", call);
+    assert.deepEqual([it?.runId, it?.currentEpoch], [runId, 1n]);
+    assert.equal(timestampMs(it!.expiresAt!), timestampMs(run!.lease!.expiresAt!));
+    assert.deepEqual(brief(it?.run), [runId, "RUNNING", 1n]);
+  },
+  async MaxRunningError(runId) {
+    const [first, maxRunning] = [newRunId(), { label: "instance", limit: 1 }];
+    for (const queued of [first, runId]) await begin(queued, { deferred: true, labels: { instance: runId } });
+    await direct.claimRun({ runId: first, leaseTtl, maxRunning });
+    const call = direct.claimRun({ runId, leaseTtl, maxRunning });
+    const { MaxRunningError: it } = await refused(Code.FailedPrecondition, "MAX_RUNNING", call);
+    assert.deepEqual([it?.runId, it?.label, it?.value], [runId, "instance", runId]);
+    assert.deepEqual([it?.limit, it?.running, it?.runningRunIds], [1, 1, [first]]);
+    assert.deepEqual(brief(it?.run), [runId, "PENDING", 1n]);
+  },
+  async RevisionMismatchError(runId) {
+    await begin(runId);
+    const call = direct.completeRun({ runId, expectedRevision: 2n ** 64n - 1n });
+    const { RevisionMismatchError: it } = await refused(Code.Aborted, "REVISION_MISMATCH", call);
+    assert.deepEqual([it?.expectedRevision, it?.actualRevision], [2n ** 64n - 1n, 1n]);
+    assert.deepEqual(brief(it?.run), [runId, "RUNNING", 1n]);
+  },
+  async RunIdConflictError(runId) {
+    await begin(runId, { agentId: "owner" });
+    const call = begin(runId, { agentId: "other" });
+    const { RunIdConflictError: it } = await refused(Code.AlreadyExists, "RUN_ID_CONFLICT", call);
+    assert.deepEqual([it?.field, it?.requested, it?.actual], ["agent_id", "other", "owner"]);
+    assert.deepEqual(brief(it?.run), [runId, "RUNNING", 1n]);
+  },
+};
+
+for (const { name } of errors.file_runledger_v1_error.messages) {
+  test(`${name} is unpacked`, TIMEOUT, async () => {
+    assert.ok(name in provoked, `nothing here provokes ${name}`);
+    await provoked[name](newRunId());
+  });
+}
+
+test("INVALID_FIELD lists every violation", TIMEOUT, async () => {
+  const call = begin("not an id", { taskThreadId: "", agentId: "a".repeat(257) });
+  const { BadRequest } = await refused(Code.InvalidArgument, "INVALID_FIELD", call);
+  const fields = BadRequest!.fieldViolations.map(({ field }) => field);
+  assert.deepEqual(fields.sort(), ["agent_id", "run_id", "task_thread_id"]);
+});
+
+test("RUN_NOT_FOUND names the run", TIMEOUT, async () => {
+  const runId = newRunId();
+  const { ResourceInfo } = await refused(Code.NotFound, "RUN_NOT_FOUND", direct.getRun({ runId }));
+  assert.equal(ResourceInfo?.resourceName, runId);
+});
+
+test("RUN_NOT_RUNNING shows the run", TIMEOUT, async () => {
+  const runId = newRunId();
+  await begin(runId, { deferred: true });
+  const { RunSummary } = await refused(Code.FailedPrecondition, "RUN_NOT_RUNNING", direct.updateRun({ runId }));
+  assert.deepEqual(brief(RunSummary), [runId, "PENDING", 1n]);
+});
+
+test("RetryInfo is unpacked, and details of an unknown kind are skipped", () => {
+  const error = new ConnectError("busy", Code.ResourceExhausted);
+  const value = toBinary(RetryInfoSchema, create(RetryInfoSchema, { retryDelay: durationFromMs(250) }));
+  error.details = [{ type: "runledger.v1.ErrorToCome", value }, { type: "google.rpc.RetryInfo", value }];
+  const unpacked = details(error);
+  assert.deepEqual(Object.keys(unpacked), ["RetryInfo"]);
+  assert.deepEqual(unpacked.RetryInfo?.retryDelay, durationFromMs(250));
+});
+
+test("what the library says itself has no ErrorInfo", TIMEOUT, async () => {
+  const silent = connect(await listen(() => {}));
+  const errors = await Promise.all([
+    silent.getRun({ runId: "run" }, { timeoutMs: 200 }).catch((error) => error),
+    connect("127.0.0.1:1").getRun({ runId: "run" }).catch((error) => error),
+    direct.getRun({ runId: "run" }, { signal: AbortSignal.abort() }).catch((error) => error),
+  ]);
+  assert.deepEqual(errors.map(({ code }) => code), [Code.DeadlineExceeded, Code.Unavailable, Code.Canceled]);
+  assert.deepEqual(errors.map(details), [{}, {}, {}]);
+  assert.deepEqual(details(new TypeError("not a refusal")), {});
+});
