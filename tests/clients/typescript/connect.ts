@@ -9,5 +9,6 @@ export function connect(address: string): RunServiceClient {
     "grpc.keepalive_time_ms": 20_000,
     "grpc.keepalive_timeout_ms": 10_000,
     "grpc.keepalive_permit_without_calls": 1,
+    "grpc.max_reconnect_backoff_ms": 2_000,
   });
 }
