@@ -429,13 +429,12 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Whether a ledger that was there is what was asked for.
+    /// Whether a ledger that has so many shards is what was asked for. Asked before anything is done to it.
     ///
     /// # Errors
     ///
     /// [`OpenError::OtherShards`].
-    pub(crate) fn admit(&self, ledger: &Ledger, location: &str) -> Result<(), OpenError> {
-        let found = ledger.shard_count;
+    pub(crate) fn admit(&self, found: u16, location: &str) -> Result<(), OpenError> {
         match self.shards {
             Some(asked) if asked != found => {
                 Err(OpenError::OtherShards { location: location.to_owned(), found, asked })

@@ -88,10 +88,13 @@ pub fn chain(error: &dyn Error) -> String {
     let mut source = error.source();
     while let Some(error) = source {
         let cause = error.to_string();
-        if said.last().is_some_and(|last| cause.starts_with(last) || cause.ends_with(last)) {
+        let holds = |whole: &str, part: &str| {
+            whole == part || whole.starts_with(&format!("{part}: ")) || whole.ends_with(&format!(": {part}"))
+        };
+        if said.last().is_some_and(|last| holds(&cause, last)) {
             said.pop();
         }
-        if said.last().is_none_or(|last| !last.ends_with(&cause)) {
+        if said.last().is_none_or(|last| !holds(last, &cause)) {
             said.push(cause);
         }
         source = error.source();
@@ -118,6 +121,7 @@ mod tests {
             (&["transport error", "connect error", "connect error: refused"], "connect error: refused"),
             (&["file is no database", "Error code 26: file is no database"], "Error code 26: file is no database"),
             (&["cannot open: denied", "denied"], "cannot open: denied"),
+            (&["connect", "connection refused"], "connect: connection refused"),
             (&["transport error"], "transport error"),
         ] {
             let error = causes.iter().rev().fold(None, |source, text| Some(Box::new(Said(text, source))));

@@ -76,7 +76,13 @@ pub(super) fn code(done: Result<(), Stop>) -> ExitCode {
     let code = match done {
         Ok(()) | Err(Stop::Closed) => 0,
         Err(Stop::Failed(failure)) => {
-            say(&failure.to_string());
+            // The message names the first detail, for those who show no others.
+            let invalid =
+                failure.reason.as_deref().filter(|reason| *reason == "INVALID_FIELD" && !failure.details.is_empty());
+            match invalid {
+                Some(reason) => say(&format!("{reason}: to be corrected are")),
+                None => say(&failure.to_string()),
+            }
             for line in &failure.details {
                 warn(&format!("  {}", shown(line)));
             }

@@ -122,7 +122,7 @@ impl Board {
         let mut lines = vec![self.headline(now), self.tally(), String::new()];
         let room = height.saturating_sub(HEADER_LINES);
         // The last line says how many there are besides.
-        let more = if self.rows.len() > room { self.rows.len() - room.saturating_sub(1) } else { 0 };
+        let more = if self.rows.len() > room { self.rows.len() - room.saturating_sub(1).max(1) } else { 0 };
         let rows = self.rows.iter().take(self.rows.len() - more);
         let rows: Vec<_> = rows.map(|run| view::run_row(run, Times::Ages(now))).collect();
         let mut table = Table::new(view::RUNS, Some(width));

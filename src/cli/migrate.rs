@@ -18,8 +18,9 @@ pub(super) const HELP: &str = "Example:\n  \
 pub(super) async fn run(config: &StoreConfig) -> Result<(), Stop> {
     let location = config.location().map_err(Stop::Usage)?;
     let options = config.options(true, true);
-    let migrated =
-        store::open::migrate(&location, &options, Arc::new(SystemClock)).await.context("nothing was migrated")?;
+    let migrated = store::open::migrate(&location, &options, Arc::new(SystemClock))
+        .await
+        .context("the migration did not come to its end")?;
     for name in &migrated.applied {
         tell(&format!("applied {name}\n"))?;
     }

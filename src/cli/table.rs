@@ -110,6 +110,8 @@ impl Table {
     fn fitting(&self) -> Vec<Option<usize>> {
         let mut widths: Vec<_> = self.widths.iter().copied().map(Some).collect();
         let Some(width_max) = self.width_max else { return widths };
+        // Wider than all of it, none is shown.
+        widths.iter_mut().flatten().for_each(|width| *width = (*width).min(width_max));
         loop {
             let mut narrower = widths.clone();
             if self.narrow(&mut narrower, width_max, |column| column.comfortable) {

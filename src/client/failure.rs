@@ -52,13 +52,11 @@ impl Failure {
         let message = match (&details.reason, kind) {
             (None, Kind::Cut) => format!("the call was cut off: {}", said(status)),
             (None, Kind::Refused | Kind::Unreachable) => format!("{}: {}", status.code(), said(status)),
-            // It names the first of them, for those who show nothing else.
-            (Some(_), _) if details.violations > 0 => format!("{} to correct", fields(details.violations)),
             (Some(_), _) => status.message().to_owned(),
         };
         // The service answers with another code where the call cannot simply be sent again.
         let safe_to_repeat = details.reason.is_none() || status.code() == Code::Unavailable;
-        let Details { reason, lines, retry_after, violations: _ } = details;
+        let Details { reason, lines, retry_after } = details;
         Self { kind, reason, message, details: lines, retry_after, safe_to_repeat }
     }
 
@@ -119,8 +117,6 @@ fn said(status: &Status) -> String {
 struct Details {
     reason: Option<String>,
     lines: Vec<String>,
-    /// How many fields are at fault.
-    violations: usize,
     retry_after: Option<Duration>,
 }
 
@@ -134,7 +130,6 @@ impl Details {
             match detail.type_url.rsplit('/').next().unwrap_or_default() {
                 "google.rpc.ErrorInfo" => {
                     let info = ErrorInfo::decode(bytes).unwrap_or_default();
-                    found.violations = info.metadata.get("violations").and_then(|n| n.parse().ok()).unwrap_or_default();
                     found.reason = (info.domain == "runledger").then_some(info.reason);
                 }
                 "google.rpc.RetryInfo" => {
@@ -146,10 +141,6 @@ impl Details {
         }
         found
     }
-}
-
-fn fields(count: usize) -> String {
-    if count == 1 { "1 field".to_owned() } else { format!("{count} fields") }
 }
 
 /// A detail in lines.

@@ -84,7 +84,8 @@ impl Command {
     /// lease that was granted to a lost answer is not known from the next one.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
-        self.operation.is_idempotent() && self.terms.lease_ttl_ms.is_none()
+        // Its own revision would refuse the repetition.
+        self.operation.is_idempotent() && self.terms.lease_ttl_ms.is_none() && self.expected_revision.is_none()
     }
 
     /// About how many bytes the command takes in memory: for bounds on queues and batches.

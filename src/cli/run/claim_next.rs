@@ -62,6 +62,7 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
     let answer = args.server.client()?.ask(&request, deadline).await?;
     match &answer.run {
         Some(run) => show(&args.format, &answer, Some(run), answer.disposition),
-        None => Err(Stop::TimedOut(format!("there was no run to claim for {:?}", args.wait))),
+        None if args.wait.is_zero() => Err(Stop::TimedOut("there was no run to claim: nothing was claimed".to_owned())),
+        None => Err(Stop::TimedOut(format!("there was no run to claim for {:?}: nothing was claimed", args.wait))),
     }
 }

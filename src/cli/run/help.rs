@@ -128,13 +128,13 @@ pub(super) const WORKER: &str = concat!(
     ::completed                        the run is done, although the program was told to end\n\n\
     As the program ends, so does the run:\n  \
     COMPLETED                  with 0 by itself; with 0 after it was told to end, and ::completed\n  \
-    FAILED / EXIT_STATUS       with another status, or by a signal; the reason is its last words\n  \
+    FAILED / EXIT_STATUS       otherwise by itself; the reason is its last words on standard error\n  \
     FAILED / SPAWN_FAILED      it could not be started\n  \
     ABORTED / ABORT_REQUESTED  somebody had asked for the run to be aborted\n  \
     ABORTED / WORKER_STOPPED   this worker had been told to end: SIGTERM, SIGHUP or Ctrl-C\n\n\
     A run that is somebody else's by then, or has ended, stays as it is. The program and all that it started are told to \
     end by SIGTERM, and by SIGKILL where something is still there after --kill-after; also where this worker is killed \
-    by force, and then the run ends as FAILED / ORPHANED after the ttl.\n\n",
+    by force, then after half of the ttl at the latest, and the run ends as FAILED / ORPHANED.\n\n",
     exit_codes!(
         ", with the program's own once it ran, or 128 and the number of the signal that ended it or this worker"
     )

@@ -94,7 +94,7 @@ pub(super) struct WorkerArgs {
 pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
     let mut client = args.server.client()?;
     let mut signals = Signals::caught()?;
-    let mut guard = Guard::start(args.kill_after.min(args.lease_ttl));
+    let mut guard = Guard::start(args.kill_after.min(args.lease_ttl / 2));
     if !args.claim {
         let run = start(&args, &mut client).await?;
         return work(&args, &mut client, &mut signals, &mut guard, run).await;
@@ -191,18 +191,19 @@ async fn work(
             report(args, client, &run.failed(reason, "EXIT_STATUS")).await.map(|answer| answer.disposition())
         }
     };
+    let mut lost = false;
     match (reported, &told) {
         (Ok(v1::Disposition::RecordedLate), _) => {
             say(&format!("the authority had ended run {}: how its program ended is kept as a late report", run.run_id));
         }
         (Ok(_), _) => {}
         // The run was somebody else's before its program ended, which was said.
-        (Err(Stop::Failed(failure)), Some(Told::Lost)) if failure.kind == Kind::Refused => {}
+        (Err(Stop::Failed(failure)), Some(Told::Lost)) if failure.kind == Kind::Refused => lost = true,
         (Err(stop), _) => return Err(stop),
     }
     match (stopped_by, ended.code(), ended.signal()) {
         (Some(number), _, _) => Err(Stop::Signal(number)),
-        (_, Some(0), _) if completed => Ok(()),
+        (_, Some(0), _) if completed && !lost => Ok(()),
         (_, Some(0), _) => Err(Stop::Program(128 + 15)),
         (_, Some(code), _) => Err(Stop::Program(u8::try_from(code).unwrap_or(1))),
         (_, None, number) => Err(Stop::Program(128 + u8::try_from(number.unwrap_or(0)).unwrap_or(0))),

@@ -71,7 +71,6 @@ pub(super) async fn prepare(
     let opening = |error| errors::opening(location, error);
     grants::check(client, location, grants::SERVING).await?;
     if let Some(found) = usable(client, location, options).await? {
-        options.admit(&found.ledger, location)?;
         return Ok((found.ledger, Migrated { applied: Vec::new(), at: found.at }));
     }
     // Whoever held the lock may have done it all: everything is looked at again under it.
@@ -82,10 +81,7 @@ pub(super) async fn prepare(
     };
     client.query_one(UNLOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
     match find(client, location).await? {
-        Some(found) => {
-            options.admit(&found.ledger, location)?;
-            Ok((found.ledger, Migrated { applied: taken, at: found.at }))
-        }
+        Some(found) => Ok((found.ledger, Migrated { applied: taken, at: found.at })),
         None => Err(missing(location)),
     }
 }
@@ -103,7 +99,11 @@ pub(super) async fn reads(client: &Client, location: &str) -> Result<(Ledger, u3
 /// What is there when nothing is to be done; none when steps may and must be taken.
 async fn usable(client: &Client, location: &str, options: &OpenOptions) -> Result<Option<Found>, OpenError> {
     let needed = newest();
-    match find(client, location).await? {
+    let found = find(client, location).await?;
+    if let Some(found) = &found {
+        options.admit(found.ledger.shard_count, location)?;
+    }
+    match found {
         None => Ok(None),
         Some(found) if found.at >= needed => Ok(Some(found)),
         Some(_) if options.migrate => Ok(None),

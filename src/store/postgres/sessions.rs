@@ -167,6 +167,11 @@ fn pool(
         .expect("a runtime is given")
 }
 
+/// What happened, without that the store is unavailable: whoever asked for the session says so.
+fn cause(error: &StoreError) -> String {
+    chain(std::error::Error::source(error).unwrap_or(error))
+}
+
 /// Whether the session's age has passed a multiple of [`PLANS_AGE_MAX`] since it was last lent.
 fn are_old(metrics: &Metrics) -> bool {
     let age_at = |when: std::time::Instant| (when - metrics.created).as_nanos() / PLANS_AGE_MAX.as_nanos();
@@ -177,11 +182,6 @@ fn are_old(metrics: &Metrics) -> bool {
 /// one row then costs as much as all. Statistics come with autoanalyze, minutes later, and planning each time costs more
 /// than the statements. Planning anew at every doubling of a session's uses, and in every half minute, leaves such a plan
 /// behind soon.
-/// What happened, without that the store is unavailable: whoever asked for the session says so.
-fn cause(error: &StoreError) -> String {
-    chain(std::error::Error::source(error).unwrap_or(error))
-}
-
 async fn plan_anew(client: &ClientWrapper) -> Result<(), HookError> {
     client.batch_execute("-- session.plan_anew\ndiscard plans").await.map_err(HookError::Backend)
 }

@@ -49,12 +49,16 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
     migrate::admit(&writer, path)?;
     make_durable(&writer).map_err(failed)?;
     let is_new = writer.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0)).map_err(failed)? == 0;
+    if !is_new {
+        let shards = "-- open.shard_count\nselect shard_count from ledger";
+        let found = writer.query_row(shards, [], |row| row.get(0)).map_err(failed)?;
+        options.admit(found, &format!("sqlite:{}", path.display()))?;
+    }
     let migrated = migrate::migrate(&mut writer, path, options, clock)?;
     if is_new {
         tracing::info!(store = %path.display(), "a new ledger was created");
     }
     let ledger = ledger(&writer, path)?;
-    options.admit(&ledger, &format!("sqlite:{}", path.display()))?;
     let readers = (0..readers).map(|_| reader(path)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let identity = Identity::of(path, lock)?;
     Ok(Opened { connections: Connections::new(writer, readers, Some(identity)), ledger, migrated })

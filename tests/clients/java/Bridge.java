@@ -162,7 +162,8 @@ public final class Bridge implements AutoCloseable {
                 // At its own epoch, the lease is over but nobody has followed: the work may still come to its end. An
                 // end that was presumed by the authority is still to be reported.
                 lost |= detail(error, LeaseLostError.class).filter(it -> it.getCurrentEpoch() != epoch).isPresent()
-                    || detail(error, RunSummary.class).filter(it -> !it.getPresumed()).isPresent();
+                    || detail(error, RunSummary.class).filter(it -> !it.getPresumed()).isPresent()
+                    || List.of("RUN_NOT_FOUND", "NOT_OWNER").contains(reason(error));
                 if (lost || reason(error).equals("RUN_NOT_RUNNING")) stop(reason(error), "the run had ended already");
                 channel.resetConnectBackoff();
                 return System.nanoTime() + Math.min(third / 4, MILLISECONDS.toNanos(500));

@@ -13,6 +13,6 @@ def connect(address: str) -> grpc.Channel:
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.max_reconnect_backoff_ms", 2_000),
-            ("grpc.per_rpc_retry_buffer_size", 1 << 20),
+            ("grpc.per_rpc_retry_buffer_size", 2 << 20),
         ],
     )

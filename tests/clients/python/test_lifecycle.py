@@ -1,8 +1,12 @@
 """A run's whole life, and the watching of it."""
 
+import contextlib
+import io
+import os
+import runpy
 import threading
 
-from support import Case, api, grpc, metadata, run_pb2, struct
+from support import ADDRESS, Case, api, grpc, metadata, run_pb2, struct
 
 
 class Lifecycle(Case):
@@ -65,6 +69,15 @@ class Lifecycle(Case):
         run = self.start(metadata=struct(given)).run
         self.assertEqual(metadata(run), {key: float(value) for key, value in given.items()})
         self.assertEqual(run.metadata["big"], 9_007_199_254_740_992)
+
+
+class Example(Case):
+    def test_the_pages_example_does_what_it_says(self):
+        os.environ["RUNLEDGER_SERVER"] = ADDRESS
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            runpy.run_path("example.py")
+        self.assertEqual(said.getvalue(), "RUN_STATUS_COMPLETED\nNOT_FOUND RUN_NOT_FOUND\n")
 
 
 class Watching(Case):

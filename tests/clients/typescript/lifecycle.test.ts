@@ -1,5 +1,7 @@
 // A run's whole life, and the watching of it.
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { text } from "node:stream/consumers";
 import { after, test } from "node:test";
 import { status as Code } from "@grpc/grpc-js";
 import { Route, RunStatus } from "./gen/runledger/v1/run.js";
@@ -98,4 +100,12 @@ test("a watch of no run, or ahead of it, is refused", async () => {
   await refused(Code.NOT_FOUND, "RUN_NOT_FOUND", watch({ runId }));
   await start(runId);
   await refused(Code.OUT_OF_RANGE, "REVISION_AHEAD", watch({ runId, afterRevision: 2n }));
+});
+
+test("the page's example does what it says", async () => {
+  const example = spawn(process.execPath, ["--import", "tsx", "example.ts"], {
+    env: { ...process.env, RUNLEDGER_SERVER: process.env.RUNLEDGER_TEST_SERVER },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  assert.equal(await text(example.stdout), "RUN_STATUS_COMPLETED\nRUN_NOT_FOUND\n");
 });

@@ -146,7 +146,10 @@ async fn standing(client: &mut Client, run: &Held, wait_max: Duration) -> Option
     let found = client.ask(&request, Instant::now() + wait_max).await.ok()?.run?;
     let ours = found.lease.as_ref().is_some_and(|lease| lease.epoch == run.epoch);
     Some(match (ours, found.presumed, found.status()) {
-        (true, true, v1::RunStatus::Aborted) => Standing::Aborted(found.reason_code),
+        (true, true, v1::RunStatus::Aborted) => {
+            let asked = found.abort_request.map(|abort| abort.reason).filter(|reason| !reason.is_empty());
+            Standing::Aborted(asked.unwrap_or(found.reason_code))
+        }
         (true, true, _) => Standing::Presumed,
         (true, false, v1::RunStatus::Running) => Standing::Over,
         (_, _, _) => Standing::Lost,

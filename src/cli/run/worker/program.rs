@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::proto::v1;
 
@@ -42,6 +44,8 @@ pub(super) struct Program {
     /// What it said last on standard error.
     last: Last,
     completed: Arc<AtomicBool>,
+    /// Whoever reads its output is not waited for any more.
+    unread: CancellationToken,
     /// Those that pass its output on.
     streams: JoinSet<()>,
 }
@@ -61,12 +65,13 @@ impl Program {
             .spawn()?;
         let (tell, progress) = watch::channel(None);
         let (last, completed, mut streams) = (Last::default(), Arc::default(), JoinSet::new());
+        let unread = CancellationToken::new();
         let stdout = child.stdout.take().expect("it is piped");
         let stderr = child.stderr.take().expect("it is piped");
-        streams.spawn(pass_output_on(stdout, tell, Arc::clone(&completed)));
+        streams.spawn(pass_output_on(stdout, tell, Arc::clone(&completed), unread.clone()));
         streams.spawn(pass_errors_on(stderr, last.clone()));
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Ok(Self { child, group, progress, last, completed, streams })
+        Ok(Self { child, group, progress, last, completed, unread, streams })
     }
 
     /// The processes that it is, with all that it started.
@@ -89,8 +94,12 @@ impl Program {
 
     /// What it said, once it has ended. What it left running may keep its output open: that is not waited for.
     pub(super) async fn said(mut self) -> Said {
-        let streams = async { while self.streams.join_next().await.is_some() {} };
-        let _open = timeout(STREAMS_WAIT_MAX, streams).await;
+        let mut streams = pin!(async { while self.streams.join_next().await.is_some() {} });
+        if timeout(STREAMS_WAIT_MAX, &mut streams).await.is_err() {
+            // What is still to be read may be for the worker.
+            self.unread.cancel();
+            let _open = timeout(STREAMS_WAIT_MAX, streams).await;
+        }
         let last = held(&self.last);
         let words = last.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
         let from = words.ceil_char_boundary(words.len().saturating_sub(LAST_BYTES_MAX));
@@ -152,6 +161,7 @@ async fn pass_output_on(
     stream: impl AsyncRead + Unpin,
     progress: watch::Sender<Option<v1::Progress>>,
     completed: Arc<AtomicBool>,
+    unread: CancellationToken,
 ) {
     let (mut lines, mut out) = (Lines::of(stream), tokio::io::stdout());
     while let Some(line) = lines.next().await {
@@ -161,8 +171,11 @@ async fn pass_output_on(
         } else if text.trim_end() == COMPLETED {
             completed.store(true, Ordering::Release);
         } else {
-            let _closed = out.write_all(line).await;
-            let _closed = out.flush().await;
+            let written = async {
+                let _closed = out.write_all(line).await;
+                let _closed = out.flush().await;
+            };
+            let _given_up = unread.run_until_cancelled(written).await;
         }
     }
 }
@@ -190,6 +203,7 @@ fn progress_of(line: &str) -> Option<v1::Progress> {
         Some((done, total)) => (done.parse().ok()?, total.parse().ok()?),
         None => (numbers.parse().ok()?, 0),
     };
+    let message = message.replace('\0', "");
     let message = message[..message.floor_char_boundary(crate::domain::limits::PROGRESS_MESSAGE_BYTES_MAX)].to_owned();
     let sound = i64::try_from(done.max(total)).is_ok() && (total == 0 || done <= total);
     sound.then_some(v1::Progress { done, total, message, at: None })
@@ -206,6 +220,7 @@ mod tests {
             ("::progress 0/0\n", 0, 0, ""),
             ("::progress 7\r\n", 7, 0, ""),
             ("::progress 7 of many", 7, 0, "of many"),
+            ("::progress 7 a\0b", 7, 0, "ab"),
         ] {
             let said = progress_of(line).unwrap();
             assert_eq!((said.done, said.total, said.message.as_str()), (done, total, message));
