@@ -16,6 +16,11 @@ async fn a_role_is_told_which_grants_it_lacks_and_serves_everything_with_these()
     let place = database.dsn().rsplit_once('@').unwrap().1.to_owned();
     let store = format!("postgres://{}:x@{place}", role.replace(' ', "%20"));
 
+    // Of a schema that it may not use it sees nothing, not even that there is a ledger.
+    owner.batch_execute("revoke usage on schema public from public").await.unwrap();
+    let (code, said) = run(&["doctor", "--store", &store]).await;
+    assert_eq!((code, grants(&said)), (3, &*format!("GRANT USAGE ON SCHEMA public TO \"{role}\"")), "{said}");
+    owner.batch_execute(grants(&said)).await.unwrap();
     let (code, said) = run(&["doctor", "--store", &store]).await;
     assert_eq!(code, 3, "{said}");
     owner.batch_execute(grants(&said)).await.unwrap();
@@ -25,7 +30,7 @@ async fn a_role_is_told_which_grants_it_lacks_and_serves_everything_with_these()
     let serve = ["serve", "--listen", "127.0.0.1:0", "--store", &store, "--allow-unsafe-store"];
     let (code, said) = Process::spawn(&serve).exited(SOON).await;
     assert_eq!(code, 1, "{said}");
-    assert!(!grants(&said).contains("SELECT"), "doctor was granted that: {said}");
+    assert!(!grants(&said).contains("SELECT ON ledger"), "doctor was granted that: {said}");
     owner.batch_execute(grants(&said)).await.unwrap();
     let server = Server::of(Process::spawn(&serve)).await;
     server.is_ready().await;

@@ -150,6 +150,18 @@ async fn a_program_finds_what_its_run_was_given() {
     assert!(said.contains("={}="), "{said}");
 }
 
+/// The process that ends the program of a worker that is gone.
+#[cfg(target_os = "linux")]
+fn guard_of(worker: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{worker}/task")).unwrap();
+    let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
+    let all = children.collect::<Vec<_>>().join(" ");
+    let is_guard = |pid: &&str| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("worker-guard"))
+    };
+    all.split_whitespace().find(is_guard).expect("it has a guard").to_owned()
+}
+
 /// The program, and what it started: those that its shell waits for would go on by themselves.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,6 +177,9 @@ async fn a_program_whose_worker_is_killed_by_force_does_not_live_on() {
         let flags = ["--task-thread-id", "t", "--kill-after", "1s"];
         let mut worker = scene.spawn(&flags, &script);
         let pids = eventually(SOON, async || std::fs::read_to_string(&pids).ok()).await.expect("it has begun");
+        // As a manager does that tells everybody to end, and kills who is left.
+        let guard = guard_of(worker.pid());
+        assert!(std::process::Command::new("kill").args(["-TERM", &guard]).status().unwrap().success());
         worker.kill();
         let live = |pid: &str| {
             // One that has ended and that nobody has waited for is there still.
@@ -212,14 +227,15 @@ async fn what_a_thawed_worker_reports_is_kept_and_changes_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_was_ended_ends_its_program_and_one_that_runs_elsewhere_is_not_begun() {
     let scene = Scene::new().await;
-    let mut worker = scene.worker(LIVING, "sleep 60");
-    scene.until(|run| run.status() == RunStatus::Running).await;
+    let mut worker = scene.worker(LIVING, "trap 'exit 0' TERM; echo ::progress 1; while :; do sleep 0.05; done");
+    scene.until(|run| run.progress.is_some()).await;
     let (code, said) = scene.worker(LIVING, "echo begun").exited(SOON).await;
     assert!(code == 1 && said.contains("is running already") && !said.contains("begun"), "{said}");
     let ended = runledger::proto::v1::AbortRunRequest { run_id: "run-1".to_owned(), ..Default::default() };
     scene.server.client().abort_run(ended).await.unwrap();
-    let (status, said) = worker.ended(SOON).await;
-    assert!(!status.success() && said.contains("is not this worker's any more"), "{said}");
+    let (code, said) = worker.exited(SOON).await;
+    assert!(said.contains("is not this worker's any more"), "{said}");
+    assert_eq!(code, 128 + 15, "whoever waits for the run is not told that it was completed: {said}");
     assert_eq!(scene.run().await.unwrap().revision, 2);
 }
 
