@@ -119,6 +119,28 @@ pub(super) fn happening(frame: &WatchRunsResponse) -> Option<Happening<'_>> {
     }
 }
 
+/// What is known, and was said, of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    There,
+    /// A server sends its watchers away now and then, who come back at once: that is nothing to be told.
+    SentAway,
+    Lost,
+}
+
+impl Link {
+    /// An outage is said once, however often it is tried to end it.
+    fn lost(self, failure: &Failure) -> Self {
+        if self == Self::There && failure.reason.as_deref() == Some("DRAINING") {
+            return Self::SentAway;
+        }
+        if self != Self::Lost {
+            say(&format!("{failure} (trying again)"));
+        }
+        Self::Lost
+    }
+}
+
 /// How what happened is shown in columns.
 type Row = fn(&Happening<'_>, Times) -> Vec<String>;
 
@@ -134,7 +156,7 @@ pub(super) async fn printed<F: Named>(
     let by_default = if out.width.is_some() { Output::Table } else { Output::Json };
     let mut table = Table::new(columns, out.width);
     let mut first = true;
-    let mut lost = false;
+    let mut link = Link::There;
     let mut news = pin!(news);
     loop {
         // Written out whenever there is nothing more to write for now.
@@ -157,18 +179,15 @@ pub(super) async fn printed<F: Named>(
                     }
                 }
             },
-            // An outage is said once, however often it is tried to end it.
-            Some(Ok(News::Lost(failure))) if !lost => {
-                lost = true;
-                say(&format!("{failure} (trying again)"));
-            }
-            Some(Ok(News::Lost(_))) => {}
+            Some(Ok(News::Lost(failure))) => link = link.lost(&failure),
             Some(Ok(News::Found)) => {
-                lost = false;
-                say("the server is back");
+                if link == Link::Lost {
+                    say("the server is back");
+                }
+                link = Link::There;
             }
             Some(Ok(News::Restored)) => {
-                lost = false;
+                link = Link::There;
                 say("the ledger was restored or failed over: what was shown may be lost, and the watch begins again");
             }
             Some(Err(failure)) => {

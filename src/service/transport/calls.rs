@@ -9,8 +9,8 @@ use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
@@ -185,6 +185,9 @@ fn asked_rightly(request: &Request<Incoming>, arrived: Instant) -> Result<Option
 fn refused_by_http(status: StatusCode) -> Response<Body> {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = status;
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+    }
     answer
 }
 

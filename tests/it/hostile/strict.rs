@@ -77,7 +77,8 @@ async fn only_grpc_is_spoken_and_http_says_so() {
     }
     let mut put = request(&[("content-type", "application/grpc")]);
     *put.method_mut() = Method::PUT;
-    assert_eq!(sent(server.address, put, question()).await.0.status(), 405);
+    let refused = sent(server.address, put, question()).await.0;
+    assert_eq!((refused.status().as_u16(), refused.headers()["allow"].as_bytes()), (405, &b"POST"[..]));
 }
 
 /// The field that a refusal names.
