@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 
 use super::connect::Caller;
 use super::ending::Stop;
-use super::output::{Format, Out, Output};
+use super::output::{Out, Output, RunFormat, RunOutput};
 use super::view;
 use crate::proto::v1;
 
@@ -98,7 +98,7 @@ struct GetArgs {
     #[command(flatten)]
     caller: Caller,
     #[command(flatten)]
-    format: Format,
+    format: RunFormat,
 }
 
 pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
@@ -131,9 +131,10 @@ async fn get(args: GetArgs) -> Result<(), Stop> {
     let request = v1::GetRunRequest { run_id: args.run_id, queue_label: args.queue_label };
     let answer = args.caller.ask(&mut client, &request).await?;
     let mut out = Out::new();
-    match args.format.output {
-        Output::Json => out.json(&answer)?,
-        Output::Table => {
+    match args.format.output() {
+        RunOutput::Ids => out.line(&answer.run.unwrap_or_default().run_id)?,
+        RunOutput::As(Output::Json) => out.json(&answer)?,
+        RunOutput::As(Output::Table) => {
             let mut pairs = view::run_pairs(&answer.run.unwrap_or_default());
             pairs.extend(queue.then(|| view::queue_pair(answer.queue.as_ref())));
             out.pairs(&pairs)?;

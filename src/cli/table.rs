@@ -73,6 +73,8 @@ impl Column {
 pub(super) struct Table {
     columns: &'static [Column],
     widths: Vec<usize>,
+    /// The columns in which nothing has stood yet.
+    empty: Vec<bool>,
     /// Of the terminal; without one nothing is cut.
     width_max: Option<usize>,
 }
@@ -80,7 +82,7 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new(columns: &'static [Column], width_max: Option<usize>) -> Self {
         let widths = columns.iter().map(|column| column.name.width().max(column.usual)).collect();
-        Self { columns, widths, width_max }
+        Self { columns, widths, empty: vec![true; columns.len()], width_max }
     }
 
     /// The names of the columns, wide enough for these rows.
@@ -99,8 +101,9 @@ impl Table {
 
     fn widen(&mut self, rows: &[Vec<String>]) {
         for row in rows {
-            for (width, cell) in self.widths.iter_mut().zip(row) {
+            for ((width, empty), cell) in self.widths.iter_mut().zip(&mut self.empty).zip(row) {
                 *width = (*width).max(shown(cell).width());
+                *empty &= cell.is_empty();
             }
         }
     }
@@ -117,8 +120,14 @@ impl Table {
             if self.narrow(&mut narrower, width_max, |column| column.comfortable) {
                 return narrower;
             }
-            let there = self.columns.iter().zip(&mut widths).filter(|(_, width)| width.is_some());
-            match there.filter(|(column, _)| column.leaves > 0).max_by_key(|(column, _)| column.leaves) {
+            // One in which nothing stands goes before all others.
+            let order = self
+                .columns
+                .iter()
+                .zip(&self.empty)
+                .map(|(column, empty)| if *empty { u8::MAX } else { column.leaves });
+            let there = order.zip(&mut widths).filter(|(leaves, width)| *leaves > 0 && width.is_some());
+            match there.max_by_key(|(leaves, _)| *leaves) {
                 Some((_, width)) => *width = None,
                 None => break,
             }
@@ -134,11 +143,12 @@ impl Table {
             if widths.iter().flatten().sum::<usize>() + GAP.len() * there.saturating_sub(1) <= width_max {
                 return true;
             }
-            let give_way = self.columns.iter().zip(&mut *widths);
-            let give_way =
-                give_way.filter_map(|(column, width)| width.as_mut().filter(|width| **width > least(column)));
-            match give_way.max_by_key(|width| **width) {
-                Some(widest) => *widest -= 1,
+            let give_way = self.columns.iter().zip(&mut *widths).filter_map(|(column, width)| {
+                width.as_mut().filter(|width| **width > least(column)).map(|width| (column.cut, width))
+            });
+            // A text that is cut still says something, and an id cannot be copied.
+            match give_way.max_by_key(|(cut, width)| (*cut == Cut::End, **width)) {
+                Some((_, widest)) => *widest -= 1,
                 None => return false,
             }
         }
@@ -283,6 +293,14 @@ mod tests {
             assert!(lines[0].width() <= width_max, "{}", lines[0]);
             assert_eq!(lines[0], line, "{width_max}");
         }
+    }
+
+    #[test]
+    fn a_column_in_which_nothing_stands_goes_before_all_others() {
+        let rows = rows(&[["0123456789012", ""]]);
+        assert_eq!(Table::new(COLUMNS, Some(16)).lines(&rows), ["0123456789012"]);
+        assert_eq!(Table::new(COLUMNS, Some(16)).header(&rows), "ID");
+        assert_eq!(Table::new(COLUMNS, Some(40)).header(&rows), "ID             WHAT");
     }
 
     #[test]

@@ -116,7 +116,7 @@ pub(super) fn happening_row(happening: &Happening<'_>, times: Times) -> Vec<Stri
             event_type(event),
             transition(event),
             event.principal.as_ref().map(principal).unwrap_or_default(),
-            event.changes.as_ref().map(json::line).unwrap_or_default(),
+            event.changes.as_ref().map(changes).unwrap_or_default(),
         ],
         Happening::Progress(progress) => {
             vec![nothing(), at(progress.at.as_ref()), "progress".to_owned(), nothing(), nothing(), amount(progress)]
@@ -186,12 +186,20 @@ pub(super) fn queue_pair(queue: Option<&v1::QueuePlace>) -> Vec<String> {
     vec!["queue".to_owned(), place]
 }
 
+/// As JSON; of a request to abort its reason, for who made it and when stands beside it.
+fn changes(changes: &v1::RunChanges) -> String {
+    match &changes.abort_request {
+        Some(request) if !request.reason.is_empty() => request.reason.clone(),
+        Some(_) | None => json::line(changes),
+    }
+}
+
 /// Such as `by agent-7, at 2026-11-22T10:00:00.000000Z: the page is wrong`.
 pub(super) fn abort_request(request: &v1::AbortRequest) -> String {
     let by = request.by.as_ref().map(principal).unwrap_or_default();
     let at = moment(time(request.at.as_ref()), Times::Whole);
     let until =
-        time(request.deadline.as_ref()).map(|at| format!(", ended by the authority at {at}")).unwrap_or_default();
+        time(request.deadline.as_ref()).map(|at| format!(", to be ended by the authority at {at}")).unwrap_or_default();
     format!("by {by}, at {at}{until}{}", because(&request.reason))
 }
 

@@ -318,7 +318,7 @@ fn lease_held(refusal: &Refusal, epoch: u64, expires_at: Option<Time>, run: &Sum
     let message = match expires_at {
         Some(at) => format!("Run {id} is held under epoch {epoch} until {at}: claim it after that."),
         None if epoch > 0 => format!("Run {id} is held under epoch {epoch}: claim it when that is over."),
-        None => format!("Run {id} is running without a lease: only its reporter can end it."),
+        None => format!("Run {id} is running without a lease: it cannot be claimed, whoever reports it."),
     };
     draft(Code::FailedPrecondition, refusal, message)
         .info("run_id", id)

@@ -104,7 +104,7 @@ impl Replica {
         let Self { server, .. } = self;
         if let Some(why) = &self.silent {
             return Some(Problem {
-                what: format!("{server} does not answer: {why}"),
+                what: if why.starts_with(server) { why.clone() } else { format!("{server} does not answer: {why}") },
                 todo: "Look at its log, and whether it runs at all".to_owned(),
             });
         }

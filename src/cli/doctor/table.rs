@@ -19,9 +19,7 @@ pub(super) fn text(report: &Report) -> String {
 
 fn write(out: &mut String, report: &Report) -> fmt::Result {
     let condition = &report.condition;
-    if report.healthy {
-        writeln!(out, "HEALTHY")?;
-    }
+    writeln!(out, "{}", if report.healthy { "HEALTHY" } else { "NOT HEALTHY" })?;
     for problem in &report.problems {
         writeln!(out, "PROBLEM  {}.\n         {}.", problem.what, problem.todo)?;
     }

@@ -4,15 +4,19 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::mutations::show;
 use crate::cli::connect::{CALL_WAIT_MAX, Server};
-use crate::cli::ending::Stop;
+use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{Label, MaxRunning, duration};
 use crate::cli::output::RunFormat;
+use crate::client::Kind;
 use crate::clock;
 use crate::proto::{self, v1};
+
+/// When a claim that was not answered is made again.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
 pub(super) struct ClaimNextArgs {
@@ -50,16 +54,40 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
         labels: args.labels.into_iter().map(|Label(key, value)| (key, value)).collect(),
         ..v1::RunFilter::default()
     };
-    let request = v1::ClaimNextRunRequest {
+    let mut request = v1::ClaimNextRunRequest {
         filter: Some(filter),
         lease_ttl: Some(proto::duration(args.lease_ttl)),
-        wait: Some(proto::duration(args.wait)),
+        wait: None,
         max_running: args.max_running.as_ref().map(MaxRunning::message),
         request_id: args.request_id.unwrap_or_else(|| format!("cli-{}", clock::draw_id())),
     };
-    let deadline = Instant::now().checked_add(args.wait.saturating_add(CALL_WAIT_MAX));
-    let deadline = deadline.ok_or_else(|| Stop::Usage("--wait is too long".to_owned()))?;
-    let answer = args.server.client()?.ask(&request, deadline).await?;
+    let until = Instant::now().checked_add(args.wait).and_then(|until| until.checked_add(CALL_WAIT_MAX));
+    let until = until.ok_or_else(|| Stop::Usage("--wait is too long".to_owned()))?;
+    let mut client = args.server.client()?;
+    let mut lost = false;
+    let answer = loop {
+        let left = until.saturating_duration_since(Instant::now()).saturating_sub(CALL_WAIT_MAX);
+        request.wait = Some(proto::duration(left));
+        match client.ask(&request, until).await {
+            Ok(answer) => break answer,
+            // Nobody was ever there.
+            Err(failure) if !lost && failure.kind == Kind::Unreachable && failure.reason.is_none() => {
+                return Err(failure.into());
+            }
+            Err(failure) if failure.kind == Kind::Refused => return Err(failure.into()),
+            Err(failure) if Instant::now() + AGAIN_AFTER >= until => {
+                say(&format!("what was claimed is claimed under --request-id {}", request.request_id));
+                return Err(failure.into());
+            }
+            // Under the same id: a run whose claim was not answered is this one's.
+            Err(failure) => {
+                if !std::mem::replace(&mut lost, true) {
+                    say(&format!("{failure} (trying again)"));
+                }
+                sleep(AGAIN_AFTER).await;
+            }
+        }
+    };
     match &answer.run {
         Some(run) => show(&args.format, &answer, Some(run), answer.disposition),
         None if args.wait.is_zero() => Err(Stop::TimedOut("there was no run to claim: nothing was claimed".to_owned())),

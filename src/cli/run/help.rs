@@ -76,7 +76,8 @@ pub(super) const CLAIM_NEXT: &str = concat!(
     runledger run claim-next --label team=search --wait 1s\n  \
     runledger run claim-next --max-running instance=1 --lease-ttl 1m --output json\n\n\
     Each run is for one caller. The answer names the run and the epoch of its lease: send a heartbeat every third of the \
-    ttl, or give the run back by `runledger run release --not-begun`. No run to claim within --wait: 4. `runledger run \
+    ttl, or give the run back by `runledger run release --not-begun`. A claim that is cut off is made \
+    again under the same request id, so no run is taken for an answer that gets lost. No run to claim within --wait: 4. `runledger run \
     worker --claim` does all of it for a program.\n",
     exit_codes!()
 );
@@ -85,8 +86,8 @@ pub(super) const CHECK: &str = concat!(
     "Examples:\n  \
     runledger run check run-1 --to completed\n  \
     runledger run check --from pending --to running\n\n\
-    Changes nothing. Ends with 1 when the call would be refused, which `reason` says. A run's check is as of the acting \
-    agent (--as).\n",
+    Changes nothing. Ends with 1 when the call would be refused, which `reason` says. It looks at the run's status and, \
+    as of the acting agent (--as), at its owner; not at leases, revisions or what else the call may say.\n",
     exit_codes!()
 );
 
@@ -136,7 +137,8 @@ pub(super) const WORKER: &str = concat!(
     end by SIGTERM, and by SIGKILL where something is still there after --kill-after; also where this worker is killed \
     by force, then after half of the ttl at the latest, and the run ends as FAILED / ORPHANED.\n\n",
     exit_codes!(
-        ", with the program's own once it ran, or 128 and the number of the signal that ended it or this worker"
+        ", with the program's own once it ran, or 128 and the number of the signal that ended it or this worker; 143 too \
+         where the program ended with 0 after it was told to end and the run was not completed"
     )
 );
 

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use crate::cli::connect::Caller;
-use crate::cli::ending::Stop;
+use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{self, Label, MaxRunning, MetadataSource, Route};
 use crate::cli::output::{Out, Output, RunFormat, RunOutput};
 use crate::cli::view;
@@ -137,7 +137,7 @@ pub(super) struct AbortArgs {
     /// The run
     run_id: String,
     /// Why, for people
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, visible_alias = "reason", value_name = "TEXT")]
     failure_reason: Option<String>,
     /// Why, for programs, such as TIMEOUT
     #[arg(long, value_name = "CODE")]
@@ -153,7 +153,7 @@ pub(super) struct FailArgs {
     /// The run
     run_id: String,
     /// Why, for people
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, visible_alias = "reason", value_name = "TEXT")]
     failure_reason: String,
     /// Why, for programs, such as TIMEOUT
     #[arg(long, value_name = "CODE")]
@@ -240,7 +240,11 @@ pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
         run_timeout: args.run_timeout.map(proto::duration),
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
-    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)?;
+    if args.lease_ttl.is_some() && answer.disposition() == v1::Disposition::Unchanged {
+        say("the run was running already: no lease was granted, and the one that it shows may be somebody else's");
+    }
+    Ok(())
 }
 
 pub(super) async fn update(args: UpdateArgs) -> Result<(), Stop> {

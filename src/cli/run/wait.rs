@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::cli::connect::{CALL_WAIT_MAX, Server};
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::duration;
-use crate::cli::output::{Format, Out, Output};
+use crate::cli::output::{Out, Output, RunFormat, RunOutput};
 use crate::cli::view;
 use crate::client::Kind;
 use crate::proto::v1;
@@ -30,7 +30,7 @@ pub(super) struct WaitArgs {
     #[command(flatten)]
     server: Server,
     #[command(flatten)]
-    format: Format,
+    format: RunFormat,
 }
 
 pub(super) async fn run(args: WaitArgs) -> Result<(), Stop> {
@@ -76,9 +76,12 @@ pub(super) async fn run(args: WaitArgs) -> Result<(), Stop> {
 
 fn show(args: &WaitArgs, answer: &v1::WaitRunResponse) -> Result<(), Stop> {
     let mut out = Out::new();
-    match args.format.output {
-        Output::Json => out.json(answer)?,
-        Output::Table => out.pairs(&view::run_pairs(answer.run.as_ref().unwrap_or(&v1::Run::default())))?,
+    match args.format.output() {
+        RunOutput::Ids => out.line(&answer.run.as_ref().unwrap_or(&v1::Run::default()).run_id)?,
+        RunOutput::As(Output::Json) => out.json(answer)?,
+        RunOutput::As(Output::Table) => {
+            out.pairs(&view::run_pairs(answer.run.as_ref().unwrap_or(&v1::Run::default())))?;
+        }
     }
     Ok(out.flush()?)
 }

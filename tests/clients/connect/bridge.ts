@@ -97,8 +97,19 @@ export interface Lease {
   run: runs.Run;
   /** Aborted when the work must stop. The reason is a request to abort, or the refusal of a heartbeat. */
   signal: AbortSignal;
-  /** UpdateRun under the lease. `progress` alone makes no event. */
+  /** UpdateRun under the lease, sent again until it is answered, for two minutes. `progress` alone makes no event. */
   update: RunClient["updateRun"];
+}
+
+/** Makes a call again until it is answered or refused, for two minutes. With one requestId, it is applied once. */
+async function answered<A>(call: () => Promise<A>, givenUp: () => boolean | undefined): Promise<A> {
+  for (const until = Date.now() + 120_000; ; await sleep(1_000)) {
+    try {
+      return await call();
+    } catch (error) {
+      if (!again(error) || Date.now() > until || givenUp()) throw error;
+    }
+  }
 }
 
 /**
@@ -134,8 +145,10 @@ export async function work(client: RunClient, run: runs.Run, body: (lease: Lease
     }
   }
 
-  const update: Lease["update"] = (fields, options) =>
-    client.updateRun({ ...fields, runId, leaseEpoch, requestId: fields.requestId || randomUUID() }, options);
+  const update: Lease["update"] = (fields, options) => {
+    const request = { ...fields, runId, leaseEpoch, requestId: fields.requestId || randomUUID() };
+    return answered(() => client.updateRun(request, options), () => stop.signal.aborted);
+  };
   const beating = heartbeats(); // They go on until the end is answered, for only the holder may report it.
   try {
     const end = { runId, leaseEpoch, requestId: randomUUID() };
@@ -148,17 +161,15 @@ export async function work(client: RunClient, run: runs.Run, body: (lease: Lease
       const aborted = heard.abort && { ...end, failureReason: heard.abort.reason, reasonCode: "ABORT_REQUESTED" };
       report = () => (aborted ? client.abortRun(aborted) : client.failRun({ ...end, failureReason }));
     }
-    for (const until = Date.now() + 120_000; !heard.lost; await sleep(1_000)) {
-      try {
-        return (await report()).run;
-      } catch (error) {
-        const { LeaseLostError, LifecycleTransitionError } = details(error);
-        if (LeaseLostError) break;
-        if (LifecycleTransitionError) return (await client.getRun({ runId })).run; // Somebody else has ended it.
-        if (!again(error) || Date.now() > until) throw error;
-      }
+    if (heard.lost) return undefined;
+    try {
+      return (await answered(report, () => heard.lost)).run;
+    } catch (error) {
+      const { LeaseLostError, LifecycleTransitionError } = details(error);
+      if (LeaseLostError || heard.lost) return undefined;
+      if (LifecycleTransitionError) return (await client.getRun({ runId })).run; // Somebody else has ended it.
+      throw error;
     }
-    return undefined;
   } finally {
     over.abort();
     await beating;

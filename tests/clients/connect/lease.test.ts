@@ -160,6 +160,18 @@ test("an end that nobody answers is reported again, and applied once", TIMEOUT, 
   assert.deepEqual(await events(started.runId), [RunEventType.CREATED, RunEventType.COMPLETED]);
 });
 
+test("an update that nobody answers is sent again, and applied once", TIMEOUT, async () => {
+  const between = await proxy(() => (called.filter((name) => name === "updateRun").length === 1 ? "cut" : "whole"));
+  const { client, called } = recorded(connect(between.address));
+  const started = await begin(client);
+  await work(client, started, async ({ update }) => {
+    between.cut();
+    await update({ labels: { step: "2" } });
+  });
+  const { CREATED, UPDATED, COMPLETED } = RunEventType;
+  assert.deepEqual(await events(started.runId), [CREATED, UPDATED, COMPLETED]);
+});
+
 test("a run that is under way is not started again", TIMEOUT, async () => {
   const { runId } = await begin(direct);
   await assert.rejects(start(direct, { runId, taskThreadId: "thread" }), /under way/);

@@ -147,6 +147,9 @@ func Start(ctx context.Context, client pb.RunServiceClient, request *pb.StartRun
 // the error. It reports nothing of a run that has ended or is somebody else's by then. While nobody answers, it goes on
 // reporting for five minutes. It returns the work's error and the refusal.
 func Hold(ctx context.Context, client pb.RunServiceClient, run *pb.Run, work Work) error {
+	if run.GetLease() == nil {
+		return errors.New("there is no run that was started or claimed under a lease")
+	}
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	// The lease is renewed, and the end reported, also when the caller's context is over.

@@ -94,7 +94,7 @@ pub(in crate::cli::run) struct GuardArgs {
 /// Is the guard: hears on standard input which processes there are, and ends them when nobody says anything any more.
 pub(in crate::cli::run) async fn run(args: GuardArgs) -> Result<(), Stop> {
     // What ends everybody who is told ends the worker as well, and then the guard has its work.
-    let ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+    let _ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut group = None;
     while let Ok(Some(line)) = lines.next_line().await {
@@ -111,6 +111,5 @@ pub(in crate::cli::run) async fn run(args: GuardArgs) -> Result<(), Stop> {
         }
         sleep(LOOK_INTERVAL).await;
     }
-    drop(ignored);
     Ok(())
 }
