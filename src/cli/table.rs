@@ -269,7 +269,7 @@ mod tests {
             }
         }
         let mut table = Table::new(COLUMNS, Some(26));
-        assert_eq!(table.lines(&rows)[1], "run-1          日日日日日…");
+        assert_eq!(table.lines(&rows)[1], "run-1             日日日…");
     }
 
     #[test]

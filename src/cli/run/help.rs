@@ -137,8 +137,8 @@ pub(super) const WORKER: &str = concat!(
     end by SIGTERM, and by SIGKILL where something is still there after --kill-after; also where this worker is killed \
     by force, then after half of the ttl at the latest, and the run ends as FAILED / ORPHANED.\n\n",
     exit_codes!(
-        ", with the program's own once it ran, or 128 and the number of the signal that ended it or this worker; 143 too \
-         where the program ended with 0 after it was told to end and the run was not completed"
+        ", with the program's own once it ran, or 128 and the number of the signal that ended it or this worker, and \
+         143 where the program ended with 0 after it was told to end and the run was not completed"
     )
 );
 

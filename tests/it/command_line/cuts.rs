@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener as StdListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use runledger::proto::v1::GetRunRequest;
+use runledger::proto::v1::{GetRunRequest, Run, RunStatus};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
@@ -122,7 +122,7 @@ async fn a_watch_that_may_not_reconnect_ends_with_4_when_it_is_cut() {
     }
 }
 
-/// Forwards connections. The first one's answer is swallowed, and the connection cut once the run is there.
+/// Forwards connections. The first one's answer is swallowed, and the connection cut once the run is running.
 async fn lossy(server: &Server, run_id: &'static str) -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -139,8 +139,9 @@ async fn lossy(server: &Server, run_id: &'static str) -> (String, JoinSet<()>) {
         };
         let swallow = async { while answers.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {} };
         let applied = async {
-            while client.get_run(GetRunRequest { run_id: run_id.to_owned(), ..GetRunRequest::default() }).await.is_err()
-            {
+            let asked = GetRunRequest { run_id: run_id.to_owned(), ..GetRunRequest::default() };
+            let is_running = |run: Option<Run>| run.is_some_and(|run| run.status() == RunStatus::Running);
+            while !client.get_run(asked.clone()).await.is_ok_and(|answer| is_running(answer.into_inner().run)) {
                 tokio::task::yield_now().await;
             }
         };
@@ -163,6 +164,20 @@ async fn a_start_whose_answer_is_lost_is_sent_again_and_applied_once() {
     assert!(out.starts_with("disposition  replayed\n"), "{out}");
     let events = done(server.address(), &["run", "events", "r", "--output", "json"]).await;
     assert_eq!(events.lines().count(), 1, "{events}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_whose_answer_is_lost_is_made_again_and_gets_the_same_run() {
+    let server = Server::start("memory").await;
+    for run_id in ["r", "later"] {
+        done(server.address(), &["run", "start", "--task-thread-id", "t", "--run-id", run_id, "--deferred"]).await;
+    }
+    let (address, _task) = lossy(&server, "r").await;
+    let claimed = cli(&address, &["run", "claim-next", "--wait", "20s", "--quiet"]).await;
+    assert_eq!((claimed.code, claimed.out.as_str()), (0, "r\n"), "{}", claimed.err);
+    assert!(claimed.err.contains("(trying again)"), "{}", claimed.err);
+    let pending = done(server.address(), &["run", "list", "--status", "pending", "-q"]).await;
+    assert_eq!(pending, "later\n", "no other run was taken");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -73,7 +73,8 @@ async fn the_live_table_follows_the_runs_and_gives_the_terminal_back() {
     let lines: Vec<_> = terminal.picture().trim_end_matches(END).split("\r\n").collect();
     assert_eq!(lines.len(), 8, "as many as the terminal has: {lines:?}");
     // Cleared before it is written: behind a full line it would take the last cell with it.
-    let lines: Vec<_> = lines.into_iter().map(|line| line.strip_prefix("\u{1b}[2K").expect("cleared")).collect();
+    let cleared = |line: &str| line.trim_end_matches('\r').strip_prefix("\u{1b}[2K").expect("cleared").to_owned();
+    let lines: Vec<_> = lines.into_iter().map(cleared).collect();
     assert!(lines[3].starts_with("RUN ID ") && lines[4].starts_with("run-7 "), "{lines:?}");
     assert!(lines[4].contains(" completed "), "the last change is on top: {lines:?}");
     assert_eq!(lines[7], "15 that changed before these");
