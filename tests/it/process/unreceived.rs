@@ -94,7 +94,8 @@ async fn cut_off(dsn: String, muted: SocketAddr, other: SocketAddr, claimer: usi
         });
         let run_id = run_id.await.expect("it is claimed");
         attempt.shutdown().await;
-        let again = second.claim_next_run(ask(&request_id, 0)).await.unwrap().into_inner();
+        // Given back in this moment, it is ready, and the other replica hears of that a little later.
+        let again = second.claim_next_run(ask(&request_id, 30)).await.unwrap().into_inner();
         let run = again.run.clone().expect("it has been claimed");
         let epoch = run.lease.as_ref().unwrap().epoch;
         if again.disposition() == Disposition::Replayed {
