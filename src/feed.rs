@@ -225,22 +225,9 @@ impl Feed {
         if folded.0 == epoch { folded.1.clone() } else { Arc::new(fold::cache()) }
     }
 
-    /// Reads from the store what a session then keeps, when it is its turn. `weight`: about how many bytes that takes. The
-    /// second value counts them.
+    /// Reads from the store what a session then keeps, when it is its turn: one of `turns`, and one of its client's.
+    /// `weight`: about how many bytes that takes. The second value counts them.
     async fn page<T, F>(
-        &self,
-        weight: impl FnOnce(&T) -> usize + Send + 'static,
-        read: impl FnOnce(Self) -> F + Send + 'static,
-    ) -> Result<(T, Option<Held>), StoreError>
-    where
-        F: Future<Output = Result<T, StoreError>> + Send,
-        T: Send + 'static,
-    {
-        self.kept(self.reads.clone(), weight, read).await
-    }
-
-    /// The same with the turns that it takes.
-    async fn kept<T, F>(
         &self,
         turns: Arc<Semaphore>,
         weight: impl FnOnce(&T) -> usize + Send + 'static,

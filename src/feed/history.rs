@@ -46,7 +46,7 @@ impl History {
             let after = stand.positions.clone();
             let read = |feed: Feed| async move { feed.store.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await };
             let weight = |page: &Page| page.events.iter().flatten().map(|logged| logged.event.weight()).sum();
-            let (page, held) = feed.page(weight, read).await?;
+            let (page, held) = feed.page(feed.reads.clone(), weight, read).await?;
             self.held = held;
             self.at_end = page.events.is_empty();
             // Of a page that is cut, its last event is what has surely been looked at.

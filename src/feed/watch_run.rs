@@ -84,7 +84,7 @@ impl Feed {
         let asked = key.clone();
         let weight = |run: &Option<Run>| run.as_ref().map_or(0, Run::weight);
         let (run, kept) =
-            self.kept(self.looks.clone(), weight, |feed| async move { feed.store.run(&asked).await }).await?;
+            self.page(self.looks.clone(), weight, |feed| async move { feed.store.run(&asked).await }).await?;
         self.is_still(epoch)?;
         let run = run.ok_or(WatchError::RunNotFound)?;
         let revision = run.revision;
@@ -227,7 +227,7 @@ impl History {
                 }
             };
             let weight = move |page: &Vec<Event>| run + page.iter().map(Event::weight).sum::<usize>();
-            let (page, held) = feed.page(weight, read).await?;
+            let (page, held) = feed.page(feed.reads.clone(), weight, read).await?;
             (self.events, self.held) = (page.into(), held);
         }
         let Some(event) = self.events.pop_front() else { return Ok(None) };

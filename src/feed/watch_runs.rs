@@ -268,7 +268,7 @@ impl Watch<'_> {
             Ok((runs.collect::<Vec<_>>(), page.next))
         };
         let weight = |(runs, _): &(Vec<(Place, Bytes)>, _)| runs.iter().map(|(_, run)| run.len()).sum();
-        let ((runs, next), held) = self.feed.page(weight, read).await?;
+        let ((runs, next), held) = self.feed.page(self.feed.reads.clone(), weight, read).await?;
         Ok((runs, next, held))
     }
 }
