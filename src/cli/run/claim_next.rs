@@ -47,6 +47,10 @@ pub(super) struct ClaimNextArgs {
     format: RunFormat,
 }
 
+fn request_id() -> String {
+    format!("cli-{}", clock::draw_id())
+}
+
 pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
     let filter = v1::RunFilter {
         task_thread_id: args.task_thread.unwrap_or_default(),
@@ -54,12 +58,13 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
         labels: args.labels.into_iter().map(|Label(key, value)| (key, value)).collect(),
         ..v1::RunFilter::default()
     };
+    let own_id = args.request_id.is_none();
     let mut request = v1::ClaimNextRunRequest {
         filter: Some(filter),
         lease_ttl: Some(proto::duration(args.lease_ttl)),
         wait: None,
         max_running: args.max_running.as_ref().map(MaxRunning::message),
-        request_id: args.request_id.unwrap_or_else(|| format!("cli-{}", clock::draw_id())),
+        request_id: args.request_id.unwrap_or_else(request_id),
     };
     let until = Instant::now().checked_add(args.wait).and_then(|until| until.checked_add(CALL_WAIT_MAX));
     let until = until.ok_or_else(|| Stop::Usage("--wait is too long".to_owned()))?;
@@ -73,6 +78,10 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
             // Nobody was ever there.
             Err(failure) if !lost && failure.kind == Kind::Unreachable && failure.reason.is_none() => {
                 return Err(failure.into());
+            }
+            // What it was granted was given back, because nobody heard the answer.
+            Err(failure) if lost && own_id && failure.reason.as_deref() == Some("LEASE_LOST") => {
+                request.request_id = request_id();
             }
             Err(failure) if failure.kind == Kind::Refused => return Err(failure.into()),
             Err(failure) if Instant::now() + AGAIN_AFTER >= until => {

@@ -24,8 +24,10 @@ select quote_ident(n.nspname) as schema, quote_ident(current_user) as role
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relname = 'ledger_migrations' and to_regclass('ledger_migrations') is null
-  and n.nspname in (select trim(part, ' \"') from unnest(string_to_array(current_setting('search_path'), ',')) as part)
-  and not has_schema_privilege(n.oid, 'USAGE')";
+  and n.nspname in (select replace(trim(part, ' \"'), '$user', current_user)
+                    from unnest(string_to_array(current_setting('search_path'), ',')) as part)
+  and not has_schema_privilege(n.oid, 'USAGE')
+limit 1";
 
 /// A table, and privileges on it.
 type Needs = &'static [(&'static str, &'static [&'static str])];

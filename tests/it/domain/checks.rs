@@ -114,6 +114,15 @@ fn ownership_speaks_before_the_no_op_rules_and_the_transition_rules() {
     }
 }
 
+/// Where the answer got lost, the run is a revision further: the repetition would be refused because of itself.
+#[test]
+fn a_call_at_an_expected_revision_is_not_simply_to_be_sent_again() {
+    for command in [complete("run-1"), start("run-1")] {
+        assert!(command.is_idempotent());
+        assert!(!command.revision(1).is_idempotent());
+    }
+}
+
 #[test]
 fn the_expected_revision_speaks_before_the_no_op_rules() {
     let (running, completed) = (run_in(Status::Running), run_in(Status::Completed));
