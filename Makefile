@@ -18,7 +18,7 @@ run: ## Builds the service and serves on the embedded store: make run ARGS='--li
 
 test: ## Runs every Rust test, on SQLite and on a private, throw-away PostgreSQL
 	@$(NEED) rust cc
-	RUNLEDGER_TEST_OLDER="$$(tests/older-release)" tests/with-postgres $(CARGO) test --locked --no-fail-fast $(ARGS)
+	RUNLEDGER_TEST_OLDER="$$(tests/older-release)" tests/with-postgres $(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
 
 test-interruptions: ## Goes through interruptions of all lengths on the real binary, for minutes, and says which workers died
 	@$(NEED) rust cc
@@ -34,6 +34,6 @@ lint: ## Checks format, lints, documentation links and the proto
 	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --all-targets -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	$(BUF) lint

@@ -1,17 +1,13 @@
 //! Who makes a call, by its metadata. Believed, not proven: it keeps honest agents apart, not hostile ones.
 
+use runledger_proto::headers::{
+    AGENT_ID as AGENT_ID_HEADER, AGENT_ID_BIN as AGENT_ID_BIN_HEADER, NAMESPACE as NAMESPACE_HEADER,
+};
 use tonic::metadata::MetadataMap;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::limits::LINK_BYTES_MAX;
 use crate::domain::{Principal, Violation};
-
-/// The header that names the acting agent, when its id is visible ASCII.
-pub const AGENT_ID_HEADER: &str = "runledger-agent-id";
-/// The header that names an acting agent with any id.
-pub const AGENT_ID_BIN_HEADER: &str = "runledger-agent-id-bin";
-/// The header that names the namespace.
-pub const NAMESPACE_HEADER: &str = "runledger-namespace";
 
 /// Who makes a call, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

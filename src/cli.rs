@@ -1,5 +1,6 @@
 //! The command line: what it understands, and what it starts.
 
+#[cfg(feature = "bench")]
 mod bench;
 mod completions;
 mod connect;
@@ -17,6 +18,7 @@ mod run;
 mod screen;
 mod serve;
 mod table;
+mod time;
 mod verify;
 mod view;
 mod watch;
@@ -27,6 +29,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+#[cfg(feature = "bench")]
 use self::bench::BenchArgs;
 use self::completions::CompletionsArgs;
 use self::doctor::DoctorArgs;
@@ -85,6 +88,7 @@ enum Command {
     /// Bring a database to this release's schema
     #[command(after_help = migrate::HELP)]
     Migrate(StoreConfig),
+    #[cfg(feature = "bench")]
     /// Load a server and measure what its callers see
     #[command(after_help = bench::HELP)]
     Bench(Box<BenchArgs>),
@@ -140,6 +144,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Doctor(args) => doctor::run(args).await,
         Command::Verify(args) => verify::run(args).await,
         Command::Migrate(config) => migrate::run(&config).await,
+        #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(*args).await,
         Command::Completions(args) => completions::run(&args),
     })

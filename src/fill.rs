@@ -19,20 +19,8 @@ use crate::store::bulk::{Bulk, Load, LoadError};
 use crate::store::{Ledger, StoreError};
 use recipe::Recipe;
 
-/// The largest number that a run's id has room for.
-pub const RUNS_MAX: u64 = recipe::NUMBER_MAX;
-
-/// The seed of a fill that names none.
-pub const SEED: u64 = 1;
-
 /// Runs of one transaction. It holds its shard's head for a tenth of a second, and servers wait for that long.
 const LOAD_RUNS: usize = 1_024;
-
-/// The id of a run of a fill, by its number from 1.
-#[must_use]
-pub fn run_id(seed: u64, number: u64) -> String {
-    Recipe::of(seed).key(number).run_id
-}
 
 /// Why a fill was not done, or not to its end.
 #[derive(Debug, thiserror::Error)]

@@ -111,20 +111,19 @@
 
 pub mod app;
 pub mod auth;
-pub mod bench;
 pub mod claims;
 pub mod cli;
-pub mod client;
 pub mod clock;
 pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod feed;
+#[cfg(feature = "bench")]
 pub mod fill;
 pub mod leases;
-pub mod proto;
 pub mod reads;
 pub mod service;
 pub mod store;
 pub mod supervise;
 pub mod telemetry;
+pub mod wire;

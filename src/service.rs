@@ -22,10 +22,10 @@ use crate::engine::Engine;
 use crate::feed::Feed;
 use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
-use crate::proto::status;
 use crate::reads::Reads;
 use crate::store::{Store, StoreError};
 use crate::telemetry::chain;
+use crate::wire::status;
 
 pub use frames::WireFrames;
 pub use lists::Turns;

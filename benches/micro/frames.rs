@@ -7,9 +7,9 @@ use prost::Message as _;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::feed::Encode as _;
 use runledger::feed::cursor::Cursor;
-use runledger::proto::served::WatchRunsResponse;
-use runledger::proto::served::watch_runs_response::{Change, Frame};
 use runledger::service::WireFrames;
+use runledger::wire::served::WatchRunsResponse;
+use runledger::wire::served::watch_runs_response::{Change, Frame};
 
 use super::samples::{self, SIZES};
 

@@ -6,8 +6,9 @@ use runledger::auth::Caller;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{Command, Event, Loaded, Principal, Run, Time};
-use runledger::proto::{request, structure, v1};
 use runledger::store::Ledger;
+use runledger::wire::request;
+use runledger_proto::{json::structure, v1};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 

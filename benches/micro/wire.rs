@@ -5,8 +5,9 @@ use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion};
 use prost::Message;
 use runledger::domain::Command;
-use runledger::proto::{request, v1};
 use runledger::store::Ledger;
+use runledger::wire::request;
+use runledger_proto::v1;
 use std::hint::black_box;
 
 use super::samples::{self, SIZES};

@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::ending::Stop;
 use super::output::{Output, tell};
-use crate::bench::BenchError;
-use crate::bench::leases::{claims, heartbeats};
-use crate::bench::load::{self, HotRunPlan, Plan, ReadPlan, Workload};
-use crate::bench::overload;
-use crate::bench::report::Report;
-use crate::bench::watch::{catch_up, delay, idle, waiters};
 use crate::telemetry::chain;
+use runledger_bench::BenchError;
+use runledger_bench::leases::{claims, heartbeats};
+use runledger_bench::load::{self, HotRunPlan, Plan, ReadPlan, Workload};
+use runledger_bench::overload;
+use runledger_bench::report::Report;
+use runledger_bench::watch::{catch_up, delay, idle, waiters};
 
 macro_rules! exit_codes {
     () => {

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::ending::Stop;
 use super::fields::duration;
-use crate::client::{Call, Client};
-use crate::config::HostPort;
+use runledger_client::HostPort;
+use runledger_client::{Call, Client};
 
 /// How long a call may take that was given no limit of its own.
 pub(super) const CALL_WAIT_MAX: Duration = Duration::from_secs(10);

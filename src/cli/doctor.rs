@@ -13,8 +13,9 @@ use self::report::Report;
 use super::ending::Stop;
 use super::look::{self, patiently};
 use super::output::{Format, Output, tell};
-use crate::client::json;
-use crate::config::{HostPort, StoreLocation};
+use crate::config::StoreLocation;
+use runledger_client::HostPort;
+use runledger_proto::json;
 
 /// How long a store is asked that did answer before: who asks is in a hurry.
 const ASKED_MAX: Duration = Duration::from_secs(3);

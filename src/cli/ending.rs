@@ -4,9 +4,9 @@ use std::io;
 use std::process::ExitCode;
 
 use super::table::shown;
-use crate::client::{Failure, Kind};
 use crate::store::StoreError;
 use crate::telemetry::chain;
+use runledger_client::{Failure, Kind};
 
 /// The exit codes of every command that calls a server, as its help says them.
 macro_rules! exit_codes {
@@ -127,4 +127,30 @@ pub(super) fn say(sentence: &str) {
 /// Nobody may be listening.
 fn warn(line: &str) {
     let _closed = io::Write::write_all(&mut io::stderr(), format!("{line}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Violation;
+    use crate::wire::status;
+
+    #[test]
+    fn each_refusal_of_the_service_is_what_it_says() {
+        for (status, kind, open) in [
+            (status::store_unavailable(), Kind::Unreachable, false),
+            (status::draining(), Kind::Unreachable, false),
+            (status::overloaded(), Kind::Unreachable, false),
+            (status::outcome_unknown(true), Kind::Cut, true),
+            (status::outcome_unknown(false), Kind::Cut, false),
+            (status::deadline(), Kind::Cut, false),
+            (status::store_refused(), Kind::Refused, false),
+            (status::store_corrupt(), Kind::Refused, false),
+            (status::invalid(vec![Violation::new("run_id", "is required")]), Kind::Refused, false),
+        ] {
+            let failure = Failure::from(&status);
+            assert_eq!((failure.kind, failure.is_open()), (kind, open), "{status:?}");
+        }
+        assert!(Failure::from(&status::overloaded()).retry_after.is_some_and(|wait| !wait.is_zero()));
+    }
 }

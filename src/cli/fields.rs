@@ -9,7 +9,8 @@ use clap::ValueEnum;
 
 use super::ending::Stop;
 use crate::domain::Time;
-use crate::proto::{Metadata, structure, v1};
+use runledger_proto::Struct;
+use runledger_proto::{json::structure, v1};
 
 /// How much of a file is read as metadata: far more than the authority takes.
 const METADATA_READ_BYTES_MAX: u64 = 4 << 20;
@@ -113,7 +114,7 @@ impl FromStr for MetadataSource {
 
 impl MetadataSource {
     /// Reads it.
-    pub(super) fn read(&self) -> Result<Metadata, Stop> {
+    pub(super) fn read(&self) -> Result<Struct, Stop> {
         let usage = |what: String| Stop::Usage(format!("--metadata: {what}"));
         let text = match (self.0.as_str(), self.0.strip_prefix('@')) {
             ("-", _) => text_of(std::io::stdin().lock()).map_err(|what| usage(format!("standard input {what}")))?,

@@ -4,7 +4,8 @@ use clap::Args;
 
 use super::fields::{self, Label, Route, Status};
 use crate::domain::Time;
-use crate::proto::{answer, v1};
+use crate::wire::answer;
+use runledger_proto::v1;
 
 /// Runs must match every flag that is given.
 #[derive(Args, Debug)]

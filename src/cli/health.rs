@@ -7,9 +7,9 @@ use clap::Args;
 use super::ending::Stop;
 use super::fields::duration;
 use super::output::tell;
-use crate::config::HostPort;
 use crate::service::health::{self, Health};
 use crate::telemetry;
+use runledger_client::HostPort;
 
 pub(super) const HELP: &str = "Examples:\n  \
     runledger health\n  \

@@ -4,11 +4,11 @@ use std::collections::{HashMap, VecDeque};
 
 use super::table::{Table, cut, shown};
 use super::view::{self, Times};
-use crate::client::follow::News;
-use crate::client::time;
+use crate::cli::time::time;
 use crate::domain::Time;
-use crate::proto::v1::watch_runs_response::Frame;
-use crate::proto::v1::{Run, RunStatus, WatchRunsResponse};
+use runledger_client::News;
+use runledger_proto::v1::watch_runs_response::Frame;
+use runledger_proto::v1::{Run, RunStatus, WatchRunsResponse};
 
 /// More runs than any terminal has lines.
 const ROWS_MAX: usize = 500;
@@ -165,8 +165,8 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::v1::watch_runs_response::{CaughtUp, Change, Snapshot};
-    use crate::proto::v1::{RunEvent, WatchRunsResponse};
+    use runledger_proto::v1::watch_runs_response::{CaughtUp, Change, Snapshot};
+    use runledger_proto::v1::{RunEvent, WatchRunsResponse};
 
     fn run(run_id: &str, status: RunStatus) -> Run {
         Run { run_id: run_id.to_owned(), status: status.into(), ..Run::default() }

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
 use clap::{Args, ValueEnum};
 
 use super::table::{Column, Table};
-use crate::client::json::{self, Named};
+use runledger_proto::json::{self, Named};
 
 /// What standard output is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

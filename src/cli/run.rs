@@ -17,7 +17,7 @@ use super::connect::Caller;
 use super::ending::Stop;
 use super::output::{Out, Output, RunFormat, RunOutput};
 use super::view;
-use crate::proto::v1;
+use runledger_proto::v1;
 
 pub(super) use help::HELP;
 

@@ -11,10 +11,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::ending::Stop;
 use super::live::Board;
 use super::output::terminal;
-use crate::client::Failure;
-use crate::client::follow::News;
 use crate::clock::{Clock as _, SystemClock};
-use crate::proto::v1::WatchRunsResponse;
+use runledger_client::Failure;
+use runledger_client::News;
+use runledger_proto::v1::WatchRunsResponse;
 
 /// How often the picture is drawn at most, and how often when nothing happens: ages go on.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);

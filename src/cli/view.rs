@@ -1,9 +1,10 @@
 //! Runs, events and frames in words for people. Times are RFC 3339, or ages where a terminal shows how things are.
 
 use super::table::Column;
-use crate::client::{json, time};
+use crate::cli::time::time;
 use crate::domain::Time;
-use crate::proto::v1;
+use runledger_proto::json;
+use runledger_proto::v1;
 
 /// As wide as a UUID: so much of a run's id is shown for as long as there are other columns to leave out.
 const RUN_ID_WIDTH: usize = 36;
@@ -163,7 +164,7 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
         ("start deadline", at(run.start_deadline.as_ref())),
         ("deadline", at(run.deadline.as_ref())),
         ("labels", labels.collect::<Vec<_>>().join(" ")),
-        ("metadata", run.metadata.as_ref().map(json::line).unwrap_or_default()),
+        ("metadata", run.metadata.as_ref().map(json::object).unwrap_or_default()),
         ("namespace", run.namespace.clone()),
     ];
     let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
@@ -218,7 +219,7 @@ fn because(why: &str) -> String {
 
 /// Such as `epoch 2, ttl 30s, until 2026-11-22T10:00:00.000000Z`.
 fn lease(lease: &v1::Lease) -> String {
-    let ttl = lease.ttl.as_ref().map(|ttl| format!(", ttl {}", json::seconds(ttl))).unwrap_or_default();
+    let ttl = lease.ttl.as_ref().map(|ttl| format!(", ttl {}", ttl)).unwrap_or_default();
     let until = time(lease.expires_at.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
     let released = if lease.released { ", released" } else { "" };
     format!("epoch {}{ttl}{until}{released}", lease.epoch)

@@ -18,13 +18,13 @@ use super::output::{Out, Output, terminal};
 use super::table::{Column, Table};
 use super::view::{self, Happening, Times};
 use super::{live, screen};
-use crate::client::Failure;
-use crate::client::follow::{News, RunsWatch, follow};
-use crate::client::json::Named;
 use crate::clock::{Clock as _, SystemClock};
-use crate::proto::v1::watch_runs_request::Initial as WireInitial;
-use crate::proto::v1::watch_runs_response::Frame;
-use crate::proto::v1::{WatchRunsRequest, WatchRunsResponse};
+use runledger_client::Failure;
+use runledger_client::{News, RunsWatch, follow};
+use runledger_proto::json::Named;
+use runledger_proto::v1::watch_runs_request::Initial as WireInitial;
+use runledger_proto::v1::watch_runs_response::Frame;
+use runledger_proto::v1::{WatchRunsRequest, WatchRunsResponse};
 
 pub(super) const HELP: &str = concat!(
     "Examples:\n  \

@@ -1,13 +1,10 @@
 //! What the runs of a fill are like: each is made from the seed and its number alone.
 
+use runledger_bench::filled::run_id;
 use serde_json::json;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Changes, Command, Metadata, Operation, Principal, Request, Route, RunKey, Terms};
-
-/// Ten digits, so that ids sort as their numbers do.
-pub(super) const NUMBER_MAX: u64 = 9_999_999_999;
-const NUMBER_DIGITS: usize = 10;
 
 /// The small task threads of so many runs that follow one another, ten runs each: the runs of a thread lie apart, as those
 /// of a task that takes its time do.
@@ -39,8 +36,7 @@ impl Recipe {
 
     /// The run with a number, from 1.
     pub(super) fn key(&self, number: u64) -> RunKey {
-        let run_id = format!("fill-{}-{number:0NUMBER_DIGITS$}", self.seed);
-        RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id }
+        RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id: run_id(self.seed, number) }
     }
 
     /// The number of a run; none when it is not of this seed.
@@ -156,6 +152,8 @@ impl Dice {
 
 #[cfg(test)]
 mod tests {
+    use runledger_bench::filled::RUNS_MAX;
+
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
@@ -163,7 +161,7 @@ mod tests {
     #[test]
     fn a_run_is_the_same_each_time_and_another_with_another_seed() {
         let recipe = Recipe::of(7);
-        for number in [1, 2, 12_345_678, NUMBER_MAX] {
+        for number in [1, 2, 12_345_678, RUNS_MAX] {
             assert_eq!(recipe.history(number), Recipe::of(7).history(number));
             assert_ne!(recipe.history(number), Recipe::of(8).history(number));
             assert_eq!(recipe.number(&recipe.key(number).run_id), Some(number));
@@ -176,7 +174,7 @@ mod tests {
     #[test]
     fn ids_sort_as_numbers_do() {
         let recipe = Recipe::of(7);
-        let ids: Vec<_> = [1, 9, 10, 999, 1_000, NUMBER_MAX].map(|number| recipe.key(number).run_id).into();
+        let ids: Vec<_> = [1, 9, 10, 999, 1_000, RUNS_MAX].map(|number| recipe.key(number).run_id).into();
         assert!(ids.is_sorted(), "{ids:?}");
     }
 

@@ -6,8 +6,9 @@ use prost::Message as _;
 use crate::domain::{Event, Run};
 use crate::feed::Encode;
 use crate::feed::cursor::Cursor;
-use crate::proto::{cursor, v1};
 use crate::store::Ledger;
+use crate::wire::cursor;
+use runledger_proto::v1;
 
 /// Encodes for the watches of one ledger.
 #[derive(Clone, Copy, Debug)]

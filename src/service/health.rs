@@ -33,9 +33,9 @@ use super::runs::Until;
 use super::{Backend, BackendSlot, watch};
 use crate::domain::Shard;
 use crate::engine::CommitOutage;
-use crate::proto::status;
 use crate::store::StoreError;
 use crate::telemetry::chain;
+use crate::wire::status;
 
 /// How often the store is asked.
 const PING_INTERVAL: Duration = Duration::from_millis(500);

@@ -8,9 +8,10 @@ use crate::auth::Caller;
 use crate::claims::{self, Claim, Granted};
 use crate::domain::{LabelValue, Renewal, Run, RunKey, Status as RunStatus};
 use crate::leases::renewals::Failure;
-use crate::proto::answer::timestamp;
-use crate::proto::{query, status, v1};
 use crate::store::query::Place;
+use crate::wire::answer::{self, timestamp};
+use crate::wire::{query, status};
+use runledger_proto::v1;
 
 /// Answers a `HeartbeatRun`.
 pub(super) async fn heartbeat(
@@ -103,7 +104,7 @@ pub(super) async fn shown(backend: &Backend, key: &RunKey, run: &Run) -> Result<
     // Read a moment after the run: it may be another lease by now, which this run does not have.
     if let Some(kept) = kept.filter(|kept| kept.epoch == lease.epoch) {
         lease.expires_at = Some(timestamp(kept.expires_at));
-        shown.progress = kept.progress.as_ref().map(Into::into);
+        shown.progress = kept.progress.as_ref().map(answer::progress);
     }
     Ok(shown)
 }

@@ -11,10 +11,11 @@ use tonic::Status;
 use super::{Backend, unlisted};
 use crate::auth::Caller;
 use crate::domain::{Filter, LabelValue, Status as RunStatus};
-use crate::proto::page_token::PAGE_TOKEN_BYTES_MAX;
-use crate::proto::{page_token, query, status, v1};
 use crate::store::PAGE_BYTES_MAX;
 use crate::store::query::{COUNT_RUNS_MAX, Order, Place, READY_RUNS_MAX, RunCounts, RunPage, RunQuery};
+use crate::wire::page_token::PAGE_TOKEN_BYTES_MAX;
+use crate::wire::{page_token, query, status};
+use runledger_proto::v1;
 
 /// How long a call waits for its turn: what does not come to it by then is too much.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(2);

@@ -8,8 +8,9 @@ use super::BackendSlot;
 use super::transport::{Context, Totals};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
-use crate::proto::served::replica_service_server::ReplicaService;
-use crate::proto::{answer, v1};
+use crate::wire::answer;
+use crate::wire::served::replica_service_server::ReplicaService;
+use runledger_proto::v1;
 
 /// The replica service.
 pub(super) struct Replica {

@@ -9,7 +9,7 @@ use tonic::codegen::{BoxFuture, Service as _};
 
 use super::runs::Runs;
 use super::transport::{RUNS, Whole};
-use crate::proto::served::run_service_server::RunServiceServer;
+use crate::wire::served::run_service_server::RunServiceServer;
 
 /// All services of the port.
 #[derive(Clone)]

@@ -20,11 +20,12 @@ use crate::domain::{Command, Refusal, RunKey, Violation};
 use crate::engine::{Disposition, Failure};
 use crate::feed::watch_runs::Begin;
 use crate::feed::{Feed, Waited};
-use crate::proto::query::WAIT_MAX;
-use crate::proto::request::{self, TransitionQuestion};
-use crate::proto::served::run_service_server::RunService;
-use crate::proto::{cursor, page_token, query, served, status, v1};
 use crate::store::{PAGE_BYTES_MAX, StoreError};
+use crate::wire::query::WAIT_MAX;
+use crate::wire::request::{self, TransitionQuestion};
+use crate::wire::served::run_service_server::RunService;
+use crate::wire::{cursor, page_token, query, served, status};
+use runledger_proto::v1;
 
 /// Bytes of one answer at most: clients refuse 4 MiB, and a page that ends early loses nothing.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;

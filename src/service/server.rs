@@ -12,10 +12,10 @@ use super::routes::Routes;
 use super::runs::Runs;
 use super::transport::Totals;
 use super::transport::listener::{Limits, listen};
-use crate::proto::FILE_DESCRIPTOR_SET;
-use crate::proto::served::replica_service_server::ReplicaServiceServer;
-use crate::proto::served::run_service_server::RunServiceServer;
 use crate::supervise::Supervisor;
+use crate::wire::served::replica_service_server::ReplicaServiceServer;
+use crate::wire::served::run_service_server::RunServiceServer;
+use runledger_proto::FILE_DESCRIPTOR_SET;
 
 /// Bytes of one question to reflection: a name.
 const QUESTION_BYTES_MAX: usize = 1024;

@@ -14,8 +14,8 @@ use super::unreadable;
 use crate::domain::{Progress, Refusal, RunKey, Time};
 use crate::feed::{WatchError, watch_run, watch_runs};
 use crate::leases::progress::{ProgressBoard, ProgressWatch};
-use crate::proto::cursor::CursorInvalid;
-use crate::proto::{answer, served, status};
+use crate::wire::cursor::CursorInvalid;
+use crate::wire::{answer, served, status};
 
 fn of_one(frame: watch_run::Frame, ledger_epoch: u64) -> served::WatchRunResponse {
     use served::watch_run_response::{CaughtUp, Change, Checkpoint, End, Frame, Snapshot};
@@ -88,7 +88,7 @@ pub(super) fn with_progress(
 
 fn progressed_frame(said: &(Progress, Time), ledger_epoch: u64) -> served::WatchRunResponse {
     use served::watch_run_response::{Frame, Progressed};
-    let frame = Frame::Progressed(Progressed { progress: Some(said.into()) });
+    let frame = Frame::Progressed(Progressed { progress: Some(answer::progress(said)) });
     served::WatchRunResponse { frame: Some(frame), ledger_epoch }
 }
 

@@ -8,15 +8,16 @@ use indicatif::{HumanBytes, HumanCount};
 use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::report::{Number, Report};
 use crate::cli::ending::{Stop, say};
 use crate::cli::look::Progress;
 use crate::clock::SystemClock;
 use crate::config::Asked;
-use crate::fill::{Done, Fill, FillError, Plan, RUNS_MAX, SEED};
+use crate::fill::{Done, Fill, FillError, Plan};
 use crate::store::bulk::Bulk;
 use crate::store::{self, OpenOptions};
 use crate::telemetry::chain;
+use runledger_bench::filled::{RUNS_MAX, SEED};
+use runledger_bench::report::{Number, Report};
 
 pub(super) const HELP: &str = "Examples:\n  \
     runledger bench fill 10000000 --store postgres://app:secret@db/runs\n  \

@@ -7,10 +7,11 @@ use tokio::time::Instant;
 
 use super::problems::{Problem, WAITED_MS_MAX, seconds};
 use crate::cli::table::shown;
-use crate::client::{self, Client, Failure};
-use crate::config::HostPort;
+use crate::cli::time::time;
 use crate::domain::Time;
-use crate::proto::v1;
+use runledger_client::HostPort;
+use runledger_client::{Client, Failure};
+use runledger_proto::v1;
 
 /// How long a replica has for its answer, which waits for nothing.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -78,7 +79,7 @@ impl Replica {
             server: server.to_string(),
             silent,
             release: said.release,
-            started_at: client::time(said.started_at.as_ref()),
+            started_at: time(said.started_at.as_ref()),
             store: said.store,
             queues: queues.collect(),
             watched_runs: said.watched_runs,
@@ -90,7 +91,7 @@ impl Replica {
             refused_calls: said.refused_calls,
             request_bytes: said.request_bytes,
             unsent_bytes: said.unsent_bytes,
-            log_read_at: client::time(said.log_read_at.as_ref()),
+            log_read_at: time(said.log_read_at.as_ref()),
         }
     }
 

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::client::json;
 use crate::domain::{Event, EventType, Principal, Status, Time};
 use crate::store::inspect::Links;
+use runledger_proto::json;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -7,7 +7,7 @@ use crate::cli::ending::Stop;
 use crate::cli::fields::Status;
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::view;
-use crate::proto::v1;
+use runledger_proto::v1;
 
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {

@@ -11,9 +11,9 @@ use crate::cli::connect::{CALL_WAIT_MAX, Server};
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{Label, MaxRunning, duration};
 use crate::cli::output::RunFormat;
-use crate::client::Kind;
 use crate::clock;
-use crate::proto::{self, v1};
+use runledger_client::Kind;
+use runledger_proto::v1;
 
 /// When a claim that was not answered is made again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -61,7 +61,7 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
     let own_id = args.request_id.is_none();
     let mut request = v1::ClaimNextRunRequest {
         filter: Some(filter),
-        lease_ttl: Some(proto::duration(args.lease_ttl)),
+        lease_ttl: Some(runledger_proto::duration(args.lease_ttl)),
         wait: None,
         max_running: args.max_running.as_ref().map(MaxRunning::message),
         request_id: args.request_id.unwrap_or_else(request_id),
@@ -72,7 +72,7 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
     let mut lost = false;
     let answer = loop {
         let left = until.saturating_duration_since(Instant::now()).saturating_sub(CALL_WAIT_MAX);
-        request.wait = Some(proto::duration(left));
+        request.wait = Some(runledger_proto::duration(left));
         match client.ask(&request, until).await {
             Ok(answer) => break answer,
             // Nobody was ever there.

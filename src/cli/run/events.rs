@@ -8,7 +8,7 @@ use crate::cli::output::{Format, Out, Output};
 use crate::cli::table::Table;
 use crate::cli::view::{self, Times};
 use crate::clock::{Clock as _, SystemClock};
-use crate::proto::v1;
+use runledger_proto::v1;
 
 /// The most that a page holds.
 pub(super) const PAGE_MAX: u64 = 1_000;

@@ -5,9 +5,9 @@ use clap::Args;
 use crate::cli::connect::Caller;
 use crate::cli::ending::Stop;
 use crate::cli::output::{Format, Out, Output};
+use crate::cli::time::time;
 use crate::cli::view::{self, Times};
-use crate::client::time;
-use crate::proto::v1;
+use runledger_proto::v1;
 
 #[derive(Args, Debug)]
 pub(super) struct HeartbeatArgs {

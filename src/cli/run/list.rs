@@ -10,7 +10,7 @@ use crate::cli::output::{Format, Out, Output, RunFormat, RunOutput};
 use crate::cli::table::Table;
 use crate::cli::view::{self, Times};
 use crate::clock::{Clock as _, SystemClock};
-use crate::proto::v1;
+use runledger_proto::v1;
 
 #[derive(Args, Debug)]
 pub(super) struct ListArgs {

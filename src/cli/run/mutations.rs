@@ -10,9 +10,10 @@ use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{self, Label, MaxRunning, MetadataSource, Route};
 use crate::cli::output::{Out, Output, RunFormat, RunOutput};
 use crate::cli::view;
-use crate::client::json::Named;
 use crate::clock;
-use crate::proto::{self, Metadata, v1};
+use runledger_proto::Struct;
+use runledger_proto::json::Named;
+use runledger_proto::v1;
 
 /// What its lease's holder says.
 #[derive(Args, Debug)]
@@ -235,9 +236,9 @@ pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
         labels: args.labels.into_iter().map(|Label(key, value)| (key, value)).collect(),
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
-        lease_ttl: args.lease_ttl.map(proto::duration),
-        start_timeout: args.start_timeout.map(proto::duration),
-        run_timeout: args.run_timeout.map(proto::duration),
+        lease_ttl: args.lease_ttl.map(runledger_proto::duration),
+        start_timeout: args.start_timeout.map(runledger_proto::duration),
+        run_timeout: args.run_timeout.map(runledger_proto::duration),
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
     args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)?;
@@ -308,7 +309,7 @@ pub(super) async fn fail(args: FailArgs) -> Result<(), Stop> {
 pub(super) async fn claim(args: ClaimArgs) -> Result<(), Stop> {
     let request = v1::ClaimRunRequest {
         run_id: args.run_id,
-        lease_ttl: Some(proto::duration(args.lease_ttl)),
+        lease_ttl: Some(runledger_proto::duration(args.lease_ttl)),
         expected_epoch: args.expected_epoch,
         max_running: args.max_running.as_ref().map(MaxRunning::message),
         request_id: args.mutation.request_id(),
@@ -334,7 +335,7 @@ pub(super) async fn request_abort(args: RequestAbortArgs) -> Result<(), Stop> {
     let request = v1::RequestAbortRequest {
         run_id: args.run_id,
         reason: args.reason.unwrap_or_default(),
-        grace: args.grace.map(proto::duration),
+        grace: args.grace.map(runledger_proto::duration),
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
     };
@@ -362,6 +363,6 @@ pub(super) fn show<A: Named>(
     Ok(out.flush()?)
 }
 
-fn read(source: Option<&MetadataSource>) -> Result<Option<Metadata>, Stop> {
+fn read(source: Option<&MetadataSource>) -> Result<Option<Struct>, Stop> {
     source.map(MetadataSource::read).transpose()
 }

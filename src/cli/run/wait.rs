@@ -10,8 +10,8 @@ use crate::cli::ending::{Stop, say};
 use crate::cli::fields::duration;
 use crate::cli::output::{Out, Output, RunFormat, RunOutput};
 use crate::cli::view;
-use crate::client::Kind;
-use crate::proto::v1;
+use runledger_client::Kind;
+use runledger_proto::v1;
 
 /// How long one call waits: a connection that is dead in silence is noticed then, at the latest.
 const CALL_MAX: Duration = Duration::from_mins(5);

@@ -7,9 +7,9 @@ use crate::cli::ending::Stop;
 use crate::cli::output::Output;
 use crate::cli::view::{self, Happening};
 use crate::cli::watch::printed;
-use crate::client::follow::{RunWatch, follow};
-use crate::proto::v1::watch_run_response::Frame;
-use crate::proto::v1::{WatchRunRequest, WatchRunResponse};
+use runledger_client::{RunWatch, follow};
+use runledger_proto::v1::watch_run_response::Frame;
+use runledger_proto::v1::{WatchRunRequest, WatchRunResponse};
 
 #[derive(Args, Debug)]
 pub(super) struct WatchArgs {

@@ -24,9 +24,9 @@ use self::program::Program;
 use crate::cli::connect::{CALL_WAIT_MAX, Server};
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{Label, MaxRunning, MetadataSource, duration};
-use crate::client::{Call, Client, Kind};
 use crate::clock;
-use crate::proto::{self, v1};
+use runledger_client::{Call, Client, Kind};
+use runledger_proto::v1;
 
 /// Why the program was told to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ async fn start(args: &WorkerArgs, client: &mut Client) -> Result<Held, Stop> {
         labels: args.labels.iter().cloned().map(|Label(key, value)| (key, value)).collect(),
         metadata: args.metadata.as_ref().map(MetadataSource::read).transpose()?,
         request_id: request_id(),
-        lease_ttl: Some(proto::duration(args.lease_ttl)),
+        lease_ttl: Some(runledger_proto::duration(args.lease_ttl)),
         ..v1::StartRunRequest::default()
     };
     let answer = client.ask(&request, Instant::now() + CALL_WAIT_MAX).await?;

@@ -24,7 +24,7 @@ use super::peer::{Open, Peer};
 use super::request;
 use super::stall::StreamTasks;
 use crate::domain::Violation;
-use crate::proto::status;
+use crate::wire::status;
 
 /// Requests of more bytes are decoded one at a time: the other processors have other work. Some hundreds may have come
 /// whole but for their last bytes, which then come together.

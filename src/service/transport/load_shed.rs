@@ -13,7 +13,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::proto::status;
+use crate::wire::status;
 
 /// How long calls should take at most, from their arrival to their answer.
 const WAIT_MAX: Duration = Duration::from_millis(150);

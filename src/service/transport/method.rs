@@ -53,7 +53,7 @@ mod tests {
     use prost_reflect::DescriptorPool;
 
     use super::*;
-    use crate::proto::FILE_DESCRIPTOR_SET;
+    use runledger_proto::FILE_DESCRIPTOR_SET;
 
     #[test]
     fn a_stream_of_answers_is_a_watch_and_nothing_else_is() {

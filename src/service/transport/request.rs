@@ -16,7 +16,7 @@ use tonic::Status;
 
 use super::peer::{Peer, RequestBytes};
 use crate::domain::Violation;
-use crate::proto::status;
+use crate::wire::status;
 
 /// Bytes of a message. The largest legal one is smaller, as a test holds that builds it from the limits.
 pub(in crate::service) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -161,7 +161,7 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
-    use crate::proto::v1::{StartRunRequest, UpdateRunRequest};
+    use runledger_proto::v1::{StartRunRequest, UpdateRunRequest};
 
     #[test]
     fn a_message_of_too_many_fields_is_known_before_it_is_decoded() {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use prost::Message as _;
-use runledger::proto::v1::run_service_client::RunServiceClient;
-use runledger::proto::v1::{
+use runledger_proto::v1::run_service_client::RunServiceClient;
+use runledger_proto::v1::{
     self, AbortRunRequest, CheckTransitionRequest, CheckTransitionResponse, CompleteRunRequest, Disposition,
     FailRunRequest, GetRunRequest, ListRunEventsRequest, Run, RunEvent, RunStatus, StartRunRequest, UpdateRunRequest,
     WatchRunRequest,

@@ -1,6 +1,6 @@
 //! `CheckTransition`: the matrix, and what the RPC would answer.
 
-use runledger::proto::v1::{CheckTransitionRequest, CheckTransitionResponse, Disposition, RunStatus, StartRunRequest};
+use runledger_proto::v1::{CheckTransitionRequest, CheckTransitionResponse, Disposition, RunStatus, StartRunRequest};
 
 use super::caller::{Ask, STATUSES, complete, fresh, start};
 use super::place::Place;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runledger::proto::v1::{GetRunRequest, RunStatus, UpdateRunRequest, WatchRunRequest};
+use runledger_proto::v1::{GetRunRequest, RunStatus, UpdateRunRequest, WatchRunRequest};
 use tonic::{Code, Request, Status};
 
 use super::caller::{Ask, Caller, abort, complete, fail, start, update_something};

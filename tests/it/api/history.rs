@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use prost::Message as _;
-use runledger::proto::v1::{
+use runledger_proto::v1::{
     AbortRunRequest, Route, RunChanges, RunEvent, RunEventType, RunStatus, StartRunRequest, UpdateRunRequest,
 };
 use serde_json::json;
@@ -42,7 +42,7 @@ pub(crate) async fn the_history_tells_what_each_call_set(place: Place) {
         r#type: r#type.into(),
         from: from.into(),
         to: to.into(),
-        principal: Some(runledger::proto::v1::Principal { kind: 1, agent_id: String::new() }),
+        principal: Some(runledger_proto::v1::Principal { kind: 1, agent_id: String::new() }),
         changes: Some(changes),
         request_id: if revision == 3 { "r".into() } else { String::new() },
     };

@@ -1,7 +1,7 @@
 //! The largest legal run arrives, whichever way it goes.
 
 use prost::Message as _;
-use runledger::proto::v1::{
+use runledger_proto::v1::{
     FailRunRequest, LifecycleTransitionError, OwnershipError, RevisionMismatchError, Route, Run, RunIdConflictError,
     RunStatus, StartRunRequest, UpdateRunRequest,
 };

@@ -1,8 +1,8 @@
 //! Leases, requests to abort and claims, on the wire.
 
 use prost_types::Duration;
-use runledger::proto::v1::watch_run_response::Frame;
-use runledger::proto::v1::{
+use runledger_proto::v1::watch_run_response::Frame;
+use runledger_proto::v1::{
     CheckTransitionRequest, ClaimNextRunRequest, ClaimRunRequest, CompleteRunRequest, Disposition, GetRunRequest,
     HeartbeatRunRequest, LeaseHeldError, LeaseLostError, MaxRunning, MaxRunningError, Progress, QueuePlace,
     ReleaseRunRequest, RequestAbortRequest, Run, RunEventType, RunFilter, RunStatus, StartRunRequest, UpdateRunRequest,

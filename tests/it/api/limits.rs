@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use runledger::proto::v1::{
+use runledger_proto::v1::{
     AbortRunRequest, CompleteRunRequest, FailRunRequest, Run, StartRunRequest, UpdateRunRequest,
 };
 use serde_json::json;

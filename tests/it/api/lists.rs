@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use futures_util::future::join_all;
 use prost::Message as _;
 use prost_types::Timestamp;
-use runledger::proto::v1::{
+use runledger_proto::v1::{
     CountRunsRequest, CountRunsResponse, ListRunsRequest, ListRunsResponse, Route, Run, RunFilter, RunStatus, RunView,
     StartRunRequest, StatusCount,
 };

@@ -1,7 +1,7 @@
 //! Requests that are no requests: wrong in many places, empty, too big, not protobuf at all.
 
 use bytes::{Buf as _, BufMut as _, Bytes};
-use runledger::proto::v1::{
+use runledger_proto::v1::{
     AbortRunRequest, CompleteRunRequest, FailRunRequest, PrincipalKind, StartRunRequest, UpdateRunRequest,
 };
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Every status times every RPC.
 
-use runledger::proto::v1::{LifecycleTransitionError, RunStatus, RunSummary};
+use runledger_proto::v1::{LifecycleTransitionError, RunStatus, RunSummary};
 use tonic::Code;
 use tonic_types::pb::ResourceInfo;
 
@@ -116,7 +116,7 @@ async fn mutation(caller: &Caller, from: RunStatus, which: usize, outcome: Outco
     }
 }
 
-async fn untouched(caller: &Caller, before: &runledger::proto::v1::Run) {
+async fn untouched(caller: &Caller, before: &runledger_proto::v1::Run) {
     assert_eq!(caller.get(&before.run_id).await, *before);
     assert_eq!(caller.events(&before.run_id).await.len() as u64, before.revision);
 }

@@ -1,6 +1,6 @@
 //! The contract's order of checks: where two checks would speak, the earlier one does.
 
-use runledger::proto::v1::{
+use runledger_proto::v1::{
     AbortRunRequest, Disposition, FailRunRequest, RevisionMismatchError, RunStatus, StartRunRequest, UpdateRunRequest,
 };
 use tonic::Code;

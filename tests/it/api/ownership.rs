@@ -1,8 +1,6 @@
 //! Whose run it is, and who made which event.
 
-use runledger::proto::v1::{
-    AbortRunRequest, OwnershipError, Principal, PrincipalKind, Run, RunStatus, StartRunRequest,
-};
+use runledger_proto::v1::{AbortRunRequest, OwnershipError, Principal, PrincipalKind, Run, RunStatus, StartRunRequest};
 use tonic::Code;
 
 use super::caller::{Ask, Caller, abort, complete, deferred, fail, fresh, start, update_something};

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
-use runledger::proto::v1::{
-    AbortRunRequest, Disposition, FailRunRequest, RunStatus, StartRunRequest, UpdateRunRequest,
-};
+use runledger_proto::v1::{AbortRunRequest, Disposition, FailRunRequest, RunStatus, StartRunRequest, UpdateRunRequest};
 use serde_json::json;
 use tonic::Code;
 

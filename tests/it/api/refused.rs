@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use prost::Message;
-use runledger::proto::v1::{Run, RunSummary};
+use runledger_proto::v1::{Run, RunSummary};
 use tonic::{Code, Status};
 use tonic_types::pb::{BadRequest, ErrorInfo};
 

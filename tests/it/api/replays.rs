@@ -1,6 +1,6 @@
 //! `request_id`: an applied call is recognised, for ever and everywhere; nothing else is.
 
-use runledger::proto::v1::{AbortRunRequest, Disposition, Run, RunStatus, StartRunRequest, UpdateRunRequest};
+use runledger_proto::v1::{AbortRunRequest, Disposition, Run, RunStatus, StartRunRequest, UpdateRunRequest};
 use serde_json::json;
 use tonic::Code;
 

@@ -1,7 +1,7 @@
 //! `StartRun`: once, twice, on a pending run, and whose run it is.
 
 use prost_types::Timestamp;
-use runledger::proto::v1::{Route, Run, RunIdConflictError, RunStatus, StartRunRequest};
+use runledger_proto::v1::{Route, Run, RunIdConflictError, RunStatus, StartRunRequest};
 use serde_json::json;
 use tonic::Code;
 use uuid::{Uuid, Version};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use prost_types::value::Kind;
-use runledger::proto::v1::{AbortRunRequest, FailRunRequest, Run, StartRunRequest, UpdateRunRequest};
+use runledger_proto::v1::{AbortRunRequest, FailRunRequest, Run, StartRunRequest, UpdateRunRequest};
 use serde_json::json;
 
 use super::caller::{Ask, abort, fail, fresh, start, update};

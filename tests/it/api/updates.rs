@@ -1,8 +1,6 @@
 //! `UpdateRun`, and the last patch of `CompleteRun`.
 
-use runledger::proto::v1::{
-    CompleteRunRequest, Route, Run, RunEventType, RunStatus, StartRunRequest, UpdateRunRequest,
-};
+use runledger_proto::v1::{CompleteRunRequest, Route, Run, RunEventType, RunStatus, StartRunRequest, UpdateRunRequest};
 use serde_json::{Value, json};
 
 use super::caller::{complete, fresh, start, update};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runledger::proto::v1::{RunStatus, WaitRunRequest, WaitRunResponse};
+use runledger_proto::v1::{RunStatus, WaitRunRequest, WaitRunResponse};
 use tokio::time::Instant;
 use tonic::{Code, Request, Status};
 

@@ -1,7 +1,7 @@
 //! `WatchRun`: what a watcher sees, from where, and across cuts.
 
-use runledger::proto::v1::watch_run_response::Frame;
-use runledger::proto::v1::{Run, RunStatus, UpdateRunRequest};
+use runledger_proto::v1::watch_run_response::Frame;
+use runledger_proto::v1::{Run, RunStatus, UpdateRunRequest};
 use serde_json::json;
 use tonic::Code;
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use runledger::proto::v1::watch_runs_request::Initial;
-use runledger::proto::v1::watch_runs_response::{Change, Frame};
-use runledger::proto::v1::{Route, WatchRunsResponse};
-use runledger::proto::v1::{Run, RunFilter, RunStatus, StartRunRequest, UpdateRunRequest, WatchRunsRequest};
+use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::watch_runs_response::{Change, Frame};
+use runledger_proto::v1::{Route, WatchRunsResponse};
+use runledger_proto::v1::{Run, RunFilter, RunStatus, StartRunRequest, UpdateRunRequest, WatchRunsRequest};
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
 

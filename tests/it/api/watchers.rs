@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use runledger::proto::v1::{RunStatus, UpdateRunRequest};
+use runledger_proto::v1::{RunStatus, UpdateRunRequest};
 use serde_json::json;
 
 use super::caller::{Caller, complete, update};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use runledger::proto::v1::watch_run_response::{Change, Frame};
-use runledger::proto::v1::{Run, WatchRunResponse};
+use runledger_proto::v1::watch_run_response::{Change, Frame};
+use runledger_proto::v1::{Run, WatchRunResponse};
 use tokio::time::timeout;
 use tonic::{Status, Streaming};
 

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use runledger::proto::v1;
+use runledger_proto::v1;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};

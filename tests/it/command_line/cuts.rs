@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener as StdListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use runledger::proto::v1::{GetRunRequest, Run, RunStatus};
+use runledger_proto::v1::{GetRunRequest, Run, RunStatus};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};

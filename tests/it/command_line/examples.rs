@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use clap::Parser as _;
 use runledger::cli::Cli;
-use runledger::proto::v1;
+use runledger_proto::v1;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use prost::Message as _;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
-use runledger::proto::v1::UpdateRunRequest;
+use runledger_proto::v1::UpdateRunRequest;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;

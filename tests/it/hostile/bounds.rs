@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use runledger::proto::v1::GetReplicaRequest;
-use runledger::proto::v1::replica_service_client::ReplicaServiceClient;
+use runledger_proto::v1::GetReplicaRequest;
+use runledger_proto::v1::replica_service_client::ReplicaServiceClient;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -132,7 +132,7 @@ async fn a_connection_without_calls_is_closed_and_one_with_calls_stays() {
 
 #[tokio::test]
 async fn a_watch_on_a_connection_that_has_come_of_age_is_told_to_go_on_elsewhere() {
-    use runledger::proto::v1::WatchRunRequest;
+    use runledger_proto::v1::WatchRunRequest;
     let server = serve(&["--connection-age-max", "2s"]).await;
     let mut client = server.client();
     ask(&mut client, "watched", Step::Start, "").await.unwrap();
@@ -206,9 +206,9 @@ async fn answers_that_are_not_taken_are_bounded_in_bytes() {
 /// The turns to read history are few, and all watchers share them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watches_that_nobody_reads_hold_no_turn_that_others_wait_for() {
-    use runledger::proto::v1::watch_runs_request::Initial;
-    use runledger::proto::v1::watch_runs_response::Frame;
-    use runledger::proto::v1::{WatchRunRequest, WatchRunsRequest};
+    use runledger_proto::v1::watch_runs_request::Initial;
+    use runledger_proto::v1::watch_runs_response::Frame;
+    use runledger_proto::v1::{WatchRunRequest, WatchRunsRequest};
     let directory = TempDir::new().unwrap();
     let server = attacked(directory.path()).await;
     let mut attacking = JoinSet::new();
@@ -233,7 +233,7 @@ async fn watches_that_nobody_reads_hold_no_turn_that_others_wait_for() {
 /// More pages of history than one connection may keep, and each watch needs one more read to show the first event of its page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_watches_of_one_connection_that_catch_up_together_all_get_on() {
-    use runledger::proto::v1::WatchRunRequest;
+    use runledger_proto::v1::WatchRunRequest;
     let directory = TempDir::new().unwrap();
     let server = attacked(directory.path()).await;
     let client = server.client();
@@ -258,9 +258,9 @@ async fn many_watches_of_one_connection_that_catch_up_together_all_get_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_views_that_nobody_reads_hold_no_turn_that_others_wait_for() {
-    use runledger::proto::v1::watch_runs_request::Initial;
-    use runledger::proto::v1::watch_runs_response::Frame;
-    use runledger::proto::v1::{StartRunRequest, WatchRunsRequest};
+    use runledger_proto::v1::watch_runs_request::Initial;
+    use runledger_proto::v1::watch_runs_response::Frame;
+    use runledger_proto::v1::{StartRunRequest, WatchRunsRequest};
     let directory = TempDir::new().unwrap();
     let server = Server::start(&format!("sqlite:{}", directory.path().join("ledger.db").display())).await;
     server.is_ready().await;

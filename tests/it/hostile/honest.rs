@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use runledger::proto::v1::{GetRunRequest, StartRunRequest, UpdateRunRequest};
+use runledger_proto::v1::{GetRunRequest, StartRunRequest, UpdateRunRequest};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::process::server::client;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use prost::Message as _;
-use runledger::proto::v1::{CheckTransitionRequest, RunStatus};
+use runledger_proto::v1::{CheckTransitionRequest, RunStatus};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tonic::{Code, Status};

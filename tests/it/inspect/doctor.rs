@@ -48,7 +48,7 @@ async fn who_holds_a_head_and_who_waits_for_it_is_named() {
     holder.batch_execute("set application_name = 'a shell'; begin; select from shards for update").await.unwrap();
     let pid: i32 = holder.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
     let mut client = server.client();
-    let request = runledger::proto::v1::StartRunRequest {
+    let request = runledger_proto::v1::StartRunRequest {
         task_thread_id: "thread".to_owned(),
         run_id: "waiting".to_owned(),
         request_id: "waiting/1".to_owned(),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use runledger::clock::{SystemClock, draw_id};
 use runledger::domain::Shard;
-use runledger::proto::v1::watch_runs_request::Initial;
-use runledger::proto::v1::watch_runs_response::Frame;
-use runledger::proto::v1::{CountRunsRequest, ListRunsRequest, RunFilter, WatchRunsRequest};
 use runledger::store::OpenOptions;
 use runledger::store::bulk::{Load as BulkLoad, LoadError};
 use runledger::store::open;
+use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::watch_runs_response::Frame;
+use runledger_proto::v1::{CountRunsRequest, ListRunsRequest, RunFilter, WatchRunsRequest};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;

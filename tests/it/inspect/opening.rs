@@ -93,7 +93,7 @@ async fn what_a_killed_server_left_in_its_log_is_seen() {
     let mut server = Server::start(&ledger.store()).await;
     server.is_ready().await;
     let mut client = server.client();
-    let start = runledger::proto::v1::StartRunRequest {
+    let start = runledger_proto::v1::StartRunRequest {
         task_thread_id: "thread".to_owned(),
         run_id: "run".to_owned(),
         ..Default::default()

@@ -1,9 +1,9 @@
 //! One event that cannot be decoded: it ends the watches that it is for, and no other.
 
-use runledger::proto::v1::watch_run_response::Frame as RunFrame;
-use runledger::proto::v1::watch_runs_request::Initial;
-use runledger::proto::v1::watch_runs_response::Frame;
-use runledger::proto::v1::{
+use runledger_proto::v1::watch_run_response::Frame as RunFrame;
+use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::watch_runs_response::Frame;
+use runledger_proto::v1::{
     RunFilter, RunStatus, StartRunRequest, WatchRunRequest, WatchRunsRequest, WatchRunsResponse,
 };
 use tokio::time::timeout;

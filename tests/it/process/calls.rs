@@ -2,7 +2,7 @@
 
 use prost_types::Struct;
 use prost_types::value::Kind;
-use runledger::proto::v1;
+use runledger_proto::v1;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 

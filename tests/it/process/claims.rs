@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use prost_types::Duration as WireDuration;
-use runledger::proto::v1::{
+use runledger_proto::v1::{
     ClaimNextRunRequest, CompleteRunRequest, MaxRunning, Run, RunFilter, RunStatus, StartRunRequest,
 };
 use tempfile::TempDir;

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use prost_types::Duration as WireDuration;
-use runledger::proto::v1::{
+use runledger_proto::v1::{
     ClaimRunRequest, CompleteRunRequest, HeartbeatRunRequest, Run, RunStatus, StartRunRequest, WaitRunRequest,
 };
 use tempfile::TempDir;

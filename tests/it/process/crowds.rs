@@ -4,8 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use runledger::proto::v1::watch_runs_request::Initial;
-use runledger::proto::v1::{RunFilter, RunStatus, WaitRunRequest, WatchRunRequest, WatchRunsRequest};
+use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::{RunFilter, RunStatus, WaitRunRequest, WatchRunRequest, WatchRunsRequest};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -87,7 +87,7 @@ async fn five_thousand_idle_watchers_take_little_and_all_see_what_is_for_them() 
     ask(&mut writer, "watched", Step::Update(1), "").await.unwrap();
     let begun = Instant::now();
     let seen = join_all(ones.iter_mut().map(async |frames| {
-        use runledger::proto::v1::watch_run_response::Frame;
+        use runledger_proto::v1::watch_run_response::Frame;
         loop {
             let frame = timeout(SOON, frames.message()).await.expect("in time").unwrap().unwrap();
             match frame.frame.unwrap() {
@@ -101,7 +101,7 @@ async fn five_thousand_idle_watchers_take_little_and_all_see_what_is_for_them() 
     }));
     assert!(seen.await.iter().all(|revision| *revision == 2));
     let seen = join_all(manys.iter_mut().enumerate().map(async |(nth, frames)| {
-        use runledger::proto::v1::watch_runs_response::Frame;
+        use runledger_proto::v1::watch_runs_response::Frame;
         let matching = (nth % (WATCHERS / CONNECTIONS)).is_multiple_of(2);
         loop {
             let frame = timeout(SOON, frames.message()).await.expect("in time").unwrap().unwrap();
@@ -193,7 +193,7 @@ async fn readers_that_sleep_take_a_bounded_amount_of_memory() {
         ask(&mut writer, &run_id, Step::Bulk, "").await.unwrap();
     }
     let cursor = {
-        use runledger::proto::v1::watch_runs_response::Frame;
+        use runledger_proto::v1::watch_runs_response::Frame;
         let asked = WatchRunsRequest { initial: Initial::None.into(), ..WatchRunsRequest::default() };
         let mut frames = writer.watch_runs(asked).await.unwrap().into_inner();
         match frames.message().await.unwrap().unwrap().frame.unwrap() {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use runledger::proto::v1::{Disposition, StartRunRequest};
 use runledger::service::health::Health;
+use runledger_proto::v1::{Disposition, StartRunRequest};
 use tokio::sync::watch;
 use tokio::time::Instant;
 

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use runledger::proto::v1::{Disposition, GetRunRequest};
 use runledger::service::health::Health;
+use runledger_proto::v1::{Disposition, GetRunRequest};
 use tempfile::TempDir;
 
 use super::calls::{Answer, Step, ask, meaning};

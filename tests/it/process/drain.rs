@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use runledger::proto::v1::{Disposition, UpdateRunRequest, WatchRunRequest};
+use runledger_proto::v1::{Disposition, UpdateRunRequest, WatchRunRequest};
 use tempfile::TempDir;
 use tokio::io::{AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
@@ -125,7 +125,7 @@ async fn relay(server: SocketAddr, frozen: watch::Receiver<bool>) -> (SocketAddr
 struct Hung {
     _relay: JoinSet<()>,
     _sockets: Vec<TcpStream>,
-    _streams: Vec<tonic::Streaming<runledger::proto::v1::WatchRunResponse>>,
+    _streams: Vec<tonic::Streaming<runledger_proto::v1::WatchRunResponse>>,
 }
 
 async fn hang(server: &Server) -> Hung {

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use prost_types::Duration as WireDuration;
-use runledger::proto::v1::watch_run_response::Frame as RunFrame;
-use runledger::proto::v1::watch_runs_request::Initial;
-use runledger::proto::v1::watch_runs_response::Frame;
-use runledger::proto::v1::{
+use runledger_proto::v1::watch_run_response::Frame as RunFrame;
+use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::watch_runs_response::Frame;
+use runledger_proto::v1::{
     ClaimRunRequest, HeartbeatRunRequest, ListRunsRequest, RunStatus, WaitRunRequest, WaitRunResponse, WatchRunRequest,
     WatchRunResponse, WatchRunsRequest, WatchRunsResponse,
 };

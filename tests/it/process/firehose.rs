@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use runledger::proto::v1::watch_runs_request::Initial;
-use runledger::proto::v1::watch_runs_response::{Change, Frame};
-use runledger::proto::v1::{self, RunFilter, RunStatus, WatchRunsRequest};
+use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::watch_runs_response::{Change, Frame};
+use runledger_proto::v1::{self, RunFilter, RunStatus, WatchRunsRequest};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runledger::proto::v1::Disposition;
+use runledger_proto::v1::Disposition;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

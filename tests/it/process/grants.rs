@@ -1,6 +1,6 @@
 //! The role that a server connects as: which grants it needs, and that nobody has to guess them.
 
-use runledger::proto::v1::{RunStatus, StartRunRequest, WaitRunRequest};
+use runledger_proto::v1::{RunStatus, StartRunRequest, WaitRunRequest};
 
 use super::server::{Process, SOON, Server, run};
 use crate::support::postgres::{Database, direct};

@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use runledger::proto::v1::RunStatus;
-use runledger::proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::RunStatus;
+use runledger_proto::v1::watch_runs_request::Initial;
 use tempfile::TempDir;
 use tokio::sync::{OnceCell, watch};
 use tokio::task::block_in_place;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use prost_types::Duration as WireDuration;
-use runledger::proto::v1::{GetRunRequest, Run, RunStatus, StartRunRequest};
+use runledger_proto::v1::{GetRunRequest, Run, RunStatus, StartRunRequest};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::block_in_place;

@@ -147,7 +147,7 @@ async fn a_file_that_was_renamed_is_served_again_once_it_has_its_name_back() {
     fs::rename(files.path("renamed.db"), files.path("ledger.db")).unwrap();
     let server = files.served().await;
     let answer = ask(&mut server.client(), "run-1", Step::Start, "request").await.unwrap();
-    assert_eq!(answer.0, runledger::proto::v1::Disposition::Replayed);
+    assert_eq!(answer.0, runledger_proto::v1::Disposition::Replayed);
 }
 
 /// It is not opened by what would write.

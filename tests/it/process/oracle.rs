@@ -7,11 +7,12 @@ use std::sync::Arc;
 use runledger::domain::evolve::evolve;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{Position, Run};
-use runledger::proto::v1::watch_runs_request::Initial;
-use runledger::proto::v1::watch_runs_response::{Change, Frame};
-use runledger::proto::v1::{self, RunFilter, RunStatus};
-use runledger::proto::{cursor, v1::RunEvent};
 use runledger::store::Ledger;
+use runledger::wire::cursor;
+use runledger_proto::v1::RunEvent;
+use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::watch_runs_response::{Change, Frame};
+use runledger_proto::v1::{self, RunFilter, RunStatus};
 use tokio::time::{Duration, Instant};
 
 use super::data::Data;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use runledger::proto::v1::GetRunRequest;
 use runledger::service::health::Health;
+use runledger_proto::v1::GetRunRequest;
 use tokio::sync::watch;
 use tokio::task::block_in_place;
 

@@ -1,7 +1,7 @@
 //! A command that the store refuses does not take its neighbours with it.
 
 use futures_util::future::join_all;
-use runledger::proto::v1::{
+use runledger_proto::v1::{
     CheckTransitionRequest, Disposition, GetRunRequest, ListRunEventsRequest, RunStatus, WatchRunRequest,
 };
 use tempfile::TempDir;

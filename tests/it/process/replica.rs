@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use runledger::proto::v1::replica_service_client::ReplicaServiceClient;
-use runledger::proto::v1::{Disposition, GetReplicaRequest, GetReplicaResponse, ShardQueue};
+use runledger_proto::v1::replica_service_client::ReplicaServiceClient;
+use runledger_proto::v1::{Disposition, GetReplicaRequest, GetReplicaResponse, ShardQueue};
 use tonic::transport::Endpoint;
 
 use super::calls::{Step, ask};

@@ -5,9 +5,9 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use runledger::proto::v1::watch_runs_request::Initial;
-use runledger::proto::v1::watch_runs_response::Frame;
-use runledger::proto::v1::{WatchRunsRequest, WatchRunsResponse};
+use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::watch_runs_response::Frame;
+use runledger_proto::v1::{WatchRunsRequest, WatchRunsResponse};
 use tempfile::TempDir;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};

@@ -6,8 +6,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use runledger::proto::v1::run_service_client::RunServiceClient;
 use runledger::service::health::{self, Health};
+use runledger_proto::v1::run_service_client::RunServiceClient;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::{Channel, Endpoint};

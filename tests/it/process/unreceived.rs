@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use prost_types::Duration as WireDuration;
-use runledger::proto::v1::{
+use runledger_proto::v1::{
     ClaimNextRunRequest, CompleteRunRequest, CountRunsRequest, Disposition, GetRunRequest, ListRunEventsRequest,
     Progress, ReleaseRunRequest, RunEventType, RunStatus, StartRunRequest, UpdateRunRequest,
 };

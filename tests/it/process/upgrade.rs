@@ -1,7 +1,7 @@
 //! A database of an older release, with runs in it, is brought to this release's schema.
 
-use runledger::proto::v1::{ListRunsRequest, RunFilter, RunStatus};
 use runledger::store::migrations::{MIN_RELEASE, POSTGRES, RELEASE, SQLITE};
+use runledger_proto::v1::{ListRunsRequest, RunFilter, RunStatus};
 use tempfile::TempDir;
 use tonic::Code;
 

@@ -3,9 +3,9 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use runledger::proto::v1::{Disposition, StartRunRequest};
 use runledger::service::health::Health;
 use runledger::store::migrations::MIN_RELEASE;
+use runledger_proto::v1::{Disposition, StartRunRequest};
 use tokio::task::block_in_place;
 use tokio::time::Instant;
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use runledger::proto::v1::{RunStatus, WaitRunRequest, WaitRunResponse};
+use runledger_proto::v1::{RunStatus, WaitRunRequest, WaitRunResponse};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -172,7 +172,7 @@ async fn waits_and_watches_of_all_runs_are_told_to_come_back_by_a_stopping_serve
     server.is_ready().await;
     let mut client = server.client();
     ask(&mut client, "run-1", Step::Start, "").await.unwrap();
-    let mut frames = client.watch_runs(runledger::proto::v1::WatchRunsRequest::default()).await.unwrap().into_inner();
+    let mut frames = client.watch_runs(runledger_proto::v1::WatchRunsRequest::default()).await.unwrap().into_inner();
     for _ in 0..2 {
         frames.message().await.unwrap().expect("the run, and caught up");
     }

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use runledger::proto::v1::WatchRunRequest;
-use runledger::proto::v1::watch_run_response::{Change, Frame};
+use runledger_proto::v1::WatchRunRequest;
+use runledger_proto::v1::watch_run_response::{Change, Frame};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout};

@@ -2,7 +2,7 @@
 //! or told to stop.
 
 use prost_types::Duration as WireDuration;
-use runledger::proto::v1::{
+use runledger_proto::v1::{
     ClaimRunRequest, GetRunRequest, ReleaseRunRequest, RequestAbortRequest, Run, RunStatus, StartRunRequest,
     WaitRunRequest,
 };
@@ -231,7 +231,7 @@ async fn a_run_that_was_ended_ends_its_program_and_one_that_runs_elsewhere_is_no
     scene.until(|run| run.progress.is_some()).await;
     let (code, said) = scene.worker(LIVING, "echo begun").exited(SOON).await;
     assert!(code == 1 && said.contains("is running already") && !said.contains("begun"), "{said}");
-    let ended = runledger::proto::v1::AbortRunRequest { run_id: "run-1".to_owned(), ..Default::default() };
+    let ended = runledger_proto::v1::AbortRunRequest { run_id: "run-1".to_owned(), ..Default::default() };
     scene.server.client().abort_run(ended).await.unwrap();
     let (code, said) = worker.exited(SOON).await;
     assert!(said.contains("is not this worker's any more"), "{said}");

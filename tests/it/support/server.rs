@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use runledger::proto::v1::run_service_client::RunServiceClient;
+use runledger_proto::v1::run_service_client::RunServiceClient;
 use tokio::time::{Instant, timeout};
 use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::HealthCheckRequest;

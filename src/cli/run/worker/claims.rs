@@ -9,8 +9,8 @@ use super::{AGAIN_AFTER, WorkerArgs, request_id};
 use crate::cli::connect::CALL_WAIT_MAX;
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{Label, MaxRunning};
-use crate::client::{Client, Kind};
-use crate::proto::{self, v1};
+use runledger_client::{Client, Kind};
+use runledger_proto::v1;
 
 /// How long a worker that stops takes to give back what it claimed and has not begun.
 const GIVE_BACK_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -28,8 +28,8 @@ fn next(args: &WorkerArgs, request_id: String, wait: Duration) -> v1::ClaimNextR
     };
     v1::ClaimNextRunRequest {
         filter: Some(filter),
-        lease_ttl: Some(proto::duration(args.lease_ttl)),
-        wait: Some(proto::duration(wait)),
+        lease_ttl: Some(runledger_proto::duration(args.lease_ttl)),
+        wait: Some(runledger_proto::duration(wait)),
         max_running: args.max_running.as_ref().map(MaxRunning::message),
         request_id,
     }

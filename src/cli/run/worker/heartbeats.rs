@@ -9,9 +9,10 @@ use tokio::time::{Instant, sleep_until};
 use super::held::Held;
 use crate::cli::connect::CALL_WAIT_MAX;
 use crate::cli::ending::say;
-use crate::client::{Client, Kind, time};
+use crate::cli::time::time;
 use crate::domain::Time;
-use crate::proto::v1;
+use runledger_client::{Client, Kind};
+use runledger_proto::v1;
 
 /// How soon after the last heartbeat the next one may follow because the program said how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);

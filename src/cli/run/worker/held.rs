@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::request_id;
-use crate::client::json;
 use crate::domain::limits::FAILURE_REASON_BYTES_MAX;
-use crate::proto::v1;
+use runledger_proto::json;
+use runledger_proto::v1;
 
 /// A run, and the lease under which it is this worker's.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl Held {
         let epoch = run.lease.as_ref().map_or(0, |lease| lease.epoch);
         let labels: BTreeMap<&String, &String> = run.labels.iter().collect();
         let labels = serde_json::to_string(&labels).expect("texts are JSON");
-        let metadata = run.metadata.as_ref().map_or_else(|| "{}".to_owned(), json::line);
+        let metadata = run.metadata.as_ref().map_or_else(|| "{}".to_owned(), json::object);
         Self { run_id: run.run_id.clone(), task_thread_id: run.task_thread_id.clone(), epoch, labels, metadata }
     }
 

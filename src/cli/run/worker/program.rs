@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::proto::v1;
+use runledger_proto::v1;
 
 /// How much of what the program said last on standard error is its failure's reason.
 const LAST_LINES_MAX: usize = 20;

@@ -1,0 +1,258 @@
+//! The baseline: the same transitions, written to the same Postgres as a user without Runledger would write them.
+//!
+//! One row a run and one row an event, with the checks that a careful user makes. All of it is in a schema of its own,
+//! which is dropped and made again before the first round and dropped after the last.
+
+mod callers;
+pub mod pgbench;
+mod sessions;
+mod statements;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tokio_postgres::{Client, Config, NoTls};
+
+use self::callers::SqlCaller;
+use self::pgbench::Pgbench;
+use self::sessions::Sessions;
+use super::load::asked::Asked;
+use super::load::phase::{Phase, Watched};
+use super::load::tally::Sum;
+use super::{BenchError, load::Workload};
+use crate::dsn::Dsn;
+
+/// Connections at most: more than this make a Postgres slower, so a user would pool them too.
+const CONNECTIONS_MAX: usize = 64;
+
+/// How long to connect.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long sessions may take to be gone once they were closed, and how often that is looked at.
+const GONE_WAIT_MAX: Duration = Duration::from_secs(10);
+const GONE_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What the sessions are called in `pg_stat_activity`.
+const APPLICATION: &str = "runledger bench direct";
+
+/// How transitions are written without Runledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Baseline {
+    /// A transaction with a statement for each step: five round trips a transition
+    Chatty,
+    /// One statement a transition, which checks, writes and commits by itself: one round trip
+    OneStatement,
+}
+
+impl Baseline {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Chatty => "chatty",
+            Self::OneStatement => "one-statement",
+        }
+    }
+
+    fn of_pgbench(self) -> &'static str {
+        match self {
+            Self::Chatty => "pgbench-chatty",
+            Self::OneStatement => "pgbench-one-statement",
+        }
+    }
+}
+
+/// What to compare with.
+#[derive(Args, Clone, Debug)]
+pub struct Versus {
+    /// Write the same transitions directly to Postgres as well, in rounds that alternate with Runledger's, and compare
+    #[arg(
+        long = "versus",
+        id = "versus",
+        value_name = "BASELINE",
+        value_enum,
+        value_delimiter = ',',
+        help_heading = "Comparison"
+    )]
+    baselines: Vec<Baseline>,
+    /// The Postgres that is written to directly, best the one that the servers use:
+    /// postgres://USER:PASSWORD@HOST:PORT/DATABASE. Its schema `runledger_bench` is dropped
+    #[arg(
+        long,
+        env = "RUNLEDGER_BENCH_DATABASE",
+        value_name = "DSN",
+        hide_env_values = true,
+        help_heading = "Comparison"
+    )]
+    database: Option<Dsn>,
+    /// Let this pgbench of PostgreSQL 15 or later write the same as well, as a second opinion on this generator
+    #[arg(long, value_name = "PATH", requires = "versus", conflicts_with = "rate", help_heading = "Comparison")]
+    pgbench: Option<PathBuf>,
+}
+
+/// Who writes in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Runledger,
+    Direct(Baseline),
+    Pgbench(Baseline),
+}
+
+impl Side {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Runledger => "runledger",
+            Self::Direct(baseline) => baseline.name(),
+            Self::Pgbench(baseline) => baseline.of_pgbench(),
+        }
+    }
+}
+
+impl Versus {
+    /// Who writes in each round.
+    pub(super) fn sides(&self) -> Vec<Side> {
+        let with_pgbench = |side| self.pgbench.as_ref().map(|_path| side);
+        let direct = self.baselines.iter().flat_map(|baseline| {
+            [Some(Side::Direct(*baseline)), with_pgbench(Side::Pgbench(*baseline))].into_iter().flatten()
+        });
+        [Side::Runledger].into_iter().chain(direct).collect()
+    }
+
+    /// Connects and makes the tables; nothing, when there is nothing to compare with.
+    pub(super) async fn prepare(&self, workload: Workload, asked: &Arc<Asked>) -> Result<Option<Direct>, BenchError> {
+        let Some(settings) = self.settings(workload)? else { return Ok(None) };
+        let mut drivers = JoinSet::new();
+        let admin = connected(&settings, &mut drivers).await?;
+        admin.batch_execute(statements::SCHEMA).await.map_err(failed("its schema cannot be made"))?;
+        let metadata = asked.metadata_json();
+        let runs: Arc<[String]> = (0..workload.runs().into()).map(|number| asked.run_id(number)).collect();
+        for run_id in runs.iter().cloned().chain((1..=runs.len()).map(|number| format!("run-{number}"))) {
+            let made = admin.execute(statements::PREPARED_RUN, &[&run_id, &metadata.as_deref()]).await;
+            made.map_err(failed("a run cannot be written"))?;
+        }
+        let row = admin.query_one(statements::SETTINGS, &[]).await.map_err(failed("its settings cannot be read"))?;
+        let durability: String = row.get(0);
+        let pgbench = self.pgbench.clone().map(|path| Pgbench::new(path, workload, asked, runs.len(), &settings));
+        Ok(Some(Direct { settings, admin, drivers, workload, asked: asked.clone(), runs, pgbench, durability }))
+    }
+
+    /// Says what does not go together before anything is done.
+    pub(super) fn check(&self, workload: Workload) -> Result<(), BenchError> {
+        self.settings(workload).map(drop)
+    }
+
+    fn settings(&self, workload: Workload) -> Result<Option<Config>, BenchError> {
+        if self.baselines.is_empty() {
+            return Ok(None);
+        }
+        match workload {
+            Workload::Lifecycle | Workload::StartComplete | Workload::HotRun { .. } => {}
+            Workload::Read { .. } | Workload::Wait => {
+                let name = workload.name();
+                return Err(BenchError::Senseless(format!(
+                    "--versus: there is no baseline for {name}; lifecycle, start-complete and hot-run have one"
+                )));
+            }
+        }
+        let Some(database) = &self.database else {
+            let wanted = "--versus: --database is to say which Postgres is written to directly".to_owned();
+            return Err(BenchError::Senseless(wanted));
+        };
+        let senseless = |why| BenchError::Senseless(format!("--database: {why}"));
+        let dsn = database.url().map_err(senseless)?;
+        // The text was found to be good: what the driver says of it is not shown, for it may quote a password.
+        let unreadable = |_: tokio_postgres::Error| senseless("the connection string cannot be read".to_owned());
+        let mut config: Config = dsn.parse().map_err(unreadable)?;
+        config.application_name(APPLICATION);
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_MAX);
+        }
+        Ok(Some(config))
+    }
+}
+
+/// A Postgres that is written to directly.
+#[derive(Debug)]
+pub(super) struct Direct {
+    settings: Config,
+    admin: Client,
+    /// Drives `admin`.
+    drivers: JoinSet<()>,
+    workload: Workload,
+    asked: Arc<Asked>,
+    runs: Arc<[String]>,
+    pgbench: Option<Pgbench>,
+    /// What of its settings decides whether a commit is durable.
+    pub(super) durability: String,
+}
+
+impl Direct {
+    /// One phase, with connections of its own: while Runledger has its turn, there are none.
+    pub(super) async fn phase(
+        &self,
+        baseline: Baseline,
+        phase: &Phase,
+        watched: Watched<'_>,
+    ) -> Result<(Sum, Duration), BenchError> {
+        let sessions = Sessions::open(&self.settings, phase.callers.min(CONNECTIONS_MAX), baseline).await?;
+        let metadata = self.asked.metadata_json();
+        let caller = |number| {
+            let draws = self.asked.draws(number);
+            SqlCaller::new(self.workload, metadata.clone(), draws, self.runs.clone(), sessions.lender())
+        };
+        let measured = phase.run(caller, watched).await?;
+        sessions.close().await;
+        self.others_gone().await?;
+        Ok(measured)
+    }
+
+    /// One phase of pgbench: transitions a second; none when it was stopped.
+    pub(super) async fn pgbench(
+        &self,
+        baseline: Baseline,
+        phase: &Phase,
+        watched: Watched<'_>,
+    ) -> Result<Option<f64>, BenchError> {
+        let pgbench = self.pgbench.as_ref().expect("it has a side only when it is there");
+        let told = pgbench.run(baseline, phase.callers.min(CONNECTIONS_MAX), phase, watched).await?;
+        self.others_gone().await?;
+        Ok(told)
+    }
+
+    /// Removes what was made.
+    pub(super) async fn end(mut self) -> Result<(), BenchError> {
+        self.admin.batch_execute(statements::DROP).await.map_err(failed("its schema cannot be dropped"))?;
+        drop(self.admin);
+        while self.drivers.join_next().await.is_some() {}
+        Ok(())
+    }
+
+    /// Sessions end a while after they were closed. Until then they count among those that Postgres allows.
+    async fn others_gone(&self) -> Result<(), BenchError> {
+        let deadline = Instant::now() + GONE_WAIT_MAX;
+        loop {
+            let row = self.admin.query_one(statements::OTHERS, &[&APPLICATION]).await;
+            let others: i64 = row.map_err(failed("its sessions cannot be counted"))?.get(0);
+            if others == 0 || Instant::now() >= deadline {
+                return Ok(());
+            }
+            sleep(GONE_LOOK_INTERVAL).await;
+        }
+    }
+}
+
+async fn connected(settings: &Config, drivers: &mut JoinSet<()>) -> Result<Client, BenchError> {
+    let connected = settings.connect(NoTls).await;
+    let (client, connection) = connected.map_err(|source| BenchError::DatabaseUnreachable { source: source.into() })?;
+    drivers.spawn(async move {
+        // Whoever waits for an answer is told why there is none.
+        let _ended = connection.await;
+    });
+    Ok(client)
+}
+
+fn failed(what: &'static str) -> impl Fn(tokio_postgres::Error) -> BenchError {
+    move |source| BenchError::Database { what, source: source.into() }
+}

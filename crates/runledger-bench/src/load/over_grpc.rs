@@ -1,0 +1,162 @@
+//! The callers of Runledger.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
+use tokio::time::Instant;
+use tonic::{Response, Status};
+
+use super::Workload;
+use super::asked::{Asked, Draws};
+use super::phase::Caller;
+use super::tally::{Of, Tally};
+use crate::BenchError;
+use crate::servers::Client;
+use runledger_proto::v1::{self, CompleteRunRequest, Disposition, GetRunRequest, StartRunRequest, UpdateRunRequest};
+
+/// Makes the calls of one caller, one after the other.
+#[derive(Debug)]
+pub(crate) struct GrpcCaller {
+    workload: Workload,
+    calls: Calls,
+    /// Runs that were started before, for loads that are on such.
+    runs: Arc<[String]>,
+}
+
+/// The calls, each noted with the time that it took.
+#[derive(Debug)]
+pub(super) struct Calls {
+    pub(super) client: Client,
+    asked: Arc<Asked>,
+    pub(super) draws: Draws,
+}
+
+impl GrpcCaller {
+    pub(super) fn new(workload: Workload, calls: Calls, runs: Arc<[String]>) -> Self {
+        Self { workload, calls, runs }
+    }
+
+    /// A run from its start to its end, with so many updates in between.
+    async fn life(&mut self, updates: u32, due: Instant, tally: &mut Tally) -> Result<(), BenchError> {
+        let run_id = self.calls.draws.run_id();
+        let mut at = self.calls.start(&run_id, due, tally).await?;
+        for _ in 0..updates {
+            at = self.calls.update(&run_id, at, tally).await?;
+        }
+        at = self.calls.complete(&run_id, at, tally).await?;
+        tally.note(Of::Run, due, at);
+        Ok(())
+    }
+}
+
+impl Caller for GrpcCaller {
+    async fn turn(&mut self, due: Instant, tally: &mut Tally) -> Result<(), BenchError> {
+        match self.workload {
+            Workload::Lifecycle => self.life(2, due, tally).await,
+            Workload::StartComplete | Workload::Wait => self.life(0, due, tally).await,
+            Workload::HotRun { .. } => {
+                let run = self.calls.draws.one_of(self.runs.len());
+                self.calls.update(&self.runs[run], due, tally).await.map(drop)
+            }
+            Workload::Read { filled: Some(filled), .. } => {
+                let run_id = filled.run_id(&mut self.calls.draws);
+                self.calls.get(&run_id, due, tally).await
+            }
+            Workload::Read { filled: None, .. } => {
+                let run = self.calls.draws.one_of(self.runs.len());
+                self.calls.get(&self.runs[run], due, tally).await
+            }
+        }
+    }
+}
+
+impl Calls {
+    pub(super) fn new(client: Client, asked: Arc<Asked>, caller: u64) -> Self {
+        let draws = asked.draws(caller);
+        Self { client, asked, draws }
+    }
+
+    /// Each call gives the time of its answer: when a closed loop makes the next one.
+    pub(super) async fn start(
+        &mut self,
+        run_id: &str,
+        from: Instant,
+        tally: &mut Tally,
+    ) -> Result<Instant, BenchError> {
+        let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
+        let fields = |fields: [(&str, &str); 2]| fields.map(|(name, value)| (name.to_owned(), text(value))).into();
+        let request = StartRunRequest {
+            task_thread_id: self.draws.task_thread_id(),
+            run_id: run_id.to_owned(),
+            agent_id: self.asked.agent_id.clone(),
+            metadata: self.asked.metadata().map(|metadata| Struct { fields: fields(metadata) }),
+            request_id: self.request_id(),
+            ..StartRunRequest::default()
+        };
+        let answer = self.client.start_run(request).await;
+        applied("StartRun", answer, v1::StartRunResponse::disposition)?;
+        Ok(tally.answered(Of::Start, from))
+    }
+
+    pub(super) async fn update(
+        &mut self,
+        run_id: &str,
+        from: Instant,
+        tally: &mut Tally,
+    ) -> Result<Instant, BenchError> {
+        let request = UpdateRunRequest {
+            run_id: run_id.to_owned(),
+            labels: HashMap::from([("step".to_owned(), self.draws.step())]),
+            request_id: self.request_id(),
+            ..UpdateRunRequest::default()
+        };
+        let answer = self.client.update_run(request).await;
+        applied("UpdateRun", answer, v1::UpdateRunResponse::disposition)?;
+        Ok(tally.answered(Of::Update, from))
+    }
+
+    pub(super) async fn complete(
+        &mut self,
+        run_id: &str,
+        from: Instant,
+        tally: &mut Tally,
+    ) -> Result<Instant, BenchError> {
+        let request = CompleteRunRequest {
+            run_id: run_id.to_owned(),
+            request_id: self.request_id(),
+            ..CompleteRunRequest::default()
+        };
+        let answer = self.client.complete_run(request).await;
+        applied("CompleteRun", answer, v1::CompleteRunResponse::disposition)?;
+        Ok(tally.answered(Of::Complete, from))
+    }
+
+    async fn get(&mut self, run_id: &str, from: Instant, tally: &mut Tally) -> Result<(), BenchError> {
+        let answer = self.client.get_run(GetRunRequest { run_id: run_id.to_owned(), ..GetRunRequest::default() }).await;
+        let answer = answer.map_err(BenchError::call("GetRun"))?.into_inner();
+        answer.run.ok_or(BenchError::Answer { rpc: "GetRun", field: "the run" })?;
+        tally.answered(Of::Get, from);
+        Ok(())
+    }
+
+    fn request_id(&mut self) -> String {
+        if self.asked.request_ids { self.draws.request_id() } else { String::new() }
+    }
+}
+
+/// Every call of a load makes its event: one that does not is another load.
+fn applied<A>(
+    rpc: &'static str,
+    answer: Result<Response<A>, Status>,
+    disposition: impl Fn(&A) -> Disposition,
+) -> Result<(), BenchError> {
+    match disposition(&answer.map_err(BenchError::call(rpc))?.into_inner()) {
+        Disposition::Applied => Ok(()),
+        other @ (Disposition::Unchanged
+        | Disposition::Replayed
+        | Disposition::RecordedLate
+        | Disposition::Unspecified) => Err(BenchError::NotApplied { rpc, disposition: other.as_str_name() }),
+    }
+}

@@ -1,0 +1,57 @@
+//! The calls that a client makes: for each request its RPC, its answer, and whether it changes a run.
+
+use std::future::Future;
+
+use runledger_proto::v1;
+use runledger_proto::v1::run_service_client::RunServiceClient;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+/// A connection.
+pub(crate) type Wire = RunServiceClient<Channel>;
+
+/// A request that is answered once.
+pub trait Call: Clone + Send + Sync {
+    /// What answers it.
+    type Answer: Send;
+    /// Whether it may change a run.
+    const MUTATES: bool;
+
+    /// Sends it.
+    fn send(
+        wire: &mut RunServiceClient<Channel>,
+        request: Request<Self>,
+    ) -> impl Future<Output = Result<Response<Self::Answer>, Status>> + Send;
+}
+
+macro_rules! calls {
+    ($($request:ident -> $answer:ident by $rpc:ident, mutates: $mutates:literal;)*) => {$(
+        impl Call for v1::$request {
+            type Answer = v1::$answer;
+            const MUTATES: bool = $mutates;
+
+            async fn send(wire: &mut Wire, request: Request<Self>) -> Result<Response<v1::$answer>, Status> {
+                wire.$rpc(request).await
+            }
+        }
+    )*};
+}
+
+calls! {
+    StartRunRequest -> StartRunResponse by start_run, mutates: true;
+    UpdateRunRequest -> UpdateRunResponse by update_run, mutates: true;
+    CompleteRunRequest -> CompleteRunResponse by complete_run, mutates: true;
+    AbortRunRequest -> AbortRunResponse by abort_run, mutates: true;
+    FailRunRequest -> FailRunResponse by fail_run, mutates: true;
+    ClaimRunRequest -> ClaimRunResponse by claim_run, mutates: true;
+    ClaimNextRunRequest -> ClaimNextRunResponse by claim_next_run, mutates: false;
+    ReleaseRunRequest -> ReleaseRunResponse by release_run, mutates: true;
+    HeartbeatRunRequest -> HeartbeatRunResponse by heartbeat_run, mutates: false;
+    RequestAbortRequest -> RequestAbortResponse by request_abort, mutates: true;
+    CheckTransitionRequest -> CheckTransitionResponse by check_transition, mutates: false;
+    GetRunRequest -> GetRunResponse by get_run, mutates: false;
+    ListRunEventsRequest -> ListRunEventsResponse by list_run_events, mutates: false;
+    ListRunsRequest -> ListRunsResponse by list_runs, mutates: false;
+    CountRunsRequest -> CountRunsResponse by count_runs, mutates: false;
+    WaitRunRequest -> WaitRunResponse by wait_run, mutates: false;
+}

@@ -1,0 +1,186 @@
+//! Calls to a server, over a connection that is made anew after each cut.
+
+use std::time::Duration;
+
+use runledger_proto::v1::replica_service_client::ReplicaServiceClient;
+use runledger_proto::{headers, v1};
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::metadata::{AsciiMetadataValue, BinaryMetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Streaming};
+
+use crate::backoff::Backoff;
+use crate::calls::{Call, Wire};
+use crate::failure::{Failure, Kind};
+use crate::follow::Watch;
+
+/// How often a silent connection is asked whether it is still there, and how long it may take to say so.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How long a watch may take to connect and to be accepted.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Calls one server. Connects at its first call, and anew after each cut.
+#[derive(Clone, Debug)]
+pub struct Client {
+    server: String,
+    endpoint: Endpoint,
+    agent: Option<Agent>,
+    wire: Option<Wire>,
+}
+
+/// The acting agent, in the header that its name fits.
+#[derive(Clone, Debug)]
+enum Agent {
+    Visible(AsciiMetadataValue),
+    Any(BinaryMetadataValue),
+}
+
+impl Client {
+    /// A client of a server (HOST:PORT) that acts for an agent, or for nobody.
+    ///
+    /// # Errors
+    ///
+    /// What no server can be called.
+    pub fn new(server: &str, agent_id: Option<&str>) -> Result<Self, Failure> {
+        let endpoint = Endpoint::from_shared(format!("http://{server}"))
+            .map_err(|error| Failure::unreachable(server, &error))?
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+            .keep_alive_timeout(KEEPALIVE_WAIT_MAX);
+        let agent = agent_id.map(|id| match AsciiMetadataValue::try_from(id) {
+            Ok(value) if id.bytes().all(|byte| byte.is_ascii_graphic()) => Agent::Visible(value),
+            Ok(_) | Err(_) => Agent::Any(BinaryMetadataValue::from_bytes(id.as_bytes())),
+        });
+        Ok(Self { server: server.to_owned(), endpoint, agent, wire: None })
+    }
+
+    /// The server that it calls.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Makes a call and waits for the answer until the deadline.
+    ///
+    /// A mutation whose outcome stayed open is sent again, the same, until it is known: it must have a `request_id`, so
+    /// that it cannot apply twice. Nothing else is tried again.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer. That a call may have been applied is not forgotten because a later attempt failed too.
+    pub async fn ask<C: Call>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
+        let mut open = None;
+        let mut backoff = Backoff::default();
+        loop {
+            match self.once(call, deadline).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) if C::MUTATES && failure.is_open() => open = Some(failure),
+                Err(failure) if open.is_none() || failure.kind == Kind::Refused => return Err(failure),
+                Err(_also_failed) => {}
+            }
+            let wait = backoff.next_wait();
+            match open.take() {
+                Some(failure) if Instant::now() + wait >= deadline => return Err(failure),
+                failure => open = failure,
+            }
+            sleep(wait).await;
+        }
+    }
+
+    /// What the server's process is doing.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer.
+    pub async fn replica(&self, deadline: Instant) -> Result<v1::GetReplicaResponse, Failure> {
+        let channel = self.connected(deadline).await?;
+        let mut replica = ReplicaServiceClient::new(channel);
+        match timeout_at(deadline, replica.get_replica(v1::GetReplicaRequest {})).await {
+            Ok(answer) => answer.map(tonic::Response::into_inner).map_err(|status| Failure::from(&status)),
+            Err(_elapsed) => Err(Failure::late()),
+        }
+    }
+
+    async fn once<C: Call>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
+        let mut request = self.request(call.clone());
+        request.set_timeout(deadline.saturating_duration_since(Instant::now()));
+        let wire = self.wire(deadline).await?;
+        let answer = match timeout_at(deadline, C::send(wire, request)).await {
+            Ok(answer) => answer.map_err(|status| Failure::from(&status)),
+            Err(_elapsed) => Err(Failure::late()),
+        };
+        self.settled(answer).map(tonic::Response::into_inner)
+    }
+
+    /// Opens a stream of frames.
+    pub(crate) async fn open<W: Watch>(&mut self, watch: &W) -> Result<Streaming<W::Frame>, Failure> {
+        let deadline = Instant::now() + OPEN_WAIT_MAX;
+        // Without a deadline of its own: it would end the stream.
+        let request = self.request(watch.resume());
+        let wire = self.wire(deadline).await?;
+        let frames = match timeout_at(deadline, W::open(wire, request)).await {
+            Ok(frames) => frames.map_err(|status| Failure::from(&status)),
+            Err(_elapsed) => Err(Failure::late()),
+        };
+        self.settled(frames).map(tonic::Response::into_inner)
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        match &self.agent {
+            Some(Agent::Visible(id)) => drop(request.metadata_mut().insert(headers::AGENT_ID, id.clone())),
+            Some(Agent::Any(id)) => drop(request.metadata_mut().insert_bin(headers::AGENT_ID_BIN, id.clone())),
+            None => {}
+        }
+        request
+    }
+
+    /// The connection. Made before a call, not by it: so a server that is not there is told from a call that was cut.
+    async fn wire(&mut self, deadline: Instant) -> Result<&mut Wire, Failure> {
+        let wire = match self.wire.take() {
+            Some(wire) => wire,
+            None => Wire::new(self.connected(deadline).await?),
+        };
+        Ok(self.wire.insert(wire))
+    }
+
+    async fn connected(&self, deadline: Instant) -> Result<Channel, Failure> {
+        match timeout_at(deadline, self.endpoint.connect()).await {
+            Ok(Ok(channel)) => Ok(channel),
+            Ok(Err(error)) => Err(Failure::unreachable(&self.server, &error)),
+            Err(elapsed) => Err(Failure::unreachable(&self.server, &elapsed)),
+        }
+    }
+
+    /// The next call makes a new connection.
+    pub(crate) fn disconnect(&mut self) {
+        self.wire = None;
+    }
+
+    /// A connection on which a call was lost is not used again.
+    fn settled<T>(&mut self, answer: Result<T, Failure>) -> Result<T, Failure> {
+        if answer.as_ref().is_err_and(|failure| failure.kind != Kind::Refused) {
+            self.disconnect();
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_goes_into_the_header_that_its_name_fits() {
+        for (id, visible) in [("agent-7/x", true), ("agent 7", false), ("agént", false), ("a\n", false)] {
+            let client = Client::new("127.0.0.1:1", Some(id)).unwrap();
+            let request = client.request(());
+            let metadata = request.metadata();
+            assert_eq!(metadata.get(headers::AGENT_ID).is_some(), visible, "{id:?}");
+            let any = metadata.get_bin(headers::AGENT_ID_BIN).map(|value| value.to_bytes().unwrap());
+            assert_eq!(any.as_deref(), Some(id.as_bytes()).filter(|_| !visible));
+        }
+    }
+}

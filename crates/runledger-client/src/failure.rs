@@ -1,0 +1,224 @@
+//! What it means that a call was not answered: refused, not served at all, or cut off with an open outcome.
+
+use std::fmt;
+use std::time::Duration;
+
+use prost::Message;
+use runledger_proto::{chain, v1};
+use tonic::{Code, Status};
+use tonic_types::pb::{BadRequest, ErrorInfo, RetryInfo, Status as RpcStatus};
+
+/// Why a call has no answer.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What it means for the caller.
+    pub kind: Kind,
+    /// The authority's reason; none when the error is not its own.
+    pub reason: Option<String>,
+    /// For people.
+    pub message: String,
+    /// What it says besides, a line each: what is wrong with the request, which run won.
+    pub details: Vec<String>,
+    /// When the server asks to come back.
+    pub retry_after: Option<Duration>,
+    safe_to_repeat: bool,
+}
+
+/// What a failure means for the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The authority refused the call.
+    Refused,
+    /// Nobody served the call, and nothing was done: it can be made again.
+    Unreachable,
+    /// The call was cut off or not answered in time: whether it did anything is open.
+    Cut,
+}
+
+impl Failure {
+    /// No connection could be made.
+    pub(crate) fn unreachable(server: &str, error: &dyn std::error::Error) -> Self {
+        Self::own(Kind::Unreachable, format!("{server} does not answer: {}", chain(error)))
+    }
+
+    /// The caller's own time is over.
+    pub(crate) fn late() -> Self {
+        Self::own(Kind::Cut, "no answer came in time".to_owned())
+    }
+
+    /// A stream closed, or says nothing any more, without its end.
+    pub(crate) fn cut(message: &str) -> Self {
+        Self::own(Kind::Cut, message.to_owned())
+    }
+
+    /// The same as the end of a stream that was open.
+    pub(crate) fn of_a_stream(self) -> Self {
+        let kind = if self.kind == Kind::Refused { Kind::Refused } else { Kind::Cut };
+        Self { kind, ..self }
+    }
+
+    fn own(kind: Kind, message: String) -> Self {
+        Self { kind, reason: None, message, details: Vec::new(), retry_after: None, safe_to_repeat: true }
+    }
+
+    /// Whether the call may have been applied, and asking again tells.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.kind == Kind::Cut && self.safe_to_repeat && self.reason.as_deref() != Some("DEADLINE")
+    }
+}
+
+impl From<&Status> for Failure {
+    /// What a status means. One without an `ErrorInfo` was made on the way and not by the authority, so nobody knows
+    /// how far the call came.
+    fn from(status: &Status) -> Self {
+        let details = Details::of(status);
+        let kind = match (details.reason.as_deref(), status.code()) {
+            (Some("STORE_UNAVAILABLE" | "DRAINING" | "OVERLOADED"), _) => Kind::Unreachable,
+            (Some("OUTCOME_UNKNOWN" | "DEADLINE"), _) => Kind::Cut,
+            (None, code) if on_the_way(code) => Kind::Cut,
+            (Some(_) | None, _) => Kind::Refused,
+        };
+        let message = match (&details.reason, kind) {
+            (None, Kind::Cut) => format!("the call was cut off: {}", said(status)),
+            (None, Kind::Refused | Kind::Unreachable) => format!("{}: {}", status.code(), said(status)),
+            (Some(_), _) => status.message().to_owned(),
+        };
+        // The service answers with another code where the call cannot simply be sent again.
+        let safe_to_repeat = details.reason.is_none() || status.code() == Code::Unavailable;
+        let Details { reason, lines, retry_after } = details;
+        Self { kind, reason, message, details: lines, retry_after, safe_to_repeat }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(reason) = &self.reason {
+            write!(f, "{reason}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Codes with which client libraries and proxies give up by themselves.
+fn on_the_way(code: Code) -> bool {
+    [Code::DeadlineExceeded, Code::Unavailable, Code::Cancelled, Code::Unknown, Code::Internal].contains(&code)
+}
+
+/// A status's message, with its causes where it says nothing by itself.
+fn said(status: &Status) -> String {
+    std::error::Error::source(status).map_or_else(|| status.message().to_owned(), chain)
+}
+
+/// What comes with a status.
+#[derive(Debug, Default)]
+struct Details {
+    reason: Option<String>,
+    lines: Vec<String>,
+    retry_after: Option<Duration>,
+}
+
+impl Details {
+    /// Details that cannot be read are left out: the status's code still says enough.
+    fn of(status: &Status) -> Self {
+        let mut found = Self::default();
+        let details = RpcStatus::decode(status.details()).map(|status| status.details).unwrap_or_default();
+        for detail in details {
+            let bytes = detail.value.as_slice();
+            match detail.type_url.rsplit('/').next().unwrap_or_default() {
+                "google.rpc.ErrorInfo" => {
+                    let info = ErrorInfo::decode(bytes).unwrap_or_default();
+                    found.reason = (info.domain == "runledger").then_some(info.reason);
+                }
+                "google.rpc.RetryInfo" => {
+                    let retry = RetryInfo::decode(bytes).unwrap_or_default();
+                    found.retry_after = retry.retry_delay.and_then(|delay| delay.try_into().ok());
+                }
+                name => found.lines.extend(lines(name, bytes).unwrap_or_default()),
+            }
+        }
+        found
+    }
+}
+
+/// A detail in lines.
+fn lines(name: &str, bytes: &[u8]) -> Result<Vec<String>, prost::DecodeError> {
+    Ok(match name {
+        "google.rpc.BadRequest" => {
+            let violations = BadRequest::decode(bytes)?.field_violations;
+            violations.into_iter().map(|violation| format!("{}: {}", violation.field, violation.description)).collect()
+        }
+        "runledger.v1.RunSummary" => vec![summary(&v1::RunSummary::decode(bytes)?)],
+        "runledger.v1.LifecycleTransitionError" => {
+            v1::LifecycleTransitionError::decode(bytes)?.run.iter().map(summary).collect()
+        }
+        "runledger.v1.RevisionMismatchError" => {
+            v1::RevisionMismatchError::decode(bytes)?.run.iter().map(summary).collect()
+        }
+        "runledger.v1.LeaseLostError" => v1::LeaseLostError::decode(bytes)?.run.iter().map(summary).collect(),
+        "runledger.v1.LeaseHeldError" => v1::LeaseHeldError::decode(bytes)?.run.iter().map(summary).collect(),
+        "runledger.v1.MaxRunningError" => {
+            let max = v1::MaxRunningError::decode(bytes)?;
+            let running = format!("running with {}={:?}: {}", max.label, max.value, max.running_run_ids.join(", "));
+            std::iter::once(running).chain(max.run.iter().map(summary)).collect()
+        }
+        "runledger.v1.RunIdConflictError" => {
+            let conflict = v1::RunIdConflictError::decode(bytes)?;
+            let differs = format!(
+                "{}: {:?} was asked for, the run has {:?}",
+                conflict.field, conflict.requested, conflict.actual
+            );
+            std::iter::once(differs).chain(conflict.run.iter().map(summary)).collect()
+        }
+        "runledger.v1.OwnershipError" => {
+            let owned = v1::OwnershipError::decode(bytes)?;
+            vec![format!("owner: {:?}, acting agent: {:?}", owned.owner_agent_id, owned.agent_id)]
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// The run as it is: who won, and when.
+fn summary(run: &v1::RunSummary) -> String {
+    let status = run.status().as_str_name().trim_start_matches("RUN_STATUS_").to_lowercase();
+    let mut line = format!("run {} is {status} at revision {}", run.run_id, run.revision);
+    let parts = [
+        ("since", run.completed_at.as_ref().or(run.updated_at.as_ref()).map(ToString::to_string)),
+        ("of agent", Some(run.agent_id.clone())),
+        ("with reason code", Some(run.reason_code.clone())),
+    ];
+    for (word, value) in parts {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            line.extend([" ", word, " ", &value]);
+        }
+    }
+    if !run.failure_reason.is_empty() {
+        line.extend([": ", &run.failure_reason]);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_broke_leaves_open_what_became_of_the_call() {
+        let failure = Failure::from(&Status::from_error("broken pipe".into()));
+        assert_eq!((failure.kind, failure.is_open()), (Kind::Cut, true));
+    }
+
+    #[test]
+    fn a_code_that_only_a_service_gives_is_a_refusal_also_without_a_reason() {
+        for code in (0..17).map(Code::from) {
+            let status = Status::from_header_map(&http::HeaderMap::from_iter([(
+                http::HeaderName::from_static("grpc-status"),
+                http::HeaderValue::from(i32::from(code)),
+            )]));
+            let kind = Failure::from(&status.unwrap()).kind;
+            assert_eq!(kind == Kind::Cut, [1, 2, 4, 13, 14].contains(&i32::from(code)), "{code}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A watch that goes on where it was cut, for as long as its caller wants: nothing twice, nothing missing. Where the ledger
+//! was restored it begins again, and says so.
+
+use std::future::Future;
+use std::time::Duration;
+
+use async_stream::stream;
+use futures_util::Stream;
+use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::{self, watch_run_response as of_run, watch_runs_response as of_runs};
+use tokio::time::{sleep, timeout};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::backoff::Backoff;
+use crate::calls::Wire;
+use crate::client::Client;
+use crate::failure::{Failure, Kind};
+
+/// How long a stream may say nothing. A server that has nothing else to say sends a checkpoint every 15 seconds.
+const SILENCE_MAX: Duration = Duration::from_mins(1);
+
+/// What a followed watch tells.
+#[derive(Clone, Debug)]
+pub enum News<F> {
+    /// A frame that was not told before.
+    Frame(F),
+    /// The stream was cut, or could not be opened again. It is tried again.
+    Lost(Failure),
+    /// The stream is open again after it was lost.
+    Found,
+    /// The ledger was restored or failed over: what was told may be lost. The watch begins again.
+    Restored,
+}
+
+/// What a frame means for the whole of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// It is news.
+    Shown,
+    /// The caller has it already, or does not know what it is.
+    Skipped,
+    /// It is news, and the last.
+    Last,
+}
+
+/// A watch and how far it has come.
+pub trait Watch: Send {
+    /// The request that opens it.
+    type Request: Send;
+    /// A frame of its stream.
+    type Frame: Send;
+
+    /// The request that goes on where it stands.
+    fn resume(&self) -> Self::Request;
+
+    /// Opens the stream.
+    fn open(
+        wire: &mut Wire,
+        request: Request<Self::Request>,
+    ) -> impl Future<Output = Result<Response<Streaming<Self::Frame>>, Status>> + Send;
+
+    /// Goes on behind a frame.
+    fn pass(&mut self, frame: &Self::Frame) -> Pass;
+
+    /// The reason of a refusal which says that the ledger is not the one that was watched.
+    const RESTORED: &str;
+
+    /// Goes back to the beginning: what was told may be lost.
+    fn begin_again(&mut self);
+}
+
+/// One run's watch.
+#[derive(Clone, Debug)]
+pub struct RunWatch {
+    /// Where it stands.
+    pub request: v1::WatchRunRequest,
+    /// It began with the whole history.
+    of_all: bool,
+    caught_up: bool,
+}
+
+/// The watch of all runs that match a filter.
+#[derive(Clone, Debug)]
+pub struct RunsWatch {
+    /// Where it stands.
+    pub request: v1::WatchRunsRequest,
+    caught_up: bool,
+}
+
+impl RunWatch {
+    /// A watch from its beginning.
+    #[must_use]
+    pub fn new(request: v1::WatchRunRequest) -> Self {
+        Self { of_all: request.after_revision == Some(0), request, caught_up: false }
+    }
+}
+
+impl RunsWatch {
+    /// A watch from its beginning.
+    #[must_use]
+    pub fn new(request: v1::WatchRunsRequest) -> Self {
+        Self { request, caught_up: false }
+    }
+}
+
+impl Watch for RunWatch {
+    type Request = v1::WatchRunRequest;
+    type Frame = v1::WatchRunResponse;
+
+    fn resume(&self) -> Self::Request {
+        self.request.clone()
+    }
+
+    async fn open(
+        wire: &mut Wire,
+        request: Request<Self::Request>,
+    ) -> Result<Response<Streaming<Self::Frame>>, Status> {
+        wire.watch_run(request).await
+    }
+
+    fn pass(&mut self, frame: &Self::Frame) -> Pass {
+        let run_at = |run: &Option<v1::Run>| run.as_ref().map(|run| run.revision);
+        let (revision, pass) = match &frame.frame {
+            Some(of_run::Frame::Snapshot(snapshot)) => (run_at(&snapshot.run), Pass::Shown),
+            Some(of_run::Frame::Change(change)) => (run_at(&change.run), Pass::Shown),
+            Some(of_run::Frame::CaughtUp(caught_up)) => (Some(caught_up.revision), once(&mut self.caught_up)),
+            Some(of_run::Frame::Checkpoint(checkpoint)) => (Some(checkpoint.revision), Pass::Shown),
+            Some(of_run::Frame::End(end)) => (run_at(&end.run), Pass::Last),
+            // Nothing to resume from.
+            Some(of_run::Frame::Progressed(_)) => (None, Pass::Shown),
+            None => (None, Pass::Skipped),
+        };
+        if revision.is_some() {
+            self.request.after_revision = revision;
+            self.request.ledger_epoch = Some(frame.ledger_epoch);
+        }
+        pass
+    }
+
+    const RESTORED: &str = "LEDGER_RESTORED";
+
+    fn begin_again(&mut self) {
+        self.request.after_revision = self.of_all.then_some(0);
+        self.request.ledger_epoch = None;
+        self.caught_up = false;
+    }
+}
+
+impl Watch for RunsWatch {
+    type Request = v1::WatchRunsRequest;
+    type Frame = v1::WatchRunsResponse;
+
+    fn resume(&self) -> Self::Request {
+        self.request.clone()
+    }
+
+    async fn open(
+        wire: &mut Wire,
+        request: Request<Self::Request>,
+    ) -> Result<Response<Streaming<Self::Frame>>, Status> {
+        wire.watch_runs(request).await
+    }
+
+    fn pass(&mut self, frame: &Self::Frame) -> Pass {
+        let (cursor, pass) = match &frame.frame {
+            Some(of_runs::Frame::Snapshot(snapshot)) => (&snapshot.cursor, Pass::Shown),
+            Some(of_runs::Frame::Change(change)) => (&change.cursor, Pass::Shown),
+            Some(of_runs::Frame::CaughtUp(caught_up)) => (&caught_up.cursor, once(&mut self.caught_up)),
+            Some(of_runs::Frame::Checkpoint(checkpoint)) => (&checkpoint.cursor, Pass::Shown),
+            None => return Pass::Skipped,
+        };
+        self.request.cursor.clone_from(cursor);
+        pass
+    }
+
+    const RESTORED: &str = "CURSOR_INVALID";
+
+    fn begin_again(&mut self) {
+        self.request.cursor.clear();
+        if self.request.initial() == Initial::None {
+            // From now on would leave out what happened since the ledger was restored.
+            self.request.set_initial(Initial::Active);
+        }
+        self.caught_up = false;
+    }
+}
+
+/// Each stream catches up once, and so does the whole of them.
+fn once(caught_up: &mut bool) -> Pass {
+    if std::mem::replace(caught_up, true) { Pass::Skipped } else { Pass::Shown }
+}
+
+/// The news of a watch. It ends behind the last frame, or with an error: what was refused; and what was cut, unless it
+/// is to `reconnect`. The first stream must open: a server that was never there is not waited for.
+pub fn follow<W: Watch>(
+    mut client: Client,
+    mut watch: W,
+    reconnect: bool,
+) -> impl Stream<Item = Result<News<W::Frame>, Failure>> {
+    stream! {
+        let mut opened = false;
+        let mut backoff = Backoff::default();
+        loop {
+            let lost = match client.open(&watch).await {
+                Err(failure) => failure,
+                Ok(mut frames) => {
+                    if opened {
+                        yield Ok(News::Found);
+                    }
+                    opened = true;
+                    loop {
+                        let frame = match timeout(SILENCE_MAX, frames.message()).await {
+                            Ok(Ok(Some(frame))) => frame,
+                            Ok(Ok(None)) => break Failure::cut("the stream closed without an end"),
+                            Ok(Err(status)) => break Failure::from(&status),
+                            Err(_elapsed) => break Failure::cut("the stream went silent"),
+                        };
+                        backoff = Backoff::default();
+                        match watch.pass(&frame) {
+                            Pass::Shown => yield Ok(News::Frame(frame)),
+                            Pass::Skipped => {}
+                            Pass::Last => {
+                                yield Ok(News::Frame(frame));
+                                return;
+                            }
+                        }
+                    }
+                }
+            };
+            if reconnect && opened && lost.reason.as_deref() == Some(W::RESTORED) {
+                watch.begin_again();
+                yield Ok(News::Restored);
+                sleep(backoff.next_wait()).await;
+                continue;
+            }
+            client.disconnect();
+            if !reconnect || !opened || lost.kind == Kind::Refused {
+                // A server that ends a stream that it had opened has cut it, whatever it says of itself.
+                yield Err(if opened { lost.of_a_stream() } else { lost });
+                return;
+            }
+            let wait = backoff.next_wait().max(lost.retry_after.unwrap_or_default());
+            yield Ok(News::Lost(lost));
+            sleep(wait).await;
+        }
+    }
+}

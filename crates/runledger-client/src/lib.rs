@@ -1,0 +1,16 @@
+//! The client's side of Runledger: it makes calls, asks again where that is safe, and says what came of them.
+//!
+//! Nothing here prints or decides how the process ends.
+
+mod backoff;
+mod calls;
+mod client;
+mod failure;
+mod follow;
+mod host_port;
+
+pub use calls::Call;
+pub use client::Client;
+pub use failure::{Failure, Kind};
+pub use follow::{News, Pass, RunWatch, RunsWatch, Watch, follow};
+pub use host_port::HostPort;

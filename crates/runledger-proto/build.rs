@@ -1,0 +1,27 @@
+//! Compiles the protos without protoc: messages, clients, and the descriptor set that reflection serves.
+use std::path::PathBuf;
+
+const PROTOS: [&str; 5] = [
+    "runledger/v1/run.proto",
+    "runledger/v1/watch.proto",
+    "runledger/v1/error.proto",
+    "runledger/v1/run_service.proto",
+    "runledger/v1/replica_service.proto",
+];
+
+#[expect(clippy::disallowed_methods, reason = "cargo tells the output directory by the environment")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed=../../proto");
+    let mut compiler = protox::Compiler::new(["../../proto"])?;
+    compiler.include_imports(true).include_source_info(true).open_files(PROTOS)?;
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    let descriptor = out.join("descriptor.bin");
+    std::fs::write(&descriptor, compiler.encode_file_descriptor_set())?;
+    println!("cargo:descriptor={}", descriptor.display());
+    let mut config = prost_build::Config::new();
+    config.enable_type_names();
+    tonic_prost_build::configure()
+        .build_server(false)
+        .compile_fds_with_config(compiler.file_descriptor_set(), config)?;
+    Ok(())
+}

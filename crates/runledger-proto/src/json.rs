@@ -1,0 +1,246 @@
+//! Messages as `ProtoJSON`, as grpcurl shows them: only what is set, fields in the order of the proto, maps by key.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use prost::{Message, Name};
+use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MapKey, ReflectMessage as _, Value};
+use prost_types::value::Kind as Dynamic;
+use prost_types::{ListValue, Struct};
+use serde_json::Value as Json;
+
+use crate::FILE_DESCRIPTOR_SET;
+
+static POOL: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("the build made the descriptors"));
+
+/// A message that has a form in JSON: every message of `runledger.v1`.
+pub trait Named: Message + Name {}
+
+impl<M: Message + Name> Named for M {}
+
+/// A message on one line. What a terminal would obey, no line has: control characters are escaped, also those that
+/// JSON allows.
+#[must_use]
+pub fn line<M: Named>(message: &M) -> String {
+    written(message, &M::full_name())
+}
+
+/// The same of `Run.metadata` and its like.
+#[must_use]
+pub fn object(fields: &Struct) -> String {
+    written(fields, "google.protobuf.Struct")
+}
+
+fn written(message: &impl Message, name: &str) -> String {
+    let descriptor = POOL.get_message_by_name(name).expect("a message of our own protos, or one that they import");
+    let mut dynamic = DynamicMessage::new(descriptor);
+    dynamic.transcode_from(message).expect("both were made from the same proto");
+    let mut json = String::new();
+    write_message(&mut json, &dynamic);
+    json
+}
+
+/// A JSON object as a `Struct`.
+#[must_use]
+pub fn structure(map: &serde_json::Map<String, Json>) -> Struct {
+    Struct { fields: map.iter().map(|(key, json)| (key.clone(), dynamic(json))).collect() }
+}
+
+fn dynamic(json: &Json) -> prost_types::Value {
+    let kind = match json {
+        Json::Null => Dynamic::NullValue(0),
+        Json::Bool(value) => Dynamic::BoolValue(*value),
+        Json::Number(number) => Dynamic::NumberValue(number.as_f64().unwrap_or_default()),
+        Json::String(text) => Dynamic::StringValue(text.clone()),
+        Json::Array(values) => Dynamic::ListValue(ListValue { values: values.iter().map(dynamic).collect() }),
+        Json::Object(map) => Dynamic::StructValue(structure(map)),
+    };
+    prost_types::Value { kind: Some(kind) }
+}
+
+fn write_message(json: &mut String, message: &DynamicMessage) {
+    match message.descriptor().full_name() {
+        "google.protobuf.Timestamp" => {
+            let timestamp = message.transcode_to::<prost_types::Timestamp>().expect("it has this type");
+            write_text(json, &timestamp.to_string());
+        }
+        "google.protobuf.Duration" => {
+            let duration = message.transcode_to::<prost_types::Duration>().expect("it has this type");
+            write_text(json, &duration.to_string());
+        }
+        "google.protobuf.Struct" | "google.protobuf.ListValue" => {
+            let field = message.descriptor().fields().next().expect("its one field");
+            write_value(json, &field, &message.get_field(&field));
+        }
+        "google.protobuf.Value" => match message.fields().next() {
+            Some((field, _)) if field.name() == "null_value" => json.push_str("null"),
+            Some((field, value)) => write_value(json, &field, value),
+            None => json.push_str("null"),
+        },
+        _ => {
+            json.push('{');
+            for (index, (field, value)) in message.fields().enumerate() {
+                comma(json, index);
+                write_text(json, field.json_name());
+                json.push(':');
+                write_value(json, &field, value);
+            }
+            json.push('}');
+        }
+    }
+}
+
+fn write_value(json: &mut String, field: &FieldDescriptor, value: &Value) {
+    match value {
+        Value::Message(message) => write_message(json, message),
+        Value::List(values) => {
+            json.push('[');
+            for (index, value) in values.iter().enumerate() {
+                comma(json, index);
+                write_value(json, field, value);
+            }
+            json.push(']');
+        }
+        Value::Map(entries) => {
+            let Kind::Message(entry) = field.kind() else { unreachable!("a map's entries are messages") };
+            let mut entries: Vec<_> = entries.iter().map(|(key, value)| (key_text(key), value)).collect();
+            entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+            json.push('{');
+            for (index, (key, value)) in entries.into_iter().enumerate() {
+                comma(json, index);
+                write_text(json, &key);
+                json.push(':');
+                write_value(json, &entry.map_entry_value_field(), value);
+            }
+            json.push('}');
+        }
+        Value::EnumNumber(number) => {
+            let known = field.kind().as_enum().and_then(|kind| kind.get_value(*number));
+            match known {
+                Some(known) => write_text(json, known.name()),
+                None => push(json, number),
+            }
+        }
+        Value::Bool(value) => push(json, value),
+        Value::I32(value) => push(json, value),
+        Value::U32(value) => push(json, value),
+        // JSON's numbers are doubles for most readers.
+        Value::I64(value) => write_text(json, &value.to_string()),
+        Value::U64(value) => write_text(json, &value.to_string()),
+        Value::F32(value) => write_double(json, f64::from(*value)),
+        Value::F64(value) => write_double(json, *value),
+        Value::String(text) => write_text(json, text),
+        Value::Bytes(_) => unreachable!("no message has bytes"),
+    }
+}
+
+/// JSON has no number for what is not finite; protobuf has names. An integer is written as one.
+fn write_double(json: &mut String, double: f64) {
+    const INTEGERS: f64 = 9_223_372_036_854_775_808.0; // 2^63
+    if double.fract() == 0.0 && double.abs() < INTEGERS {
+        #[expect(clippy::cast_possible_truncation, reason = "integral and within an i64")]
+        push(json, &(double as i64));
+    } else if let Some(number) = serde_json::Number::from_f64(double) {
+        push(json, &number);
+    } else {
+        write_text(json, &double.to_string());
+    }
+}
+
+fn key_text(key: &MapKey) -> String {
+    match key {
+        MapKey::String(key) => key.clone(),
+        MapKey::Bool(key) => key.to_string(),
+        MapKey::I32(key) => key.to_string(),
+        MapKey::I64(key) => key.to_string(),
+        MapKey::U32(key) => key.to_string(),
+        MapKey::U64(key) => key.to_string(),
+    }
+}
+
+fn comma(json: &mut String, index: usize) {
+    if index > 0 {
+        json.push(',');
+    }
+}
+
+fn push(json: &mut String, value: &impl std::fmt::Display) {
+    write!(json, "{value}").expect("a String takes everything");
+}
+
+fn write_text(json: &mut String, text: &str) {
+    let quoted = serde_json::to_string(text).expect("a text is JSON");
+    json.push_str(&plain(&quoted));
+}
+
+/// JSON on one line, as it is, but for the control characters that JSON allows in texts: they are escaped.
+#[must_use]
+pub fn plain(json: &str) -> Cow<'_, str> {
+    if !json.contains(char::is_control) {
+        return Cow::Borrowed(json);
+    }
+    let mut plain = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_control() {
+            write!(plain, "\\u{:04x}", u32::from(character)).expect("a String takes everything");
+        } else {
+            plain.push(character);
+        }
+    }
+    Cow::Owned(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v1;
+    use prost_types::Timestamp;
+
+    #[test]
+    fn a_message_is_as_grpcurl_shows_it() {
+        let metadata = serde_json::json!({"z": [1, -2.5, 1e300, null], "a": {"b": {}, "c": []}, "": true});
+        let run = v1::Run {
+            task_thread_id: "ü\u{1}\u{7f}\u{9b}".to_owned(),
+            status: v1::RunStatus::Failed.into(),
+            route: 77,
+            started_at: Some(Timestamp { seconds: 1_764_000_000, nanos: 0 }),
+            running_at: Some(Timestamp { seconds: 1_764_000_000, nanos: 120_000_000 }),
+            updated_at: Some(Timestamp { seconds: 1_764_000_000, nanos: 123_400_000 }),
+            metadata: metadata.as_object().map(structure),
+            revision: u64::MAX,
+            labels: ["b", "a", "c"].map(|key| (key.to_owned(), String::new())).into(),
+            ..v1::Run::default()
+        };
+        let shown = concat!(
+            r#"{"taskThreadId":"ü\u0001\u007f\u009b","status":"RUN_STATUS_FAILED","#,
+            r#""startedAt":"2025-11-24T16:00:00Z","route":77,"#,
+            r#""metadata":{"":true,"a":{"b":{},"c":[]},"z":[1,-2.5,1e+300,null]},"revision":"18446744073709551615","#,
+            r#""runningAt":"2025-11-24T16:00:00.120Z","updatedAt":"2025-11-24T16:00:00.123400Z","#,
+            r#""labels":{"a":"","b":"","c":""}}"#
+        );
+        assert_eq!(line(&run), shown);
+    }
+
+    #[test]
+    fn a_duration_is_seconds() {
+        for (seconds, nanos, shown) in
+            [(0, 0, "0s"), (30, 0, "30s"), (1_000, 0, "1000s"), (1, 500_000_000, "1.500s"), (0, 1, "0.000000001s")]
+        {
+            let lease = v1::Lease { ttl: Some(prost_types::Duration { seconds, nanos }), ..v1::Lease::default() };
+            let run = v1::Run { lease: Some(lease), ..v1::Run::default() };
+            assert_eq!(line(&run), format!(r#"{{"lease":{{"ttl":"{shown}"}}}}"#));
+        }
+    }
+
+    #[test]
+    fn what_is_not_set_is_not_shown_and_what_is_explicit_is() {
+        assert_eq!(line(&v1::Run::default()), "{}");
+        let changes = v1::RunChanges { tab_group_id: Some(String::new()), ..v1::RunChanges::default() };
+        assert_eq!(line(&changes), r#"{"tabGroupId":""}"#);
+        let number = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(f64::NAN)) };
+        let odd = prost_types::Struct { fields: [("n".to_owned(), number)].into() };
+        assert_eq!(object(&odd), r#"{"n":"NaN"}"#);
+    }
+}

@@ -1,0 +1,368 @@
+//! Domain values as the wire shows them.
+
+use prost_types::{Duration, Timestamp};
+
+use crate::domain::command::{Changes, Principal, PrincipalKind};
+use crate::domain::{
+    AbortRequest, Event, EventType, LateReport, Lease, Metadata, Progress, Ready, Route, Run, Status, Summary, Time,
+};
+use runledger_proto::json::structure;
+use runledger_proto::v1;
+
+impl From<&Run> for v1::Run {
+    fn from(run: &Run) -> Self {
+        Self {
+            task_thread_id: run.task_thread_id.clone(),
+            run_id: run.run_id.clone(),
+            status: v1::RunStatus::from(run.status).into(),
+            started_at: Some(timestamp(run.started_at)),
+            route: route(run.route).into(),
+            fallback_used: run.fallback_used,
+            agent_id: text(run.agent_id.as_ref()),
+            tab_group_id: text(run.tab_group_id.as_ref()),
+            audit_session_id: text(run.audit_session_id.as_ref()),
+            workflow_id: text(run.workflow_id.as_ref()),
+            completed_at: run.completed_at.map(timestamp),
+            failure_reason: text(run.failure_reason.as_ref()),
+            metadata: metadata(&run.metadata),
+            revision: run.revision,
+            running_at: run.running_at.map(timestamp),
+            updated_at: Some(timestamp(run.updated_at)),
+            reason_code: text(run.reason_code.as_ref()),
+            labels: run.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+            namespace: run.namespace.clone(),
+            lease: run.supervision.lease.as_ref().map(Into::into),
+            presumed: run.supervision.presumed,
+            abort_request: run.supervision.abort_request.as_deref().map(Into::into),
+            late_report: run.supervision.late_report.as_deref().map(Into::into),
+            outcome: run.outcome().map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
+            start_deadline: run.supervision.start_deadline.map(timestamp),
+            deadline: run.deadline().map(timestamp),
+            progress: None,
+            ready: run.supervision.ready.as_deref().map(Into::into),
+        }
+    }
+}
+
+impl From<&Ready> for v1::Ready {
+    fn from(ready: &Ready) -> Self {
+        let Ready { at, deadline, not_begun } = *ready;
+        Self { at: Some(timestamp(at)), deadline: deadline.map(timestamp), not_begun }
+    }
+}
+
+impl From<&Lease> for v1::Lease {
+    fn from(lease: &Lease) -> Self {
+        let Lease { epoch, ttl_ms, released } = *lease;
+        Self { epoch, ttl: Some(duration(ttl_ms)), expires_at: None, released }
+    }
+}
+
+impl From<&AbortRequest> for v1::AbortRequest {
+    fn from(request: &AbortRequest) -> Self {
+        Self {
+            at: Some(timestamp(request.at)),
+            by: Some((&request.by).into()),
+            reason: text(request.reason.as_ref()),
+            deadline: request.deadline.map(timestamp),
+        }
+    }
+}
+
+impl From<&LateReport> for v1::LateReport {
+    fn from(report: &LateReport) -> Self {
+        Self {
+            at: Some(timestamp(report.at)),
+            by: Some((&report.by).into()),
+            lease_epoch: report.lease_epoch,
+            status: v1::RunStatus::from(report.status).into(),
+            failure_reason: text(report.failure_reason.as_ref()),
+            reason_code: text(report.reason_code.as_ref()),
+            metadata: metadata(&report.metadata),
+        }
+    }
+}
+
+/// How far the work has come, and when its worker said so.
+#[must_use]
+pub fn progress((progress, at): &(Progress, Time)) -> v1::Progress {
+    let Progress { done, total, message } = progress.clone();
+    v1::Progress { done, total, message, at: Some(timestamp(*at)) }
+}
+
+impl From<&Summary> for v1::RunSummary {
+    fn from(run: &Summary) -> Self {
+        Self {
+            namespace: run.namespace.clone(),
+            run_id: run.run_id.clone(),
+            task_thread_id: run.task_thread_id.clone(),
+            agent_id: text(run.agent_id.as_ref()),
+            status: v1::RunStatus::from(run.status).into(),
+            revision: run.revision,
+            started_at: Some(timestamp(run.started_at)),
+            running_at: run.running_at.map(timestamp),
+            updated_at: Some(timestamp(run.updated_at)),
+            completed_at: run.completed_at.map(timestamp),
+            reason_code: text(run.reason_code.as_ref()),
+            failure_reason: text(run.failure_reason.as_ref()),
+            presumed: run.presumed,
+        }
+    }
+}
+
+impl From<&Event> for v1::RunEvent {
+    fn from(event: &Event) -> Self {
+        Self {
+            run_id: event.key.run_id.clone(),
+            revision: event.revision,
+            at: Some(timestamp(event.at)),
+            r#type: v1::RunEventType::from(event.event_type).into(),
+            from: event.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
+            to: v1::RunStatus::from(event.to).into(),
+            principal: Some((&event.principal).into()),
+            changes: Some((&event.changes).into()),
+            request_id: text(event.request_id.as_ref()),
+        }
+    }
+}
+
+impl From<&Changes> for v1::RunChanges {
+    fn from(changes: &Changes) -> Self {
+        Self {
+            task_thread_id: changes.task_thread_id.clone(),
+            agent_id: changes.agent_id.clone(),
+            route: changes.route.map(|known| route(Some(known)).into()),
+            fallback_used: changes.fallback_used,
+            tab_group_id: changes.tab_group_id.clone(),
+            audit_session_id: changes.audit_session_id.clone(),
+            workflow_id: changes.workflow_id.clone(),
+            failure_reason: changes.failure_reason.clone(),
+            reason_code: changes.reason_code.clone(),
+            labels: changes.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+            remove_labels: changes.remove_labels.iter().cloned().collect(),
+            metadata: metadata(&changes.metadata),
+            lease: changes.lease.as_ref().map(Into::into),
+            start_deadline: changes.start_deadline.map(timestamp),
+            run_timeout: changes.run_timeout_ms.map(duration),
+            abort_request: changes.abort_request.as_deref().map(Into::into),
+            presumed: changes.presumed,
+            late_report: changes.late_report.as_deref().map(Into::into),
+            ready: changes.ready.as_deref().map(Into::into),
+        }
+    }
+}
+
+impl From<&Principal> for v1::Principal {
+    fn from(principal: &Principal) -> Self {
+        let kind = match principal.kind {
+            PrincipalKind::Anonymous => v1::PrincipalKind::Anonymous,
+            PrincipalKind::Claimed => v1::PrincipalKind::Claimed,
+            PrincipalKind::Authenticated => v1::PrincipalKind::Authenticated,
+            PrincipalKind::Authority => v1::PrincipalKind::Authority,
+        };
+        Self { kind: kind.into(), agent_id: text(principal.agent_id.as_ref()) }
+    }
+}
+
+impl From<Status> for v1::RunStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Pending => Self::Pending,
+            Status::Running => Self::Running,
+            Status::Completed => Self::Completed,
+            Status::Aborted => Self::Aborted,
+            Status::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<EventType> for v1::RunEventType {
+    fn from(event_type: EventType) -> Self {
+        match event_type {
+            EventType::Created => Self::Created,
+            EventType::Started => Self::Started,
+            EventType::Updated => Self::Updated,
+            EventType::Completed => Self::Completed,
+            EventType::Aborted => Self::Aborted,
+            EventType::Failed => Self::Failed,
+            EventType::Claimed => Self::Claimed,
+            EventType::Released => Self::Released,
+            EventType::AbortRequested => Self::AbortRequested,
+            EventType::LateReported => Self::LateReported,
+            EventType::Ready => Self::Ready,
+        }
+    }
+}
+
+/// A time as the wire shows it: whole microseconds.
+#[must_use]
+pub fn timestamp(time: Time) -> Timestamp {
+    const SECOND: i64 = 1_000_000;
+    Timestamp { seconds: time.micros().div_euclid(SECOND), nanos: nanos(time.micros().rem_euclid(SECOND)) }
+}
+
+fn duration(ms: u64) -> Duration {
+    let seconds = i64::try_from(ms / 1_000).unwrap_or(i64::MAX);
+    Duration { seconds, nanos: nanos(i64::try_from(ms % 1_000).expect("less than a thousand") * 1_000) }
+}
+
+fn nanos(micros: i64) -> i32 {
+    i32::try_from(micros * 1_000).expect("less than a second of nanoseconds")
+}
+
+fn route(route: Option<Route>) -> v1::Route {
+    match route {
+        None => v1::Route::Unspecified,
+        Some(Route::Mcp) => v1::Route::Mcp,
+        Some(Route::Cli) => v1::Route::Cli,
+        Some(Route::Http) => v1::Route::Http,
+    }
+}
+
+/// An empty object is not sent.
+fn metadata(metadata: &Metadata) -> Option<prost_types::Struct> {
+    (!metadata.is_empty()).then(|| structure(metadata.as_map()))
+}
+
+fn text(text: Option<&String>) -> String {
+    text.cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Metadata, Supervision};
+
+    #[test]
+    fn a_time_before_the_epoch_has_positive_nanos() {
+        assert_eq!(timestamp(Time::from_micros(-1)), Timestamp { seconds: -1, nanos: 999_999_000 });
+        assert_eq!(timestamp(Time::from_micros(1_000_001)), Timestamp { seconds: 1, nanos: 1_000 });
+    }
+
+    /// A run that has something in every field.
+    fn whole() -> Run {
+        let at = |micros| Time::from_micros(micros);
+        Run {
+            task_thread_id: "task".into(),
+            run_id: "run".into(),
+            namespace: "default".into(),
+            status: Status::Failed,
+            revision: 3,
+            started_at: at(1),
+            updated_at: at(4),
+            running_at: Some(at(2)),
+            completed_at: Some(at(3)),
+            route: Some(Route::Cli),
+            fallback_used: true,
+            agent_id: Some("agent".into()),
+            tab_group_id: Some("tabs".into()),
+            audit_session_id: Some("audit".into()),
+            workflow_id: Some("workflow".into()),
+            failure_reason: Some("because".into()),
+            reason_code: Some("TIMEOUT".into()),
+            labels: [("k".into(), "v".into())].into(),
+            supervision: Supervision {
+                lease: Some(Lease { epoch: 2, ttl_ms: 1_500, released: true }),
+                start_deadline: Some(at(5)),
+                run_timeout_ms: Some(1),
+                abort_request: Some(Box::new(AbortRequest {
+                    at: at(6),
+                    by: Principal::claimed("operator".into()),
+                    reason: Some("enough".into()),
+                    deadline: Some(at(7)),
+                })),
+                presumed: true,
+                late_report: Some(Box::new(LateReport {
+                    at: at(8),
+                    by: Principal::anonymous(),
+                    lease_epoch: 2,
+                    status: Status::Completed,
+                    failure_reason: Some("late".into()),
+                    reason_code: Some("LATE".into()),
+                    metadata: Metadata::default(),
+                })),
+                ready: None,
+                unbegun: None,
+                rest_micros: 2_000,
+            },
+            metadata: Metadata::from(serde_json::Map::from_iter([("a".into(), 1.into())])),
+        }
+    }
+
+    #[test]
+    fn a_run_is_shown_whole() {
+        let at = |micros| Time::from_micros(micros);
+        let run = whole();
+        let number = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(1.0)) };
+        let shown = v1::Run {
+            task_thread_id: "task".into(),
+            run_id: "run".into(),
+            status: v1::RunStatus::Failed.into(),
+            started_at: Some(timestamp(at(1))),
+            route: v1::Route::Cli.into(),
+            fallback_used: true,
+            agent_id: "agent".into(),
+            tab_group_id: "tabs".into(),
+            audit_session_id: "audit".into(),
+            workflow_id: "workflow".into(),
+            completed_at: Some(timestamp(at(3))),
+            failure_reason: "because".into(),
+            metadata: Some(prost_types::Struct { fields: [("a".into(), number)].into() }),
+            revision: 3,
+            running_at: Some(timestamp(at(2))),
+            updated_at: Some(timestamp(at(4))),
+            reason_code: "TIMEOUT".into(),
+            labels: [("k".into(), "v".into())].into(),
+            namespace: "default".into(),
+            lease: Some(v1::Lease {
+                epoch: 2,
+                ttl: Some(Duration { seconds: 1, nanos: 500_000_000 }),
+                expires_at: None,
+                released: true,
+            }),
+            presumed: true,
+            abort_request: Some(v1::AbortRequest {
+                at: Some(timestamp(at(6))),
+                by: Some((&Principal::claimed("operator".into())).into()),
+                reason: "enough".into(),
+                deadline: Some(timestamp(at(7))),
+            }),
+            late_report: Some(v1::LateReport {
+                at: Some(timestamp(at(8))),
+                by: Some((&Principal::anonymous()).into()),
+                lease_epoch: 2,
+                status: v1::RunStatus::Completed.into(),
+                failure_reason: "late".into(),
+                reason_code: "LATE".into(),
+                metadata: None,
+            }),
+            outcome: v1::RunStatus::Completed.into(),
+            start_deadline: Some(timestamp(at(5))),
+            deadline: Some(timestamp(at(3_002))),
+            progress: None,
+            ready: None,
+        };
+        assert_eq!(v1::Run::from(&run), shown);
+        let summary = v1::RunSummary::from(&run.summary());
+        assert_eq!(
+            (summary.agent_id, summary.status, summary.running_at),
+            (shown.agent_id, shown.status, shown.running_at)
+        );
+        assert_eq!((summary.reason_code, summary.failure_reason), (shown.reason_code, shown.failure_reason));
+    }
+
+    #[test]
+    fn every_status_has_the_number_that_the_ledger_keeps() {
+        for status in Status::ALL {
+            assert_eq!(v1::RunStatus::from(status) as i32, i32::from(status.code()));
+        }
+    }
+
+    #[test]
+    fn a_cleared_link_differs_from_one_that_was_not_touched() {
+        let changes = Changes { tab_group_id: Some(String::new()), route: Some(Route::Mcp), ..Changes::default() };
+        let shown = v1::RunChanges::from(&changes);
+        assert_eq!((shown.tab_group_id.as_deref(), shown.workflow_id), (Some(""), None));
+        assert_eq!((shown.route, shown.metadata), (Some(v1::Route::Mcp.into()), None));
+    }
+}

@@ -1,0 +1,217 @@
+//! `Run.metadata` of a request, a `google.protobuf.Struct`, as the domain has it. Each value that JSON or the contract does not
+//! know is a violation at its path.
+
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
+use serde_json::{Map, Value as Json};
+
+use super::validate::{Violations, excerpt};
+use crate::domain::Metadata;
+use crate::domain::limits::METADATA_DEPTH_MAX;
+use crate::domain::metadata::canonical_number;
+
+/// How much of a path a violation shows.
+const PATH_BYTES_MAX: usize = 100;
+/// How much of one key it shows.
+const PATH_KEY_BYTES_MAX: usize = 64;
+
+/// The request's `metadata`, at most `bytes_max` as compact JSON. Absent is empty.
+pub(super) fn metadata(metadata: Option<Struct>, bytes_max: usize, violations: &mut Violations) -> Metadata {
+    let Some(metadata) = metadata else { return Metadata::default() };
+    let metadata = Metadata::from(object(metadata, &Path::Root, violations));
+    let bytes = metadata.bytes();
+    if bytes > bytes_max {
+        violations.push("metadata", format!("is {bytes} bytes as compact JSON; the limit is {bytes_max}"));
+    }
+    metadata
+}
+
+/// Where a value stands: a list on the stack, spelled out only for a violation.
+enum Path<'a> {
+    Root,
+    Key(&'a Path<'a>, &'a str),
+    Index(&'a Path<'a>, usize),
+}
+
+impl Path<'_> {
+    /// How many objects and lists deep a value at this path is: 1 at the root.
+    fn depth(&self) -> usize {
+        match self {
+            Self::Root => 1,
+            Self::Key(parent, _) | Self::Index(parent, _) => parent.depth() + 1,
+        }
+    }
+
+    /// Such as `metadata.a["b c"][3]`.
+    fn text(&self) -> String {
+        match self {
+            Self::Root => "metadata".to_owned(),
+            Self::Key(parent, key) => {
+                let plain =
+                    !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+                let key = excerpt(key, PATH_KEY_BYTES_MAX);
+                joined(parent.text(), &if plain { format!(".{key}") } else { format!("[\"{key}\"]") })
+            }
+            Self::Index(parent, index) => joined(parent.text(), &format!("[{index}]")),
+        }
+    }
+}
+
+/// A path that is full stays as it is.
+fn joined(mut path: String, segment: &str) -> String {
+    if path.ends_with('…') {
+        return path;
+    }
+    path.push_str(if path.len() + segment.len() <= PATH_BYTES_MAX { segment } else { "…" });
+    path
+}
+
+fn object(object: Struct, path: &Path<'_>, violations: &mut Violations) -> Map<String, Json> {
+    let mut map = Map::new();
+    for (key, member) in object.fields {
+        let path = Path::Key(path, &key);
+        if key.contains('\0') && !violations.is_full() {
+            violations.push(path.text(), "a key must not contain U+0000");
+        }
+        let member = value(member, &path, violations);
+        map.insert(key, member);
+    }
+    map
+}
+
+fn value(value: Value, path: &Path<'_>, violations: &mut Violations) -> Json {
+    match value.kind {
+        Some(Kind::NullValue(_)) => Json::Null,
+        Some(Kind::BoolValue(value)) => Json::Bool(value),
+        Some(Kind::NumberValue(double)) if double.is_finite() => Json::Number(canonical_number(double)),
+        Some(Kind::NumberValue(_)) => refused(path, "must be a finite number", violations),
+        Some(Kind::StringValue(text)) if text.contains('\0') => refused(path, "must not contain U+0000", violations),
+        Some(Kind::StringValue(text)) => Json::String(text),
+        // Nothing is walked below the limit, so the walk is never deeper than it.
+        Some(Kind::StructValue(_) | Kind::ListValue(_)) if path.depth() > METADATA_DEPTH_MAX => refused(
+            path,
+            &format!(
+                "is nested too deep: {METADATA_DEPTH_MAX} objects and lists at most, the metadata being the first"
+            ),
+            violations,
+        ),
+        Some(Kind::StructValue(inner)) => Json::Object(object(inner, path, violations)),
+        Some(Kind::ListValue(list)) => Json::Array(
+            list.values
+                .into_iter()
+                .enumerate()
+                .map(|(index, inner)| self::value(inner, &Path::Index(path, index), violations))
+                .collect(),
+        ),
+        None => refused(path, "has no kind: set one, or null", violations),
+    }
+}
+
+fn refused(path: &Path<'_>, description: &str, violations: &mut Violations) -> Json {
+    if !violations.is_full() {
+        violations.push(path.text(), description);
+    }
+    Json::Null
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Violation;
+    use prost_types::ListValue;
+    use runledger_proto::json::structure;
+    use serde_json::json;
+
+    fn wire(fields: impl IntoIterator<Item = (&'static str, Kind)>) -> Struct {
+        Struct { fields: fields.into_iter().map(|(key, kind)| (key.to_owned(), of(kind))).collect() }
+    }
+
+    fn of(kind: Kind) -> Value {
+        Value { kind: Some(kind) }
+    }
+
+    fn list(values: impl IntoIterator<Item = Value>) -> Kind {
+        Kind::ListValue(ListValue { values: values.into_iter().collect() })
+    }
+
+    fn read(wire: Struct) -> Result<Metadata, Vec<Violation>> {
+        let mut violations = Violations::default();
+        let metadata = metadata(Some(wire), 1_000_000, &mut violations);
+        violations.settle(metadata)
+    }
+
+    fn nested(depth: usize, level: fn(Value) -> Kind) -> Struct {
+        let innermost = of(level(of(Kind::NullValue(0))));
+        let inner = (2..depth).fold(innermost, |inner, _| of(level(inner)));
+        wire([("a", inner.kind.unwrap())])
+    }
+
+    #[test]
+    fn json_comes_back_as_it_was() {
+        let json = json!({"": [], "null": null, "a": {"b": [1, -2.5, 1e308, 5e-324, "🦀\u{1}", true, {"c": {}}]}});
+        let Json::Object(map) = &json else { unreachable!() };
+        assert_eq!(Json::Object(read(structure(map)).unwrap().as_map().clone()), json);
+    }
+
+    #[test]
+    fn numbers_are_doubles_in_one_form() {
+        let numbers = [1e308, 9_007_199_254_740_993.0, -0.0, 1.0];
+        let metadata = read(wire([("n", list(numbers.map(|number| of(Kind::NumberValue(number)))))])).unwrap();
+        assert_eq!(serde_json::to_string(&metadata).unwrap(), r#"{"n":[1e+308,9007199254740992,0,1]}"#);
+    }
+
+    #[test]
+    fn what_json_does_not_know_is_named_by_its_path() {
+        let bad = [
+            of(Kind::NumberValue(f64::NAN)),
+            of(Kind::NumberValue(1.0)),
+            of(Kind::NumberValue(f64::NEG_INFINITY)),
+            Value { kind: None },
+        ];
+        let inner = Kind::StructValue(wire([("b", list(bad)), ("c\0\"", Kind::StringValue("\0".into()))]));
+        let violations = read(wire([("a", inner)])).unwrap_err();
+        let fields: Vec<_> = violations.iter().map(|violation| violation.field.as_str()).collect();
+        let odd = r#"metadata.a["c\0\""]"#;
+        assert_eq!(fields, ["metadata.a.b[0]", "metadata.a.b[2]", "metadata.a.b[3]", odd, odd]);
+    }
+
+    #[test]
+    fn metadata_is_at_most_32_deep() {
+        for level in
+            [|inner| list([inner]), |inner| Kind::StructValue(Struct { fields: [("a".to_owned(), inner)].into() })]
+                as [fn(Value) -> Kind; 2]
+        {
+            assert!(read(nested(METADATA_DEPTH_MAX, level)).is_ok());
+            let violations = read(nested(METADATA_DEPTH_MAX + 1, level)).unwrap_err();
+            assert_eq!(violations.len(), 1);
+            assert!(violations[0].field.starts_with("metadata.a") && violations[0].description.contains("too deep"));
+            assert_eq!(read(nested(2_000, level)).unwrap_err(), violations);
+        }
+    }
+
+    #[test]
+    fn metadata_of_the_greatest_depth_fits_a_decoder_at_every_place_that_carries_it() {
+        use prost::Message as _;
+        use runledger_proto::v1;
+        let metadata = Some(nested(METADATA_DEPTH_MAX, |inner| {
+            Kind::StructValue(Struct { fields: [("a".to_owned(), inner)].into() })
+        }));
+        let run = v1::Run { metadata: metadata.clone(), ..v1::Run::default() };
+        let changes = v1::RunChanges { metadata, ..v1::RunChanges::default() };
+        let event = v1::RunEvent { changes: Some(changes), ..v1::RunEvent::default() };
+        let change = v1::watch_run_response::Change { event: Some(event), run: Some(run) };
+        let frame =
+            v1::WatchRunResponse { frame: Some(v1::watch_run_response::Frame::Change(change)), ledger_epoch: 0 };
+        assert_eq!(v1::WatchRunResponse::decode(frame.encode_to_vec().as_slice()).unwrap(), frame);
+    }
+
+    #[test]
+    fn a_path_stays_short_whatever_the_keys_are() {
+        let deep =
+            nested(40, |inner| Kind::StructValue(Struct { fields: [("\u{202e}\u{7}".repeat(5_000), inner)].into() }));
+        for violation in read(deep).unwrap_err() {
+            assert!(violation.field.len() <= PATH_BYTES_MAX + '…'.len_utf8(), "{}", violation.field);
+            assert!(!violation.field.contains(['\u{202e}', '\u{7}']));
+        }
+    }
+}

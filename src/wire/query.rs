@@ -1,0 +1,288 @@
+//! Questions about many runs, about a history, and about an end. A request is checked whole, as in
+//! [`request`](super::request).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use prost_types::Timestamp;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::validate::{Violations, domain_duration};
+use crate::auth::Caller;
+use crate::domain::limits::STATUSES_MAX;
+use crate::domain::{Filter, MaxRunning, Request, Route, RunKey, Status, Time, Violation};
+use crate::feed::cursor::ViewOf;
+use runledger_proto::v1;
+use runledger_proto::v1::watch_runs_request::Initial;
+
+/// How many events a page of history holds when the request does not say.
+const EVENTS_PAGE_SIZE_DEFAULT: usize = 100;
+/// How many runs a page of a list holds when the request does not say.
+const RUNS_PAGE_SIZE_DEFAULT: usize = 50;
+/// How many of either a page holds at most.
+const PAGE_SIZE_MAX: usize = 1_000;
+/// How long a `WaitRun` waits when the request does not say.
+const WAIT_DEFAULT: Duration = Duration::from_mins(1);
+/// How long it waits at most.
+pub const WAIT_MAX: Duration = Duration::from_hours(24);
+
+/// The run and the page size of a `ListRunEvents`. Its token is for [`page_token`](super::page_token), which has an
+/// answer of its own.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn list_run_events(request: &v1::ListRunEventsRequest, caller: &Caller) -> Result<(RunKey, usize), Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&request.run_id);
+    let page_size = page_size(request.page_size, EVENTS_PAGE_SIZE_DEFAULT, &mut violations);
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.clone() }, page_size))
+}
+
+/// What a `ListRuns` asks. Its token is for [`page_token`](super::page_token).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunList {
+    /// Which runs.
+    pub filter: Filter,
+    /// How many at most.
+    pub page_size: usize,
+    /// With their metadata.
+    pub full: bool,
+}
+
+/// The question of a `ListRuns`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn list_runs(request: v1::ListRunsRequest) -> Result<RunList, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let filter = filter(request.filter, &mut violations);
+    let page_size = page_size(request.page_size, RUNS_PAGE_SIZE_DEFAULT, &mut violations);
+    let full = match v1::RunView::try_from(request.view) {
+        Ok(v1::RunView::Unspecified | v1::RunView::Basic) => false,
+        Ok(v1::RunView::Full) => true,
+        Err(_) => {
+            violations.push("view", format!("{} is not a value of RunView", request.view));
+            false
+        }
+    };
+    violations.settle(RunList { filter, page_size, full })
+}
+
+/// The filter of a `CountRuns`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn count_runs(request: v1::CountRunsRequest) -> Result<Filter, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let filter = filter(request.filter, &mut violations);
+    violations.settle(filter)
+}
+
+/// The filter and the first view of a `WatchRuns`. Its cursor is for [`cursor`](super::cursor).
+///
+/// # Errors
+///
+/// Every violation.
+pub fn watch_runs(request: v1::WatchRunsRequest) -> Result<(Filter, Option<ViewOf>), Vec<Violation>> {
+    let mut violations = Violations::default();
+    let filter = filter(request.filter, &mut violations);
+    let view = match Initial::try_from(request.initial) {
+        Ok(Initial::Unspecified | Initial::Active) => Some(ViewOf::Active),
+        Ok(Initial::All) => Some(ViewOf::All),
+        Ok(Initial::None) => None,
+        Err(_) => {
+            violations.push("initial", format!("{} is not a value of Initial", request.initial));
+            None
+        }
+    };
+    violations.settle((filter, view))
+}
+
+/// The run of a `WaitRun`, and how long to wait.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey, Duration), Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&request.run_id);
+    let timeout = request.timeout.map_or(Some(WAIT_DEFAULT), domain_duration);
+    let timeout = timeout.filter(|timeout| *timeout <= WAIT_MAX);
+    if timeout.is_none() {
+        violations.push("timeout", "must be 0 to 24 hours");
+    }
+    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id };
+    violations.settle((key, timeout.unwrap_or(WAIT_DEFAULT)))
+}
+
+/// The run of a `GetRun`, and the label whose queue it is asked about.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn get_run(request: v1::GetRunRequest, caller: &Caller) -> Result<(RunKey, Option<String>), Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&request.run_id);
+    let label = request.queue_label;
+    if let Some(label) = &label {
+        violations.label_key(|| "queue_label".to_owned(), label);
+    }
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id }, label))
+}
+
+/// What a `ClaimNextRun` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimNext {
+    /// Which runs.
+    pub filter: Filter,
+    /// How long the lease lasts.
+    pub lease_ttl_ms: u64,
+    /// How long to wait.
+    pub wait: Duration,
+    /// How many runs with the same value of a label may be running.
+    pub max_running: Option<MaxRunning>,
+    /// What makes it safe to retry.
+    pub request: Option<Request>,
+}
+
+impl ClaimNext {
+    /// The digest of everything that a repetition must repeat: all but how long it waits, with the acting agent.
+    /// Frozen: it is compared with digests in the ledger.
+    fn digest(&self, caller: &Caller) -> [u8; 32] {
+        #[derive(Serialize)]
+        struct Asked<'a> {
+            rpc: &'static str,
+            acting_agent: Option<&'a str>,
+            task_thread_id: Option<&'a str>,
+            statuses: &'a BTreeSet<Status>,
+            agent_id: Option<&'a str>,
+            workflow_id: Option<&'a str>,
+            audit_session_id: Option<&'a str>,
+            route: Option<Route>,
+            labels: &'a BTreeMap<String, String>,
+            started_from: Option<Time>,
+            started_before: Option<Time>,
+            lease_ttl_ms: u64,
+            max_running: Option<&'a MaxRunning>,
+        }
+        let Self { filter, lease_ttl_ms, max_running, .. } = self;
+        let asked = Asked {
+            rpc: "ClaimNextRun",
+            acting_agent: caller.principal.agent_id.as_deref(),
+            task_thread_id: filter.task_thread_id.as_deref(),
+            statuses: &filter.statuses,
+            agent_id: filter.agent_id.as_deref(),
+            workflow_id: filter.workflow_id.as_deref(),
+            audit_session_id: filter.audit_session_id.as_deref(),
+            route: filter.route,
+            labels: &filter.labels,
+            started_from: filter.started_from,
+            started_before: filter.started_before,
+            lease_ttl_ms: *lease_ttl_ms,
+            max_running: max_running.as_ref(),
+        };
+        let json = serde_json::to_vec(&asked).expect("strings and numbers serialize");
+        Sha256::digest(json).into()
+    }
+}
+
+/// The question of a `ClaimNextRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn claim_next_run(request: v1::ClaimNextRunRequest, caller: &Caller) -> Result<ClaimNext, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let filter = filter(request.filter, &mut violations);
+    if filter.statuses.iter().any(|status| *status != Status::Pending) {
+        violations.push(
+            "filter.statuses",
+            "must be empty or RUN_STATUS_PENDING: only runs that are pending, or ready, are claimed",
+        );
+    }
+    let lease_ttl_ms = violations.required_lease_ttl_ms(request.lease_ttl);
+    let wait = request.wait.map_or(Some(Duration::ZERO), domain_duration).filter(|wait| *wait <= WAIT_MAX);
+    if wait.is_none() {
+        violations.push("wait", "must be 0 to 24 hours");
+    }
+    let max_running = violations.max_running(request.max_running);
+    let request_id = violations.request_id(request.request_id);
+    let wait = wait.unwrap_or_default();
+    let mut asked = violations.settle(ClaimNext { filter, lease_ttl_ms, wait, max_running, request: None })?;
+    asked.request = request_id.map(|id| Request { id, digest: asked.digest(caller) });
+    Ok(asked)
+}
+
+/// `filter`; absent is all runs.
+fn filter(filter: Option<v1::RunFilter>, violations: &mut Violations) -> Filter {
+    let Some(filter) = filter else { return Filter::default() };
+    let labels = violations.labels("filter.labels", filter.labels);
+    let mut time = |field: &str, time: Option<Timestamp>| {
+        let time = time?;
+        let known = domain_time(&time);
+        if known.is_none() {
+            violations.push(field, "is not a time of the years 1 to 9999");
+        }
+        known
+    };
+    let started_from = time("filter.started_from", filter.started_from);
+    let started_before = time("filter.started_before", filter.started_before);
+    if let (Some(from), Some(before)) = (started_from, started_before)
+        && from >= before
+    {
+        violations.push("filter.started_before", "must be later than filter.started_from");
+    }
+    if filter.statuses.len() > STATUSES_MAX {
+        let count = filter.statuses.len();
+        violations.push("filter.statuses", format!("has {count} entries; the limit is {STATUSES_MAX}"));
+    }
+    let mut statuses = BTreeSet::new();
+    for (index, number) in filter.statuses.into_iter().take(STATUSES_MAX).enumerate() {
+        let field = format!("filter.statuses[{index}]");
+        match violations.status(&field, number) {
+            Some(status) => {
+                statuses.insert(status);
+            }
+            None if number == i32::from(v1::RunStatus::Unspecified) => {
+                violations.push(field, "must be a status: give none at all for any");
+            }
+            None => {}
+        }
+    }
+    Filter {
+        task_thread_id: violations.link("filter.task_thread_id", filter.task_thread_id),
+        statuses,
+        agent_id: violations.link("filter.agent_id", filter.agent_id),
+        workflow_id: violations.link("filter.workflow_id", filter.workflow_id),
+        audit_session_id: violations.link("filter.audit_session_id", filter.audit_session_id),
+        route: violations.route("filter.route", filter.route),
+        labels,
+        started_from,
+        started_before,
+        or_ready: false,
+    }
+}
+
+/// A page's size: 0 is the default.
+fn page_size(asked: i32, default: usize, violations: &mut Violations) -> usize {
+    match usize::try_from(asked) {
+        Ok(0) => default,
+        Ok(size) => size.min(PAGE_SIZE_MAX),
+        Err(_) => {
+            violations.push("page_size", format!("must not be negative: 0 to {PAGE_SIZE_MAX}"));
+            default
+        }
+    }
+}
+
+/// A time of the wire, at the next whole microsecond: no run starts in between; none outside the years 1 to 9999.
+fn domain_time(time: &Timestamp) -> Option<Time> {
+    let nanos = u32::try_from(time.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    let years = -62_135_596_800..=253_402_300_799;
+    let micros = i64::from(nanos.div_ceil(1_000));
+    years.contains(&time.seconds).then(|| Time::from_micros(time.seconds * 1_000_000 + micros))
+}

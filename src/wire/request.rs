@@ -1,0 +1,320 @@
+//! Requests as commands and questions of the domain. A request is checked whole: one answer names every violation.
+
+use uuid::Uuid;
+
+use super::metadata::metadata;
+use super::validate::Violations;
+use crate::auth::Caller;
+use crate::clock::draw_id;
+use crate::domain::ids::derived_run_id;
+use crate::domain::limits::{
+    FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX, TIMEOUT_MS_MAX,
+};
+use crate::domain::{Changes, Command, Operation, Renewal, Request, RunKey, Status, Terms, Violation};
+use runledger_proto::v1;
+
+/// The command of a `StartRun`. Makes the run's id where the request names none: from `request_id`, else at random.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn start_run(request: v1::StartRunRequest, caller: &Caller, ledger: Uuid) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let changes = Changes {
+        task_thread_id: Some(violations.required("task_thread_id", request.task_thread_id, LINK_BYTES_MAX)),
+        agent_id: violations.link("agent_id", request.agent_id),
+        route: violations.route("route", request.route),
+        fallback_used: request.fallback_used,
+        tab_group_id: violations.link("tab_group_id", request.tab_group_id),
+        audit_session_id: violations.link("audit_session_id", request.audit_session_id),
+        workflow_id: violations.link("workflow_id", request.workflow_id),
+        labels: violations.labels("labels", request.labels),
+        metadata: metadata(request.metadata, METADATA_BYTES_MAX, &mut violations),
+        ..Changes::default()
+    };
+    let terms = Terms {
+        lease_ttl_ms: violations.lease_ttl_ms(request.lease_ttl),
+        start_timeout_ms: timeout("start_timeout", request.start_timeout, &mut violations),
+        run_timeout_ms: timeout("run_timeout", request.run_timeout, &mut violations),
+        ..Terms::default()
+    };
+    if request.deferred && request.lease_ttl.is_some() {
+        violations.push("lease_ttl", "not with deferred: a pending run gets its lease when it is started or claimed");
+    }
+    if !request.deferred && request.start_timeout.is_some() {
+        violations.push("start_timeout", "only with deferred: it is for a run that is created pending");
+    }
+    let run_id = match (request.run_id.as_str(), request.request_id.as_str()) {
+        ("", "") => draw_id().to_string(),
+        ("", request_id) => derived_run_id(ledger, &caller.namespace, request_id),
+        (_, _) => request.run_id,
+    };
+    let operation = Operation::Start { deferred: request.deferred };
+    let (request_id, expected_revision) = (request.request_id, request.expected_revision);
+    Ask { operation, changes, terms, run_id, request_id, expected_revision }.command(violations, caller)
+}
+
+/// The command of an `UpdateRun`. What it says of the work is a [`renewal`](update_renewal).
+///
+/// # Errors
+///
+/// Every violation.
+pub fn update_run(request: v1::UpdateRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    if request.progress.is_some() && request.lease_epoch == 0 {
+        violations.push("progress", "needs lease_epoch: progress is kept with a lease");
+    }
+    violations.progress(request.progress);
+    let labels = violations.labels("labels", request.labels);
+    let changes = Changes {
+        audit_session_id: violations.link_change("audit_session_id", request.audit_session_id),
+        tab_group_id: violations.link_change("tab_group_id", request.tab_group_id),
+        workflow_id: violations.link_change("workflow_id", request.workflow_id),
+        route: violations.route("route", request.route),
+        fallback_used: request.fallback_used,
+        metadata: metadata(request.metadata, METADATA_PATCH_BYTES_MAX, &mut violations),
+        remove_labels: violations.remove_labels(request.remove_labels, &labels),
+        labels,
+        ..Changes::default()
+    };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    let terms = holder(request.lease_epoch);
+    Ask { operation: Operation::Update, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
+}
+
+/// The command of a `CompleteRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn complete_run(request: v1::CompleteRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let changes = Changes {
+        metadata: metadata(request.metadata, METADATA_PATCH_BYTES_MAX, &mut violations),
+        ..Changes::default()
+    };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    let terms = holder(request.lease_epoch);
+    Ask { operation: Operation::Complete, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
+}
+
+/// The command of an `AbortRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let changes = Changes {
+        failure_reason: violations.optional("failure_reason", request.failure_reason, FAILURE_REASON_BYTES_MAX),
+        reason_code: violations.reason_code(request.reason_code),
+        ..Changes::default()
+    };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    let terms = holder(request.lease_epoch);
+    Ask { operation: Operation::Abort, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
+}
+
+/// The command of a `FailRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let changes = Changes {
+        failure_reason: Some(violations.required("failure_reason", request.failure_reason, FAILURE_REASON_BYTES_MAX)),
+        reason_code: violations.reason_code(request.reason_code),
+        ..Changes::default()
+    };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    let terms = holder(request.lease_epoch);
+    Ask { operation: Operation::Fail, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
+}
+
+/// The command of a `ClaimRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn claim_run(request: v1::ClaimRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let terms = Terms {
+        lease_ttl_ms: Some(violations.required_lease_ttl_ms(request.lease_ttl)),
+        lease_epoch: request.expected_epoch,
+        max_running: violations.max_running(request.max_running),
+        ..Terms::default()
+    };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    let changes = Changes::default();
+    Ask { operation: Operation::Claim, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
+}
+
+/// The command of a `ReleaseRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn release_run(request: v1::ReleaseRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let terms = Terms { not_begun: request.not_begun, ..holder(violations.required_lease_epoch(request.lease_epoch)) };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    let changes = Changes::default();
+    Ask { operation: Operation::Release, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
+}
+
+/// The command of a `RequestAbort`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn request_abort(request: v1::RequestAbortRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let changes = Changes {
+        failure_reason: violations.optional("reason", request.reason, FAILURE_REASON_BYTES_MAX),
+        ..Changes::default()
+    };
+    let grace_ms = violations.duration_ms("grace", request.grace, 0..=TIMEOUT_MS_MAX, "0 to 366 days");
+    let terms = Terms { grace_ms, ..Terms::default() };
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    Ask { operation: Operation::RequestAbort, changes, terms, run_id, request_id, expected_revision }
+        .command(violations, caller)
+}
+
+/// The run and the renewal of a `HeartbeatRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn heartbeat_run(request: v1::HeartbeatRunRequest, caller: &Caller) -> Result<(RunKey, Renewal), Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&request.run_id);
+    let renewal = Renewal {
+        epoch: violations.required_lease_epoch(request.lease_epoch),
+        agent_id: caller.principal.agent_id.clone(),
+        progress: violations.progress(request.progress),
+    };
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id }, renewal))
+}
+
+/// What an `UpdateRun` says of the work, as a heartbeat: none where it says nothing. To be looked at once
+/// [`update_run`] has found nothing wrong.
+#[must_use]
+pub fn update_renewal(request: &v1::UpdateRunRequest, caller: &Caller) -> Option<(RunKey, Renewal)> {
+    let progress = Violations::default().progress(request.progress.clone())?;
+    let agent_id = caller.principal.agent_id.clone();
+    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.clone() };
+    Some((key, Renewal { epoch: request.lease_epoch, agent_id, progress: Some(progress) }))
+}
+
+/// The terms of a call that its lease's holder alone may make; 0: it names no lease.
+fn holder(lease_epoch: u64) -> Terms {
+    Terms { lease_epoch: Some(lease_epoch).filter(|epoch| *epoch > 0), ..Terms::default() }
+}
+
+fn timeout(field: &str, timeout: Option<prost_types::Duration>, violations: &mut Violations) -> Option<u64> {
+    violations.duration_ms(field, timeout, 1..=TIMEOUT_MS_MAX, "1 millisecond to 366 days")
+}
+
+/// The run that a request names: `GetRun`, `WatchRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn run_key(run_id: String, caller: &Caller) -> Result<RunKey, Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&run_id);
+    violations.settle(RunKey { namespace: caller.namespace.clone(), run_id })
+}
+
+/// What a `CheckTransition` asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransitionQuestion {
+    /// Whether the matrix allows it.
+    Matrix {
+        /// The status to leave; none: there is no run.
+        from: Option<Status>,
+        /// The status to reach.
+        to: Status,
+    },
+    /// Whether this run, as it is, may go there.
+    Run {
+        /// The run.
+        key: RunKey,
+        /// The status to reach.
+        to: Status,
+    },
+}
+
+/// The question of a `CheckTransition`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn check_transition(
+    request: v1::CheckTransitionRequest,
+    caller: &Caller,
+) -> Result<TransitionQuestion, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let from = request.from.map(|from| violations.status("from", from));
+    let to = violations.status("to", request.to);
+    if request.to == i32::from(v1::RunStatus::Unspecified) {
+        violations.push("to", "is required: the status to reach");
+    }
+    // Where there is a violation, what stands here is not looked at.
+    let to = to.unwrap_or(Status::Running);
+    let question = match (from, request.run_id) {
+        (Some(from), run_id) if run_id.is_empty() => TransitionQuestion::Matrix { from, to },
+        (from, run_id) => {
+            if run_id.is_empty() || from.is_some() {
+                let rule = "give either from (RUN_STATUS_UNSPECIFIED: the run does not exist) or run_id";
+                violations.push("from", rule);
+                violations.push("run_id", rule);
+            } else {
+                violations.run_id(&run_id);
+            }
+            TransitionQuestion::Run { key: RunKey { namespace: caller.namespace.clone(), run_id }, to }
+        }
+    };
+    violations.settle(question)
+}
+
+/// What every mutation brings.
+struct Ask {
+    operation: Operation,
+    changes: Changes,
+    terms: Terms,
+    run_id: String,
+    request_id: String,
+    expected_revision: Option<u64>,
+}
+
+impl Ask {
+    fn command(self, mut violations: Violations, caller: &Caller) -> Result<Command, Vec<Violation>> {
+        violations.run_id(&self.run_id);
+        let request_id = violations.request_id(self.request_id);
+        if self.expected_revision == Some(0) && !matches!(self.operation, Operation::Start { .. }) {
+            violations.push("expected_revision", "must be at least 1: only StartRun may expect that no run exists");
+        }
+        let mut command = violations.settle(Command {
+            key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id },
+            operation: self.operation,
+            changes: self.changes,
+            terms: self.terms,
+            expected_revision: self.expected_revision,
+            request: None,
+            principal: caller.principal.clone(),
+        })?;
+        command.request = request_id.map(|id| Request { id, digest: command.digest() });
+        Ok(command)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! A status in the making, and the one place that keeps it small: all details of one status are at most 4 KiB encoded,
+//! because they travel in HTTP/2 trailers and clients cut or drop what is larger.
+
+use std::collections::HashMap;
+
+use prost::Message;
+use prost_types::Any;
+use tonic::{Code, Status};
+use tonic_types::pb::bad_request::FieldViolation;
+use tonic_types::pb::{BadRequest, ErrorInfo};
+
+use crate::domain::Violation;
+use crate::wire::validate::VIOLATIONS_MAX;
+
+/// How large the encoded `google.rpc.Status` may be.
+pub(super) const DETAILS_BYTES_MAX: usize = 4096;
+/// How large the text may be: it travels twice, the second time percent-encoded.
+pub(super) const MESSAGE_BYTES_MAX: usize = 512;
+/// How many violations one status lists.
+const LISTED_MAX: usize = 20;
+/// How much of a violation's field and description it lists.
+const FIELD_BYTES_MAX: usize = 128;
+const DESCRIPTION_BYTES_MAX: usize = 256;
+
+const BAD_REQUEST: &str = "google.rpc.BadRequest";
+
+/// A status in the making.
+#[must_use]
+pub(super) struct Draft {
+    code: Code,
+    reason: &'static str,
+    message: String,
+    metadata: HashMap<String, String>,
+    details: Vec<Any>,
+}
+
+impl Draft {
+    pub(super) fn new(code: Code, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), metadata: HashMap::new(), details: Vec::new() }
+    }
+
+    pub(super) fn message(self, message: String) -> Self {
+        Self { message, ..self }
+    }
+
+    /// A dynamic part of the message, for programs.
+    pub(super) fn info(mut self, key: &str, value: &str) -> Self {
+        self.metadata.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// A typed detail. `name` is the message's full name.
+    pub(super) fn detail(mut self, name: &str, message: &impl Message) -> Self {
+        self.details.push(any(name, message));
+        self
+    }
+
+    /// The status. Details of valid values fit, as a test holds; should one not, the last are left out rather than
+    /// the whole answer lost on its way.
+    #[expect(clippy::disallowed_methods, reason = "the one place that makes a status")]
+    pub(super) fn seal(mut self) -> Status {
+        cut(&mut self.message, MESSAGE_BYTES_MAX);
+        let mut rpc = self.rpc_status();
+        while rpc.encoded_len() > DETAILS_BYTES_MAX && rpc.details.len() > 1 {
+            rpc.details.pop();
+        }
+        if rpc.encoded_len() > DETAILS_BYTES_MAX {
+            self.metadata.clear();
+            self.details.clear();
+            rpc = self.rpc_status();
+        }
+        Status::with_details(self.code, self.message, rpc.encode_to_vec().into())
+    }
+
+    fn rpc_status(&self) -> tonic_types::pb::Status {
+        let info = ErrorInfo {
+            reason: self.reason.to_owned(),
+            domain: "runledger".to_owned(),
+            metadata: self.metadata.clone(),
+        };
+        let mut details = vec![any("google.rpc.ErrorInfo", &info)];
+        details.extend(self.details.iter().cloned());
+        tonic_types::pb::Status { code: self.code.into(), message: self.message.clone(), details }
+    }
+}
+
+/// `INVALID_FIELD`: as many of the first violations as are allowed and fit, and how many more there are.
+pub(super) fn invalid(violations: Vec<Violation>) -> Draft {
+    let total = violations.len();
+    let mut listed: Vec<FieldViolation> = violations.into_iter().take(LISTED_MAX).map(field_violation).collect();
+    loop {
+        let draft = listing(&listed, total);
+        if listed.len() <= 1 || draft.rpc_status().encoded_len() <= DETAILS_BYTES_MAX {
+            return draft;
+        }
+        listed.pop();
+    }
+}
+
+fn listing(listed: &[FieldViolation], total: usize) -> Draft {
+    let more = total - listed.len();
+    let first = listed.first().map(|first| format!("{}: {}", first.field, first.description)).unwrap_or_default();
+    // A request that is wrong in more places than are kept is not counted to its end.
+    let at_least = if total >= VIOLATIONS_MAX { "at least " } else { "" };
+    let message = match (total, more) {
+        (0 | 1, _) => format!("Correct the request: {first}"),
+        (_, 0) => format!("Correct {total} fields; all are in the details, the first is {first}"),
+        (_, _) => format!(
+            "Correct {at_least}{total} fields; {} are in the details and {at_least}{more} more are not, the first is {first}",
+            listed.len()
+        ),
+    };
+    Draft::new(Code::InvalidArgument, "INVALID_FIELD", message)
+        .info("violations", &total.to_string())
+        .info("more", &more.to_string())
+        .detail(BAD_REQUEST, &BadRequest { field_violations: listed.to_vec() })
+}
+
+fn field_violation(violation: Violation) -> FieldViolation {
+    let Violation { mut field, mut description } = violation;
+    cut(&mut field, FIELD_BYTES_MAX);
+    cut(&mut description, DESCRIPTION_BYTES_MAX);
+    FieldViolation { field, description, ..FieldViolation::default() }
+}
+
+fn any(name: &str, message: &impl Message) -> Any {
+    Any { type_url: format!("type.googleapis.com/{name}"), value: message.encode_to_vec() }
+}
+
+/// Cuts a text at a character so that it is at most `max` bytes, and shows that it was cut.
+fn cut(text: &mut String, max: usize) {
+    if text.len() > max {
+        text.truncate(text.floor_char_boundary(max - '…'.len_utf8()));
+        text.push('…');
+    }
+}

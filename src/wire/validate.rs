@@ -1,0 +1,297 @@
+//! The rules of single fields. Each check notes what is wrong and goes on, so that one answer names every violation.
+//!
+//! A violation never repeats more than [`EXCERPT_BYTES_MAX`] bytes of what the caller sent.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::domain::limits::{
+    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_TTL_MS_MAX, LEASE_TTL_MS_MIN, LINK_BYTES_MAX,
+    MAX_RUNNING_LIMIT_MAX, PROGRESS_MESSAGE_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
+};
+use crate::domain::{MaxRunning, Progress, Route, Status, Violation};
+
+use runledger_proto::v1;
+
+/// How many violations of one request are kept: a request of nothing else is not to cost more than itself.
+pub(super) const VIOLATIONS_MAX: usize = 100;
+/// How much of a caller's text a violation shows.
+const EXCERPT_BYTES_MAX: usize = 64;
+
+/// What is wrong with a request.
+#[derive(Debug, Default)]
+pub(super) struct Violations(Vec<Violation>);
+
+impl Violations {
+    /// Notes one, up to [`VIOLATIONS_MAX`].
+    pub(super) fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
+        if !self.is_full() {
+            self.0.push(Violation::new(field, description));
+        }
+    }
+
+    /// Whether no more are kept: a walk over many values need not spell out what is wrong with the rest.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() >= VIOLATIONS_MAX
+    }
+
+    /// The value, if nothing was wrong.
+    pub(super) fn settle<T>(self, value: T) -> Result<T, Vec<Violation>> {
+        if self.0.is_empty() { Ok(value) } else { Err(self.0) }
+    }
+
+    /// A text of at most `max` bytes.
+    pub(super) fn text(&mut self, field: &str, text: &str, max: usize) {
+        if text.len() > max {
+            self.push(field, format!("is {} bytes; the limit is {max}", text.len()));
+        }
+        if text.contains('\0') {
+            self.push(field, "must not contain U+0000");
+        }
+    }
+
+    /// A text that must be there.
+    pub(super) fn required(&mut self, field: &str, text: String, max: usize) -> String {
+        if text.is_empty() {
+            self.push(field, format!("is required: 1 to {max} bytes"));
+        }
+        self.text(field, &text, max);
+        text
+    }
+
+    /// A text that is absent when empty.
+    pub(super) fn optional(&mut self, field: &str, text: String, max: usize) -> Option<String> {
+        self.text(field, &text, max);
+        Some(text).filter(|text| !text.is_empty())
+    }
+
+    /// A link, absent when empty.
+    pub(super) fn link(&mut self, field: &str, text: String) -> Option<String> {
+        self.optional(field, text, LINK_BYTES_MAX)
+    }
+
+    /// A change of a link: absent stays, empty clears.
+    pub(super) fn link_change(&mut self, field: &str, text: Option<String>) -> Option<String> {
+        if let Some(text) = &text {
+            self.text(field, text, LINK_BYTES_MAX);
+        }
+        text
+    }
+
+    /// `run_id`, which must be there.
+    pub(super) fn run_id(&mut self, run_id: &str) {
+        let charset = |byte: u8| byte.is_ascii_alphanumeric() || b"._:~-".contains(&byte);
+        if !(1..=RUN_ID_BYTES_MAX).contains(&run_id.len()) || !run_id.bytes().all(charset) {
+            self.push("run_id", format!("must be 1 to {RUN_ID_BYTES_MAX} characters of [A-Za-z0-9._:~-]"));
+        }
+    }
+
+    /// `request_id`, absent when empty.
+    pub(super) fn request_id(&mut self, request_id: String) -> Option<String> {
+        self.optional("request_id", request_id, REQUEST_ID_BYTES_MAX)
+    }
+
+    /// `reason_code`, absent when empty.
+    pub(super) fn reason_code(&mut self, code: String) -> Option<String> {
+        let charset = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        let sound = code.len() <= REASON_CODE_BYTES_MAX
+            && code.bytes().all(charset)
+            && code.bytes().next().is_none_or(|first| first.is_ascii_uppercase());
+        if !sound {
+            self.push(
+                "reason_code",
+                format!("must be 1 to {REASON_CODE_BYTES_MAX} characters of [A-Z0-9_], a letter first"),
+            );
+        }
+        Some(code).filter(|code| !code.is_empty())
+    }
+
+    /// A duration in whole milliseconds; what is below one is cut off.
+    pub(super) fn duration_ms(
+        &mut self,
+        field: &str,
+        duration: Option<prost_types::Duration>,
+        range: RangeInclusive<u64>,
+        shown: &str,
+    ) -> Option<u64> {
+        let ms = domain_duration(duration?).and_then(|duration| u64::try_from(duration.as_millis()).ok());
+        let ms = ms.filter(|ms| range.contains(ms));
+        if ms.is_none() {
+            self.push(field, format!("must be {shown}"));
+        }
+        ms
+    }
+
+    /// The lease that a call must name.
+    pub(super) fn required_lease_epoch(&mut self, epoch: u64) -> u64 {
+        if epoch == 0 {
+            self.push("lease_epoch", "is required: the epoch of the lease that you hold, from 1");
+        }
+        epoch
+    }
+
+    /// How long a lease that is asked for lasts.
+    pub(super) fn lease_ttl_ms(&mut self, ttl: Option<prost_types::Duration>) -> Option<u64> {
+        self.duration_ms("lease_ttl", ttl, LEASE_TTL_MS_MIN..=LEASE_TTL_MS_MAX, "1 second to 24 hours")
+    }
+
+    /// The same, where a lease must be asked for.
+    pub(super) fn required_lease_ttl_ms(&mut self, ttl: Option<prost_types::Duration>) -> u64 {
+        if ttl.is_none() {
+            self.push("lease_ttl", "is required: 1 second to 24 hours");
+        }
+        self.lease_ttl_ms(ttl).unwrap_or_default()
+    }
+
+    /// How far the work has come.
+    pub(super) fn progress(&mut self, progress: Option<v1::Progress>) -> Option<Progress> {
+        let v1::Progress { done, total, message, at: _ } = progress?;
+        self.text("progress.message", &message, PROGRESS_MESSAGE_BYTES_MAX);
+        if i64::try_from(done.max(total)).is_err() {
+            self.push("progress", format!("done and total must be at most {}", i64::MAX));
+        }
+        if total > 0 && done > total {
+            self.push("progress.done", "must not be above progress.total");
+        }
+        Some(Progress { done, total, message })
+    }
+
+    /// A route, absent when unspecified.
+    pub(super) fn route(&mut self, field: &str, number: i32) -> Option<Route> {
+        match v1::Route::try_from(number) {
+            Ok(v1::Route::Unspecified) => None,
+            Ok(v1::Route::Mcp) => Some(Route::Mcp),
+            Ok(v1::Route::Cli) => Some(Route::Cli),
+            Ok(v1::Route::Http) => Some(Route::Http),
+            Err(_) => {
+                self.push(field, format!("{number} is not a value of Route"));
+                None
+            }
+        }
+    }
+
+    /// A status, absent when unspecified.
+    pub(super) fn status(&mut self, field: &str, number: i32) -> Option<Status> {
+        match v1::RunStatus::try_from(number) {
+            Ok(v1::RunStatus::Unspecified) => None,
+            Ok(v1::RunStatus::Pending) => Some(Status::Pending),
+            Ok(v1::RunStatus::Running) => Some(Status::Running),
+            Ok(v1::RunStatus::Completed) => Some(Status::Completed),
+            Ok(v1::RunStatus::Aborted) => Some(Status::Aborted),
+            Ok(v1::RunStatus::Failed) => Some(Status::Failed),
+            Err(_) => {
+                self.push(field, format!("{number} is not a value of RunStatus"));
+                None
+            }
+        }
+    }
+
+    /// Labels.
+    pub(super) fn labels(&mut self, field: &str, labels: HashMap<String, String>) -> BTreeMap<String, String> {
+        if labels.len() > LABELS_MAX {
+            self.push(field, format!("has {} entries; the limit is {LABELS_MAX}", labels.len()));
+            return BTreeMap::new();
+        }
+        let labels: BTreeMap<String, String> = labels.into_iter().collect();
+        for (key, value) in &labels {
+            if self.is_full() {
+                break;
+            }
+            self.label_key(|| label(field, key), key);
+            if value.len() > LABEL_VALUE_BYTES_MAX || value.contains('\0') {
+                let rule = format!("the value must be at most {LABEL_VALUE_BYTES_MAX} bytes without U+0000");
+                self.push(label(field, key), rule);
+            }
+        }
+        labels
+    }
+
+    /// `remove_labels`, apart from `labels`.
+    pub(super) fn remove_labels(&mut self, keys: Vec<String>, labels: &BTreeMap<String, String>) -> BTreeSet<String> {
+        if keys.len() > LABELS_MAX {
+            self.push("remove_labels", format!("has {} keys; the limit is {LABELS_MAX}", keys.len()));
+            return BTreeSet::new();
+        }
+        for (index, key) in keys.iter().enumerate() {
+            if self.is_full() {
+                break;
+            }
+            self.label_key(|| format!("remove_labels[{index}]"), key);
+            if labels.contains_key(key) {
+                self.push(format!("remove_labels[{index}]"), format!("\"{}\" is in labels too", quoted(key)));
+            }
+        }
+        keys.into_iter().collect()
+    }
+
+    /// How many runs with the same value of a label may be running.
+    pub(super) fn max_running(&mut self, max: Option<v1::MaxRunning>) -> Option<MaxRunning> {
+        let v1::MaxRunning { label, limit } = max?;
+        self.label_key(|| "max_running.label".to_owned(), &label);
+        if !(1..=MAX_RUNNING_LIMIT_MAX).contains(&limit) {
+            self.push("max_running.limit", format!("must be 1 to {MAX_RUNNING_LIMIT_MAX}"));
+        }
+        Some(MaxRunning { label, limit })
+    }
+
+    pub(super) fn label_key(&mut self, field: impl FnOnce() -> String, key: &str) {
+        if !(1..=LABEL_KEY_BYTES_MAX).contains(&key.len()) || key.contains('\0') {
+            self.push(field(), format!("a key must be 1 to {LABEL_KEY_BYTES_MAX} bytes without U+0000"));
+        }
+    }
+}
+
+/// A duration of the wire that is not negative. Not `prost`'s own conversion: it overflows on the least of all.
+pub(super) fn domain_duration(duration: prost_types::Duration) -> Option<Duration> {
+    let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(u64::try_from(duration.seconds).ok()?, nanos))
+}
+
+fn label(field: &str, key: &str) -> String {
+    format!("{field}[\"{}\"]", quoted(key))
+}
+
+fn quoted(text: &str) -> String {
+    excerpt(text, EXCERPT_BYTES_MAX)
+}
+
+/// The beginning of a caller's text, of about `max` bytes at most as shown: control characters, quotes and what cannot
+/// be seen are escaped, so that it neither ends its quotes nor rearranges a terminal.
+pub(super) fn excerpt(text: &str, max: usize) -> String {
+    let mut shown = String::new();
+    for character in text.chars() {
+        let escaped = character.escape_debug();
+        if shown.len() + escaped.clone().map(char::len_utf8).sum::<usize>() > max {
+            shown.push('…');
+            break;
+        }
+        shown.extend(escaped);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_short_and_shows_nothing_that_acts() {
+        assert_eq!(excerpt("plain é", 64), "plain é");
+        assert_eq!(excerpt("a\"b\n\u{202e}", 64), "a\\\"b\\n\\u{202e}");
+        for character in ["x", "é", "🦀", "\0", "\u{202e}", "\u{10ffff}"] {
+            let shown = excerpt(&character.repeat(10_000), 64);
+            assert!(shown.ends_with('…') && shown.len() <= 64 + '…'.len_utf8(), "{shown}");
+            assert!(!shown.chars().any(char::is_control));
+        }
+    }
+
+    #[test]
+    fn a_request_of_nothing_but_violations_is_not_followed_to_its_end() {
+        let mut violations = Violations::default();
+        violations.remove_labels(vec![String::new(); 1_000_000], &BTreeMap::new());
+        assert_eq!(violations.0.len(), 1, "how many there are, and not each of them");
+        (0..1_000_000).for_each(|_| violations.push("field", "is wrong"));
+        assert_eq!(violations.settle(()).unwrap_err().len(), VIOLATIONS_MAX);
+    }
+}
