@@ -17,15 +17,16 @@ pub(super) const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Which server.
 #[derive(Args, Debug)]
 pub(super) struct Server {
-    /// The server's address
+    /// The server's address; or several with commas, replicas of one ledger: the next is called where one does not serve
     #[arg(
         long,
         env = "RUNLEDGER_SERVER",
         value_name = "HOST:PORT",
         default_value = "127.0.0.1:50051",
+        value_delimiter = ',',
         help_heading = "Connection"
     )]
-    server: HostPort,
+    server: Vec<HostPort>,
 
     /// The agent that acts: it owns what it starts, and others' runs are closed to it
     #[arg(long = "as", env = "RUNLEDGER_AGENT_ID", value_name = "AGENT", value_parser = NonEmptyStringValueParser::new(),
@@ -35,7 +36,8 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn client(&self) -> Result<Client, Stop> {
-        Ok(Client::new(self.server.as_str(), self.acting_agent.as_deref())?)
+        let servers: Vec<_> = self.server.iter().map(HostPort::as_str).collect();
+        Ok(Client::new(&servers.join(","), self.acting_agent.as_deref())?)
     }
 }
 

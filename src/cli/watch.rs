@@ -76,7 +76,7 @@ pub(super) struct WatchArgs {
 
 pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
     let client = args.server.client()?;
-    let server = client.server().to_owned();
+    let server = client.servers();
     let initial = match args.initial {
         Initial::Active => WireInitial::Active,
         Initial::All => WireInitial::All,

@@ -4,6 +4,7 @@
 
 mod api;
 mod claims;
+mod client;
 mod command_line;
 mod conformance;
 mod domain;

@@ -21,13 +21,24 @@ const KEEPALIVE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a watch may take to connect and to be accepted.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Calls one server. Connects at its first call, and anew after each cut.
+/// How long it may take to connect to one of several servers, before the next is tried.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// Calls a ledger's servers, one at a time: the first, until it does not serve; then the next. Connects at its first call,
+/// and anew after each cut.
 #[derive(Clone, Debug)]
 pub struct Client {
-    server: String,
-    endpoint: Endpoint,
+    servers: Vec<Server>,
+    /// Which of them is called.
+    current: usize,
     agent: Option<Agent>,
     wire: Option<Wire>,
+}
+
+#[derive(Clone, Debug)]
+struct Server {
+    address: String,
+    endpoint: Endpoint,
 }
 
 /// The acting agent, in the header that its name fits.
@@ -38,34 +49,39 @@ enum Agent {
 }
 
 impl Client {
-    /// A client of a server (HOST:PORT) that acts for an agent, or for nobody.
+    /// A client of servers (`HOST:PORT`, or several with commas between them: replicas of one ledger) that acts for an agent,
+    /// or for nobody.
     ///
     /// # Errors
     ///
     /// What no server can be called.
-    pub fn new(server: &str, agent_id: Option<&str>) -> Result<Self, Failure> {
-        let endpoint = Endpoint::from_shared(format!("http://{server}"))
-            .map_err(|error| Failure::unreachable(server, &error))?
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
-            .keep_alive_timeout(KEEPALIVE_WAIT_MAX);
+    pub fn new(servers: &str, agent_id: Option<&str>) -> Result<Self, Failure> {
+        let servers = servers.split(',').map(|address| {
+            let endpoint = Endpoint::from_shared(format!("http://{address}"))
+                .map_err(|error| Failure::unreachable(address, &error))?
+                .tcp_nodelay(true)
+                .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+                .keep_alive_timeout(KEEPALIVE_WAIT_MAX);
+            Ok(Server { address: address.to_owned(), endpoint })
+        });
         let agent = agent_id.map(|id| match AsciiMetadataValue::try_from(id) {
             Ok(value) if id.bytes().all(|byte| byte.is_ascii_graphic()) => Agent::Visible(value),
             Ok(_) | Err(_) => Agent::Any(BinaryMetadataValue::from_bytes(id.as_bytes())),
         });
-        Ok(Self { server: server.to_owned(), endpoint, agent, wire: None })
+        Ok(Self { servers: servers.collect::<Result<_, Failure>>()?, current: 0, agent, wire: None })
     }
 
-    /// The server that it calls.
+    /// The servers, as they were given.
     #[must_use]
-    pub fn server(&self) -> &str {
-        &self.server
+    pub fn servers(&self) -> String {
+        self.servers.iter().map(|server| server.address.as_str()).collect::<Vec<_>>().join(",")
     }
 
     /// Makes a call and waits for the answer until the deadline.
     ///
     /// A mutation whose outcome stayed open is sent again, the same, until it is known: it must have a `request_id`, so
-    /// that it cannot apply twice. Nothing else is tried again.
+    /// that it cannot apply twice. A call that a server did not serve is made at the others, each once. Nothing else is
+    /// tried again.
     ///
     /// # Errors
     ///
@@ -73,10 +89,15 @@ impl Client {
     pub async fn ask<C: Call>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
         let mut open = None;
         let mut backoff = Backoff::default();
+        let mut others = self.servers.len() - 1;
         loop {
             match self.once(call, deadline).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) if C::MUTATES && failure.is_open() => open = Some(failure),
+                Err(failure) if failure.kind == Kind::Unreachable && others > 0 && Instant::now() < deadline => {
+                    others -= 1;
+                    continue;
+                }
                 Err(failure) if open.is_none() || failure.kind == Kind::Refused => return Err(failure),
                 Err(_also_failed) => {}
             }
@@ -85,6 +106,7 @@ impl Client {
                 Some(failure) if Instant::now() + wait >= deadline => return Err(failure),
                 failure => open = failure,
             }
+            others = self.servers.len() - 1;
             sleep(wait).await;
         }
     }
@@ -114,8 +136,18 @@ impl Client {
         self.settled(answer).map(tonic::Response::into_inner)
     }
 
-    /// Opens a stream of frames.
+    /// Opens a stream of frames, at the first server that serves it.
     pub(crate) async fn open<W: Watch>(&mut self, watch: &W) -> Result<Streaming<W::Frame>, Failure> {
+        let mut others = self.servers.len() - 1;
+        loop {
+            match self.open_once(watch).await {
+                Err(failure) if failure.kind == Kind::Unreachable && others > 0 => others -= 1,
+                opened => return opened,
+            }
+        }
+    }
+
+    async fn open_once<W: Watch>(&mut self, watch: &W) -> Result<Streaming<W::Frame>, Failure> {
         let deadline = Instant::now() + OPEN_WAIT_MAX;
         // Without a deadline of its own: it would end the stream.
         let request = self.request(watch.resume());
@@ -141,22 +173,32 @@ impl Client {
     async fn wire(&mut self, deadline: Instant) -> Result<&mut Wire, Failure> {
         let wire = match self.wire.take() {
             Some(wire) => wire,
-            None => Wire::new(self.connected(deadline).await?),
+            None => match self.connected(deadline).await {
+                Ok(channel) => Wire::new(channel),
+                Err(failure) => {
+                    self.disconnect();
+                    return Err(failure);
+                }
+            },
         };
         Ok(self.wire.insert(wire))
     }
 
     async fn connected(&self, deadline: Instant) -> Result<Channel, Failure> {
-        match timeout_at(deadline, self.endpoint.connect()).await {
+        let Server { address, endpoint } = &self.servers[self.current];
+        let several = self.servers.len() > 1;
+        let deadline = if several { deadline.min(Instant::now() + CONNECT_WAIT_MAX) } else { deadline };
+        match timeout_at(deadline, endpoint.connect()).await {
             Ok(Ok(channel)) => Ok(channel),
-            Ok(Err(error)) => Err(Failure::unreachable(&self.server, &error)),
-            Err(elapsed) => Err(Failure::unreachable(&self.server, &elapsed)),
+            Ok(Err(error)) => Err(Failure::unreachable(address, &error)),
+            Err(elapsed) => Err(Failure::unreachable(address, &elapsed)),
         }
     }
 
-    /// The next call makes a new connection.
+    /// The next call makes a new connection, to the next server.
     pub(crate) fn disconnect(&mut self) {
         self.wire = None;
+        self.current = (self.current + 1) % self.servers.len();
     }
 
     /// A connection on which a call was lost is not used again.

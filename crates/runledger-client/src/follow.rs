@@ -208,7 +208,7 @@ pub fn follow<W: Watch>(
                         yield Ok(News::Found);
                     }
                     opened = true;
-                    loop {
+                    let lost = loop {
                         let frame = match timeout(SILENCE_MAX, frames.message()).await {
                             Ok(Ok(Some(frame))) => frame,
                             Ok(Ok(None)) => break Failure::cut("the stream closed without an end"),
@@ -224,7 +224,9 @@ pub fn follow<W: Watch>(
                                 return;
                             }
                         }
-                    }
+                    };
+                    client.disconnect();
+                    lost
                 }
             };
             if reconnect && opened && lost.reason.as_deref() == Some(W::RESTORED) {
@@ -233,7 +235,6 @@ pub fn follow<W: Watch>(
                 sleep(backoff.next_wait()).await;
                 continue;
             }
-            client.disconnect();
             if !reconnect || !opened || lost.kind == Kind::Refused {
                 // A server that ends a stream that it had opened has cut it, whatever it says of itself.
                 yield Err(if opened { lost.of_a_stream() } else { lost });

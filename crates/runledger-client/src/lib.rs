@@ -1,6 +1,10 @@
 //! The client's side of Runledger: it makes calls, asks again where that is safe, and says what came of them.
 //!
 //! Nothing here prints or decides how the process ends.
+//!
+//! # Examples
+//!
+#![doc = include_str!("../README.md")]
 
 mod backoff;
 mod calls;
@@ -8,6 +12,7 @@ mod client;
 mod failure;
 mod follow;
 mod host_port;
+pub mod worker;
 
 pub use calls::Call;
 pub use client::Client;

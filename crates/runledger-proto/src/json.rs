@@ -60,6 +60,23 @@ fn dynamic(json: &Json) -> prost_types::Value {
     prost_types::Value { kind: Some(kind) }
 }
 
+/// A `Struct` as a JSON object. A number that is not finite is null: JSON has none.
+#[must_use]
+pub fn map(object: &Struct) -> serde_json::Map<String, Json> {
+    object.fields.iter().map(|(key, value)| (key.clone(), plain_value(value))).collect()
+}
+
+fn plain_value(value: &prost_types::Value) -> Json {
+    match &value.kind {
+        None | Some(Dynamic::NullValue(_)) => Json::Null,
+        Some(Dynamic::BoolValue(value)) => Json::Bool(*value),
+        Some(Dynamic::NumberValue(number)) => serde_json::Number::from_f64(*number).map_or(Json::Null, Json::Number),
+        Some(Dynamic::StringValue(text)) => Json::String(text.clone()),
+        Some(Dynamic::ListValue(list)) => Json::Array(list.values.iter().map(plain_value).collect()),
+        Some(Dynamic::StructValue(object)) => Json::Object(map(object)),
+    }
+}
+
 fn write_message(json: &mut String, message: &DynamicMessage) {
     match message.descriptor().full_name() {
         "google.protobuf.Timestamp" => {
@@ -221,6 +238,12 @@ mod tests {
             r#""labels":{"a":"","b":"","c":""}}"#
         );
         assert_eq!(line(&run), shown);
+    }
+
+    #[test]
+    fn json_becomes_a_struct_and_comes_back() {
+        let json = serde_json::json!({"": [], "null": null, "a": {"b": [1.0, -2.5, "ü", true, {"c": {}}]}});
+        assert_eq!(Some(&map(&structure(json.as_object().unwrap()))), json.as_object());
     }
 
     #[test]

@@ -1,32 +1,30 @@
 //! `runledger run worker`: any program as a run. It is started or claimed under a lease, kept alive by heartbeats, told of
 //! a request to abort it, and ended as it ends.
 
-mod claims;
 pub(super) mod guard;
-mod heartbeats;
-mod held;
 mod program;
 
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
+use std::pin::pin;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use clap::Args;
+use runledger_client::Kind;
+use runledger_client::worker::{Cancellation, Claiming, Held, Job, Options, Outcome, Started, Worker};
+use runledger_proto::{json, v1};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use self::guard::Guard;
-use self::heartbeats::Heard;
-use self::held::Held;
 use self::program::Program;
-use crate::cli::connect::{CALL_WAIT_MAX, Server};
+use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{Label, MaxRunning, MetadataSource, duration};
-use crate::clock;
-use runledger_client::{Call, Client, Kind};
-use runledger_proto::v1;
 
 /// Why the program was told to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,9 +36,6 @@ enum Told {
     /// This worker was told to end.
     Signal,
 }
-
-/// The pause after a call that nobody served.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Longer than any worker lives.
 const FAR: Duration = Duration::from_hours(24 * 365);
@@ -91,30 +86,27 @@ pub(super) struct WorkerArgs {
     command: Vec<OsString>,
 }
 
+impl WorkerArgs {
+    fn labels(&self) -> HashMap<String, String> {
+        self.labels.iter().cloned().map(|Label(key, value)| (key, value)).collect()
+    }
+}
+
 pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
-    let mut client = args.server.client()?;
+    let client = args.server.client()?;
+    let server = client.servers();
+    let options = Options { lease_ttl: args.lease_ttl, report_for: args.report_for, cancel_grace: args.kill_after };
+    let mut worker = Worker::new(client, options).with_notices(|notice| say(&notice.to_string()));
     let mut signals = Signals::caught()?;
     let mut guard = Guard::start(args.kill_after.min(args.lease_ttl / 2));
     if !args.claim {
-        let run = start(&args, &mut client).await?;
-        return work(&args, &mut client, &mut signals, &mut guard, run).await;
+        let held = start(&args, &mut worker).await?;
+        return work(&args, &server, &worker, &mut signals, &mut guard, held).await;
     }
     let mut left = args.runs.unwrap_or(u64::MAX);
     while left > 0 {
-        let mut asked = request_id();
-        let claimed = tokio::select! {
-            claimed = claims::claim(&args, &mut client, &mut asked) => Ok(claimed?),
-            number = signals.next() => Err(number),
-        };
-        let claimed = match claimed {
-            Ok(claimed) => claimed,
-            Err(number) => {
-                claims::give_back(&args, &mut client, asked).await;
-                return Err(Stop::Signal(number));
-            }
-        };
-        let Some(run) = claimed else { return Ok(()) };
-        match work(&args, &mut client, &mut signals, &mut guard, run).await {
+        let Some(held) = claim(&args, &mut worker, &mut signals).await? else { return Ok(()) };
+        match work(&args, &server, &worker, &mut signals, &mut guard, held).await {
             // How one run ended is no reason not to take the next.
             Ok(()) | Err(Stop::Program(_)) => {}
             Err(Stop::Failed(failure)) if failure.kind == Kind::Refused => say(&failure.to_string()),
@@ -125,81 +117,93 @@ pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-async fn start(args: &WorkerArgs, client: &mut Client) -> Result<Held, Stop> {
+async fn start(args: &WorkerArgs, worker: &mut Worker) -> Result<Held, Stop> {
     let request = v1::StartRunRequest {
         task_thread_id: args.task_thread_id.clone().unwrap_or_default(),
         run_id: args.run_id.clone().unwrap_or_default(),
         workflow_id: args.workflow_id.clone().unwrap_or_default(),
-        labels: args.labels.iter().cloned().map(|Label(key, value)| (key, value)).collect(),
+        labels: args.labels(),
         metadata: args.metadata.as_ref().map(MetadataSource::read).transpose()?,
-        request_id: request_id(),
-        lease_ttl: Some(runledger_proto::duration(args.lease_ttl)),
         ..v1::StartRunRequest::default()
     };
-    let answer = client.ask(&request, Instant::now() + CALL_WAIT_MAX).await?;
-    let run = answer.run.unwrap_or_default();
-    if answer.disposition == i32::from(v1::Disposition::Unchanged) {
-        return Err(Stop::Undone(format!("run {} is running already: it is not this worker's", run.run_id)));
+    match worker.start(request).await? {
+        Started::Held(held) => Ok(held),
+        Started::Running(run) => {
+            Err(Stop::Undone(format!("run {} is running already: it is not this worker's", run.run_id)))
+        }
     }
-    Ok(Held::of(&run))
+}
+
+/// The next run; none when there was none for as long as this worker waits.
+async fn claim(args: &WorkerArgs, worker: &mut Worker, signals: &mut Signals) -> Result<Option<Held>, Stop> {
+    let filter = v1::RunFilter {
+        task_thread_id: args.task_thread_id.clone().unwrap_or_default(),
+        workflow_id: args.workflow_id.clone().unwrap_or_default(),
+        labels: args.labels(),
+        ..v1::RunFilter::default()
+    };
+    let max_running = args.max_running.as_ref().map(MaxRunning::message);
+    let claiming = Claiming { filter, max_running, idle: args.idle };
+    let stop = CancellationToken::new();
+    let mut claimed = pin!(worker.claim(&claiming, &stop));
+    tokio::select! {
+        claimed = &mut claimed => Ok(claimed?),
+        number = signals.next() => {
+            stop.cancel();
+            // A run that was claimed in this moment is given back.
+            claimed.await?;
+            Err(Stop::Signal(number))
+        }
+    }
 }
 
 /// Runs the program as the run, and reports how it ended.
 async fn work(
     args: &WorkerArgs,
-    client: &mut Client,
+    server: &str,
+    worker: &Worker,
     signals: &mut Signals,
     guard: &mut Guard,
-    run: Held,
+    held: Held,
 ) -> Result<(), Stop> {
-    say(&format!("run {} begins, under the lease of epoch {}", run.run_id, run.epoch));
-    let of_run = [
-        ("RUNLEDGER_RUN_ID", run.run_id.clone()),
-        ("RUNLEDGER_TASK_THREAD_ID", run.task_thread_id.clone()),
-        ("RUNLEDGER_LEASE_EPOCH", run.epoch.to_string()),
-        ("RUNLEDGER_LABELS", run.labels.clone()),
-        ("RUNLEDGER_METADATA", run.metadata.clone()),
-        ("RUNLEDGER_SERVER", client.server().to_owned()),
-    ];
-    let mut program = match Program::start(&args.command, &of_run) {
+    say(&format!("run {} begins, under the lease of epoch {}", held.run.run_id, held.epoch));
+    let environment = environment(&held, server);
+    let task = worker.begin(held);
+    let mut program = match Program::start(&args.command, &environment, task.job.clone()) {
         Ok(program) => program,
         Err(error) => {
             let reason = format!("{} cannot be started: {error}", args.command[0].display());
-            let failed = report(args, client, &run.failed(reason.clone(), "SPAWN_FAILED")).await;
-            return failed.and(Err(Stop::Undone(reason)));
+            task.end(failed(reason.clone(), "SPAWN_FAILED")).await?;
+            return Err(Stop::Undone(reason));
         }
     };
     guard.watches(program.group()).await;
-    let Ended { status: ended, told, stopped_by } = accompany(args, client, signals, &run, &mut program).await?;
+    let Ended { status: ended, told, stopped_by } = accompany(args, signals, &task.job, &mut program).await?;
     guard.watches(None).await;
     let said = program.said().await;
     // Many a program ends with 0 when it is told to end: that alone does not say that it has done what the run is for.
     let completed = ended.success() && (said.completed || matches!(told, None | Some(Told::Lost)));
-    let reported = match &told {
-        _ if completed => report(args, client, &run.completed()).await.map(|answer| answer.disposition()),
-        Some(Told::Abort(reason)) => {
-            let aborted = run.aborted(reason.clone(), "ABORT_REQUESTED");
-            report(args, client, &aborted).await.map(|answer| answer.disposition())
-        }
+    let outcome = match &told {
+        _ if completed => Outcome::Completed(None),
+        Some(Told::Abort(reason)) => Outcome::abort_requested(reason.clone()),
         Some(Told::Signal) => {
-            let aborted = run.aborted("its worker was told to end".to_owned(), "WORKER_STOPPED");
-            report(args, client, &aborted).await.map(|answer| answer.disposition())
+            Outcome::Aborted { reason: "its worker was told to end".to_owned(), code: "WORKER_STOPPED".to_owned() }
         }
         Some(Told::Lost) | None => {
             let how = how(ended);
-            let reason = if said.last.is_empty() { how } else { format!("{how}\n{}", said.last) };
-            report(args, client, &run.failed(reason, "EXIT_STATUS")).await.map(|answer| answer.disposition())
+            failed(if said.last.is_empty() { how } else { format!("{how}\n{}", said.last) }, "EXIT_STATUS")
         }
     };
+    let run_id = task.job.run().run_id.clone();
     let mut lost = false;
-    match (reported, &told) {
+    match (task.end(outcome).await, &told) {
         (Ok(v1::Disposition::RecordedLate), _) => {
-            say(&format!("the authority had ended run {}: how its program ended is kept as a late report", run.run_id));
+            say(&format!("the authority had ended run {run_id}: how its program ended is kept as a late report"));
         }
         (Ok(_), _) => {}
         // The run was somebody else's before its program ended, which was said.
-        (Err(Stop::Failed(failure)), Some(Told::Lost)) if failure.kind == Kind::Refused => lost = true,
-        (Err(stop), _) => return Err(stop),
+        (Err(failure), Some(Told::Lost)) if failure.kind == Kind::Refused => lost = true,
+        (Err(failure), _) => return Err(failure.into()),
     }
     match (stopped_by, ended.code(), ended.signal()) {
         (Some(number), _, _) => Err(Stop::Signal(number)),
@@ -208,6 +212,24 @@ async fn work(
         (_, Some(code), _) => Err(Stop::Program(u8::try_from(code).unwrap_or(1))),
         (_, None, number) => Err(Stop::Program(128 + u8::try_from(number.unwrap_or(0)).unwrap_or(0))),
     }
+}
+
+/// What the program finds in its environment.
+fn environment(held: &Held, server: &str) -> [(&'static str, String); 6] {
+    let run = &held.run;
+    let labels: BTreeMap<&String, &String> = run.labels.iter().collect();
+    [
+        ("RUNLEDGER_RUN_ID", run.run_id.clone()),
+        ("RUNLEDGER_TASK_THREAD_ID", run.task_thread_id.clone()),
+        ("RUNLEDGER_LEASE_EPOCH", held.epoch.to_string()),
+        ("RUNLEDGER_LABELS", serde_json::to_string(&labels).expect("texts are JSON")),
+        ("RUNLEDGER_METADATA", run.metadata.as_ref().map_or_else(|| "{}".to_owned(), json::object)),
+        ("RUNLEDGER_SERVER", server.to_owned()),
+    ]
+}
+
+fn failed(reason: String, code: &str) -> Outcome {
+    Outcome::Failed { reason, code: code.to_owned() }
 }
 
 /// How a program ended.
@@ -225,14 +247,8 @@ fn after(time: Duration) -> Instant {
 }
 
 /// Waits for the program's end, and tells it to end where it must.
-async fn accompany(
-    args: &WorkerArgs,
-    client: &Client,
-    signals: &mut Signals,
-    run: &Held,
-    program: &mut Program,
-) -> Result<Ended, Stop> {
-    let mut beats = heartbeats::start(client.clone(), run.clone(), args.lease_ttl, program.progress.clone());
+async fn accompany(args: &WorkerArgs, signals: &mut Signals, job: &Job, program: &mut Program) -> Result<Ended, Stop> {
+    let mut cancellations = job.cancellations();
     let mut told = None;
     let mut stopped_by = None;
     let mut kill_at: Option<Instant> = None;
@@ -266,15 +282,16 @@ async fn accompany(
                     kill_at = Some(after(args.kill_after));
                 }
             }
-            Some(heard) = beats.heard.recv() => {
-                let left = match heard {
-                    Heard::Abort { reason, left } => {
-                        say(&format!("run {} is to be aborted: {reason}", run.run_id));
+            cancellation = cancellations.next() => {
+                let run_id = &job.run().run_id;
+                let left = match cancellation {
+                    Cancellation::AbortRequested { reason, left } => {
+                        say(&format!("run {run_id} is to be aborted: {reason}"));
                         told = told.or(Some(Told::Abort(reason)));
                         left.unwrap_or(args.kill_after).min(args.kill_after)
                     }
-                    Heard::Lost(why) => {
-                        say(&format!("run {} is not this worker's any more: {why}", run.run_id));
+                    Cancellation::LeaseLost(why) => {
+                        say(&format!("run {run_id} is not this worker's any more: {why}"));
                         told = Some(Told::Lost);
                         args.kill_after
                     }
@@ -289,29 +306,6 @@ async fn accompany(
             }
         }
     }
-}
-
-/// Reports until it is answered, or for as long as it may take: what the program did is not to be lost.
-async fn report<C: Call>(args: &WorkerArgs, client: &mut Client, call: &C) -> Result<C::Answer, Stop> {
-    let until = after(args.report_for);
-    let mut lost = false;
-    loop {
-        match client.ask(call, until.min(Instant::now() + CALL_WAIT_MAX)).await {
-            Ok(answer) => return Ok(answer),
-            Err(failure) if failure.kind == Kind::Refused || Instant::now() >= until => return Err(failure.into()),
-            Err(failure) => {
-                if !std::mem::replace(&mut lost, true) {
-                    say(&format!("{failure} (trying again)"));
-                }
-                sleep(AGAIN_AFTER).await;
-            }
-        }
-    }
-}
-
-/// Each call has an id of its own, so that it can be sent again.
-fn request_id() -> String {
-    format!("worker-{}", clock::draw_id())
 }
 
 fn how(ended: ExitStatus) -> String {

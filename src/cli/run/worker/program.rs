@@ -9,15 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use runledger_client::worker::Job;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-
-use runledger_proto::v1;
 
 /// How much of what the program said last on standard error is its failure's reason.
 const LAST_LINES_MAX: usize = 20;
@@ -39,8 +37,6 @@ const COMPLETED: &str = "::completed";
 pub(super) struct Program {
     child: Child,
     group: Option<Pid>,
-    /// How far the work has come, as it said last.
-    pub(super) progress: watch::Receiver<Option<v1::Progress>>,
     /// What it said last on standard error.
     last: Last,
     completed: Arc<AtomicBool>,
@@ -51,27 +47,26 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts it. `of_run`: what it finds in its environment.
-    pub(super) fn start(command: &[OsString], of_run: &[(&str, String)]) -> io::Result<Self> {
+    /// Starts it with this in its environment. What it says of its progress goes to the job.
+    pub(super) fn start(command: &[OsString], environment: &[(&str, String)], job: Job) -> io::Result<Self> {
         let (program, words) = command.split_first().expect("clap asks for at least one word");
         let mut child = Command::new(program)
             .args(words)
-            .envs(of_run.iter().map(|(name, value)| (name, value)))
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             // In the background, one that reads from a terminal would be stopped.
             .stdin(if io::stdin().is_terminal() { Stdio::null() } else { Stdio::inherit() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        let (tell, progress) = watch::channel(None);
         let (last, completed, mut streams) = (Last::default(), Arc::default(), JoinSet::new());
         let unread = CancellationToken::new();
         let stdout = child.stdout.take().expect("it is piped");
         let stderr = child.stderr.take().expect("it is piped");
-        streams.spawn(pass_output_on(stdout, tell, Arc::clone(&completed), unread.clone()));
+        streams.spawn(pass_output_on(stdout, job, Arc::clone(&completed), unread.clone()));
         streams.spawn(pass_errors_on(stderr, last.clone()));
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Ok(Self { child, group, progress, last, completed, unread, streams })
+        Ok(Self { child, group, last, completed, unread, streams })
     }
 
     /// The processes that it is, with all that it started.
@@ -159,15 +154,15 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 /// reads it may be slow, or have gone, and the program's work goes on.
 async fn pass_output_on(
     stream: impl AsyncRead + Unpin,
-    progress: watch::Sender<Option<v1::Progress>>,
+    job: Job,
     completed: Arc<AtomicBool>,
     unread: CancellationToken,
 ) {
     let (mut lines, mut out) = (Lines::of(stream), tokio::io::stdout());
     while let Some(line) = lines.next().await {
         let text = std::str::from_utf8(line).unwrap_or_default();
-        if let Some(said) = progress_of(text) {
-            progress.send_modify(|progress| *progress = Some(said));
+        if let Some((done, total, message)) = progress_of(text) {
+            job.progress(done, total, message);
         } else if text.trim_end() == COMPLETED {
             completed.store(true, Ordering::Release);
         } else {
@@ -196,7 +191,7 @@ async fn pass_errors_on(stream: impl AsyncRead + Unpin, last: Last) {
 }
 
 /// `::progress done[/total][ message]`; anything else is a line like others.
-fn progress_of(line: &str) -> Option<v1::Progress> {
+fn progress_of(line: &str) -> Option<(u64, u64, String)> {
     let said = line.trim_end().strip_prefix(PROGRESS)?;
     let (numbers, message) = said.split_once(' ').unwrap_or((said, ""));
     let (done, total): (u64, u64) = match numbers.split_once('/') {
@@ -206,7 +201,7 @@ fn progress_of(line: &str) -> Option<v1::Progress> {
     let message = message.replace('\0', "");
     let message = message[..message.floor_char_boundary(crate::domain::limits::PROGRESS_MESSAGE_BYTES_MAX)].to_owned();
     let sound = i64::try_from(done.max(total)).is_ok() && (total == 0 || done <= total);
-    sound.then_some(v1::Progress { done, total, message, at: None })
+    sound.then_some((done, total, message))
 }
 
 #[cfg(test)]
@@ -222,8 +217,7 @@ mod tests {
             ("::progress 7 of many", 7, 0, "of many"),
             ("::progress 7 a\0b", 7, 0, "ab"),
         ] {
-            let said = progress_of(line).unwrap();
-            assert_eq!((said.done, said.total, said.message.as_str()), (done, total, message));
+            assert_eq!(progress_of(line).unwrap(), (done, total, message.to_owned()));
         }
         for line in
             ["progress 1/2", " ::progress 1/2", "::progress", "::progress x/2", "::progress 3/2", "::progress -1"]
@@ -231,6 +225,6 @@ mod tests {
             assert_eq!(progress_of(line), None, "{line}");
         }
         let long = progress_of(&format!("::progress 1/2 {}", "é".repeat(200))).unwrap();
-        assert_eq!(long.message.len(), 256);
+        assert_eq!(long.2.len(), 256);
     }
 }

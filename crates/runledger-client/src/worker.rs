@@ -1,0 +1,254 @@
+//! A worker's loop: a run is started or claimed under a lease, kept alive by heartbeats while its work is done, and ended as
+//! the work ends.
+
+mod claims;
+mod heartbeats;
+mod held;
+mod task;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use runledger_proto::{duration, v1};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+pub use self::claims::Claiming;
+pub use self::heartbeats::Cancellation;
+pub use self::held::{FAILURE_REASON_BYTES_MAX, Held};
+pub use self::task::{Cancellations, Job, Outcome, Task};
+use crate::calls::Call;
+use crate::client::Client;
+use crate::failure::{Failure, Kind};
+
+/// How long one call waits for its answer, before it is made again.
+pub const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The pause after a call that nobody served.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Longer than any worker lives.
+const FAR: Duration = Duration::from_hours(24 * 365);
+
+/// How a worker works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long a run lives without a heartbeat: 1 second to 24 hours. Heartbeats are sent every third of it.
+    pub lease_ttl: Duration,
+    /// How long the end of a run is reported again, where nobody serves the report.
+    pub report_for: Duration,
+    /// How long work may go on that was told of an abort request, or of the loss of its lease. The end of the request's own
+    /// grace may come sooner.
+    pub cancel_grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            lease_ttl: Duration::from_secs(30),
+            report_for: Duration::from_mins(10),
+            cancel_grace: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What happens to a worker beside its work, for a log.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// A call was not served. It is made again until it is; said once, not for every attempt.
+    Retrying(Failure),
+    /// The authority concluded that this worker had gone, and ended the run. The work goes on, and its end is kept as a
+    /// late report.
+    PresumedGone(Failure),
+    /// A run was claimed for a worker that stopped, and is given back: it was not begun.
+    GivenBack(String),
+    /// Such a run could not be given back. It ends when its lease is over.
+    NotGivenBack(Option<String>, Failure),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Retrying(failure) => write!(f, "{failure} (trying again)"),
+            Self::PresumedGone(failure) => {
+                write!(f, "{failure} Its program goes on, and how it ends is reported late.")
+            }
+            Self::GivenBack(run_id) => write!(f, "run {run_id} was claimed and is given back: it was not begun"),
+            Self::NotGivenBack(Some(run_id), failure) => {
+                write!(f, "run {run_id} was claimed and could not be given back: {failure}")
+            }
+            Self::NotGivenBack(None, failure) => {
+                write!(f, "{failure} If a run was claimed meanwhile, it ends when its lease is over.")
+            }
+        }
+    }
+}
+
+/// What became of a start.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Started {
+    /// The run is this worker's.
+    Held(Held),
+    /// It was running already, and is not this worker's.
+    Running(v1::Run),
+}
+
+/// Takes runs under a lease and ends them.
+#[derive(Clone)]
+pub struct Worker {
+    client: Client,
+    options: Options,
+    notices: Arc<dyn Fn(Notice) + Send + Sync>,
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("client", &self.client).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Worker {
+    /// A worker that says nothing of what happens beside its work.
+    #[must_use]
+    pub fn new(client: Client, options: Options) -> Self {
+        Self { client, options, notices: Arc::new(|_| {}) }
+    }
+
+    /// The same, and whoever listens is told what happens beside the work.
+    #[must_use]
+    pub fn with_notices(self, notices: impl Fn(Notice) + Send + Sync + 'static) -> Self {
+        Self { notices: Arc::new(notices), ..self }
+    }
+
+    /// Starts a run under a lease. Its `request_id` and `lease_ttl` are this worker's.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not started.
+    pub async fn start(&mut self, request: v1::StartRunRequest) -> Result<Started, Failure> {
+        let request = v1::StartRunRequest {
+            request_id: request_id(),
+            lease_ttl: Some(duration(self.options.lease_ttl)),
+            ..request
+        };
+        let answer = self.client.ask(&request, Instant::now() + CALL_WAIT_MAX).await?;
+        let unchanged = answer.disposition() == v1::Disposition::Unchanged;
+        let run = answer.run.unwrap_or_default();
+        Ok(if unchanged { Started::Running(run) } else { Started::Held(Held::from(run)) })
+    }
+
+    /// Claims the oldest run that is pending or ready and matches. None when there was none for as long as it is waited for
+    /// one, or when the stop came first; a run that was claimed in that moment is given back. A server that is away is
+    /// waited for.
+    ///
+    /// # Errors
+    ///
+    /// The claim was refused.
+    pub async fn claim(&mut self, what: &Claiming, stop: &CancellationToken) -> Result<Option<Held>, Failure> {
+        let mut asked = request_id();
+        tokio::select! {
+            claimed = self.next_run(what, &mut asked) => return claimed,
+            () = stop.cancelled() => {}
+        }
+        self.give_back(what, asked).await;
+        Ok(None)
+    }
+
+    /// Begins the work on a run: from here on it is kept alive by heartbeats.
+    #[must_use]
+    pub fn begin(&self, held: Held) -> Task {
+        let (progress, said) = watch::channel(None);
+        let beats = heartbeats::start(self.clone(), held.clone(), said);
+        let job = Job { held, progress, cancelled: beats.cancelled.clone() };
+        Task { job, worker: self.clone(), _beats: beats }
+    }
+
+    /// Has the work on a run done, and reports how it ended. Where the run is to be aborted or was lost, the work is told and
+    /// may go on for [`Options::cancel_grace`]; then it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The end of the run was not reported: nobody served it in time, or it was refused although the run was not lost.
+    pub async fn work<F: Future<Output = Outcome>>(
+        &self,
+        held: Held,
+        work: impl FnOnce(Job) -> F,
+    ) -> Result<(), Failure> {
+        let task = self.begin(held);
+        let given_up = async {
+            let told = task.job.cancelled().await;
+            sleep(told.left().unwrap_or(self.options.cancel_grace).min(self.options.cancel_grace)).await;
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = work(task.job.clone()) => Some(outcome),
+            () = given_up => None,
+        };
+        let told = task.job.cancellation();
+        let outcome = match (outcome, &told) {
+            (Some(outcome), _) => outcome,
+            (None, Some(Cancellation::AbortRequested { reason, .. })) => Outcome::abort_requested(reason.clone()),
+            (None, Some(Cancellation::LeaseLost(_)) | None) => return Ok(()),
+        };
+        match task.end(outcome).await {
+            Err(failure) if failure.kind == Kind::Refused && matches!(told, Some(Cancellation::LeaseLost(_))) => Ok(()),
+            reported => reported.map(drop),
+        }
+    }
+
+    /// Claims runs one after the other and has the work on each done, until there is none for as long as it is waited for
+    /// one, or the stop came: then the work in hand is waited for.
+    ///
+    /// # Errors
+    ///
+    /// A claim was refused, or the end of a run was not reported.
+    pub async fn run<F: Future<Output = Outcome>>(
+        &mut self,
+        what: &Claiming,
+        stop: &CancellationToken,
+        mut work: impl FnMut(Job) -> F,
+    ) -> Result<(), Failure> {
+        while !stop.is_cancelled()
+            && let Some(held) = self.claim(what, stop).await?
+        {
+            self.work(held, &mut work).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks until it is answered, or for as long as it may take.
+    async fn insist<C: Call>(&mut self, call: &C) -> Result<C::Answer, Failure> {
+        let until = after(self.options.report_for);
+        let mut lost = false;
+        loop {
+            match self.client.ask(call, until.min(Instant::now() + CALL_WAIT_MAX)).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) if failure.kind == Kind::Refused || Instant::now() >= until => return Err(failure),
+                Err(failure) => {
+                    if !std::mem::replace(&mut lost, true) {
+                        self.notice(Notice::Retrying(failure));
+                    }
+                    sleep(AGAIN_AFTER).await;
+                }
+            }
+        }
+    }
+
+    fn notice(&self, notice: Notice) {
+        (self.notices)(notice);
+    }
+}
+
+/// A moment so far ahead, or as far as there is time.
+fn after(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or(now + FAR)
+}
+
+/// Each call has an id of its own, so that it can be sent again.
+#[expect(clippy::disallowed_methods, reason = "the one place of this crate that draws ids")]
+fn request_id() -> String {
+    format!("worker-{}", uuid::Uuid::now_v7())
+}

@@ -1,0 +1,92 @@
+//! The claims of a worker: the next run, and what becomes of one that the worker cannot begin any more.
+
+use std::time::Duration;
+
+use runledger_proto::{duration, v1};
+use tokio::time::{Instant, sleep};
+
+use super::{AGAIN_AFTER, CALL_WAIT_MAX, Held, Notice, Worker, request_id};
+use crate::failure::{Failure, Kind};
+
+/// How long a worker that stops takes to give back the run that it claimed and has not begun.
+const GIVE_BACK_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// How long one call of a claim waits: a connection that is dead in silence is noticed then, at the latest.
+const CLAIM_WAIT: Duration = Duration::from_secs(50);
+
+/// Which runs a worker claims, and for how long it waits for one.
+#[derive(Clone, Debug, Default)]
+pub struct Claiming {
+    /// Which runs; the statuses that it names are left aside.
+    pub filter: v1::RunFilter,
+    /// How many runs with the same value of a label may be running. Every worker that claims them is to say the same.
+    pub max_running: Option<v1::MaxRunning>,
+    /// How long the worker waits where there is no run to claim; none: for ever.
+    pub idle: Option<Duration>,
+}
+
+impl Worker {
+    /// The next run; none when there was none for as long as this worker waits. The call is made under one `request_id`
+    /// until it is answered, so that no run is taken for an answer that gets lost.
+    pub(super) async fn next_run(&mut self, what: &Claiming, asked: &mut String) -> Result<Option<Held>, Failure> {
+        let until = what.idle.and_then(|idle| Instant::now().checked_add(idle));
+        let mut lost = false;
+        loop {
+            let left = until.map_or(CLAIM_WAIT, |until| until.saturating_duration_since(Instant::now()));
+            let wait = left.min(CLAIM_WAIT);
+            let request = self.claim_request(what, asked.clone(), wait);
+            match self.client.ask(&request, Instant::now() + wait + CALL_WAIT_MAX).await {
+                Ok(v1::ClaimNextRunResponse { run: Some(run), .. }) => return Ok(Some(Held::from(run))),
+                Ok(v1::ClaimNextRunResponse { run: None, .. }) => lost = false,
+                // The lease that was granted was lost while this worker could not be told of it.
+                Err(failure) if failure.reason.as_deref() == Some("LEASE_LOST") => *asked = request_id(),
+                Err(failure) if failure.kind == Kind::Refused => return Err(failure),
+                Err(failure) => {
+                    if !std::mem::replace(&mut lost, true) {
+                        self.notice(Notice::Retrying(failure));
+                    }
+                    sleep(AGAIN_AFTER).await;
+                }
+            }
+            // A lost answer may have granted a run, which nobody would begin: it is asked for once more.
+            let until = until.map(|until| if lost { until + GIVE_BACK_WAIT_MAX } else { until });
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Gives back the run that was claimed by a call that this worker did not wait for. The server gives back what it could
+    /// not answer; an answer that was on its way is asked for again.
+    pub(super) async fn give_back(&mut self, what: &Claiming, asked: String) {
+        let until = Instant::now() + GIVE_BACK_WAIT_MAX;
+        let again = self.claim_request(what, asked, Duration::ZERO);
+        let claimed = loop {
+            match self.client.ask(&again, until).await {
+                Ok(v1::ClaimNextRunResponse { run: Some(run), .. }) => break Held::from(run),
+                Ok(v1::ClaimNextRunResponse { run: None, .. }) => return,
+                // The run is this worker's no more.
+                Err(failure) if failure.kind == Kind::Refused => return,
+                Err(failure) if Instant::now() + AGAIN_AFTER >= until => {
+                    return self.notice(Notice::NotGivenBack(None, failure));
+                }
+                Err(_again) => sleep(AGAIN_AFTER).await,
+            }
+        };
+        let run_id = claimed.run.run_id.clone();
+        match self.client.ask(&claimed.not_begun(), until).await {
+            Ok(_) => self.notice(Notice::GivenBack(run_id)),
+            Err(failure) => self.notice(Notice::NotGivenBack(Some(run_id), failure)),
+        }
+    }
+
+    fn claim_request(&self, what: &Claiming, request_id: String, wait: Duration) -> v1::ClaimNextRunRequest {
+        v1::ClaimNextRunRequest {
+            filter: Some(what.filter.clone()),
+            lease_ttl: Some(duration(self.options.lease_ttl)),
+            wait: Some(duration(wait)),
+            max_running: what.max_running.clone(),
+            request_id,
+        }
+    }
+}

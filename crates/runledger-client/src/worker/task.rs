@@ -1,0 +1,134 @@
+//! The work on one run: what it is told, what it says of itself, and how it ends.
+
+use runledger_proto::{Struct, v1};
+use tokio::sync::watch;
+
+use super::heartbeats::{Cancellation, Heartbeats};
+use super::{Held, Worker};
+use crate::failure::Failure;
+
+/// How the work on a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It was done. The merge patch, if any, changes the run's metadata.
+    Completed(Option<Struct>),
+    /// It was ended on purpose.
+    Aborted {
+        /// Why, for people.
+        reason: String,
+        /// Why, for programs: such as `ABORT_REQUESTED`.
+        code: String,
+    },
+    /// It failed.
+    Failed {
+        /// Why, for people; what is longer than 4,096 bytes is cut.
+        reason: String,
+        /// Why, for programs.
+        code: String,
+    },
+}
+
+impl Outcome {
+    /// The end of work that followed a request to abort the run.
+    #[must_use]
+    pub fn abort_requested(reason: impl Into<String>) -> Self {
+        Self::Aborted { reason: reason.into(), code: "ABORT_REQUESTED".to_owned() }
+    }
+}
+
+/// What the work on a run is given. Clones are of the same work.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The run and its lease, as they were when the work began.
+    pub held: Held,
+    pub(super) progress: watch::Sender<Option<v1::Progress>>,
+    pub(super) cancelled: watch::Receiver<Option<Cancellation>>,
+}
+
+impl Job {
+    /// The run, as it was when the work began.
+    #[must_use]
+    pub fn run(&self) -> &v1::Run {
+        &self.held.run
+    }
+
+    /// Tells with the next heartbeats how far the work has come: so much is done, of so much (0: not known). Messages are
+    /// at most 256 bytes.
+    pub fn progress(&self, done: u64, total: u64, message: impl Into<String>) {
+        self.progress.send_replace(Some(v1::Progress { done, total, message: message.into(), at: None }));
+    }
+
+    /// Waits until the work is to end: the run is to be aborted, or is not this worker's any more.
+    pub async fn cancelled(&self) -> Cancellation {
+        self.cancellations().next().await
+    }
+
+    /// Each cause for the work to end, as it comes: after a request to abort it, the run may be lost.
+    #[must_use]
+    pub fn cancellations(&self) -> Cancellations {
+        let mut cancelled = self.cancelled.clone();
+        cancelled.mark_changed();
+        Cancellations(cancelled)
+    }
+
+    /// What the work was told last, if it is to end.
+    #[must_use]
+    pub fn cancellation(&self) -> Option<Cancellation> {
+        self.cancelled.borrow().clone()
+    }
+}
+
+/// The causes for work to end, as they come.
+#[derive(Debug)]
+pub struct Cancellations(watch::Receiver<Option<Cancellation>>);
+
+impl Cancellations {
+    /// The next one. Nothing is lost where this is dropped and asked again.
+    pub async fn next(&mut self) -> Cancellation {
+        loop {
+            if self.0.changed().await.is_err() {
+                // The heartbeats have ended, and have nothing more to tell.
+                std::future::pending::<()>().await;
+            }
+            if let Some(cancellation) = self.0.borrow_and_update().clone() {
+                return cancellation;
+            }
+        }
+    }
+}
+
+/// A run whose work has begun. Its heartbeats stop when this is dropped.
+#[derive(Debug)]
+pub struct Task {
+    /// What the work is given.
+    pub job: Job,
+    pub(super) worker: Worker,
+    pub(super) _beats: Heartbeats,
+}
+
+impl Task {
+    /// Reports how the work ended, until the report is answered or [`Options::report_for`](super::Options::report_for) is
+    /// over: what was done is not to be lost. Says what became of it: it may have been kept as a late report, where the
+    /// authority had ended the run.
+    ///
+    /// # Errors
+    ///
+    /// Nobody served the report, or it was refused.
+    pub async fn end(mut self, outcome: Outcome) -> Result<v1::Disposition, Failure> {
+        let run = &self.job.held;
+        match outcome {
+            Outcome::Completed(metadata) => {
+                let request = run.completed(metadata);
+                self.worker.insist(&request).await.map(|answer| answer.disposition())
+            }
+            Outcome::Aborted { reason, code } => {
+                let request = run.aborted(reason, code);
+                self.worker.insist(&request).await.map(|answer| answer.disposition())
+            }
+            Outcome::Failed { reason, code } => {
+                let request = run.failed(reason, code);
+                self.worker.insist(&request).await.map(|answer| answer.disposition())
+            }
+        }
+    }
+}
