@@ -6,6 +6,7 @@ mod api;
 mod claims;
 mod command_line;
 mod conformance;
+mod documentation;
 mod domain;
 mod engine;
 mod hostile;
