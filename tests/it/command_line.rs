@@ -1,4 +1,4 @@
-//! The command line is what its own help and the README say it is, and does what they say.
+//! The command line is what its own help and the documentation say it is, and does what they say.
 
 mod calls;
 mod cli;
@@ -65,21 +65,21 @@ fn a_link_is_called_by_either_of_its_names_in_every_command() {
 
 #[test]
 fn the_table_of_flags_in_the_readme_is_the_command_line() {
-    let readme = include_str!("../../README.md");
+    let page = include_str!("../../docs/operating.md");
     let root = Cli::command();
     let serve = root.find_subcommand("serve").unwrap();
     let flags: Vec<_> = serve.get_arguments().filter(|flag| flag.get_long() != Some("help")).collect();
     for flag in &flags {
         let row = format!("| `--{}` | `{}` |", flag.get_long().unwrap(), flag.get_env().unwrap().to_str().unwrap());
-        let row = readme.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("no row {row}"));
+        let row = page.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("no row {row}"));
         let defaults = flag.get_default_values();
         if flag.get_action().takes_values() && !defaults.is_empty() {
             let default = defaults[0].to_str().unwrap();
             assert!(row.contains(&format!("| `{default}` |")) || row.contains(&format!("| {default} |")), "{row}");
         }
     }
-    let rows = readme.lines().filter(|line| line.starts_with("| `--") && line.contains("`RUNLEDGER_")).count();
-    assert_eq!(rows, flags.len(), "the README has rows for flags that are not there");
+    let rows = page.lines().filter(|line| line.starts_with("| `--") && line.contains("`RUNLEDGER_")).count();
+    assert_eq!(rows, flags.len(), "docs/operating.md has rows for flags that are not there");
 }
 
 #[test]

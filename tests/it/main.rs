@@ -7,6 +7,7 @@ mod claims;
 mod client;
 mod command_line;
 mod conformance;
+mod documentation;
 mod domain;
 mod engine;
 mod hostile;

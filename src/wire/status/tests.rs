@@ -266,9 +266,9 @@ fn who_does_not_hold_a_lease_is_told_what_is_so() {
 fn what_cannot_simply_be_sent_again_is_named_where_people_look() {
     let message = outcome_unknown(false).message().to_owned();
     assert!(message.contains("applied twice") && message.contains("because of itself"), "{message}");
-    let readme = include_str!("../../../README.md").replace('\n', " ");
+    let page = include_str!("../../../docs/errors.md");
     let header = include_str!("../../../proto/runledger/v1/run_service.proto");
-    let advice = readme.split_once("Send the same call again, unless").unwrap().1.split_once("  ").unwrap().0;
+    let advice = page.split_once("Send the same call again, unless").unwrap().1.split_once("\n## ").unwrap().0;
     let comment = header.split_once("UNKNOWN / OUTCOME_UNKNOWN: it may have been applied, and sent").unwrap().1;
     let comment = comment.split_once("INVALID_ARGUMENT").unwrap().0;
     for operation in Operation::ALL {

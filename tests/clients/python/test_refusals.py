@@ -114,7 +114,7 @@ class Details(unittest.TestCase):
 
 
 class NotFromTheServer(Case):
-    """What the library says itself carries no ErrorInfo: the README says what to make of it."""
+    """An error of the library itself carries no ErrorInfo: docs/errors.md says what to make of it."""
 
     def test_a_deadline_that_the_library_notices(self):
         with self.assertRaises(grpc.RpcError) as caught:

@@ -105,7 +105,7 @@ test("every detail that there is is known", () => {
 });
 
 test("what the library says itself carries no ErrorInfo", async () => {
-  // The README says what to make of it: the call may have been applied.
+  // docs/errors.md says what to make of it: the call may have been applied.
   const nobody = new RunServiceClient("127.0.0.1:1", credentials.createInsecure());
   const get = (from: RunServiceClient, deadline: number) =>
     new Promise<ServiceError | null>((resolve) =>
