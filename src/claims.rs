@@ -27,8 +27,7 @@ use self::candidate::Candidate;
 use self::queue::{Claimer, Queue};
 use self::state::Wanted;
 use crate::domain::{
-    Changes, Command, Filter, Lease, MaxRunning, Operation, Principal, Refusal, Request, Run, RunKey, Status, Terms,
-    claimed,
+    self, Ask, Command, Filter, Lease, MaxRunning, Principal, Refusal, Request, Run, RunKey, Status, claimed,
 };
 use crate::engine::{self, Engine, Unreceived};
 use crate::feed::watch_runs::{Begin, Frame};
@@ -196,18 +195,16 @@ impl Claims {
 
     /// Claims a candidate; none when it is not to be had any more.
     async fn claim(&self, claim: &Claim, mut candidate: Candidate<'_>) -> Result<Option<Granted>, Failure> {
-        let terms = Terms {
-            lease_ttl_ms: Some(claim.lease_ttl_ms),
+        let ask = Ask::Claim(domain::Claim {
+            expected_epoch: None,
+            lease_ttl_ms: claim.lease_ttl_ms,
             max_running: claim.max_running.clone(),
             only_waiting: true,
-            claim_request: claim.request.clone(),
-            ..Terms::default()
-        };
+            request: claim.request.clone(),
+        });
         let command = Command {
             key: RunKey { namespace: claim.namespace.clone(), run_id: candidate.run_id().to_owned() },
-            operation: Operation::Claim,
-            changes: Changes::default(),
-            terms,
+            ask,
             expected_revision: None,
             request: None,
             principal: claim.principal.clone(),

@@ -4,7 +4,9 @@
 //! and [`batch`] applies both to the commands of one commit. Every rule of the contract stands here, so it is tested
 //! without a database and both stores share it to the letter.
 
+pub mod ask;
 pub mod batch;
+pub mod changes;
 pub mod check;
 pub mod claimed;
 pub mod command;
@@ -17,23 +19,30 @@ pub mod ids;
 pub mod limits;
 pub mod max_running;
 pub mod metadata;
+pub mod principal;
 pub mod ready;
 pub mod refusal;
 pub mod run;
-pub mod supervision;
+pub mod status;
 mod sweep;
 pub mod time;
 
+pub use ask::{Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Start, Update};
 pub use batch::{Decided, Loaded, NewEvent, RunWrite, Verdict};
+pub use changes::Changes;
 pub use claimed::Claimed;
-pub use command::{Changes, Command, Operation, Principal, PrincipalKind, Request, Terms};
+pub use command::{Command, Request};
 pub use event::{Event, EventType};
 pub use filter::Filter;
 pub use ids::{Position, RunKey, Shard};
 pub use max_running::{LabelValue, MaxRunning};
 pub use metadata::Metadata;
+pub use principal::{Principal, PrincipalKind};
 pub use ready::{Ready, Unbegun};
 pub use refusal::{Refusal, Violation};
-pub use run::{Route, Run, Status, Summary};
-pub use supervision::{AbortRequest, HeldLease, LateReport, Lease, Progress, Renewal, Supervision};
+pub use run::{
+    AbortRequest, Ending, HeldLease, Labels, LabelsChange, LateReport, Lease, Links, LinksChange, Progress, Renewal,
+    Route, Run, Summary, Supervision, SupervisionChange,
+};
+pub use status::Status;
 pub use time::Time;

@@ -6,6 +6,7 @@
 pub mod answer;
 pub mod codec;
 pub mod cursor;
+mod links;
 mod metadata;
 pub mod page_token;
 pub mod query;

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Changes, Command, Operation, Principal, Refusal, RunKey, Terms};
+use crate::domain::{Ask, Command, GiveBack, Principal, Refusal, Release, RunKey};
 use crate::engine::{Disposition, Engine, Failure, Unreceived};
 
 /// Claims that are given back at once at most.
@@ -37,15 +37,7 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
     let RunKey { namespace, run_id } = key.clone();
     let mut command = Command {
         key,
-        operation: Operation::Release,
-        changes: Changes::default(),
-        terms: Terms {
-            lease_epoch: Some(lease.epoch),
-            not_begun: true,
-            claim_request: request,
-            claim_replays: replays,
-            ..Terms::default()
-        },
+        ask: Ask::GiveBack(GiveBack { lease_epoch: lease.epoch, request, replays }),
         expected_revision: None,
         request: None,
         principal: Principal::authority(),
@@ -67,7 +59,7 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
             // Who had it before has begun it: whoever means this run may take it over. Unless it was written to since: then
             // somebody did receive the claim.
             Err(Failure::Refused(refusal)) if matches!(*refusal, Refusal::RunBegun { .. }) && revision.is_some() => {
-                command.terms = Terms { lease_epoch: Some(lease.epoch), ..Terms::default() };
+                command.ask = Ask::Release(Release { lease_epoch: Some(lease.epoch), not_begun: false });
                 command.expected_revision = revision;
             }
             // Somebody has followed, or the run has ended; or nothing more is written here; or the log says why not.

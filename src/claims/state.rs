@@ -342,7 +342,7 @@ mod tests {
     use super::super::candidates::WAITING_MAX;
     use super::*;
     use crate::domain::evolve::evolve;
-    use crate::domain::{Changes, Event, EventType, Principal, RunKey, Status, Time};
+    use crate::domain::{Changes, Event, EventType, LabelsChange, Principal, RunKey, Status, Time};
 
     fn state() -> State {
         let filter = Filter { statuses: [Status::Pending].into(), ..Filter::default() };
@@ -352,10 +352,11 @@ mod tests {
 
     /// A pending run, created at this time.
     fn pending(at: usize, instance: &str, owner: Option<&str>) -> Run {
+        let labels = [("instance".to_owned(), instance.to_owned())];
         let changes = Changes {
             task_thread_id: Some("thread-1".to_owned()),
             agent_id: owner.map(str::to_owned),
-            labels: [("instance".to_owned(), instance.to_owned())].into(),
+            labels: LabelsChange { set: labels.into(), ..LabelsChange::default() },
             ..Changes::default()
         };
         let event = Event {

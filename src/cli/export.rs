@@ -204,7 +204,7 @@ impl Export {
             for event in &page {
                 revision = event.revision;
                 let changes = &event.changes;
-                links.change(changes.task_thread_id.as_deref(), changes.audit_session_id.as_deref());
+                links.change(changes.task_thread_id.as_deref(), changes.links.audit_session_id.as_deref());
                 if self.in_time(event.at) && self.wanted.iter().all(|wanted| links.has(wanted)) {
                     self.write(event, &links);
                 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::decide::{AppliedRequest, Context, Decision, decide};
 use super::limits::KEYFRAME_EVENTS;
 use super::{
-    Claimed, Command, Event, EventType, HeldLease, LabelValue, Lease, Operation, Position, Refusal, Request, Run,
-    RunKey, Status, Time,
+    Ask, Claimed, Command, Event, EventType, HeldLease, LabelValue, Lease, Position, Refusal, Request, Run, RunKey,
+    Status, Time,
 };
 
 /// What the store read under the shard's head lock.
@@ -225,7 +225,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         if merged > MERGED_BYTES_MAX {
             break;
         }
-        let limited = command.terms.max_running.as_ref().and_then(|_| slots.get(&command.key));
+        let limited = command.max_running().and_then(|_| slots.get(&command.key));
         let limited = limited.and_then(|slot| LabelValue::limited(slot.run.as_deref()?, command));
         if limited.as_ref().is_some_and(|value| !running.contains_key(value)) && !decided.verdicts.is_empty() {
             // The run came to be in this batch: nobody has looked yet at what else counts. The next batch does.
@@ -233,15 +233,15 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         }
         let slot =
             slots.entry(command.key.clone()).or_insert(Slot { run: None, before: None, metadata_changed: false });
-        if !command.changes.metadata.is_empty() {
+        if let Some(patch) = command.ask.metadata() {
             let stored = slot.run.as_ref().map_or(0, |run| run.metadata.weight());
-            merged += stored + command.changes.metadata.weight();
+            merged += stored + patch.weight();
         }
         let request = command.request.clone();
         let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
         let lease = leases.get(&command.key).copied();
         let counts = limited.as_ref().and_then(|value| running.get(value)).map_or(&[][..], Vec::as_slice);
-        let claim = command.terms.claim_request.as_ref().map(|request| (command.key.namespace.clone(), request));
+        let claim = command.claim_request().map(|request| (command.key.namespace.clone(), request));
         let claim_key = claim.as_ref().map(|(namespace, request)| (namespace.clone(), request.id.clone()));
         let before = claim_key.as_ref().and_then(|key| claims.get(key)?.as_ref());
         let context =
@@ -262,7 +262,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                     written.push(command.key.clone());
                 }
                 if let (Some(key), Some((_, request))) = (claim_key, claim) {
-                    let now_claimed = (command.operation == Operation::Claim).then(|| Claimed {
+                    let now_claimed = matches!(command.ask, Ask::Claim(_)).then(|| Claimed {
                         key: command.key.clone(),
                         epoch: run.supervision.epoch(),
                         digest: request.digest,
@@ -273,7 +273,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                 }
                 if run.is_ready() {
                     leases.remove(&command.key);
-                } else if let Some(lease) = event.changes.lease {
+                } else if let Some(lease) = event.changes.supervision.lease {
                     leases.insert(command.key.clone(), HeldLease::granted(lease, clock));
                 }
                 // Only a claim states a limit.

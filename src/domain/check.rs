@@ -2,7 +2,9 @@
 
 use super::decide::{Context, Decision, decide};
 use super::evolve::evolve;
-use super::{Changes, Command, Event, EventType, Operation, Principal, Refusal, Run, RunKey, Status, Terms, Time};
+use super::{
+    Ask, Changes, Command, Complete, End, Event, EventType, Principal, Refusal, Run, RunKey, Start, Status, Time,
+};
 
 /// What the RPC that leads to a status would come to on a run as it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,20 +31,21 @@ pub enum Outcome {
 /// Tries the transition on a run, or on none.
 #[must_use]
 pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Principal) -> Check {
+    // As its holder would ask, or for an abort anybody: who that is, the request alone can say.
+    let lease_epoch = run.map(|run| run.supervision.epoch());
+    let start = |deferred| {
+        // Where there is a run, its identity is not in question.
+        let task_thread_id = run.map(|run| run.task_thread_id.clone()).unwrap_or_default();
+        Ask::Start(Start { deferred, task_thread_id, ..Start::default() })
+    };
     let command = Command {
         key: key.clone(),
-        operation: match to {
-            Status::Pending => Operation::Start { deferred: true },
-            Status::Running => Operation::Start { deferred: false },
-            Status::Completed => Operation::Complete,
-            Status::Aborted => Operation::Abort,
-            Status::Failed => Operation::Fail,
-        },
-        changes: Changes::default(),
-        // As its holder would ask, or for an abort anybody: who that is, the request alone can say.
-        terms: Terms {
-            lease_epoch: run.filter(|_| to != Status::Aborted).map(|run| run.supervision.epoch()),
-            ..Terms::default()
+        ask: match to {
+            Status::Pending => start(true),
+            Status::Running => start(false),
+            Status::Completed => Ask::Complete(Complete { lease_epoch, ..Complete::default() }),
+            Status::Aborted => Ask::Abort(End::default()),
+            Status::Failed => Ask::Fail(End { lease_epoch, ..End::default() }),
         },
         expected_revision: None,
         request: None,

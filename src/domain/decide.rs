@@ -6,7 +6,8 @@ use self::changes::{changes, within_limits};
 use super::evolve::evolve;
 use super::sweep::Due;
 use super::{
-    Changes, Claimed, Command, Event, EventType, HeldLease, LabelValue, Operation, Refusal, Request, Run, Status, Time,
+    Ask, Changes, Claim, Claimed, Command, Event, EventType, GiveBack, HeldLease, LabelValue, Refusal, Release,
+    Request, Run, Start, Status, Time,
 };
 
 /// What a decision rests on besides the run and the command.
@@ -22,7 +23,7 @@ pub struct Context<'a> {
     pub clock: Time,
     /// The runs that count towards the command's [`MaxRunning`](super::MaxRunning).
     pub running: &'a [String],
-    /// What is remembered of the command's [claim request](super::Terms::claim_request).
+    /// What is remembered of the command's [claim request](Command::claim_request).
     pub claimed: Option<&'a Claimed>,
     /// How often the ledger's past was lost: a lease that was granted in a lost past has a lower epoch than any since.
     pub ledger_epoch: u64,
@@ -69,11 +70,11 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
     holds_lease(run, command)?;
     owned(run, command)?;
     at_revision(Some(run), command)?;
-    match (run.status, command.operation) {
-        (Status::Pending, Operation::Start { deferred: true }) | (Status::Running, Operation::Start { .. }) => {
+    match (run.status, &command.ask) {
+        (Status::Pending, Ask::Start(Start { deferred: true, .. })) | (Status::Running, Ask::Start(_)) => {
             Ok(Decision::Unchanged)
         }
-        (Status::Aborted | Status::Failed, Operation::Complete | Operation::Fail | Operation::Abort)
+        (Status::Aborted | Status::Failed, Ask::Complete(_) | Ask::Fail(_) | Ask::Abort(_))
             if run.supervision.presumed && is_the_holders(command) =>
         {
             match run.supervision.late_report {
@@ -81,43 +82,44 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
                 Some(_) => Ok(Decision::Unchanged),
             }
         }
-        (Status::Completed, Operation::Complete)
+        (Status::Completed, Ask::Complete(_))
         | (
             Status::Completed | Status::Aborted | Status::Failed,
-            Operation::Abort | Operation::Fail | Operation::RequestAbort | Operation::Sweep,
+            Ask::Abort(_) | Ask::Fail(_) | Ask::RequestAbort(_) | Ask::Sweep,
         ) => Ok(Decision::Unchanged),
-        (Status::Pending, Operation::Start { deferred: false }) => {
+        (Status::Pending, Ask::Start(Start { deferred: false, .. })) => {
             event(Some(run), command, context, EventType::Started)
         }
-        (Status::Pending, Operation::Claim) => {
-            leaves_room(run, command, context)?;
+        (Status::Pending, Ask::Claim(claim)) => {
+            leaves_room(run, claim, context)?;
             event(Some(run), command, context, EventType::Started)
         }
-        (Status::Running, Operation::Update) => event(Some(run), command, context, EventType::Updated),
-        (Status::Running, Operation::Complete) => event(Some(run), command, context, EventType::Completed),
-        (Status::Pending | Status::Running, Operation::Abort) | (Status::Pending, Operation::RequestAbort) => {
+        (Status::Running, Ask::Update(_)) => event(Some(run), command, context, EventType::Updated),
+        (Status::Running, Ask::Complete(_)) => event(Some(run), command, context, EventType::Completed),
+        (Status::Pending | Status::Running, Ask::Abort(_)) | (Status::Pending, Ask::RequestAbort(_)) => {
             event(Some(run), command, context, EventType::Aborted)
         }
-        (Status::Pending | Status::Running, Operation::Fail) => event(Some(run), command, context, EventType::Failed),
-        (Status::Running, Operation::Claim) => {
+        (Status::Pending | Status::Running, Ask::Fail(_)) => event(Some(run), command, context, EventType::Failed),
+        (Status::Running, Ask::Claim(claim)) => {
             if run.is_ready() {
-                leaves_room(run, command, context)?;
+                leaves_room(run, claim, context)?;
             } else {
-                free(run, command, context)?;
+                free(run, claim, context)?;
             }
             event(Some(run), command, context, EventType::Claimed)
         }
-        (Status::Running, Operation::Release) if command.terms.not_begun => give_back(run, command, context),
-        (Status::Running, Operation::Release) => event(Some(run), command, context, EventType::Released),
+        (Status::Running, Ask::GiveBack(claim)) => give_back(run, command, claim, context),
+        (Status::Running, Ask::Release(Release { not_begun: true, .. })) => not_begun(run, command, context),
+        (Status::Running, Ask::Release(Release { not_begun: false, .. })) => {
+            event(Some(run), command, context, EventType::Released)
+        }
         // Nobody executes the run who could be asked.
-        (Status::Running, Operation::RequestAbort) if run.is_ready() => {
+        (Status::Running, Ask::RequestAbort(_)) if run.is_ready() => {
             event(Some(run), command, context, EventType::Aborted)
         }
-        (Status::Running, Operation::RequestAbort) if run.supervision.abort_request.is_some() => {
-            Ok(Decision::Unchanged)
-        }
-        (Status::Running, Operation::RequestAbort) => event(Some(run), command, context, EventType::AbortRequested),
-        (Status::Pending | Status::Running, Operation::Sweep) => match Due::of(run, context).map(Due::leads_to) {
+        (Status::Running, Ask::RequestAbort(_)) if run.supervision.abort_request.is_some() => Ok(Decision::Unchanged),
+        (Status::Running, Ask::RequestAbort(_)) => event(Some(run), command, context, EventType::AbortRequested),
+        (Status::Pending | Status::Running, Ask::Sweep) => match Due::of(run, context).map(Due::leads_to) {
             None => Ok(Decision::Unchanged),
             Some(Status::Failed) => event(Some(run), command, context, EventType::Failed),
             Some(Status::Pending | Status::Running | Status::Completed | Status::Aborted) => {
@@ -126,17 +128,17 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
         },
         (
             Status::Pending | Status::Completed | Status::Aborted | Status::Failed,
-            Operation::Update | Operation::Release,
+            Ask::Update(_) | Ask::Release(_) | Ask::GiveBack(_),
         ) => Err(Refusal::RunNotRunning { run: run.summary() }),
-        (Status::Pending | Status::Aborted | Status::Failed, Operation::Complete) => {
+        (Status::Pending | Status::Aborted | Status::Failed, Ask::Complete(_)) => {
             Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Completed })
         }
-        (Status::Completed | Status::Aborted | Status::Failed, Operation::Start { deferred: true }) => {
+        (Status::Completed | Status::Aborted | Status::Failed, Ask::Start(Start { deferred: true, .. })) => {
             Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Pending })
         }
         (
             Status::Completed | Status::Aborted | Status::Failed,
-            Operation::Start { deferred: false } | Operation::Claim,
+            Ask::Start(Start { deferred: false, .. }) | Ask::Claim(_),
         ) => Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Running }),
     }
 }
@@ -153,34 +155,32 @@ fn replayed(command: &Command, context: &Context<'_>) -> Result<Option<u64>, Ref
 
 /// Whether the claimer's own request has had its effect: on whatever run.
 fn claimed_before(command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
-    match (command.operation, &command.terms.claim_request, context.claimed) {
-        (Operation::Claim, Some(request), Some(claimed)) if claimed.digest == request.digest => {
-            Err(Refusal::ClaimedBefore { claimed: claimed.clone() })
-        }
-        (Operation::Claim, Some(request), Some(claimed)) => {
-            Err(Refusal::RequestIdReused { key: claimed.key.clone(), request_id: request.id.clone() })
-        }
-        (_, _, _) => Ok(()),
+    let Ask::Claim(Claim { request: Some(request), .. }) = &command.ask else { return Ok(()) };
+    match context.claimed {
+        Some(claimed) if claimed.digest == request.digest => Err(Refusal::ClaimedBefore { claimed: claimed.clone() }),
+        Some(claimed) => Err(Refusal::RequestIdReused { key: claimed.key.clone(), request_id: request.id.clone() }),
+        None => Ok(()),
     }
 }
 
-/// A claim that was not begun leaves its run ready; or ends it, where somebody asked for that meanwhile. Whose lease was
-/// renewed has received the claim, whatever became of an answer.
-fn give_back(run: &Run, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
-    let of_this_claim =
-        |claimed: &Claimed| claimed.key == command.key && Some(claimed.epoch) == command.terms.lease_epoch;
-    if command.terms.claim_request.is_some()
-        && !context
-            .claimed
-            .is_some_and(|claimed| of_this_claim(claimed) && claimed.replays == command.terms.claim_replays)
-    {
+/// A claim that nobody received is given back. Whose lease was renewed has received the claim, whatever became of an answer.
+fn give_back(run: &Run, command: &Command, claim: &GiveBack, context: &Context<'_>) -> Result<Decision, Refusal> {
+    let of_this_claim = |claimed: &Claimed| {
+        claimed.key == command.key && claimed.epoch == claim.lease_epoch && claimed.replays == claim.replays
+    };
+    if claim.request.is_some() && !context.claimed.is_some_and(of_this_claim) {
         // The claimer has asked again: whether that was received is seen there.
         return Ok(Decision::Unchanged);
     }
     let is_renewed = |lease: &HeldLease| lease.renewed && lease.epoch == run.supervision.epoch();
-    if command.gives_back_unreceived() && context.lease.as_ref().is_some_and(is_renewed) {
+    if context.lease.as_ref().is_some_and(is_renewed) {
         return Ok(Decision::Unchanged);
     }
+    not_begun(run, command, context)
+}
+
+/// A claim that was not begun leaves its run ready; or ends it, where somebody asked for that meanwhile.
+fn not_begun(run: &Run, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
     if run.supervision.unbegun.is_none() {
         return Err(Refusal::RunBegun { run: run.summary() });
     }
@@ -189,19 +189,20 @@ fn give_back(run: &Run, command: &Command, context: &Context<'_>) -> Result<Deci
 }
 
 fn existing<'a>(run: Option<&'a Run>, command: &Command) -> Result<Option<&'a Run>, Refusal> {
-    match (run, command.operation) {
+    match (run, &command.ask) {
         (Some(run), _) => Ok(Some(run)),
-        (None, Operation::Start { .. }) => Ok(None),
+        (None, Ask::Start(_)) => Ok(None),
         (
             None,
-            Operation::Update
-            | Operation::Complete
-            | Operation::Abort
-            | Operation::Fail
-            | Operation::Claim
-            | Operation::Release
-            | Operation::RequestAbort
-            | Operation::Sweep,
+            Ask::Update(_)
+            | Ask::Complete(_)
+            | Ask::Abort(_)
+            | Ask::Fail(_)
+            | Ask::Claim(_)
+            | Ask::Release(_)
+            | Ask::GiveBack(_)
+            | Ask::RequestAbort(_)
+            | Ask::Sweep,
         ) => Err(Refusal::RunNotFound { key: command.key.clone() }),
     }
 }
@@ -213,24 +214,11 @@ fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
         actual: actual.to_owned(),
         run: run.summary(),
     };
-    match command.operation {
-        Operation::Start { .. } => {}
-        Operation::Update
-        | Operation::Complete
-        | Operation::Abort
-        | Operation::Fail
-        | Operation::Claim
-        | Operation::Release
-        | Operation::RequestAbort
-        | Operation::Sweep => return Ok(()),
+    let Ask::Start(start) = &command.ask else { return Ok(()) };
+    if start.task_thread_id != run.task_thread_id {
+        return Err(conflict("task_thread_id", &start.task_thread_id, &run.task_thread_id));
     }
-    match &command.changes.task_thread_id {
-        Some(requested) if *requested != run.task_thread_id => {
-            return Err(conflict("task_thread_id", requested, &run.task_thread_id));
-        }
-        Some(_) | None => {}
-    }
-    match (&command.changes.agent_id, &run.agent_id) {
+    match (&start.agent_id, &run.agent_id) {
         (Some(requested), Some(actual)) if requested != actual => Err(conflict("agent_id", requested, actual)),
         (Some(_) | None, Some(_) | None) => Ok(()),
     }
@@ -239,30 +227,26 @@ fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
 /// What its holder may do needs the lease that the run has, and no older one: whoever lost it may still believe to have
 /// it. A claim may name the lease that it means to follow.
 fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
-    let asked = match command.operation {
-        Operation::Update | Operation::Complete | Operation::Fail | Operation::Release => {
-            command.terms.lease_epoch.unwrap_or(0)
-        }
-        Operation::Claim => {
-            let epoch = run.supervision.epoch();
-            return match command.terms.lease_epoch {
-                Some(asked) if asked != epoch => Err(Refusal::lease_lost(command.operation.rpc(), asked, run)),
-                Some(_) | None => Ok(()),
-            };
-        }
-        // Open to everyone; but a holder that says so ends no run that is somebody else's by now.
-        Operation::Abort => match command.terms.lease_epoch {
-            Some(asked) => asked,
-            None => return Ok(()),
+    let rpc = command.ask.rpc();
+    match &command.ask {
+        Ask::Update(update) => lease_is(run, rpc, update.lease_epoch.unwrap_or(0), false),
+        Ask::Complete(complete) => lease_is(run, rpc, complete.lease_epoch.unwrap_or(0), false),
+        Ask::Fail(fail) => lease_is(run, rpc, fail.lease_epoch.unwrap_or(0), false),
+        Ask::Release(release) => lease_is(run, rpc, release.lease_epoch.unwrap_or(0), true),
+        Ask::GiveBack(claim) => lease_is(run, rpc, claim.lease_epoch, true),
+        Ask::Claim(claim) => match claim.expected_epoch {
+            Some(asked) if asked != run.supervision.epoch() => Err(Refusal::lease_lost(rpc, asked, run)),
+            Some(_) | None => Ok(()),
         },
-        Operation::Start { .. } | Operation::RequestAbort | Operation::Sweep => return Ok(()),
-    };
-    lease_is(run, command.operation.rpc(), asked, command.operation == Operation::Release)
+        // Open to everyone; but a holder that says so ends no run that is somebody else's by now.
+        Ask::Abort(abort) => abort.lease_epoch.map_or(Ok(()), |asked| lease_is(run, rpc, asked, false)),
+        Ask::Start(_) | Ask::RequestAbort(_) | Ask::Sweep => Ok(()),
+    }
 }
 
 /// Whether it is a report of who executes the run: an abort is open to everyone, and is one only under a lease.
 fn is_the_holders(command: &Command) -> bool {
-    command.operation != Operation::Abort || command.terms.lease_epoch.is_some()
+    if let Ask::Abort(abort) = &command.ask { abort.lease_epoch.is_some() } else { true }
 }
 
 /// `needs_lease`: what is asked makes no sense without one.
@@ -275,20 +259,20 @@ pub(super) fn lease_is(run: &Run, rpc: &'static str, asked: u64, needs_lease: bo
 }
 
 /// Whether nobody holds the run any more, so that it may be claimed by who means this run.
-fn free(run: &Run, command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
+fn free(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
     let epoch = run.supervision.epoch();
     let held = context.lease.filter(|held| held.epoch == epoch);
     let is_over = held.is_some_and(|held| held.expires_at <= context.clock);
     let is_free = is_over || run.supervision.lease.is_some_and(|lease| lease.released);
-    if is_free && !command.terms.only_waiting {
+    if is_free && !claim.only_waiting {
         return Ok(());
     }
     Err(Refusal::LeaseHeld { epoch, expires_at: held.map(|held| held.expires_at), run: run.summary() })
 }
 
 /// Whether fewer runs with the same value of a label are running than the claim allows.
-fn leaves_room(run: &Run, command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
-    let Some(max) = &command.terms.max_running else { return Ok(()) };
+fn leaves_room(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
+    let Some(max) = &claim.max_running else { return Ok(()) };
     let Some(LabelValue { value, .. }) = LabelValue::of(run, &max.label) else { return Ok(()) };
     let room = u32::try_from(context.running.len()).is_ok_and(|running| running < max.limit);
     if room {
@@ -302,11 +286,11 @@ fn leaves_room(run: &Run, command: &Command, context: &Context<'_>) -> Result<()
 /// An abort is open to everyone, and so is everything to a caller that names no agent. Who takes over a running run that
 /// somebody executed takes it from its owner.
 fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
-    match (command.operation, run.status) {
-        (Operation::Start { .. } | Operation::Abort | Operation::RequestAbort | Operation::Sweep, _) => Ok(()),
-        (Operation::Claim, Status::Running) if !run.is_ready() => Ok(()),
-        (Operation::Update | Operation::Complete | Operation::Fail | Operation::Release | Operation::Claim, _) => {
-            owned_by(run, command.operation.rpc(), command.principal.agent_id.as_ref())
+    match (&command.ask, run.status) {
+        (Ask::Start(_) | Ask::Abort(_) | Ask::RequestAbort(_) | Ask::Sweep, _) => Ok(()),
+        (Ask::Claim(_), Status::Running) if !run.is_ready() => Ok(()),
+        (Ask::Update(_) | Ask::Complete(_) | Ask::Fail(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Claim(_), _) => {
+            owned_by(run, command.ask.rpc(), command.principal.agent_id.as_ref())
         }
     }
 }
@@ -316,7 +300,7 @@ pub(super) fn owned_by(run: &Run, rpc: &'static str, agent_id: Option<&String>) 
         (Some(agent_id), Some(owner)) if agent_id != owner => Err(Refusal::NotOwner {
             agent_id: agent_id.clone(),
             owner_agent_id: owner.clone(),
-            tab_group_id: run.tab_group_id.clone(),
+            tab_group_id: run.links.tab_group_id.clone(),
             rpc,
             key: run.key(),
         }),
@@ -347,7 +331,7 @@ fn event(
     }
     let from = run.map(|run| run.status);
     let to = match event_type {
-        EventType::Created => command.operation.leads_to(),
+        EventType::Created => command.ask.leads_to(),
         EventType::Started | EventType::Claimed => Some(Status::Running),
         EventType::Completed => Some(Status::Completed),
         EventType::Aborted => Some(Status::Aborted),

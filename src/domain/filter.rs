@@ -13,11 +13,11 @@ pub struct Filter {
     pub statuses: BTreeSet<Status>,
     /// [`Run::agent_id`] is this.
     pub agent_id: Option<String>,
-    /// [`Run::workflow_id`] is this.
+    /// [`Links::workflow_id`](super::Links::workflow_id) is this.
     pub workflow_id: Option<String>,
-    /// [`Run::audit_session_id`] is this.
+    /// [`Links::audit_session_id`](super::Links::audit_session_id) is this.
     pub audit_session_id: Option<String>,
-    /// [`Run::route`] is this.
+    /// [`Links::route`](super::Links::route) is this.
     pub route: Option<Route>,
     /// [`Run::labels`] has each of these.
     pub labels: BTreeMap<String, String>,
@@ -38,9 +38,9 @@ impl Filter {
         self.task_thread_id.as_ref().is_none_or(|wanted| *wanted == run.task_thread_id)
             && (self.statuses.is_empty() || self.statuses.contains(&run.status) || (self.or_ready && run.is_ready()))
             && is(&self.agent_id, &run.agent_id)
-            && is(&self.workflow_id, &run.workflow_id)
-            && is(&self.audit_session_id, &run.audit_session_id)
-            && (self.route.is_none() || self.route == run.route)
+            && is(&self.workflow_id, &run.links.workflow_id)
+            && is(&self.audit_session_id, &run.links.audit_session_id)
+            && (self.route.is_none() || self.route == run.links.route)
             && self.labels.iter().all(|(key, value)| run.labels.get(key) == Some(value))
             && self.started_from.is_none_or(|from| run.started_at >= from)
             && self.started_before.is_none_or(|before| run.started_at < before)

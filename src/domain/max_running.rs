@@ -34,7 +34,7 @@ impl LabelValue {
     /// not wait for a claim.
     #[must_use]
     pub fn limited(run: &Run, command: &Command) -> Option<Self> {
-        let label = command.terms.max_running.as_ref().map(|max| &max.label)?;
+        let label = command.max_running().map(|max| &max.label)?;
         if run.awaits_claim() { Self::of(run, label) } else { None }
     }
 

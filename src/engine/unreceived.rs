@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Failure;
-use crate::domain::{Command, Lease, Operation, Request, RunKey, Verdict};
+use crate::domain::{Ask, Command, Lease, Request, RunKey, Verdict};
 
 /// Claims that wait here at most: as many as all shards of a process may have in flight. What is above ends by its ttl.
 pub(super) const UNRECEIVED_MAX: usize = 16_384;
@@ -36,11 +36,11 @@ pub(super) struct IfUnreceived {
 impl IfUnreceived {
     /// None for a command that is no claim, or whose caller can ask the run itself for its answer again.
     pub(super) fn of(command: &Command, to: &ToUnreceived) -> Option<Box<Self>> {
-        if command.operation != Operation::Claim || command.request.is_some() {
+        if !matches!(command.ask, Ask::Claim(_)) || command.request.is_some() {
             return None;
         }
         let to = to.open()?;
-        Some(Box::new(Self { key: command.key.clone(), request: command.terms.claim_request.clone(), to }))
+        Some(Box::new(Self { key: command.key.clone(), request: command.claim_request().cloned(), to }))
     }
 
     /// Nobody receives this.

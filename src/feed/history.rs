@@ -193,8 +193,8 @@ fn of_what_never_changes(filter: &Filter) -> Filter {
 fn forget_changed(filter: &mut Filter, changes: &Changes) {
     let Filter { agent_id, workflow_id, audit_session_id, route, labels, .. } = filter;
     agent_id.take_if(|_| changes.agent_id.is_some());
-    workflow_id.take_if(|_| changes.workflow_id.is_some());
-    audit_session_id.take_if(|_| changes.audit_session_id.is_some());
-    route.take_if(|_| changes.route.is_some());
-    labels.retain(|key, _| !changes.labels.contains_key(key) && !changes.remove_labels.contains(key));
+    workflow_id.take_if(|_| changes.links.workflow_id.is_some());
+    audit_session_id.take_if(|_| changes.links.audit_session_id.is_some());
+    route.take_if(|_| changes.links.route.is_some());
+    labels.retain(|key, _| !changes.labels.set.contains_key(key) && !changes.labels.remove.contains(key));
 }

@@ -4,7 +4,10 @@ use runledger_bench::filled::run_id;
 use serde_json::json;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Changes, Command, Metadata, Operation, Principal, Request, Route, RunKey, Terms};
+use crate::domain::{
+    Ask, Command, Complete, End, Ending, Labels, LinksChange, Metadata, Principal, Request, Route, RunKey, Start,
+    Update,
+};
 
 /// The small task threads of so many runs that follow one another, ten runs each: the runs of a thread lie apart, as those
 /// of a task that takes its time do.
@@ -54,14 +57,13 @@ impl Recipe {
         let agent_id = format!("agent-{}", dice.below(AGENTS));
         let keyed = dice.below(4) == 0;
         let updates = dice.below(3);
-        let mut commands = vec![(Operation::Start { deferred: false }, self.start(number, &agent_id, &mut dice))];
-        commands.extend((1..=updates).map(|step| (Operation::Update, update(step, number, &mut dice))));
+        let mut commands = vec![Ask::Start(self.start(number, &agent_id, &mut dice))];
+        commands.extend((1..=updates).map(|step| Ask::Update(update(step, number, &mut dice))));
         commands.push(end(&mut dice));
-        let command = |(revision, (operation, changes)): (u64, (Operation, Changes))| {
+        let command = |(revision, ask): (u64, Ask)| {
             let principal = Principal::claimed(agent_id.clone());
             let (key, expected_revision, request) = (key.clone(), None, None);
-            let mut command =
-                Command { key, operation, changes, terms: Terms::default(), expected_revision, request, principal };
+            let mut command = Command { key, ask, expected_revision, request, principal };
             if keyed {
                 let (id, digest) = (format!("{}/{revision}", command.key.run_id), command.digest());
                 command.request = Some(Request { id, digest });
@@ -71,7 +73,7 @@ impl Recipe {
         (1..).zip(commands).map(command).collect()
     }
 
-    fn start(&self, number: u64, agent_id: &str, dice: &mut Dice) -> Changes {
+    fn start(&self, number: u64, agent_id: &str, dice: &mut Dice) -> Start {
         let index = number - 1;
         let thread = if index.is_multiple_of(LARGE_ONE_IN) {
             format!("fill-{}-large-{}", self.seed, index / RUNS_OF_A_LARGE_THREAD)
@@ -89,40 +91,43 @@ impl Recipe {
         let labels = [("team", ["web", "data", "payments"]), ("tier", ["free", "paid", "trial"])];
         let labels = match dice.below(3) {
             0 => labels.map(|(key, values)| (key.to_owned(), dice.one_of(&values).to_owned())).into(),
-            _ => std::collections::BTreeMap::new(),
+            _ => Labels::new(),
         };
-        Changes {
-            task_thread_id: Some(thread),
-            agent_id: Some(agent_id.to_owned()),
+        let links = LinksChange {
             route: Some(dice.one_of(&[Route::Mcp, Route::Cli, Route::Http])),
             workflow_id: (dice.below(5) == 0).then(|| format!("workflow-{}", dice.below(WORKFLOWS))),
+            ..LinksChange::default()
+        };
+        Start {
+            task_thread_id: thread,
+            agent_id: Some(agent_id.to_owned()),
+            links,
             labels,
             metadata: object(metadata),
-            ..Changes::default()
+            ..Start::default()
         }
     }
 }
 
-fn update(step: u64, number: u64, dice: &mut Dice) -> Changes {
-    Changes {
+fn update(step: u64, number: u64, dice: &mut Dice) -> Update {
+    let links = LinksChange {
         audit_session_id: (dice.below(8) == 0).then(|| format!("audit-{}", number / 4)),
         tab_group_id: (step == 1).then(|| format!("tabs-{}", number % 64)),
-        metadata: object(json!({"step": step})),
-        ..Changes::default()
-    }
+        ..LinksChange::default()
+    };
+    Update { links, metadata: object(json!({"step": step})), ..Update::default() }
 }
 
 /// Four of five runs complete.
-fn end(dice: &mut Dice) -> (Operation, Changes) {
-    let because = |reason: &str, code: &str| Changes {
-        failure_reason: Some(reason.to_owned()),
-        reason_code: Some(code.to_owned()),
-        ..Changes::default()
+fn end(dice: &mut Dice) -> Ask {
+    let because = |reason: &str, code: &str| {
+        let why = Ending { failure_reason: Some(reason.to_owned()), reason_code: Some(code.to_owned()) };
+        End { why, ..End::default() }
     };
     match dice.below(10) {
-        0 => (Operation::Fail, because("the page did not load in time", "TIMEOUT")),
-        1 => (Operation::Abort, because("the user closed the tab", "USER_CANCELLED")),
-        _ => (Operation::Complete, Changes::default()),
+        0 => Ask::Fail(because("the page did not load in time", "TIMEOUT")),
+        1 => Ask::Abort(because("the user closed the tab", "USER_CANCELLED")),
+        _ => Ask::Complete(Complete::default()),
     }
 }
 
@@ -178,19 +183,24 @@ mod tests {
         assert!(ids.is_sorted(), "{ids:?}");
     }
 
+    fn start(command: &Command) -> &Start {
+        let Ask::Start(start) = &command.ask else { panic!("a history begins with a start") };
+        start
+    }
+
     #[test]
     fn runs_are_as_they_are_said_to_be() {
         let recipe = Recipe::of(1);
         let histories: Vec<_> = (1..=20_000).map(|number| recipe.history(number)).collect();
         let events: usize = histories.iter().map(Vec::len).sum();
         assert!((58_000..62_000).contains(&events), "about three events a run: {events}");
-        let bytes: usize = histories.iter().map(|history| history[0].changes.metadata.bytes()).sum();
+        let bytes: usize = histories.iter().map(|history| start(&history[0]).metadata.bytes()).sum();
         assert!((190..230).contains(&(bytes / 20_000)), "about 200 bytes of metadata: {}", bytes / 20_000);
-        let ends: BTreeSet<_> = histories.iter().map(|history| history.last().unwrap().operation.rpc()).collect();
+        let ends: BTreeSet<_> = histories.iter().map(|history| history.last().unwrap().ask.rpc()).collect();
         assert_eq!(ends, BTreeSet::from(["AbortRun", "CompleteRun", "FailRun"]));
         let mut threads = BTreeMap::new();
         for history in &histories {
-            *threads.entry(history[0].changes.task_thread_id.clone().unwrap()).or_insert(0) += 1;
+            *threads.entry(start(&history[0]).task_thread_id.clone()).or_insert(0) += 1;
         }
         assert_eq!(threads.remove("fill-1-large-0"), Some(1_000), "one of twenty");
         assert!(threads.values().all(|runs| *runs <= 10));

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Changes, Command, Operation, Principal, RunKey, Shard, Terms};
+use crate::domain::{Ask, Command, Principal, RunKey, Shard};
 use crate::engine::{Disposition, Engine, Failure};
 use crate::store::leases::TICK_EVERY;
 use crate::store::{Store, StoreError};
@@ -112,19 +112,12 @@ pub async fn sweep(store: &dyn Store, engine: &Engine, shard: Shard) -> Result<u
 /// Whether this sweep ended it. What failed is tried again by the next one.
 async fn end(engine: &Engine, key: RunKey) -> bool {
     let RunKey { namespace, run_id } = key.clone();
-    let command = Command {
-        key,
-        operation: Operation::Sweep,
-        changes: Changes::default(),
-        terms: Terms::default(),
-        expected_revision: None,
-        request: None,
-        principal: Principal::authority(),
-    };
+    let command =
+        Command { key, ask: Ask::Sweep, expected_revision: None, request: None, principal: Principal::authority() };
     match engine.submit(command, Some(Instant::now() + END_WAIT_MAX)).await {
         Ok(answer) => match answer.disposition {
             Disposition::Applied => {
-                let reason_code = answer.run.reason_code.as_deref();
+                let reason_code = answer.run.ending.reason_code.as_deref();
                 tracing::debug!(namespace, run_id, reason_code, "a run's time was over");
                 true
             }

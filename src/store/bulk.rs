@@ -206,28 +206,30 @@ pub(super) fn broken(source: impl Into<Source>) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Changes, Operation, Principal, RunKey, Status};
+    use crate::domain::{Ask, Complete, Ending, Principal, RunKey, Start, Status};
 
-    fn command(run_id: &str, operation: Operation) -> Command {
-        let task_thread_id = matches!(operation, Operation::Start { .. }).then(|| "thread-1".to_owned());
-        let failure_reason = (operation == Operation::Fail).then(|| "because".to_owned());
+    fn command(run_id: &str, ask: Ask) -> Command {
         Command {
             key: RunKey { namespace: NAMESPACE.to_owned(), run_id: run_id.to_owned() },
-            operation,
-            changes: Changes { task_thread_id, failure_reason, ..Changes::default() },
-            terms: crate::domain::Terms::default(),
+            ask,
             expected_revision: None,
             request: None,
             principal: Principal::anonymous(),
         }
     }
 
+    fn complete() -> Ask {
+        Ask::Complete(Complete::default())
+    }
+
     fn histories(count: usize) -> Vec<Vec<Command>> {
-        let start = Operation::Start { deferred: false };
+        let start = Start { task_thread_id: "thread-1".to_owned(), ..Start::default() };
+        let why = Ending { failure_reason: Some("because".to_owned()), reason_code: None };
+        let fail = crate::domain::End { why, ..crate::domain::End::default() };
         let of = |index: usize| {
             let run_id = format!("run-{index}");
-            let last = if index.is_multiple_of(2) { Operation::Complete } else { Operation::Fail };
-            vec![command(&run_id, start), command(&run_id, last)]
+            let last = if index.is_multiple_of(2) { complete() } else { Ask::Fail(fail.clone()) };
+            vec![command(&run_id, Ask::Start(start.clone())), command(&run_id, last)]
         };
         (0..count).map(of).collect()
     }
@@ -272,7 +274,7 @@ mod tests {
     #[test]
     fn a_command_that_is_refused_fails_the_load() {
         let end = End { last: None, elsewhere: None, now: time(0) };
-        let refused = decided(vec![vec![command("run-1", Operation::Complete)]], &end);
+        let refused = decided(vec![vec![command("run-1", complete())]], &end);
         assert!(matches!(refused, Err(StoreError::Refused(_))));
     }
 

@@ -1,14 +1,13 @@
 //! The JSON that both stores keep: the `record`, `metadata`, `labels`, `event` and `keyframe` columns.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 use super::columns::{self, shown};
 use crate::domain::evolve::evolve;
-use crate::domain::{Event, Metadata, Run, RunKey, Supervision, Time};
+use crate::domain::{Ending, Event, Labels, Links, Metadata, Run, RunKey, Supervision, Time};
 
 /// The columns of `runs` that make a run, with its documents as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,14 +100,10 @@ pub struct Record<'a> {
     running_at: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     completed_at: Option<Time>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    fallback_used: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    tab_group_id: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    failure_reason: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason_code: Option<Cow<'a, str>>,
+    #[serde(flatten)]
+    links: Cow<'a, Links>,
+    #[serde(flatten)]
+    ending: Cow<'a, Ending>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     supervision: Option<Cow<'a, Supervision>>,
 }
@@ -121,10 +116,8 @@ impl<'a> Record<'a> {
             updated_at: run.updated_at,
             running_at: run.running_at,
             completed_at: run.completed_at,
-            fallback_used: run.fallback_used,
-            tab_group_id: run.tab_group_id.as_deref().map(Cow::Borrowed),
-            failure_reason: run.failure_reason.as_deref().map(Cow::Borrowed),
-            reason_code: run.reason_code.as_deref().map(Cow::Borrowed),
+            links: Cow::Owned(Links { route: None, audit_session_id: None, workflow_id: None, ..run.links.clone() }),
+            ending: Cow::Borrowed(&run.ending),
             supervision: Some(&run.supervision).filter(|kept| !kept.is_empty()).map(Cow::Borrowed),
         }
     }
@@ -144,7 +137,7 @@ pub fn metadata(run: &Run) -> Option<String> {
 
 /// `labels`: none when there are none.
 #[must_use]
-pub fn labels(labels: &BTreeMap<String, String>) -> Option<String> {
+pub fn labels(labels: &Labels) -> Option<String> {
     (!labels.is_empty()).then(|| text(labels))
 }
 
@@ -201,19 +194,14 @@ pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError
         status,
         revision,
         started_at,
-        route,
         agent_id,
-        audit_session_id,
-        workflow_id,
+        links: Links { route, audit_session_id, workflow_id, ..Links::default() },
+        ending: Ending::default(),
         labels: labels.unwrap_or_default(),
         metadata: Metadata::default(),
         updated_at: started_at,
         running_at: None,
         completed_at: None,
-        fallback_used: false,
-        tab_group_id: None,
-        failure_reason: None,
-        reason_code: None,
         supervision: Supervision::default(),
     };
     documents.put_into(&mut run);
@@ -243,23 +231,14 @@ impl<'a> Documents<'a> {
     }
 
     fn put_into(self, run: &mut Run) {
-        let Record {
-            updated_at,
-            running_at,
-            completed_at,
-            fallback_used,
-            tab_group_id,
-            failure_reason,
-            reason_code,
-            supervision,
-        } = self.record;
+        let Record { updated_at, running_at, completed_at, links, ending, supervision } = self.record;
+        let Links { route, audit_session_id, workflow_id, .. } = std::mem::take(&mut run.links);
         run.updated_at = updated_at;
         run.running_at = running_at;
         run.completed_at = completed_at;
-        run.fallback_used = fallback_used;
-        run.tab_group_id = tab_group_id.map(Cow::into_owned);
-        run.failure_reason = failure_reason.map(Cow::into_owned);
-        run.reason_code = reason_code.map(Cow::into_owned);
+        // These have columns.
+        run.links = Links { route, audit_session_id, workflow_id, ..links.into_owned() };
+        run.ending = ending.into_owned();
         run.supervision = supervision.map(Cow::into_owned).unwrap_or_default();
         run.metadata = self.metadata;
     }

@@ -2,33 +2,29 @@
 
 use prost_types::{Duration, Timestamp};
 
-use crate::domain::command::{Changes, Principal, PrincipalKind};
+use super::links;
 use crate::domain::{
-    AbortRequest, Event, EventType, LateReport, Lease, Metadata, Progress, Ready, Route, Run, Status, Summary, Time,
+    AbortRequest, Changes, Event, EventType, LateReport, Lease, Metadata, Principal, PrincipalKind, Progress, Ready,
+    Route, Run, Status, Summary, Time,
 };
 use runledger_proto::json::structure;
 use runledger_proto::v1;
 
 impl From<&Run> for v1::Run {
     fn from(run: &Run) -> Self {
-        Self {
+        let mut shown = Self {
             task_thread_id: run.task_thread_id.clone(),
             run_id: run.run_id.clone(),
             status: v1::RunStatus::from(run.status).into(),
             started_at: Some(timestamp(run.started_at)),
-            route: route(run.route).into(),
-            fallback_used: run.fallback_used,
             agent_id: text(run.agent_id.as_ref()),
-            tab_group_id: text(run.tab_group_id.as_ref()),
-            audit_session_id: text(run.audit_session_id.as_ref()),
-            workflow_id: text(run.workflow_id.as_ref()),
             completed_at: run.completed_at.map(timestamp),
-            failure_reason: text(run.failure_reason.as_ref()),
+            failure_reason: text(run.ending.failure_reason.as_ref()),
             metadata: metadata(&run.metadata),
             revision: run.revision,
             running_at: run.running_at.map(timestamp),
             updated_at: Some(timestamp(run.updated_at)),
-            reason_code: text(run.reason_code.as_ref()),
+            reason_code: text(run.ending.reason_code.as_ref()),
             labels: run.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             namespace: run.namespace.clone(),
             lease: run.supervision.lease.as_ref().map(Into::into),
@@ -38,9 +34,11 @@ impl From<&Run> for v1::Run {
             outcome: run.outcome().map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
             start_deadline: run.supervision.start_deadline.map(timestamp),
             deadline: run.deadline().map(timestamp),
-            progress: None,
             ready: run.supervision.ready.as_deref().map(Into::into),
-        }
+            ..Self::default()
+        };
+        links::show(&run.links, &mut shown);
+        shown
     }
 }
 
@@ -128,27 +126,26 @@ impl From<&Event> for v1::RunEvent {
 
 impl From<&Changes> for v1::RunChanges {
     fn from(changes: &Changes) -> Self {
-        Self {
-            task_thread_id: changes.task_thread_id.clone(),
-            agent_id: changes.agent_id.clone(),
-            route: changes.route.map(|known| route(Some(known)).into()),
-            fallback_used: changes.fallback_used,
-            tab_group_id: changes.tab_group_id.clone(),
-            audit_session_id: changes.audit_session_id.clone(),
-            workflow_id: changes.workflow_id.clone(),
-            failure_reason: changes.failure_reason.clone(),
-            reason_code: changes.reason_code.clone(),
-            labels: changes.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
-            remove_labels: changes.remove_labels.iter().cloned().collect(),
-            metadata: metadata(&changes.metadata),
-            lease: changes.lease.as_ref().map(Into::into),
-            start_deadline: changes.start_deadline.map(timestamp),
-            run_timeout: changes.run_timeout_ms.map(duration),
-            abort_request: changes.abort_request.as_deref().map(Into::into),
-            presumed: changes.presumed,
-            late_report: changes.late_report.as_deref().map(Into::into),
-            ready: changes.ready.as_deref().map(Into::into),
-        }
+        let Changes { task_thread_id, agent_id, links, ending, labels, metadata: patch, supervision } = changes;
+        let mut shown = Self {
+            task_thread_id: task_thread_id.clone(),
+            agent_id: agent_id.clone(),
+            failure_reason: ending.failure_reason.clone(),
+            reason_code: ending.reason_code.clone(),
+            labels: labels.set.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+            remove_labels: labels.remove.iter().cloned().collect(),
+            metadata: metadata(patch),
+            lease: supervision.lease.as_ref().map(Into::into),
+            start_deadline: supervision.start_deadline.map(timestamp),
+            run_timeout: supervision.run_timeout_ms.map(duration),
+            abort_request: supervision.abort_request.as_deref().map(Into::into),
+            presumed: supervision.presumed,
+            late_report: supervision.late_report.as_deref().map(Into::into),
+            ready: supervision.ready.as_deref().map(Into::into),
+            ..Self::default()
+        };
+        links::show_change(links, &mut shown);
+        shown
     }
 }
 
@@ -210,7 +207,7 @@ fn nanos(micros: i64) -> i32 {
     i32::try_from(micros * 1_000).expect("less than a second of nanoseconds")
 }
 
-fn route(route: Option<Route>) -> v1::Route {
+pub(super) fn route(route: Option<Route>) -> v1::Route {
     match route {
         None => v1::Route::Unspecified,
         Some(Route::Mcp) => v1::Route::Mcp,
@@ -224,14 +221,14 @@ fn metadata(metadata: &Metadata) -> Option<prost_types::Struct> {
     (!metadata.is_empty()).then(|| structure(metadata.as_map()))
 }
 
-fn text(text: Option<&String>) -> String {
+pub(super) fn text(text: Option<&String>) -> String {
     text.cloned().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Metadata, Supervision};
+    use crate::domain::{Ending, Links, LinksChange, Metadata, Supervision};
 
     #[test]
     fn a_time_before_the_epoch_has_positive_nanos() {
@@ -252,14 +249,15 @@ mod tests {
             updated_at: at(4),
             running_at: Some(at(2)),
             completed_at: Some(at(3)),
-            route: Some(Route::Cli),
-            fallback_used: true,
             agent_id: Some("agent".into()),
-            tab_group_id: Some("tabs".into()),
-            audit_session_id: Some("audit".into()),
-            workflow_id: Some("workflow".into()),
-            failure_reason: Some("because".into()),
-            reason_code: Some("TIMEOUT".into()),
+            links: Links {
+                route: Some(Route::Cli),
+                fallback_used: true,
+                tab_group_id: Some("tabs".into()),
+                audit_session_id: Some("audit".into()),
+                workflow_id: Some("workflow".into()),
+            },
+            ending: Ending { failure_reason: Some("because".into()), reason_code: Some("TIMEOUT".into()) },
             labels: [("k".into(), "v".into())].into(),
             supervision: Supervision {
                 lease: Some(Lease { epoch: 2, ttl_ms: 1_500, released: true }),
@@ -360,7 +358,9 @@ mod tests {
 
     #[test]
     fn a_cleared_link_differs_from_one_that_was_not_touched() {
-        let changes = Changes { tab_group_id: Some(String::new()), route: Some(Route::Mcp), ..Changes::default() };
+        let links =
+            LinksChange { tab_group_id: Some(String::new()), route: Some(Route::Mcp), ..LinksChange::default() };
+        let changes = Changes { links, ..Changes::default() };
         let shown = v1::RunChanges::from(&changes);
         assert_eq!((shown.tab_group_id.as_deref(), shown.workflow_id), (Some(""), None));
         assert_eq!((shown.route, shown.metadata), (Some(v1::Route::Mcp.into()), None));

@@ -1,7 +1,10 @@
 //! Requests as commands and questions of the domain. A request is checked whole: one answer names every violation.
 
+use std::mem::take;
+
 use uuid::Uuid;
 
+use super::links;
 use super::metadata::metadata;
 use super::validate::Violations;
 use crate::auth::Caller;
@@ -10,7 +13,10 @@ use crate::domain::ids::derived_run_id;
 use crate::domain::limits::{
     FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX, TIMEOUT_MS_MAX,
 };
-use crate::domain::{Changes, Command, Operation, Renewal, Request, RunKey, Status, Terms, Violation};
+use crate::domain::{
+    Ask, Claim, Command, Complete, End, Ending, LabelsChange, Release, Renewal, Request, RequestAbort, RunKey, Start,
+    Status, Update, Violation,
+};
 use runledger_proto::v1;
 
 /// The command of a `StartRun`. Makes the run's id where the request names none: from `request_id`, else at random.
@@ -18,25 +24,18 @@ use runledger_proto::v1;
 /// # Errors
 ///
 /// Every violation.
-pub fn start_run(request: v1::StartRunRequest, caller: &Caller, ledger: Uuid) -> Result<Command, Vec<Violation>> {
+pub fn start_run(mut request: v1::StartRunRequest, caller: &Caller, ledger: Uuid) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
-    let changes = Changes {
-        task_thread_id: Some(violations.required("task_thread_id", request.task_thread_id, LINK_BYTES_MAX)),
-        agent_id: violations.link("agent_id", request.agent_id),
-        route: violations.route("route", request.route),
-        fallback_used: request.fallback_used,
-        tab_group_id: violations.link("tab_group_id", request.tab_group_id),
-        audit_session_id: violations.link("audit_session_id", request.audit_session_id),
-        workflow_id: violations.link("workflow_id", request.workflow_id),
+    let start = Start {
+        deferred: request.deferred,
+        task_thread_id: violations.required("task_thread_id", take(&mut request.task_thread_id), LINK_BYTES_MAX),
+        agent_id: violations.link("agent_id", take(&mut request.agent_id)),
+        links: links::of_start(&mut request, &mut violations),
         labels: violations.labels("labels", request.labels),
         metadata: metadata(request.metadata, METADATA_BYTES_MAX, &mut violations),
-        ..Changes::default()
-    };
-    let terms = Terms {
         lease_ttl_ms: violations.lease_ttl_ms(request.lease_ttl),
         start_timeout_ms: timeout("start_timeout", request.start_timeout, &mut violations),
         run_timeout_ms: timeout("run_timeout", request.run_timeout, &mut violations),
-        ..Terms::default()
     };
     if request.deferred && request.lease_ttl.is_some() {
         violations.push("lease_ttl", "not with deferred: a pending run gets its lease when it is started or claimed");
@@ -49,9 +48,8 @@ pub fn start_run(request: v1::StartRunRequest, caller: &Caller, ledger: Uuid) ->
         ("", request_id) => derived_run_id(ledger, &caller.namespace, request_id),
         (_, _) => request.run_id,
     };
-    let operation = Operation::Start { deferred: request.deferred };
     let (request_id, expected_revision) = (request.request_id, request.expected_revision);
-    Ask { operation, changes, terms, run_id, request_id, expected_revision }.command(violations, caller)
+    Asked { ask: Ask::Start(start), run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of an `UpdateRun`. What it says of the work is a [`renewal`](update_renewal).
@@ -59,28 +57,22 @@ pub fn start_run(request: v1::StartRunRequest, caller: &Caller, ledger: Uuid) ->
 /// # Errors
 ///
 /// Every violation.
-pub fn update_run(request: v1::UpdateRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+pub fn update_run(mut request: v1::UpdateRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
     if request.progress.is_some() && request.lease_epoch == 0 {
         violations.push("progress", "needs lease_epoch: progress is kept with a lease");
     }
-    violations.progress(request.progress);
-    let labels = violations.labels("labels", request.labels);
-    let changes = Changes {
-        audit_session_id: violations.link_change("audit_session_id", request.audit_session_id),
-        tab_group_id: violations.link_change("tab_group_id", request.tab_group_id),
-        workflow_id: violations.link_change("workflow_id", request.workflow_id),
-        route: violations.route("route", request.route),
-        fallback_used: request.fallback_used,
+    violations.progress(request.progress.take());
+    let labels = violations.labels("labels", take(&mut request.labels));
+    let links = links::of_update(&mut request, &mut violations);
+    let update = Update {
+        lease_epoch: holder(request.lease_epoch),
+        links,
         metadata: metadata(request.metadata, METADATA_PATCH_BYTES_MAX, &mut violations),
-        remove_labels: violations.remove_labels(request.remove_labels, &labels),
-        labels,
-        ..Changes::default()
+        labels: LabelsChange { remove: violations.remove_labels(request.remove_labels, &labels), set: labels },
     };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    let terms = holder(request.lease_epoch);
-    Ask { operation: Operation::Update, changes, terms, run_id, request_id, expected_revision }
-        .command(violations, caller)
+    Asked { ask: Ask::Update(update), run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of a `CompleteRun`.
@@ -90,14 +82,12 @@ pub fn update_run(request: v1::UpdateRunRequest, caller: &Caller) -> Result<Comm
 /// Every violation.
 pub fn complete_run(request: v1::CompleteRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
-    let changes = Changes {
+    let ask = Ask::Complete(Complete {
+        lease_epoch: holder(request.lease_epoch),
         metadata: metadata(request.metadata, METADATA_PATCH_BYTES_MAX, &mut violations),
-        ..Changes::default()
-    };
+    });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    let terms = holder(request.lease_epoch);
-    Ask { operation: Operation::Complete, changes, terms, run_id, request_id, expected_revision }
-        .command(violations, caller)
+    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of an `AbortRun`.
@@ -107,15 +97,13 @@ pub fn complete_run(request: v1::CompleteRunRequest, caller: &Caller) -> Result<
 /// Every violation.
 pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
-    let changes = Changes {
+    let why = Ending {
         failure_reason: violations.optional("failure_reason", request.failure_reason, FAILURE_REASON_BYTES_MAX),
         reason_code: violations.reason_code(request.reason_code),
-        ..Changes::default()
     };
+    let ask = Ask::Abort(End { lease_epoch: holder(request.lease_epoch), why });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    let terms = holder(request.lease_epoch);
-    Ask { operation: Operation::Abort, changes, terms, run_id, request_id, expected_revision }
-        .command(violations, caller)
+    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of a `FailRun`.
@@ -125,15 +113,13 @@ pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Comman
 /// Every violation.
 pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
-    let changes = Changes {
+    let why = Ending {
         failure_reason: Some(violations.required("failure_reason", request.failure_reason, FAILURE_REASON_BYTES_MAX)),
         reason_code: violations.reason_code(request.reason_code),
-        ..Changes::default()
     };
+    let ask = Ask::Fail(End { lease_epoch: holder(request.lease_epoch), why });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    let terms = holder(request.lease_epoch);
-    Ask { operation: Operation::Fail, changes, terms, run_id, request_id, expected_revision }
-        .command(violations, caller)
+    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of a `ClaimRun`.
@@ -143,16 +129,14 @@ pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command,
 /// Every violation.
 pub fn claim_run(request: v1::ClaimRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
-    let terms = Terms {
-        lease_ttl_ms: Some(violations.required_lease_ttl_ms(request.lease_ttl)),
-        lease_epoch: request.expected_epoch,
+    let ask = Ask::Claim(Claim {
+        expected_epoch: request.expected_epoch,
+        lease_ttl_ms: violations.required_lease_ttl_ms(request.lease_ttl),
         max_running: violations.max_running(request.max_running),
-        ..Terms::default()
-    };
+        ..Claim::default()
+    });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    let changes = Changes::default();
-    Ask { operation: Operation::Claim, changes, terms, run_id, request_id, expected_revision }
-        .command(violations, caller)
+    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of a `ReleaseRun`.
@@ -162,11 +146,10 @@ pub fn claim_run(request: v1::ClaimRunRequest, caller: &Caller) -> Result<Comman
 /// Every violation.
 pub fn release_run(request: v1::ReleaseRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
-    let terms = Terms { not_begun: request.not_begun, ..holder(violations.required_lease_epoch(request.lease_epoch)) };
+    let lease_epoch = holder(violations.required_lease_epoch(request.lease_epoch));
+    let ask = Ask::Release(Release { lease_epoch, not_begun: request.not_begun });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    let changes = Changes::default();
-    Ask { operation: Operation::Release, changes, terms, run_id, request_id, expected_revision }
-        .command(violations, caller)
+    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of a `RequestAbort`.
@@ -176,15 +159,12 @@ pub fn release_run(request: v1::ReleaseRunRequest, caller: &Caller) -> Result<Co
 /// Every violation.
 pub fn request_abort(request: v1::RequestAbortRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
-    let changes = Changes {
-        failure_reason: violations.optional("reason", request.reason, FAILURE_REASON_BYTES_MAX),
-        ..Changes::default()
-    };
-    let grace_ms = violations.duration_ms("grace", request.grace, 0..=TIMEOUT_MS_MAX, "0 to 366 days");
-    let terms = Terms { grace_ms, ..Terms::default() };
+    let ask = Ask::RequestAbort(RequestAbort {
+        reason: violations.optional("reason", request.reason, FAILURE_REASON_BYTES_MAX),
+        grace_ms: violations.duration_ms("grace", request.grace, 0..=TIMEOUT_MS_MAX, "0 to 366 days"),
+    });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Ask { operation: Operation::RequestAbort, changes, terms, run_id, request_id, expected_revision }
-        .command(violations, caller)
+    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The run and the renewal of a `HeartbeatRun`.
@@ -213,9 +193,9 @@ pub fn update_renewal(request: &v1::UpdateRunRequest, caller: &Caller) -> Option
     Some((key, Renewal { epoch: request.lease_epoch, agent_id, progress: Some(progress) }))
 }
 
-/// The terms of a call that its lease's holder alone may make; 0: it names no lease.
-fn holder(lease_epoch: u64) -> Terms {
-    Terms { lease_epoch: Some(lease_epoch).filter(|epoch| *epoch > 0), ..Terms::default() }
+/// The lease of a call that its holder alone may make; 0: it names no lease.
+fn holder(lease_epoch: u64) -> Option<u64> {
+    Some(lease_epoch).filter(|epoch| *epoch > 0)
 }
 
 fn timeout(field: &str, timeout: Option<prost_types::Duration>, violations: &mut Violations) -> Option<u64> {
@@ -286,27 +266,23 @@ pub fn check_transition(
 }
 
 /// What every mutation brings.
-struct Ask {
-    operation: Operation,
-    changes: Changes,
-    terms: Terms,
+struct Asked {
+    ask: Ask,
     run_id: String,
     request_id: String,
     expected_revision: Option<u64>,
 }
 
-impl Ask {
+impl Asked {
     fn command(self, mut violations: Violations, caller: &Caller) -> Result<Command, Vec<Violation>> {
         violations.run_id(&self.run_id);
         let request_id = violations.request_id(self.request_id);
-        if self.expected_revision == Some(0) && !matches!(self.operation, Operation::Start { .. }) {
+        if self.expected_revision == Some(0) && !matches!(self.ask, Ask::Start(_)) {
             violations.push("expected_revision", "must be at least 1: only StartRun may expect that no run exists");
         }
         let mut command = violations.settle(Command {
             key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id },
-            operation: self.operation,
-            changes: self.changes,
-            terms: self.terms,
+            ask: self.ask,
             expected_revision: self.expected_revision,
             request: None,
             principal: caller.principal.clone(),

@@ -253,7 +253,10 @@ async fn a_sweep_ends_everybody_whose_time_is_over() {
     let statuses =
         join_all((0..700).map(async |n| process.store.run(&key(&format!("run-{n}"))).await.unwrap().unwrap()));
     for run in statuses.await {
-        assert_eq!((run.status, run.reason_code.as_deref(), run.revision), (Status::Aborted, Some("TIMEOUT"), 2));
+        assert_eq!(
+            (run.status, run.ending.reason_code.as_deref(), run.revision),
+            (Status::Aborted, Some("TIMEOUT"), 2)
+        );
     }
     assert_eq!(process.revision("for-ever").await, Some(1));
 }

@@ -40,7 +40,8 @@ pub(super) struct Lines {
 impl Lines {
     /// Adds an event, with its run's links right after it.
     pub(super) fn write(&mut self, event: &Event, links: &Links) {
-        let (code, text) = (event.changes.reason_code.as_deref(), event.changes.failure_reason.as_deref());
+        let (code, text) =
+            (event.changes.ending.reason_code.as_deref(), event.changes.ending.failure_reason.as_deref());
         let line = Line {
             at: event.at,
             run_id: &event.key.run_id,
@@ -91,8 +92,8 @@ mod tests {
         event.from = Some(Status::Running);
         event.to = Status::Failed;
         event.principal = Principal::claimed("agent-1".into());
-        event.changes.reason_code = Some("TIMEOUT".into());
-        event.changes.failure_reason = Some("it \"hung\"".into());
+        event.changes.ending.reason_code = Some("TIMEOUT".into());
+        event.changes.ending.failure_reason = Some("it \"hung\"".into());
         links.audit_session_id = Some("audit-1".into());
         written.write(&event, &links);
         let (bytes, count) = written.take();

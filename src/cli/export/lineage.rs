@@ -40,8 +40,8 @@ impl Lineage {
     pub(super) fn pass(&mut self, event: &Event) -> (Links, Links) {
         let (_, before) = self.runs.remove(&event.key).unwrap_or_default();
         let mut after = before.clone();
-        after.change(event.changes.task_thread_id.as_deref(), event.changes.audit_session_id.as_deref());
-        if !event.to.is_terminal() || event.changes.presumed {
+        after.change(event.changes.task_thread_id.as_deref(), event.changes.links.audit_session_id.as_deref());
+        if !event.to.is_terminal() || event.changes.supervision.presumed {
             self.runs.insert(event.key.clone(), (event.revision, after.clone()));
         }
         (before, after)

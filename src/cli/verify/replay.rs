@@ -176,9 +176,9 @@ fn columns(row: &RunColumns<String>, run: &Run, said: &mut Row<'_>) {
     }
     said.same("task_thread_id", &run.task_thread_id, &row.task_thread_id);
     said.same("agent_id", &run.agent_id, &row.agent_id);
-    said.same("workflow_id", &run.workflow_id, &row.workflow_id);
-    said.same("audit_session_id", &run.audit_session_id, &row.audit_session_id);
-    said.same("route", &run.route.map(|route| Route::name(route).to_owned()), &row.route);
+    said.same("workflow_id", &run.links.workflow_id, &row.workflow_id);
+    said.same("audit_session_id", &run.links.audit_session_id, &row.audit_session_id);
+    said.same("route", &run.links.route.map(|route| Route::name(route).to_owned()), &row.route);
     let labels: Result<BTreeMap<String, String>, _> =
         row.labels.as_deref().map_or(Ok(BTreeMap::new()), serde_json::from_str);
     match labels {

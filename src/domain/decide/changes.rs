@@ -4,8 +4,8 @@ use super::Context;
 use crate::domain::limits::{LABELS_MAX, METADATA_BYTES_MAX};
 use crate::domain::sweep::Due;
 use crate::domain::{
-    AbortRequest, Changes, Command, EventType, LateReport, Lease, Metadata, Operation, Ready, Refusal, Run, Time,
-    Unbegun, Violation,
+    AbortRequest, Ask, Changes, Claim, Command, Ending, EventType, Labels, LabelsChange, LateReport, Lease, Links,
+    LinksChange, Metadata, Ready, Refusal, Run, Start, SupervisionChange, Time, Unbegun, Violation,
 };
 
 /// A ledger that lost a part of its past may grant a lease again whose epoch was granted in that part, to somebody who
@@ -15,7 +15,7 @@ const LEDGER_EPOCH_SHIFT: u32 = 24;
 /// The `reason_code` of a pending run that was aborted because somebody asked for it.
 const ABORT_REQUESTED: &str = "ABORT_REQUESTED";
 
-/// What the event sets: what of the command's changes changes the run, and what the authority adds.
+/// What the event sets: what of the command's ask changes the run, and what the authority adds.
 pub(super) fn changes(
     run: Option<&Run>,
     command: &Command,
@@ -23,114 +23,127 @@ pub(super) fn changes(
     event_type: EventType,
     at: Time,
 ) -> Changes {
-    let terms = &command.terms;
-    let (epoch, acting) = (run.map_or(0, |run| run.supervision.epoch()), &command.principal.agent_id);
-    let next_epoch = (epoch + 1).max(context.ledger_epoch << LEDGER_EPOCH_SHIFT);
-    let granted = terms.lease_ttl_ms.map(|ttl_ms| Lease { epoch: next_epoch, ttl_ms, released: false });
-    match command.operation {
-        Operation::Start { deferred } => Changes {
-            lease: granted,
-            start_deadline: terms.start_timeout_ms.filter(|_| deferred).map(|timeout| at.plus_ms(timeout)),
-            run_timeout_ms: terms
-                .run_timeout_ms
-                .filter(|timeout| run.is_none_or(|run| run.supervision.run_timeout_ms != Some(*timeout))),
-            ..effective(run, command)
-        },
-        Operation::Claim => {
-            // Who takes over a run that somebody executed becomes its owner; one that waits may have one already.
-            let owner = run.and_then(|run| run.agent_id.as_ref());
-            let awaited = run.is_some_and(Run::awaits_claim);
-            let takes_over = owner.is_none() || !awaited;
-            let agent_id = acting.clone().filter(|agent_id| takes_over && Some(agent_id) != owner);
-            let unbegun = Unbegun { owner: agent_id.as_ref().map(|_| owner.cloned().unwrap_or_default()) };
-            // What somebody has executed before is begun.
-            let unbegun = awaited.then(|| Box::new(unbegun));
-            Changes { lease: granted, agent_id, unbegun, ..Changes::default() }
+    match &command.ask {
+        Ask::Start(start) => started(run, start, command, context, at),
+        Ask::Update(update) => {
+            let links = update.links.clone();
+            written(run, links, update.labels.clone(), &update.metadata)
         }
-        Operation::Release if event_type == EventType::Aborted => {
+        Ask::Claim(claim) => claimed(run, claim, command, context),
+        Ask::Release(_) | Ask::GiveBack(_) if event_type == EventType::Aborted => {
             let request = run.and_then(|run| run.supervision.abort_request.as_ref());
-            Changes {
-                failure_reason: request.and_then(|request| request.reason.clone()),
-                reason_code: Some(ABORT_REQUESTED.to_owned()),
-                ..Changes::default()
-            }
+            ended(request.and_then(|request| request.reason.clone()), ABORT_REQUESTED.to_owned())
         }
-        // The epoch that follows is nobody's: the holder's own writes are refused from here on.
-        Operation::Release => {
-            let lease = run.and_then(|run| run.supervision.lease);
-            let lease = lease.map(|lease| Lease { epoch: next_epoch, released: true, ..lease });
-            let unbegun = run.and_then(|run| run.supervision.unbegun.as_ref());
-            let ready = unbegun.filter(|_| event_type == EventType::Ready).map(|unbegun| {
-                let timeout = run.and_then(Run::start_timeout_micros);
-                let deadline = timeout.map(|timeout| at.plus_micros(timeout));
-                (unbegun.owner.clone(), Box::new(Ready { at, deadline, not_begun: true }))
-            });
-            let (agent_id, ready) = ready.unzip();
-            Changes { lease, agent_id: agent_id.flatten(), ready, ..Changes::default() }
-        }
-        Operation::RequestAbort => {
-            let Changes { failure_reason: reason, .. } = command.changes.clone();
+        Ask::Release(_) | Ask::GiveBack(_) => released(run, context, event_type, at),
+        Ask::RequestAbort(request) => {
             let ends = event_type == EventType::Aborted;
-            let deadline = terms.grace_ms.filter(|_| !ends).map(|grace| at.plus_ms(grace));
-            let by = command.principal.clone();
-            Changes {
-                failure_reason: reason.clone().filter(|_| ends),
-                reason_code: ends.then(|| ABORT_REQUESTED.to_owned()),
-                abort_request: Some(Box::new(AbortRequest { at, by, reason, deadline })),
-                ..Changes::default()
-            }
+            let (reason, by) = (request.reason.clone(), command.principal.clone());
+            let deadline = request.grace_ms.filter(|_| !ends).map(|grace| at.plus_ms(grace));
+            let ending = if ends { ended(reason.clone(), ABORT_REQUESTED.to_owned()) } else { Changes::default() };
+            let abort_request = Some(Box::new(AbortRequest { at, by, reason, deadline }));
+            Changes { supervision: SupervisionChange { abort_request, ..SupervisionChange::default() }, ..ending }
         }
-        Operation::Sweep => {
+        Ask::Sweep => {
             let due = run.and_then(|run| Some((run, Due::of(run, context)?)));
             let (run, due) = due.expect("a sweep makes an event only of a run whose time is over");
-            Changes {
-                failure_reason: Some(due.reason(run)),
-                reason_code: Some(due.reason_code().to_owned()),
-                presumed: due.is_presumed(),
-                ..Changes::default()
-            }
+            let supervision = SupervisionChange { presumed: due.is_presumed(), ..SupervisionChange::default() };
+            Changes { supervision, ..ended(Some(due.reason(run)), due.reason_code().to_owned()) }
         }
-        Operation::Complete | Operation::Fail | Operation::Abort if event_type == EventType::LateReported => {
-            let Changes { failure_reason, reason_code, metadata, .. } = command.changes.clone();
-            let status = command.operation.leads_to().expect("each leads to a status");
-            let by = command.principal.clone();
-            let report = LateReport { at, by, lease_epoch: epoch, status, failure_reason, reason_code, metadata };
-            Changes { late_report: Some(Box::new(report)), ..Changes::default() }
+        Ask::Complete(_) | Ask::Fail(_) | Ask::Abort(_) if event_type == EventType::LateReported => {
+            reported_late(run, command, at)
         }
-        Operation::Update | Operation::Complete | Operation::Abort | Operation::Fail => effective(run, command),
+        Ask::Complete(complete) => written(run, LinksChange::default(), LabelsChange::default(), &complete.metadata),
+        Ask::Abort(end) | Ask::Fail(end) => Changes { ending: end.why.clone(), ..Changes::default() },
     }
 }
 
-/// What of the command's changes changes the run.
-fn effective(run: Option<&Run>, command: &Command) -> Changes {
-    let mut changes = command.changes.clone();
+fn started(run: Option<&Run>, start: &Start, command: &Command, context: &Context<'_>, at: Time) -> Changes {
+    let labels = LabelsChange { set: start.labels.clone(), ..LabelsChange::default() };
     let owner = run.and_then(|run| run.agent_id.as_ref());
-    if matches!(command.operation, Operation::Start { .. }) && changes.agent_id.is_none() {
-        changes.agent_id.clone_from(&command.principal.agent_id);
+    let kept = run.and_then(|run| run.supervision.run_timeout_ms);
+    Changes {
+        task_thread_id: run.is_none().then(|| start.task_thread_id.clone()),
+        agent_id: start.agent_id.clone().or_else(|| command.principal.agent_id.clone()).filter(|_| owner.is_none()),
+        supervision: SupervisionChange {
+            lease: start.lease_ttl_ms.map(|ttl_ms| granted(run, context, ttl_ms)),
+            start_deadline: start.start_timeout_ms.filter(|_| start.deferred).map(|timeout| at.plus_ms(timeout)),
+            run_timeout_ms: start.run_timeout_ms.filter(|timeout| kept != Some(*timeout)),
+            ..SupervisionChange::default()
+        },
+        ..written(run, start.links.clone(), labels, &start.metadata)
     }
-    if owner.is_some() {
-        changes.agent_id = None;
+}
+
+/// Who takes over a run that somebody executed becomes its owner; one that waits may have an owner already.
+fn claimed(run: Option<&Run>, claim: &Claim, command: &Command, context: &Context<'_>) -> Changes {
+    let owner = run.and_then(|run| run.agent_id.as_ref());
+    let awaited = run.is_some_and(Run::awaits_claim);
+    let takes_over = owner.is_none() || !awaited;
+    let agent_id = command.principal.agent_id.clone().filter(|agent_id| takes_over && Some(agent_id) != owner);
+    let unbegun = Unbegun { owner: agent_id.as_ref().map(|_| owner.cloned().unwrap_or_default()) };
+    let supervision = SupervisionChange {
+        lease: Some(granted(run, context, claim.lease_ttl_ms)),
+        // A run that somebody has executed before is begun.
+        unbegun: awaited.then(|| Box::new(unbegun)),
+        ..SupervisionChange::default()
+    };
+    Changes { agent_id, supervision, ..Changes::default() }
+}
+
+/// The epoch that follows is nobody's: the holder's own writes are refused from here on.
+fn released(run: Option<&Run>, context: &Context<'_>, event_type: EventType, at: Time) -> Changes {
+    let lease = run.and_then(|run| run.supervision.lease);
+    let lease = lease.map(|lease| Lease { released: true, ..granted(run, context, lease.ttl_ms) });
+    let unbegun = run.and_then(|run| run.supervision.unbegun.as_ref());
+    let ready = unbegun.filter(|_| event_type == EventType::Ready).map(|unbegun| {
+        let timeout = run.and_then(Run::start_timeout_micros);
+        let deadline = timeout.map(|timeout| at.plus_micros(timeout));
+        (unbegun.owner.clone(), Box::new(Ready { at, deadline, not_begun: true }))
+    });
+    let (agent_id, ready) = ready.unzip();
+    let supervision = SupervisionChange { lease, ready, ..SupervisionChange::default() };
+    Changes { agent_id: agent_id.flatten(), supervision, ..Changes::default() }
+}
+
+/// What the holder of the last lease reported of a run that the authority had ended.
+fn reported_late(run: Option<&Run>, command: &Command, at: Time) -> Changes {
+    let Ending { failure_reason, reason_code } = command.ask.why().cloned().unwrap_or_default();
+    let report = LateReport {
+        at,
+        by: command.principal.clone(),
+        lease_epoch: run.map_or(0, |run| run.supervision.epoch()),
+        status: command.ask.leads_to().expect("each leads to a status"),
+        failure_reason,
+        reason_code,
+        metadata: command.ask.metadata().cloned().unwrap_or_default(),
+    };
+    let supervision = SupervisionChange { late_report: Some(Box::new(report)), ..SupervisionChange::default() };
+    Changes { supervision, ..Changes::default() }
+}
+
+/// The lease that follows the run's last one.
+fn granted(run: Option<&Run>, context: &Context<'_>, ttl_ms: u64) -> Lease {
+    let epoch = run.map_or(0, |run| run.supervision.epoch());
+    Lease { epoch: (epoch + 1).max(context.ledger_epoch << LEDGER_EPOCH_SHIFT), ttl_ms, released: false }
+}
+
+fn ended(failure_reason: Option<String>, reason_code: String) -> Changes {
+    Changes { ending: Ending { failure_reason, reason_code: Some(reason_code) }, ..Changes::default() }
+}
+
+/// What a caller wrote, as far as it changes the run.
+fn written(run: Option<&Run>, links: LinksChange, labels: LabelsChange, patch: &Metadata) -> Changes {
+    let mut metadata = patch.clone();
+    if let Some(run) = run
+        && !metadata.is_empty()
+        && run.metadata.merged(&metadata) == run.metadata
+    {
+        metadata = Metadata::default();
     }
-    if run.is_some() {
-        changes.task_thread_id = None;
-    }
-    if let Some(run) = run {
-        changes.route = changes.route.filter(|route| run.route != Some(*route));
-        changes.fallback_used &= !run.fallback_used;
-        changes.labels.retain(|key, value| run.labels.get(key) != Some(value));
-        changes.remove_labels.retain(|key| run.labels.contains_key(key));
-        if !changes.metadata.is_empty() && run.metadata.merged(&changes.metadata) == run.metadata {
-            changes.metadata = Metadata::default();
-        }
-    }
-    for (change, now) in [
-        (&mut changes.tab_group_id, run.and_then(|run| run.tab_group_id.as_deref())),
-        (&mut changes.audit_session_id, run.and_then(|run| run.audit_session_id.as_deref())),
-        (&mut changes.workflow_id, run.and_then(|run| run.workflow_id.as_deref())),
-    ] {
-        *change = change.take().filter(|value| value != now.unwrap_or_default());
-    }
-    changes
+    let blank = (Links::default(), Labels::default());
+    let (now, labels_now) = run.map_or((&blank.0, &blank.1), |run| (&run.links, &run.labels));
+    // A run that begins has no labels: each that is said is set, and each that is dropped is not there.
+    Changes { links: links.effective(now), labels: labels.effective(labels_now), metadata, ..Changes::default() }
 }
 
 pub(super) fn within_limits(run: &Run, changes: &Changes) -> Result<(), Refusal> {

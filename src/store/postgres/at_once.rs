@@ -26,7 +26,7 @@ use super::kept::{Guess, Guessed};
 use super::rows::{At, Reader, smallint};
 use super::writes::{Place, write};
 use crate::domain::batch::decide_batch;
-use crate::domain::{Command, Decided, Loaded, Operation, Run, Shard, Status};
+use crate::domain::{Ask, Command, Decided, Loaded, Run, Shard, Status};
 use crate::store::{CommitError, Unsettled};
 use crate::telemetry::chain;
 
@@ -122,8 +122,9 @@ pub(super) async fn commit(
 /// A pending run has no lease: who claims it looks at none.
 fn looks_beyond_runs(command: &Command, runs: &[Arc<Run>]) -> bool {
     let of_a_pending_run = || runs.iter().any(|run| run.status == Status::Pending && run.key() == command.key);
-    let looks_at_lease = command.looks_at_lease() && !(command.operation == Operation::Claim && of_a_pending_run());
+    let is_claim = matches!(command.ask, Ask::Claim(_));
+    let looks_at_lease = command.looks_at_lease() && !(is_claim && of_a_pending_run());
     // A claimer's request may be new; what takes a claim back rests on what is remembered of it.
-    let looks_at_request = command.terms.claim_request.is_some() && command.operation != Operation::Claim;
-    looks_at_lease || looks_at_request || command.terms.max_running.is_some()
+    let looks_at_request = command.claim_request().is_some() && !is_claim;
+    looks_at_lease || looks_at_request || command.max_running().is_some()
 }

@@ -259,8 +259,8 @@ impl Rows {
 fn run(rows: &mut Copy, shard: i16, run: &Run) {
     rows.row(14).smallint(shard).text(&run.namespace).text(&run.run_id).bigint(bigint(run.revision));
     rows.smallint(run.status.code()).timestamptz(run.started_at).text(&run.task_thread_id);
-    rows.text_or_null(run.agent_id.as_deref()).text_or_null(run.workflow_id.as_deref());
-    rows.text_or_null(run.audit_session_id.as_deref()).text_or_null(run.route.map(Route::name));
+    rows.text_or_null(run.agent_id.as_deref()).text_or_null(run.links.workflow_id.as_deref());
+    rows.text_or_null(run.links.audit_session_id.as_deref()).text_or_null(run.links.route.map(Route::name));
     rows.jsonb_or_null(json::labels(&run.labels).as_deref()).jsonb(&json::record(run));
     rows.jsonb_or_null(json::metadata(run).as_deref());
 }

@@ -270,12 +270,12 @@ impl<'a> Wanted<'a> {
                 .unzip(),
             limited: commands
                 .iter()
-                .filter_map(|command| Some((&command.key, command.terms.max_running.as_ref()?)))
+                .filter_map(|command| Some((&command.key, command.max_running()?)))
                 .map(|(key, max)| (key.namespace.as_str(), key.run_id.as_str(), max.label.as_str()))
                 .collect(),
             claims: commands
                 .iter()
-                .filter_map(|command| Some((&command.key, command.terms.claim_request.as_ref()?)))
+                .filter_map(|command| Some((&command.key, command.claim_request()?)))
                 .map(|(key, request)| (key.namespace.as_str(), request.id.as_str()))
                 .collect::<HashSet<_>>()
                 .into_iter()

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::rows::after_all;
-use crate::domain::{Command, Decided, Loaded, Operation, Position, Run, RunKey, Shard, Time};
+use crate::domain::{Ask, Command, Decided, Loaded, Position, Run, RunKey, Shard, Time};
 
 /// Bytes of runs kept to decide the next command on.
 const RUNS_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -205,7 +205,7 @@ impl Kept {
                 continue;
             }
             let run = self.runs.get(&command.key);
-            if run.is_none() && !matches!(command.operation, Operation::Start { .. }) {
+            if run.is_none() && !matches!(command.ask, Ask::Start(_)) {
                 return None;
             }
             runs.insert(&command.key, run);

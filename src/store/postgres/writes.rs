@@ -114,11 +114,10 @@ select place.last, place.now, 1 / ({})::int as complete from place",
 /// Whether it sets a column of its own, besides revision, status, record and metadata.
 fn sets_columns(changes: &Changes) -> bool {
     changes.agent_id.is_some()
-        || changes.workflow_id.is_some()
-        || changes.audit_session_id.is_some()
-        || changes.route.is_some()
+        || changes.links.workflow_id.is_some()
+        || changes.links.audit_session_id.is_some()
+        || changes.links.route.is_some()
         || !changes.labels.is_empty()
-        || !changes.remove_labels.is_empty()
 }
 
 /// The parts of a statement, as they come together.

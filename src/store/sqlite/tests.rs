@@ -9,7 +9,10 @@ use uuid::Uuid;
 use super::SqliteStore;
 use crate::clock::{Clock, draw_id};
 use crate::domain::ids::shard_of;
-use crate::domain::{Changes, Command, Decided, Operation, Principal, Request, RunKey, Status, Time, Verdict};
+use crate::domain::{
+    Ask, Command, Complete, Decided, End, LinksChange, Metadata, Principal, Request, RunKey, Start, Status, Time,
+    Update, Verdict,
+};
 use crate::store::OpenOptions;
 use crate::store::migrations::SQLITE;
 use crate::store::open::Location;
@@ -32,27 +35,17 @@ fn key(run_id: &str) -> RunKey {
     RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() }
 }
 
-fn command(run_id: &str, operation: Operation) -> Command {
-    let task_thread_id = matches!(operation, Operation::Start { .. }).then(|| "thread".to_owned());
-    Command {
-        key: key(run_id),
-        operation,
-        changes: Changes { task_thread_id, ..Changes::default() },
-        terms: crate::domain::Terms::default(),
-        expected_revision: None,
-        request: None,
-        principal: Principal::anonymous(),
-    }
+fn command(run_id: &str, ask: Ask) -> Command {
+    Command { key: key(run_id), ask, expected_revision: None, request: None, principal: Principal::anonymous() }
 }
 
 fn start(run_id: &str) -> Command {
-    command(run_id, Operation::Start { deferred: false })
+    command(run_id, Ask::Start(Start { task_thread_id: "thread".to_owned(), ..Start::default() }))
 }
 
 fn tab_group(run_id: &str, tab_group_id: &str) -> Command {
-    let mut command = command(run_id, Operation::Update);
-    command.changes.tab_group_id = Some(tab_group_id.to_owned());
-    command
+    let links = LinksChange { tab_group_id: Some(tab_group_id.to_owned()), ..LinksChange::default() };
+    command(run_id, Ask::Update(Update { links, ..Update::default() }))
 }
 
 async fn commit(store: &SqliteStore, commands: Vec<Command>) -> Result<Decided, CommitError> {
@@ -78,10 +71,16 @@ async fn a_run_is_committed_read_back_and_replayed_across_a_restart() {
     let mut begun = start("run");
     begun.request = Some(Request { id: "request".to_owned(), digest: begun.digest() });
     commit(&store, vec![begun.clone(), tab_group("run", "tabs"), start("other")]).await.unwrap();
-    let decided =
-        commit(&store, vec![command("run", Operation::Complete), start("brief"), command("brief", Operation::Abort)])
-            .await
-            .unwrap();
+    let decided = commit(
+        &store,
+        vec![
+            command("run", Ask::Complete(Complete::default())),
+            start("brief"),
+            command("brief", Ask::Abort(End::default())),
+        ],
+    )
+    .await
+    .unwrap();
     assert_eq!(decided.events.iter().map(|event| event.position).collect::<Vec<_>>(), [4, 5, 6]);
     store.close().await;
 
@@ -93,7 +92,7 @@ async fn a_run_is_committed_read_back_and_replayed_across_a_restart() {
     let run = store.run(&key("run")).await.unwrap().unwrap();
     assert_eq!((run.status, run.revision), (Status::Completed, 3));
     assert_eq!(store.run_at(&key("run"), 3).await.unwrap(), Some(run));
-    assert_eq!(store.run_at(&key("run"), 1).await.unwrap().unwrap().tab_group_id, None);
+    assert_eq!(store.run_at(&key("run"), 1).await.unwrap().unwrap().links.tab_group_id, None);
     assert_eq!(store.run_at(&key("run"), 0).await.unwrap(), None);
     assert_eq!(store.run_at(&key("run"), u64::MAX).await.unwrap(), None);
     assert_eq!(store.run_events(&key("run"), 1, 1, PAGE_BYTES_MAX).await.unwrap()[0].revision, 2);
@@ -124,7 +123,7 @@ async fn the_state_after_any_event_is_found_across_keyframes() {
     }
     for revision in [2, 31, 32, 33, 63, 64, 65, 70] {
         let run = store.run_at(&key("run"), revision).await.unwrap().unwrap();
-        assert_eq!((run.revision, run.tab_group_id), (revision, Some(revision.to_string())));
+        assert_eq!((run.revision, run.links.tab_group_id), (revision, Some(revision.to_string())));
     }
     assert_eq!(store.run_at(&key("run"), 71).await.unwrap(), None);
 }
@@ -302,8 +301,9 @@ async fn a_full_disk_applies_nothing_and_passes() {
         store.connections.write(set)
     };
     pages_max(1).await.unwrap(); // No fewer than there are.
-    let mut large = start("run");
-    large.changes.failure_reason = Some("because ".repeat(4096));
+    let text = serde_json::Map::from_iter([("text".to_owned(), "because ".repeat(4096).into())]);
+    let start_large = Start { task_thread_id: "thread".to_owned(), metadata: Metadata::from(text), ..Start::default() };
+    let large = command("run", Ask::Start(start_large));
     let full = commit(&store, vec![large.clone()]).await;
     assert!(matches!(full, Err(CommitError::NotApplied(StoreError::Unavailable(_)))), "{full:?}");
     assert_eq!(store.run(&key("run")).await.unwrap(), None);
@@ -352,7 +352,7 @@ async fn a_row_that_cannot_be_read_is_corrupt_by_its_column() {
         ("update runs set metadata = '['", "update runs set metadata = null", "metadata"),
     ] {
         damage(wrong).await.unwrap();
-        let corrupt = commit(&store, vec![command("run", Operation::Complete)]).await;
+        let corrupt = commit(&store, vec![command("run", Ask::Complete(Complete::default()))]).await;
         let Err(CommitError::NotApplied(StoreError::Corrupt { table, column, key: row, .. })) = corrupt else {
             panic!("{corrupt:?}")
         };

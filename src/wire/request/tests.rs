@@ -3,11 +3,11 @@ use prost_types::{Struct, Value};
 
 use super::super::query;
 use super::*;
-use crate::domain::Principal;
 use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
     RUN_ID_BYTES_MAX,
 };
+use crate::domain::{LinksChange, Principal};
 
 const LEDGER: Uuid = Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
 
@@ -123,10 +123,11 @@ fn a_start_without_a_run_id_gets_one_that_its_retry_meets_again() {
 
 #[test]
 fn an_empty_text_is_absent_in_a_start_and_clears_in_an_update() {
-    let changes = start(|_| ()).unwrap().changes;
-    assert_eq!(changes, Changes { task_thread_id: Some("task".into()), ..Changes::default() });
-    let changes = update(|request| request.workflow_id = Some(String::new())).unwrap().changes;
-    assert_eq!(changes, Changes { workflow_id: Some(String::new()), ..Changes::default() });
+    let started = start(|_| ()).unwrap().ask;
+    assert_eq!(started, Ask::Start(Start { task_thread_id: "task".into(), ..Start::default() }));
+    let updated = update(|request| request.workflow_id = Some(String::new())).unwrap().ask;
+    let links = LinksChange { workflow_id: Some(String::new()), ..LinksChange::default() };
+    assert_eq!(updated, Ask::Update(Update { links, ..Update::default() }));
     let link = "x".repeat(LINK_BYTES_MAX + 1);
     assert_eq!(fields(update(|request| request.tab_group_id = Some(link))), ["tab_group_id"]);
 }
@@ -175,7 +176,7 @@ fn reasons_are_within_their_rules() {
         assert_eq!(fields(fail(|request| code.clone_into(&mut request.reason_code))), expected, "{code:?}");
     }
     let abort = abort_run(v1::AbortRunRequest { run_id: "run".into(), ..v1::AbortRunRequest::default() }, &caller());
-    assert_eq!(abort.unwrap().changes, Changes::default());
+    assert_eq!(abort.unwrap().ask, Ask::Abort(End::default()));
 }
 
 #[test]
@@ -195,7 +196,8 @@ fn labels_are_within_their_rules() {
 fn labels_to_remove_are_within_their_rules() {
     let remove = |keys: Vec<String>| update(|request| request.remove_labels = keys);
     let keys = |count: usize| (0..count).map(|n| format!("key-{n}")).collect::<Vec<_>>();
-    assert_eq!(remove(keys(LABELS_MAX)).unwrap().changes.remove_labels.len(), LABELS_MAX);
+    let Ask::Update(most) = remove(keys(LABELS_MAX)).unwrap().ask else { panic!("an update") };
+    assert_eq!(most.labels.remove.len(), LABELS_MAX);
     assert_eq!(fields(remove(keys(LABELS_MAX + 1))), ["remove_labels"]);
     let wrong = vec![String::new(), "ok".into(), "k".repeat(64), "\0".into()];
     assert_eq!(fields(remove(wrong)), ["remove_labels[0]", "remove_labels[2]", "remove_labels[3]"]);

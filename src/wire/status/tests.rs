@@ -7,7 +7,7 @@ use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
     RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
 };
-use crate::domain::{Operation, Status as RunStatus, Time};
+use crate::domain::{Ask, Status as RunStatus, Time};
 use crate::wire::validate::VIOLATIONS_MAX;
 
 /// The longest text of a limit, of one-byte or of four-byte characters.
@@ -271,10 +271,10 @@ fn what_cannot_simply_be_sent_again_is_named_where_people_look() {
     let advice = page.split_once("Send the same call again, unless").unwrap().1.split_once("\n## ").unwrap().0;
     let comment = header.split_once("UNKNOWN / OUTCOME_UNKNOWN: it may have been applied, and sent").unwrap().1;
     let comment = comment.split_once("INVALID_ARGUMENT").unwrap().0;
-    for operation in Operation::ALL {
-        let is_named = !operation.is_idempotent() || matches!(operation, Operation::Start { .. });
+    for ask in Ask::each() {
+        let is_named = !ask.is_idempotent() || matches!(ask, Ask::Start(_));
         for text in [advice, comment] {
-            assert_eq!(text.contains(operation.rpc()), is_named, "{operation:?} in {text}");
+            assert_eq!(text.contains(ask.rpc()), is_named, "{ask:?} in {text}");
         }
     }
 }

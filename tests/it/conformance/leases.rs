@@ -130,7 +130,7 @@ pub(crate) async fn a_lease_that_is_over_orphans_its_run_once<F: Fixture>(fixtur
     both.sort_unstable();
     assert_eq!(both, ["applied", "unchanged"], "two sweeps make one event");
     let run = stored(here, &key("dead")).await;
-    assert_eq!((run.status, run.reason_code.as_deref()), (Status::Failed, Some("ORPHANED")));
+    assert_eq!((run.status, run.ending.reason_code.as_deref()), (Status::Failed, Some("ORPHANED")));
     assert!(run.supervision.presumed && run.outcome() == Some(Status::Failed));
     assert_eq!(word(&ask(here, sweep("alive")).await), "unchanged", "the heartbeat that got in first wins");
     assert_eq!((overdue(here).await, kept(here, "dead").await), (Vec::new(), None));
@@ -437,11 +437,11 @@ pub(crate) async fn deadlines_and_graces_end_runs_and_nothing_before_them<F: Fix
     assert_eq!(due, [key("asked-to-stop"), key("not-started")]);
     let run = apply(store, sweep("not-started")).await;
     assert_eq!(
-        (run.status, run.reason_code.as_deref(), run.supervision.presumed),
+        (run.status, run.ending.reason_code.as_deref(), run.supervision.presumed),
         (Status::Aborted, Some("TIMEOUT"), false)
     );
     let run = apply(store, sweep("asked-to-stop")).await;
-    assert_eq!((run.status, run.reason_code.as_deref()), (Status::Aborted, Some("ABORT_GRACE_EXPIRED")));
+    assert_eq!((run.status, run.ending.reason_code.as_deref()), (Status::Aborted, Some("ABORT_GRACE_EXPIRED")));
     assert!(run.supervision.presumed && run.supervision.abort_request.is_some());
     assert_eq!(overdue(store).await, []);
     fixture.pass_alive(&[], 8_000).await;
@@ -449,7 +449,7 @@ pub(crate) async fn deadlines_and_graces_end_runs_and_nothing_before_them<F: Fix
     assert_eq!(overdue(store).await, [key("started")]);
     let run = apply(store, sweep("started")).await;
     assert_eq!(
-        (run.status, run.reason_code.as_deref(), run.supervision.presumed),
+        (run.status, run.ending.reason_code.as_deref(), run.supervision.presumed),
         (Status::Aborted, Some("TIMEOUT"), false)
     );
     sound(store).await;
@@ -488,7 +488,7 @@ pub(crate) async fn what_is_reported_late_is_kept_once_and_changes_no_status<F: 
         assert_eq!(word(&ask(store, again).await), "unchanged");
     }
     let events = store.run_events(&key("run-1"), 2, 10, 1 << 20).await.unwrap();
-    let kept = events[0].changes.late_report.as_ref().unwrap();
+    let kept = events[0].changes.supervision.late_report.as_ref().unwrap();
     assert_eq!((kept.status, kept.lease_epoch, kept.metadata.is_empty()), (Status::Completed, 1, false));
     assert_eq!(overdue(store).await, []);
     sound(store).await;

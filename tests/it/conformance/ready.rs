@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use runledger::domain::ids::{DEFAULT_NAMESPACE, shard_of};
-use runledger::domain::{Claimed, Command, LabelValue, Principal, Refusal, Renewal, Request, Shard, Status, Verdict};
+use runledger::domain::{Claimed, Command, LabelValue, Refusal, Renewal, Request, Shard, Status, Verdict};
 use runledger::store::Store;
 use runledger::store::query::Place;
 
@@ -10,7 +10,7 @@ use super::asking::{Answer, apply, ask, ask_all, neighbours, stored, word, words
 use super::fixture::Fixture;
 use super::sound::sound;
 use crate::support::commands::{
-    Asking as _, claim, complete, deferred, key, leased, release, request_abort, sweep, update,
+    Asking as _, claim, complete, deferred, give_back, key, leased, release, request_abort, sweep, update,
 };
 
 /// A claim of whatever waits, under the claimer's own request.
@@ -26,8 +26,7 @@ fn not_begun(run_id: &str, epoch: u64) -> Command {
 /// What the authority asks where nobody received a claim.
 fn unreceived(run_id: &str, epoch: u64, request_id: &str) -> Command {
     let request = Request { id: request_id.to_owned(), digest: [7; 32] };
-    let release = not_begun(run_id, epoch).on(|terms| terms.claim_request = Some(request));
-    Command { principal: Principal::authority(), ..release }
+    give_back(run_id, epoch).on(|terms| terms.claim_request = Some(request))
 }
 
 async fn ready(store: &dyn Store) -> Vec<String> {
@@ -115,7 +114,7 @@ pub(crate) async fn a_run_that_nobody_claims_again_ends_as_one_that_was_never_st
     let store = fixture.store();
     assert_eq!(overdue(store).await, 1);
     let run = apply(store, sweep("run-1")).await;
-    assert_eq!((run.status, run.reason_code.as_deref()), (Status::Aborted, Some("TIMEOUT")));
+    assert_eq!((run.status, run.ending.reason_code.as_deref()), (Status::Aborted, Some("TIMEOUT")));
     assert!(!run.supervision.presumed && !run.is_ready());
     assert_eq!(ready(store).await, [""; 0]);
     sound(store).await;
@@ -132,7 +131,7 @@ pub(crate) async fn a_request_to_abort_ends_a_run_that_is_ready_in_either_order<
     apply(store, not_begun("after", 1)).await;
     let after = apply(store, request_abort("after")).await;
     for run in [before, after] {
-        assert_eq!((run.status, run.reason_code.as_deref()), (Status::Aborted, Some("ABORT_REQUESTED")));
+        assert_eq!((run.status, run.ending.reason_code.as_deref()), (Status::Aborted, Some("ABORT_REQUESTED")));
         assert!(run.supervision.abort_request.is_some() && !run.is_ready());
     }
     sound(store).await;
@@ -230,16 +229,13 @@ pub(crate) async fn a_claim_whose_lease_was_renewed_is_not_given_back_by_the_aut
         let shard = shard_of(store.ledger().id, store.ledger().shard_count, &key(id));
         let renewed = store.renew(shard, &[(key(id), renewal)]).await.unwrap();
         assert!(renewed[0].is_some());
-        let mut given_back = unreceived(id, 1, id);
-        given_back.terms.claim_request = given_back.terms.claim_request.filter(|_| request.is_some());
+        let given_back = if request.is_some() { unreceived(id, 1, id) } else { give_back(id, 1) };
         assert_eq!(word(&ask(store, given_back).await), "unchanged");
         let run = apply(store, not_begun(id, 1)).await;
         assert!(run.is_ready(), "its holder may say so all the same");
         // The next lease begins anew.
         apply(store, claim(id)).await;
-        let mut given_back = unreceived(id, 3, id);
-        given_back.terms.claim_request = None;
-        assert!(apply(store, given_back).await.is_ready());
+        assert!(apply(store, give_back(id, 3)).await.is_ready());
     }
     sound(store).await;
 }

@@ -4,14 +4,14 @@ use runledger::domain::limits::{
     FAILURE_REASON_BYTES_MAX, LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LINK_BYTES_MAX,
     METADATA_BYTES_MAX, METADATA_DEPTH_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
 };
-use runledger::domain::{Changes, Command, Metadata, Run};
+use runledger::domain::{Command, Metadata, Run};
 use runledger::store::{PAGE_BYTES_MAX, Store};
 use serde_json::{Value, json};
 
 use super::asking::{apply, ask, ask_all, stored, word, words};
 use super::fixture::Fixture;
 use super::sound::sound;
-use crate::support::commands::{Asking as _, complete, fail, key, metadata, start, update};
+use crate::support::commands::{Asking as _, Fields, complete, fail, key, metadata, start, update};
 
 pub(crate) const HOSTILE: [&str; 24] = [
     "'; drop table runs; --",
@@ -68,7 +68,7 @@ fn ending(run_id: &str, text: &str) -> Command {
 /// Whether a run carries the text at each of those places.
 fn assert_carries(run: &Run, text: &str) {
     assert_eq!(run.task_thread_id, text);
-    for link in [&run.agent_id, &run.workflow_id, &run.tab_group_id, &run.audit_session_id] {
+    for link in [&run.agent_id, &run.links.workflow_id, &run.links.tab_group_id, &run.links.audit_session_id] {
         assert_eq!(link.as_deref(), Some(text));
     }
     assert_eq!(run.labels, [(text.to_owned(), text.to_owned())].into());
@@ -85,7 +85,10 @@ pub(crate) async fn hostile_strings_read_back_equal<F: Fixture>(mut fixture: F) 
         assert_eq!(stored(fixture.store(), &key(&id)).await, created, "{text:?}");
         assert_eq!(word(&ask(fixture.store(), carrying(&id, text)).await), "replayed", "{text:?}");
         let ended = apply(fixture.store(), ending(&id, text)).await;
-        assert_eq!((ended.failure_reason.as_deref(), ended.reason_code.as_deref()), (Some(text), Some(text)));
+        assert_eq!(
+            (ended.ending.failure_reason.as_deref(), ended.ending.reason_code.as_deref()),
+            (Some(text), Some(text))
+        );
     }
     fixture.reopen().await;
     let contents = sound(fixture.store()).await;
@@ -109,14 +112,14 @@ pub(crate) async fn strings_of_full_length_read_back_equal<F: Fixture>(fixture: 
         let unique = format!("{n:02}");
         (unique.clone() + &full(LABEL_KEY_BYTES_MAX - 2), unique + &full(LABEL_VALUE_BYTES_MAX - 2))
     });
-    let changes = Changes {
+    let changes = Fields {
         task_thread_id: Some(link.clone()),
         agent_id: Some(link.clone()),
         workflow_id: Some(link.clone()),
         tab_group_id: Some(link.clone()),
         audit_session_id: Some(link.clone()),
         labels: labels.collect(),
-        ..Changes::default()
+        ..Fields::default()
     };
     let begin = || start(&id).changing(|all| *all = changes.clone()).by(&link).request(&full(REQUEST_ID_BYTES_MAX));
     let created = apply(fixture.store(), begin()).await;
@@ -124,7 +127,7 @@ pub(crate) async fn strings_of_full_length_read_back_equal<F: Fixture>(fixture: 
     assert_eq!(stored(fixture.store(), &key(&id)).await, created);
     let end = fail(&id).reason(&full(FAILURE_REASON_BYTES_MAX)).by(&link);
     let ended = apply(fixture.store(), end).await;
-    assert_eq!(ended.failure_reason, Some(full(FAILURE_REASON_BYTES_MAX)));
+    assert_eq!(ended.ending.failure_reason, Some(full(FAILURE_REASON_BYTES_MAX)));
     assert_eq!(word(&ask(fixture.store(), begin()).await), "replayed");
     sound(fixture.store()).await;
 }
@@ -220,7 +223,7 @@ pub(crate) async fn thirty_two_labels_are_kept_and_one_more_changes_nothing<F: F
     let answers = ask_all(fixture.store(), vec![refused, swapped.clone(), swapped]).await;
     assert_eq!(words(&answers), ["INVALID_FIELD", "applied", "unchanged"]);
     let run = stored(fixture.store(), &key("run-1")).await;
-    assert_eq!((run.labels.len(), run.workflow_id, run.labels.get("key-0")), (LABELS_MAX, None, None));
+    assert_eq!((run.labels.len(), run.links.workflow_id, run.labels.get("key-0")), (LABELS_MAX, None, None));
     // All of them at once.
     let none = (1..33).fold(update("run-1"), |command, n| command.without_label(&format!("key-{n}")));
     assert!(apply(fixture.store(), none).await.labels.is_empty());

@@ -2,7 +2,7 @@
 
 use runledger::domain::decide::Decision;
 use runledger::domain::limits::{LABELS_MAX, METADATA_BYTES_MAX};
-use runledger::domain::{Changes, Command, Refusal, Route, Run, Status};
+use runledger::domain::{Changes, Command, LabelsChange, Links, LinksChange, Refusal, Route, Run, Status};
 use serde_json::json;
 
 use super::{applied, decided, now, run_in};
@@ -10,11 +10,15 @@ use crate::support::commands::{Asking as _, abort, complete, fail, metadata, sta
 
 fn rich() -> Run {
     let labels = [("kept", "yes"), ("team", "a")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-    Run {
+    let links = Links {
         route: Some(Route::Mcp),
         fallback_used: true,
         workflow_id: Some("workflow-1".into()),
         audit_session_id: Some("audit-1".into()),
+        ..Links::default()
+    };
+    Run {
+        links,
         labels: labels.into(),
         metadata: metadata(&json!({"n": 1, "deep": {"er": [1, 2]}})),
         ..run_in(Status::Running)
@@ -54,13 +58,13 @@ fn an_event_carries_only_what_changed() {
         });
     let (event, after) = applied(Some(&rich()), &asked);
     let changed = Changes {
-        workflow_id: Some("workflow-2".into()),
-        labels: [("team".to_owned(), "b".to_owned())].into(),
+        links: LinksChange { workflow_id: Some("workflow-2".into()), ..LinksChange::default() },
+        labels: LabelsChange { set: [("team".to_owned(), "b".to_owned())].into(), ..LabelsChange::default() },
         ..Changes::default()
     };
     assert_eq!(event.changes, changed);
     let mut expected = rich();
-    expected.workflow_id = Some("workflow-2".into());
+    expected.links.workflow_id = Some("workflow-2".into());
     expected.labels.insert("team".into(), "b".into());
     expected.revision += 1;
     expected.updated_at = now();
@@ -70,20 +74,20 @@ fn an_event_carries_only_what_changed() {
 #[test]
 fn an_empty_link_clears_and_an_absent_one_stays() {
     let (event, after) = applied(Some(&rich()), &update("run-1").workflow(""));
-    assert_eq!(event.changes.workflow_id.as_deref(), Some(""));
-    assert_eq!((after.workflow_id, after.audit_session_id.as_deref()), (None, Some("audit-1")));
+    assert_eq!(event.changes.links.workflow_id.as_deref(), Some(""));
+    assert_eq!((after.links.workflow_id, after.links.audit_session_id.as_deref()), (None, Some("audit-1")));
 }
 
 #[test]
 fn the_fallback_flag_never_goes_back() {
-    assert!(rich().fallback_used);
-    assert!(applied(Some(&rich()), &update("run-1").workflow("w")).1.fallback_used);
+    assert!(rich().links.fallback_used);
+    assert!(applied(Some(&rich()), &update("run-1").workflow("w")).1.links.fallback_used);
 }
 
 #[test]
 fn a_removed_label_is_gone_and_its_neighbours_stay() {
     let (event, after) = applied(Some(&rich()), &update("run-1").without_label("team").label("new", ""));
-    assert_eq!(event.changes.remove_labels, ["team".to_owned()].into());
+    assert_eq!(event.changes.labels.remove, ["team".to_owned()].into());
     assert_eq!(after.labels.keys().collect::<Vec<_>>(), ["kept", "new"]);
     assert_eq!(after.labels["new"], "");
 }
@@ -100,7 +104,7 @@ fn a_pending_run_takes_over_what_its_start_brings_and_keeps_the_rest() {
     assert_eq!((&event.changes.task_thread_id, &event.changes.agent_id), (&None, &None));
     let mut expected = pending;
     expected.status = Status::Running;
-    expected.workflow_id = Some("workflow-2".into());
+    expected.links.workflow_id = Some("workflow-2".into());
     expected.labels.insert("team".into(), "b".into());
     expected.metadata = metadata(&json!({"n": 1, "deep": {"new": true}}));
     expected.revision += 1;
@@ -133,8 +137,8 @@ fn an_abort_or_failure_keeps_its_reason_and_code() {
     for command in [abort("run-1"), fail("run-1")] {
         let command = command.reason("because").changing(|c| c.reason_code = Some("USER_CANCELLED".into()));
         let after = applied(Some(&rich()), &command).1;
-        assert_eq!(after.failure_reason.as_deref(), Some("because"));
-        assert_eq!(after.reason_code.as_deref(), Some("USER_CANCELLED"));
+        assert_eq!(after.ending.failure_reason.as_deref(), Some("because"));
+        assert_eq!(after.ending.reason_code.as_deref(), Some("USER_CANCELLED"));
     }
 }
 

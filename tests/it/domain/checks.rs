@@ -1,11 +1,11 @@
 //! The order of checks: a command that fails two of them gets the answer of the earlier one.
 
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
-use runledger::domain::{Command, Operation, Refusal, Run, Status};
+use runledger::domain::{Command, Refusal, Run, Status};
 use serde_json::json;
 
 use super::{decided, now, refused, run_in};
-use crate::support::commands::{Asking as _, abort, command, complete, deferred, fail, start, update};
+use crate::support::commands::{Asking as _, Operation, abort, command, complete, deferred, fail, start, update};
 
 /// Decides a command whose `request_id` the history has: with its own digest, or from another request.
 fn remembered(run: Option<&Run>, command: &Command, same: bool) -> Result<Decision, Refusal> {

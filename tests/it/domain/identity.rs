@@ -1,12 +1,13 @@
 //! Who a run belongs to: identity on starts, ownership on what only the owner may do.
 
-use runledger::domain::{Operation, Principal, PrincipalKind, Refusal, Run, Status};
+use runledger::domain::{Links, Principal, PrincipalKind, Refusal, Run, Status};
 
 use super::{applied, decided, run_in};
-use crate::support::commands::{Asking as _, THREAD, command, start};
+use crate::support::commands::{Asking as _, Operation, THREAD, command, start};
 
 fn owned_by(owner: Option<&str>, status: Status) -> Run {
-    Run { agent_id: owner.map(str::to_owned), tab_group_id: Some("tabs-1".into()), ..run_in(status) }
+    let links = Links { tab_group_id: Some("tabs-1".into()), ..Links::default() };
+    Run { agent_id: owner.map(str::to_owned), links, ..run_in(status) }
 }
 
 #[test]
@@ -28,6 +29,7 @@ fn only_a_named_stranger_is_refused_and_never_an_abort() {
                         Operation::Start { .. }
                         | Operation::Abort
                         | Operation::Release
+                        | Operation::GiveBack
                         | Operation::RequestAbort
                         | Operation::Sweep => false,
                     };
@@ -40,7 +42,7 @@ fn only_a_named_stranger_is_refused_and_never_an_abort() {
                             agent_id: "stranger".into(),
                             owner_agent_id: "owner".into(),
                             tab_group_id: Some("tabs-1".into()),
-                            rpc: operation.rpc(),
+                            rpc: command.ask.rpc(),
                             key: run.key(),
                         };
                         assert_eq!(refusal, said);
@@ -67,7 +69,7 @@ fn a_start_conflicts_on_the_thread_always_and_on_the_agent_where_both_are_given(
                 for agent in [None, Some("owner"), Some("stranger")] {
                     let run = owned_by(owner, status);
                     let mut start = start("run-1").thread(thread);
-                    start.changes.agent_id = agent.map(str::to_owned);
+                    start = start.changing(|fields| fields.agent_id = agent.map(str::to_owned));
                     let expected = if thread == "another" {
                         Some(("task_thread_id", "another", THREAD))
                     } else if owner.is_some() && agent == Some("stranger") {

@@ -2,15 +2,14 @@
 
 use runledger::domain::decide::{Context, Decision, decide};
 use runledger::domain::{
-    Command, Event, EventType, HeldLease, Operation, Principal, PrincipalKind, Refusal, Renewal, Run, Status, Time,
-    heartbeat,
+    Command, Event, EventType, HeldLease, PrincipalKind, Refusal, Renewal, Run, Status, Time, heartbeat,
 };
 use serde_json::json;
 
 use super::{applied, decided, now, refused, run_in};
 use crate::support::commands::{
-    Asking as _, TTL_MS, abort, claim, complete, deferred, fail, key, leased, release, request_abort, start, sweep,
-    update,
+    Asking as _, Operation, TTL_MS, abort, claim, command, complete, deferred, fail, key, leased, release,
+    request_abort, start, sweep, update,
 };
 
 fn at(micros: i64) -> Time {
@@ -49,7 +48,10 @@ fn orphan() -> Run {
 fn a_start_with_a_ttl_grants_the_first_lease_and_one_without_none() {
     let (event, run) = applied(None, &leased("run-1"));
     let lease = run.supervision.lease.unwrap();
-    assert_eq!((lease.epoch, lease.ttl_ms, lease.released, event.changes.lease), (1, TTL_MS, false, Some(lease)));
+    assert_eq!(
+        (lease.epoch, lease.ttl_ms, lease.released, event.changes.supervision.lease),
+        (1, TTL_MS, false, Some(lease))
+    );
     assert_eq!(applied(None, &start("run-1")).1.supervision.lease, None);
     let pending = run_in(Status::Pending);
     assert_eq!(applied(Some(&pending), &leased("run-1")).1.supervision.epoch(), 1);
@@ -62,13 +64,10 @@ fn a_holders_call_needs_the_epoch_that_the_run_has() {
     let calls = [update("run-1").workflow("w"), complete("run-1"), fail("run-1"), release("run-1")];
     for call in calls {
         for asked in [None, Some(0), Some(2)] {
-            let call = Command {
-                terms: runledger::domain::Terms { lease_epoch: asked, ..call.terms.clone() },
-                ..call.clone()
-            };
+            let call = call.clone().on(|terms| terms.lease_epoch = asked);
             match decided(Some(&run), &call) {
                 Err(Refusal::LeaseLost { rpc, asked: said, epoch, released, run: summary }) => {
-                    assert_eq!((rpc, said, epoch, released), (call.operation.rpc(), asked.unwrap_or(0), 1, false));
+                    assert_eq!((rpc, said, epoch, released), (call.ask.rpc(), asked.unwrap_or(0), 1, false));
                     assert_eq!(summary, run.summary());
                 }
                 other => panic!("{asked:?} {call:?}: {other:?}"),
@@ -202,8 +201,10 @@ fn a_sweep_ends_what_is_over_and_nothing_else() {
     let over = HeldLease { epoch: 1, expires_at: now(), renewed: false };
     let (event, failed) = swept(&run, now(), Some(over)).unwrap();
     assert_eq!((event.event_type, event.principal.kind), (EventType::Failed, PrincipalKind::Authority));
-    assert_eq!((failed.status, failed.reason_code.as_deref()), (Status::Failed, Some("ORPHANED")));
-    assert!(event.changes.presumed && failed.supervision.presumed && failed.failure_reason.is_some());
+    assert_eq!((failed.status, failed.ending.reason_code.as_deref()), (Status::Failed, Some("ORPHANED")));
+    assert!(
+        event.changes.supervision.presumed && failed.supervision.presumed && failed.ending.failure_reason.is_some()
+    );
     for lease in [
         None,
         Some(HeldLease { expires_at: at(now().micros() + 1), ..over }),
@@ -227,14 +228,14 @@ fn a_deadline_is_a_rule_and_a_grace_that_is_over_a_conclusion() {
     );
     assert_eq!(swept(&pending, at(start_by.micros() - 1), None), None);
     let aborted = swept(&pending, start_by, None).unwrap().1;
-    assert_eq!((aborted.status, aborted.reason_code.as_deref()), (Status::Aborted, Some("TIMEOUT")));
+    assert_eq!((aborted.status, aborted.ending.reason_code.as_deref()), (Status::Aborted, Some("TIMEOUT")));
     assert!(!aborted.supervision.presumed);
 
     let running = applied(Some(&pending), &start("run-1")).1;
     let deadline = at(running.running_at.unwrap().micros() + 7_000);
     assert_eq!((running.deadline(), running.due_at()), (Some(deadline), Some(deadline)));
     assert_eq!(swept(&running, at(deadline.micros() - 1), None), None, "the start came in time");
-    assert_eq!(swept(&running, deadline, None).unwrap().1.reason_code.as_deref(), Some("TIMEOUT"));
+    assert_eq!(swept(&running, deadline, None).unwrap().1.ending.reason_code.as_deref(), Some("TIMEOUT"));
 
     let asked = applied(Some(&running), &request_abort("run-1").grace_ms(3)).1;
     let grace = at(now().micros() + 3_000);
@@ -242,7 +243,7 @@ fn a_deadline_is_a_rule_and_a_grace_that_is_over_a_conclusion() {
     let late = at(deadline.micros() + 1);
     let first = HeldLease { epoch: 0, expires_at: at(0), renewed: false };
     let aborted = swept(&asked, late, Some(first)).unwrap().1;
-    assert_eq!(aborted.reason_code.as_deref(), Some("ABORT_GRACE_EXPIRED"), "what was over first");
+    assert_eq!(aborted.ending.reason_code.as_deref(), Some("ABORT_GRACE_EXPIRED"), "what was over first");
     assert!(aborted.supervision.presumed);
     assert_eq!(aborted.due_at(), None);
 }
@@ -258,7 +259,7 @@ fn a_request_to_abort_is_kept_whatever_becomes_of_the_run() {
         (request.by.agent_id.as_deref(), request.deadline),
         (Some("operator"), Some(at(event.at.micros() + 5_000)))
     );
-    assert_eq!((run.failure_reason.clone(), event.changes.failure_reason), (None, None));
+    assert_eq!((run.ending.failure_reason.clone(), event.changes.ending.failure_reason), (None, None));
     assert_eq!(decided(Some(&run), &request_abort("run-1").reason("again")), Ok(Decision::Unchanged));
     for end in [complete("run-1").epoch(1), fail("run-1").epoch(1), abort("run-1")] {
         let ended = applied(Some(&run), &end).1;
@@ -267,7 +268,8 @@ fn a_request_to_abort_is_kept_whatever_becomes_of_the_run() {
     }
     let (event, ended) = applied(Some(&run_in(Status::Pending)), &ask);
     assert_eq!((event.event_type, ended.status), (EventType::Aborted, Status::Aborted));
-    let said = (ended.reason_code.as_deref(), ended.failure_reason.as_deref(), ended.supervision.presumed);
+    let said =
+        (ended.ending.reason_code.as_deref(), ended.ending.failure_reason.as_deref(), ended.supervision.presumed);
     assert_eq!(said, (Some("ABORT_REQUESTED"), Some("enough"), false));
     assert!(ended.supervision.abort_request.is_some_and(|request| request.deadline.is_none()));
 }
@@ -282,7 +284,7 @@ fn what_the_last_holder_reports_late_is_kept_once() {
         (EventType::LateReported, Some(Status::Failed), Status::Failed)
     );
     assert_eq!((after.status, after.outcome()), (Status::Failed, Some(Status::Completed)));
-    let kept = event.changes.late_report.unwrap();
+    let kept = event.changes.supervision.late_report.unwrap();
     assert_eq!(
         (kept.status, kept.lease_epoch, kept.at, kept.metadata.is_empty()),
         (Status::Completed, 1, event.at, false)
@@ -296,7 +298,7 @@ fn what_the_last_holder_reports_late_is_kept_once() {
         assert_eq!(refused(Some(&run), &older), "LEASE_LOST");
     }
     let failed = applied(Some(&run), &fail("run-1").epoch(1).reason("it broke")).1;
-    assert_eq!((&failed.failure_reason, failed.outcome()), (&run.failure_reason, Some(Status::Failed)));
+    assert_eq!((&failed.ending.failure_reason, failed.outcome()), (&run.ending.failure_reason, Some(Status::Failed)));
     assert_eq!(failed.supervision.late_report.unwrap().failure_reason.as_deref(), Some("it broke"));
     for other in [update("run-1").epoch(1).workflow("w"), claim("run-1"), start("run-1")] {
         assert!(decided(Some(&run), &other).is_err(), "{other:?}");
@@ -330,12 +332,7 @@ fn a_heartbeat_that_renewed_nothing_says_why() {
 
 #[test]
 fn every_call_that_looks_at_a_lease_says_so() {
-    let asks = |operation, principal| Command { operation, principal, ..release("run-1") };
-    let looks = |principal: fn() -> Principal| -> Vec<_> {
-        let of = |operation: &Operation| asks(*operation, principal()).looks_at_lease();
-        Operation::ALL.into_iter().filter(of).collect()
-    };
-    assert_eq!(looks(Principal::anonymous), [Operation::Claim, Operation::Sweep]);
-    // A claim that nobody received.
-    assert_eq!(looks(Principal::authority), [Operation::Claim, Operation::Release, Operation::Sweep]);
+    let looks: Vec<_> =
+        Operation::ALL.into_iter().filter(|operation| command("run-1", *operation).looks_at_lease()).collect();
+    assert_eq!(looks, [Operation::Claim, Operation::GiveBack, Operation::Sweep]);
 }

@@ -1,10 +1,10 @@
 //! Every status, and none, times every operation.
 
 use runledger::domain::decide::Decision;
-use runledger::domain::{EventType, Operation, Refusal, Status};
+use runledger::domain::{EventType, Refusal, Status};
 
 use super::{decided, now, run_in};
-use crate::support::commands::command;
+use crate::support::commands::{Asking as _, Operation, command};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Answer {
@@ -26,14 +26,14 @@ fn every_operation_on_every_status_answers_by_the_matrix() {
     let (updates, held) = (Makes(EventType::Updated, Running), Refused("LEASE_HELD"));
     let (lost, requests) = (Refused("LEASE_LOST"), Makes(EventType::AbortRequested, Running));
     #[rustfmt::skip]
-    let matrix: [(Option<Status>, [Answer; 10]); 6] = [
-        //                 start              start deferred    update       complete            abort      fail       claim             release      request abort  sweep
-        (None,            [created(Running),  created(Pending), unknown,     unknown,            unknown,   unknown,   unknown,          unknown,     unknown,       unknown]),
-        (Some(Pending),   [starts,            Unchanged,        not_running, NoWayTo(Completed), aborts,    fails,     starts,           lost,        aborts,        Unchanged]),
-        (Some(Running),   [Unchanged,         Unchanged,        updates,     completes,          aborts,    fails,     held,             lost,        requests,      Unchanged]),
-        (Some(Completed), [NoWayTo(Running),  NoWayTo(Pending), not_running, Unchanged,          Unchanged, Unchanged, NoWayTo(Running), lost,        Unchanged,     Unchanged]),
-        (Some(Aborted),   [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        Unchanged,     Unchanged]),
-        (Some(Failed),    [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        Unchanged,     Unchanged]),
+    let matrix: [(Option<Status>, [Answer; 11]); 6] = [
+        //                 start              start deferred    update       complete            abort      fail       claim             release      give back    request abort  sweep
+        (None,            [created(Running),  created(Pending), unknown,     unknown,            unknown,   unknown,   unknown,          unknown,     unknown,     unknown,       unknown]),
+        (Some(Pending),   [starts,            Unchanged,        not_running, NoWayTo(Completed), aborts,    fails,     starts,           lost,        lost,        aborts,        Unchanged]),
+        (Some(Running),   [Unchanged,         Unchanged,        updates,     completes,          aborts,    fails,     held,             lost,        lost,        requests,      Unchanged]),
+        (Some(Completed), [NoWayTo(Running),  NoWayTo(Pending), not_running, Unchanged,          Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged]),
+        (Some(Aborted),   [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged]),
+        (Some(Failed),    [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged]),
     ];
     for (from, answers) in matrix {
         for (operation, expected) in Operation::ALL.into_iter().zip(answers) {
@@ -46,7 +46,7 @@ fn answer(from: Option<Status>, operation: Operation) -> Answer {
     let run = from.map(run_in);
     let mut command = command("run-1", operation);
     if operation == Operation::Update {
-        command.changes.fallback_used = true;
+        command = command.changing(|fields| fields.fallback_used = true);
     }
     match decided(run.as_ref(), &command) {
         Ok(Decision::Apply(event, after)) => {

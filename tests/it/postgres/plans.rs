@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::open;
-use crate::support::commands::{Asking as _, claim, complete, deferred, key, leased, release, start, update};
+use crate::support::commands::{Asking as _, claim, complete, deferred, give_back, key, leased, start, update};
 use crate::support::postgres::{Database, direct};
 
 /// Runs `from + 1` to `to`, as large as real ones, each with an event that carries a request id.
@@ -71,9 +71,9 @@ fn what_for(condition: &str) -> &'static str {
     }
 }
 
-/// Gives back what was claimed first.
+/// Gives back the first claim.
 fn not_begun(run_id: &str) -> Command {
-    release(run_id).epoch(1).on(|terms| terms.not_begun = true)
+    give_back(run_id, 1)
 }
 
 /// By the claimer's own request.

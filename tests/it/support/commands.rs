@@ -1,9 +1,12 @@
 //! Commands in one line: `update("run-1").agent("a").revision(3)`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Changes, Command, MaxRunning, Metadata, Operation, Principal, Request, RunKey, Terms};
+use runledger::domain::{
+    Ask, Claim, Command, Complete, End, Ending, GiveBack, LabelsChange, LinksChange, MaxRunning, Metadata, Principal,
+    Release, Request, RequestAbort, Route, RunKey, Start, Update,
+};
 use serde_json::Value;
 
 /// The task thread of every run that a test does not give another one.
@@ -16,37 +19,211 @@ pub(crate) fn key(run_id: &str) -> RunKey {
     RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id: run_id.to_owned() }
 }
 
+/// Which call a command is: an [`Ask`] without what it brings, for tables of all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Start { deferred: bool },
+    Update,
+    Complete,
+    Abort,
+    Fail,
+    Claim,
+    Release,
+    GiveBack,
+    RequestAbort,
+    Sweep,
+}
+
+impl Operation {
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Start { deferred: false },
+        Self::Start { deferred: true },
+        Self::Update,
+        Self::Complete,
+        Self::Abort,
+        Self::Fail,
+        Self::Claim,
+        Self::Release,
+        Self::GiveBack,
+        Self::RequestAbort,
+        Self::Sweep,
+    ];
+}
+
 pub(crate) fn command(run_id: &str, operation: Operation) -> Command {
-    let changes = match operation {
-        Operation::Start { .. } => Changes { task_thread_id: Some(THREAD.to_owned()), ..Changes::default() },
-        Operation::Fail => Changes { failure_reason: Some("it broke".to_owned()), ..Changes::default() },
-        Operation::Update
-        | Operation::Complete
-        | Operation::Abort
-        | Operation::Claim
-        | Operation::Release
-        | Operation::RequestAbort
-        | Operation::Sweep => Changes::default(),
+    let ask = match operation {
+        Operation::Start { deferred } => {
+            Ask::Start(Start { deferred, task_thread_id: THREAD.to_owned(), ..Start::default() })
+        }
+        Operation::Update => Ask::Update(Update::default()),
+        Operation::Complete => Ask::Complete(Complete::default()),
+        Operation::Abort => Ask::Abort(End::default()),
+        Operation::Fail => {
+            let why = Ending { failure_reason: Some("it broke".to_owned()), reason_code: None };
+            Ask::Fail(End { why, ..End::default() })
+        }
+        Operation::Claim => Ask::Claim(Claim { lease_ttl_ms: TTL_MS, ..Claim::default() }),
+        Operation::Release => Ask::Release(Release::default()),
+        Operation::GiveBack => Ask::GiveBack(GiveBack::default()),
+        Operation::RequestAbort => Ask::RequestAbort(RequestAbort::default()),
+        Operation::Sweep => Ask::Sweep,
     };
-    let terms = match operation {
-        Operation::Claim => Terms { lease_ttl_ms: Some(TTL_MS), ..Terms::default() },
-        Operation::Start { .. }
-        | Operation::Update
-        | Operation::Complete
-        | Operation::Abort
-        | Operation::Fail
-        | Operation::Release
-        | Operation::RequestAbort
-        | Operation::Sweep => Terms::default(),
-    };
-    Command {
-        key: key(run_id),
-        operation,
-        changes,
-        terms,
-        expected_revision: None,
-        request: None,
-        principal: Principal::anonymous(),
+    Command { key: key(run_id), ask, expected_revision: None, request: None, principal: Principal::anonymous() }
+}
+
+/// Every field that some call may ask to set, so that a test says the same of each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields {
+    pub(crate) task_thread_id: Option<String>,
+    pub(crate) agent_id: Option<String>,
+    pub(crate) route: Option<Route>,
+    pub(crate) fallback_used: bool,
+    pub(crate) tab_group_id: Option<String>,
+    pub(crate) audit_session_id: Option<String>,
+    pub(crate) workflow_id: Option<String>,
+    pub(crate) failure_reason: Option<String>,
+    pub(crate) reason_code: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) remove_labels: BTreeSet<String>,
+    pub(crate) metadata: Metadata,
+}
+
+impl Fields {
+    fn of_links(links: LinksChange) -> Self {
+        let LinksChange { route, fallback_used, tab_group_id, audit_session_id, workflow_id } = links;
+        Self { route, fallback_used, tab_group_id, audit_session_id, workflow_id, ..Self::default() }
+    }
+
+    fn of_why(why: Ending) -> Self {
+        let Ending { failure_reason, reason_code } = why;
+        Self { failure_reason, reason_code, ..Self::default() }
+    }
+
+    /// What an ask brings.
+    fn of(ask: &Ask) -> Self {
+        match ask.clone() {
+            Ask::Start(start) => Self {
+                task_thread_id: Some(start.task_thread_id),
+                agent_id: start.agent_id,
+                labels: start.labels,
+                metadata: start.metadata,
+                ..Self::of_links(start.links)
+            },
+            Ask::Update(update) => Self {
+                labels: update.labels.set,
+                remove_labels: update.labels.remove,
+                metadata: update.metadata,
+                ..Self::of_links(update.links)
+            },
+            Ask::Complete(complete) => Self { metadata: complete.metadata, ..Self::default() },
+            Ask::Abort(end) | Ask::Fail(end) => Self::of_why(end.why),
+            Ask::RequestAbort(request) => Self { failure_reason: request.reason, ..Self::default() },
+            Ask::Claim(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Sweep => Self::default(),
+        }
+    }
+
+    /// Puts into an ask what it can carry.
+    pub(crate) fn put_into(self, ask: &mut Ask) {
+        let Self { route, fallback_used, tab_group_id, audit_session_id, workflow_id, .. } = self;
+        let links = LinksChange { route, fallback_used, tab_group_id, audit_session_id, workflow_id };
+        let why = Ending { failure_reason: self.failure_reason, reason_code: self.reason_code };
+        match ask {
+            Ask::Start(start) => {
+                start.task_thread_id = self.task_thread_id.unwrap_or_else(|| THREAD.to_owned());
+                (start.agent_id, start.links) = (self.agent_id, links);
+                (start.labels, start.metadata) = (self.labels, self.metadata);
+            }
+            Ask::Update(update) => {
+                update.links = links;
+                update.labels = LabelsChange { set: self.labels, remove: self.remove_labels };
+                update.metadata = self.metadata;
+            }
+            Ask::Complete(complete) => complete.metadata = self.metadata,
+            Ask::Abort(end) | Ask::Fail(end) => end.why = why,
+            Ask::RequestAbort(request) => request.reason = why.failure_reason,
+            Ask::Claim(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Sweep => {}
+        }
+    }
+}
+
+/// What calls say of leases and of time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    pub(crate) lease_epoch: Option<u64>,
+    pub(crate) lease_ttl_ms: Option<u64>,
+    pub(crate) start_timeout_ms: Option<u64>,
+    pub(crate) run_timeout_ms: Option<u64>,
+    pub(crate) grace_ms: Option<u64>,
+    pub(crate) max_running: Option<MaxRunning>,
+    pub(crate) not_begun: bool,
+    pub(crate) only_waiting: bool,
+    pub(crate) claim_request: Option<Request>,
+    pub(crate) claim_replays: u64,
+}
+
+impl Terms {
+    /// What an ask says.
+    fn of(ask: &Ask) -> Self {
+        let held = |lease_epoch| Self { lease_epoch, ..Self::default() };
+        match ask.clone() {
+            Ask::Start(start) => Self {
+                lease_ttl_ms: start.lease_ttl_ms,
+                start_timeout_ms: start.start_timeout_ms,
+                run_timeout_ms: start.run_timeout_ms,
+                ..Self::default()
+            },
+            Ask::Update(update) => held(update.lease_epoch),
+            Ask::Complete(complete) => held(complete.lease_epoch),
+            Ask::Abort(end) | Ask::Fail(end) => held(end.lease_epoch),
+            Ask::Claim(claim) => Self {
+                lease_ttl_ms: Some(claim.lease_ttl_ms),
+                max_running: claim.max_running,
+                only_waiting: claim.only_waiting,
+                claim_request: claim.request,
+                ..held(claim.expected_epoch)
+            },
+            Ask::Release(release) => Self { not_begun: release.not_begun, ..held(release.lease_epoch) },
+            Ask::GiveBack(claim) => {
+                Self { claim_request: claim.request, claim_replays: claim.replays, ..held(Some(claim.lease_epoch)) }
+            }
+            Ask::RequestAbort(request) => Self { grace_ms: request.grace_ms, ..Self::default() },
+            Ask::Sweep => Self::default(),
+        }
+    }
+
+    /// Puts into an ask what it can carry.
+    pub(crate) fn put_into(self, ask: &mut Ask) {
+        match ask {
+            Ask::Start(start) => {
+                start.lease_ttl_ms = self.lease_ttl_ms;
+                start.start_timeout_ms = self.start_timeout_ms;
+                start.run_timeout_ms = self.run_timeout_ms;
+            }
+            Ask::Update(update) => update.lease_epoch = self.lease_epoch,
+            Ask::Complete(complete) => complete.lease_epoch = self.lease_epoch,
+            Ask::Abort(end) | Ask::Fail(end) => end.lease_epoch = self.lease_epoch,
+            Ask::Claim(claim) => {
+                *claim = Claim {
+                    expected_epoch: self.lease_epoch,
+                    lease_ttl_ms: self.lease_ttl_ms.unwrap_or(TTL_MS),
+                    max_running: self.max_running,
+                    only_waiting: self.only_waiting,
+                    request: self.claim_request,
+                };
+            }
+            Ask::Release(release) => {
+                *release = Release { lease_epoch: self.lease_epoch, not_begun: self.not_begun };
+            }
+            Ask::GiveBack(claim) => {
+                *claim = GiveBack {
+                    lease_epoch: self.lease_epoch.unwrap_or(0),
+                    request: self.claim_request,
+                    replays: self.claim_replays,
+                };
+            }
+            Ask::RequestAbort(request) => request.grace_ms = self.grace_ms,
+            Ask::Sweep => {}
+        }
     }
 }
 
@@ -87,6 +264,11 @@ pub(crate) fn release(run_id: &str) -> Command {
     command(run_id, Operation::Release)
 }
 
+/// The authority gives back a claim that nobody received.
+pub(crate) fn give_back(run_id: &str, epoch: u64) -> Command {
+    Command { principal: Principal::authority(), ..command(run_id, Operation::GiveBack) }.epoch(epoch)
+}
+
 pub(crate) fn request_abort(run_id: &str) -> Command {
     command(run_id, Operation::RequestAbort)
 }
@@ -101,7 +283,7 @@ pub(crate) fn metadata(value: &Value) -> Metadata {
 
 /// What a test says about a command besides its operation. Say [`request`](Asking::request) last: it takes the digest.
 pub(crate) trait Asking: Sized {
-    fn changing(self, change: impl FnOnce(&mut Changes)) -> Self;
+    fn changing(self, change: impl FnOnce(&mut Fields)) -> Self;
     fn by(self, agent_id: &str) -> Self;
     fn revision(self, expected: u64) -> Self;
     fn request(self, id: &str) -> Self;
@@ -165,13 +347,17 @@ pub(crate) trait Asking: Sized {
 }
 
 impl Asking for Command {
-    fn changing(mut self, change: impl FnOnce(&mut Changes)) -> Self {
-        change(&mut self.changes);
+    fn changing(mut self, change: impl FnOnce(&mut Fields)) -> Self {
+        let mut fields = Fields::of(&self.ask);
+        change(&mut fields);
+        fields.put_into(&mut self.ask);
         self
     }
 
-    fn on(mut self, terms: impl FnOnce(&mut Terms)) -> Self {
-        terms(&mut self.terms);
+    fn on(mut self, change: impl FnOnce(&mut Terms)) -> Self {
+        let mut terms = Terms::of(&self.ask);
+        change(&mut terms);
+        terms.put_into(&mut self.ask);
         self
     }
 

@@ -7,7 +7,7 @@ use runledger::domain::batch::ClaimKey;
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
 use runledger::domain::evolve::evolve;
 use runledger::domain::{
-    Claimed, Command, Event, EventType, HeldLease, LabelValue, Lease, Operation, Refusal, Run, RunKey, Time, Verdict,
+    Ask, Claimed, Command, Event, EventType, HeldLease, LabelValue, Lease, Refusal, Run, RunKey, Time, Verdict,
 };
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Model {
         let lease = self.leases.get(&command.key).copied();
         let limited = run.and_then(|run| LabelValue::limited(run, command));
         let running = limited.as_ref().map_or_else(Vec::new, |value| self.running(value));
-        let request = command.terms.claim_request.as_ref();
+        let request = command.claim_request();
         let claim_key = request.map(|request| (command.key.namespace.clone(), request.id.clone()));
         let claimed = claim_key.as_ref().and_then(|key| self.claimed.get(key));
         let context =
@@ -45,7 +45,7 @@ impl Model {
                     self.applied.insert((command.key.clone(), request.id.clone()), applied);
                 }
                 if let (Some(key), Some(request)) = (claim_key, request) {
-                    if command.operation == Operation::Claim {
+                    if matches!(command.ask, Ask::Claim(_)) {
                         let epoch = after.supervision.epoch();
                         let claimed = Claimed { key: command.key.clone(), epoch, digest: request.digest, replays: 0 };
                         self.claimed.insert(key, claimed);
@@ -55,7 +55,7 @@ impl Model {
                 }
                 if after.is_ready() {
                     self.leases.remove(&command.key);
-                } else if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.lease {
+                } else if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.supervision.lease {
                     self.leases.insert(
                         command.key.clone(),
                         HeldLease { epoch, expires_at: now.plus_ms(ttl_ms), renewed: false },

@@ -3,10 +3,10 @@
 use proptest::collection::vec;
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
-use runledger::domain::{Changes, Command, MaxRunning, Operation, Request, Route, Terms};
+use runledger::domain::{Command, MaxRunning, Request, Route};
 use serde_json::{Value, json};
 
-use super::commands::{Asking as _, TTL_MS, command, metadata};
+use super::commands::{Asking as _, Fields, Operation, TTL_MS, Terms, command, metadata};
 
 /// Commands over three runs, in batches of up to eight.
 pub(crate) fn batches(count: usize) -> impl Strategy<Value = Vec<Vec<Command>>> {
@@ -15,10 +15,11 @@ pub(crate) fn batches(count: usize) -> impl Strategy<Value = Vec<Vec<Command>>> 
 
 pub(crate) fn commands() -> impl Strategy<Value = Command> {
     let asked = (0..3_u8, operation(), weighted(0.1, 0..6_u64), weighted(0.3, 0..4_u8), weighted(0.3, agent()));
-    (asked, changes(), terms()).prop_map(|((run, operation, revision, request, agent), changes, terms)| {
-        let mut command = command(&format!("run-{run}"), operation).changing(|base| merge(base, changes, operation));
+    (asked, fields(), terms()).prop_map(|((run, operation, revision, request, agent), drawn, terms)| {
+        let command = command(&format!("run-{run}"), operation);
+        let command = command.changing(|fields| *fields = sound(operation, drawn));
+        let mut command = command.on(|said| *said = allowed(operation, terms));
         command.expected_revision = revision;
-        command.terms = asked_by(operation, terms);
         if let Some(agent) = agent {
             command = command.by(agent);
         }
@@ -39,6 +40,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(Operation::Fail),
         2 => Just(Operation::Claim),
         2 => Just(Operation::Release),
+        1 => Just(Operation::GiveBack),
         1 => Just(Operation::RequestAbort),
         3 => Just(Operation::Sweep),
     ]
@@ -69,37 +71,23 @@ fn terms() -> impl Strategy<Value = Terms> {
     )
 }
 
-/// Takes what the operation's request can carry.
-fn asked_by(operation: Operation, terms: Terms) -> Terms {
-    let Terms {
-        lease_epoch,
-        lease_ttl_ms,
-        start_timeout_ms,
-        run_timeout_ms,
-        grace_ms,
-        max_running,
-        not_begun,
-        only_waiting,
-        claim_request,
-        claim_replays: _,
-    } = terms;
+/// Leaves out what no caller may say together.
+fn allowed(operation: Operation, terms: Terms) -> Terms {
     match operation {
-        Operation::Start { deferred: true } => Terms { start_timeout_ms, run_timeout_ms, ..Terms::default() },
-        Operation::Start { deferred: false } => Terms { lease_ttl_ms, run_timeout_ms, ..Terms::default() },
-        Operation::Update | Operation::Complete | Operation::Fail => Terms { lease_epoch, ..Terms::default() },
-        Operation::Release => {
-            Terms { lease_epoch, not_begun, claim_request: claim_request.filter(|_| not_begun), ..Terms::default() }
+        Operation::Start { deferred: true } => Terms { lease_ttl_ms: None, ..terms },
+        Operation::Start { deferred: false } => Terms { start_timeout_ms: None, ..terms },
+        Operation::Claim => {
+            let lease_epoch = terms.lease_epoch.filter(|_| !terms.only_waiting);
+            Terms { lease_epoch, lease_ttl_ms: Some(TTL_MS), ..terms }
         }
-        Operation::Claim => Terms {
-            lease_epoch: lease_epoch.filter(|_| !only_waiting),
-            lease_ttl_ms: Some(TTL_MS),
-            max_running,
-            only_waiting,
-            claim_request,
-            ..Terms::default()
-        },
-        Operation::RequestAbort => Terms { grace_ms, ..Terms::default() },
-        Operation::Abort | Operation::Sweep => Terms::default(),
+        Operation::Abort => Terms { lease_epoch: None, ..terms },
+        Operation::Update
+        | Operation::Complete
+        | Operation::Fail
+        | Operation::Release
+        | Operation::GiveBack
+        | Operation::RequestAbort
+        | Operation::Sweep => terms,
     }
 }
 
@@ -107,14 +95,14 @@ fn agent() -> impl Strategy<Value = &'static str> {
     prop_oneof![9 => Just("agent-a"), 1 => Just("agent-b")]
 }
 
-fn changes() -> impl Strategy<Value = Changes> {
+fn fields() -> impl Strategy<Value = Fields> {
     let links = (weighted(0.05, Just("thread-2")), weighted(0.2, agent()), of(link()), of(link()), of(link()));
     let flags = (of(route()), any::<bool>(), of("[a-z]{0,8}"));
     let labels = (vec(("[a-d]", "[x-z]{0,2}"), 0..3), vec("[a-d]", 0..2));
     (links, flags, labels, patch()).prop_map(|(links, (route, fallback_used, reason), (labels, removed), patch)| {
         let (thread, agent, tab, audit, workflow) = links;
         let labels: std::collections::BTreeMap<_, _> = labels.into_iter().collect();
-        Changes {
+        Fields {
             task_thread_id: thread.map(str::to_owned),
             agent_id: agent.map(str::to_owned),
             route,
@@ -127,30 +115,28 @@ fn changes() -> impl Strategy<Value = Changes> {
             remove_labels: removed.into_iter().filter(|key| !labels.contains_key(key)).collect(),
             labels,
             metadata: metadata(&patch),
-            ..Changes::default()
         }
     })
 }
 
-/// Takes what the operation's request can carry.
-fn merge(base: &mut Changes, asked: Changes, operation: Operation) {
+/// What a test's fields are besides those that were drawn.
+fn sound(operation: Operation, drawn: Fields) -> Fields {
     match operation {
-        Operation::Start { .. } => {
-            let task_thread_id = asked.task_thread_id.clone().or(base.task_thread_id.take());
-            *base = Changes {
-                task_thread_id,
-                failure_reason: None,
-                remove_labels: std::collections::BTreeSet::new(),
-                ..asked
-            };
-        }
-        Operation::Update => {
-            *base = Changes { task_thread_id: None, agent_id: None, failure_reason: None, ..asked };
-        }
-        Operation::Complete => base.metadata = asked.metadata,
-        Operation::Abort | Operation::RequestAbort => base.failure_reason = asked.failure_reason,
-        Operation::Claim | Operation::Release | Operation::Sweep => {}
-        Operation::Fail => base.reason_code = asked.failure_reason.map(|_| "TIMEOUT".to_owned()),
+        // A failure has a reason.
+        Operation::Fail => Fields {
+            reason_code: drawn.failure_reason.map(|_| "TIMEOUT".to_owned()),
+            failure_reason: Some("it broke".to_owned()),
+            ..Fields::default()
+        },
+        Operation::Start { .. }
+        | Operation::Update
+        | Operation::Complete
+        | Operation::Abort
+        | Operation::Claim
+        | Operation::Release
+        | Operation::GiveBack
+        | Operation::RequestAbort
+        | Operation::Sweep => drawn,
     }
 }
 

@@ -48,9 +48,9 @@ impl<'a> Columns<'a> {
     /// What an insert sets, and an update where links, route or labels change.
     pub(super) fn changeable(&mut self, writes: &[&'a RunWrite]) {
         self.add("agent_id", "text", runs(writes).map(|run| run.agent_id.as_deref()));
-        self.add("workflow_id", "text", runs(writes).map(|run| run.workflow_id.as_deref()));
-        self.add("audit_session_id", "text", runs(writes).map(|run| run.audit_session_id.as_deref()));
-        self.add("route", "text", runs(writes).map(|run| run.route.map(crate::domain::Route::name)));
+        self.add("workflow_id", "text", runs(writes).map(|run| run.links.workflow_id.as_deref()));
+        self.add("audit_session_id", "text", runs(writes).map(|run| run.links.audit_session_id.as_deref()));
+        self.add("route", "text", runs(writes).map(|run| run.links.route.map(crate::domain::Route::name)));
         self.add("labels", "jsonb", runs(writes).map(|run| (!run.labels.is_empty()).then_some(Json(&run.labels))));
         self.add("record", "jsonb", runs(writes).map(|run| Json(Record::of(run))));
     }

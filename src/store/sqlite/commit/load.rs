@@ -51,7 +51,7 @@ pub(in crate::store::sqlite) fn load(
     }
     let limited: HashSet<LabelValue> = commands
         .iter()
-        .filter(|command| command.terms.max_running.is_some())
+        .filter(|command| command.max_running().is_some())
         .filter_map(|command| {
             let run = runs.iter().find(|run| run.key() == command.key)?;
             LabelValue::limited(run, command)
@@ -62,7 +62,7 @@ pub(in crate::store::sqlite) fn load(
         running.push((value.clone(), max_running::running(transaction, &value)?));
     }
     let asked = commands.iter().filter_map(|command| {
-        let request = command.terms.claim_request.as_ref()?;
+        let request = command.claim_request()?;
         Some((command.key.namespace.clone(), request.id.clone()))
     });
     let mut claimed = Vec::new();

@@ -51,7 +51,7 @@ pub(in crate::store::sqlite) fn write(
 /// Whether it sets a column that has an index.
 fn sets_a_link(event: &NewEvent) -> bool {
     let changes = &event.event.changes;
-    changes.agent_id.is_some() || changes.workflow_id.is_some() || changes.audit_session_id.is_some()
+    changes.agent_id.is_some() || changes.links.workflow_id.is_some() || changes.links.audit_session_id.is_some()
 }
 
 struct Writer<'a> {
@@ -77,9 +77,9 @@ impl Writer<'_> {
                 run.started_at.micros(),
                 run.task_thread_id,
                 run.agent_id,
-                run.workflow_id,
-                run.audit_session_id,
-                run.route.map(Route::name),
+                run.links.workflow_id,
+                run.links.audit_session_id,
+                run.links.route.map(Route::name),
                 json::labels(&run.labels),
                 json::record(run),
                 json::metadata(run),
@@ -105,7 +105,7 @@ impl Writer<'_> {
                 bigint(before),
                 bigint(run.revision),
                 run.status.code(),
-                run.route.map(Route::name),
+                run.links.route.map(Route::name),
                 json::labels(&run.labels),
                 json::record(run),
             ],
@@ -117,7 +117,7 @@ impl Writer<'_> {
                 "-- commit.update_links
                  update runs set agent_id = ?4, workflow_id = ?5, audit_session_id = ?6
                   where shard = ?1 and namespace = ?2 and run_id = ?3",
-                params![shard, namespace, run_id, run.agent_id, run.workflow_id, run.audit_session_id],
+                params![shard, namespace, run_id, run.agent_id, run.links.workflow_id, run.links.audit_session_id],
             )?;
         }
         if write.metadata_changed {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Metadata, Principal, Ready, Run, Status, Time, Unbegun};
+use crate::domain::{Event, EventType, Metadata, Principal, Ready, Run, Status, Time, Unbegun};
 
 /// Who may report what a run does. The epoch is the fencing token: it only grows, and writes under an older one are
 /// refused. When it expires is not said here: renewals are no events.
@@ -108,7 +108,69 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
+/// What of its supervision an event set. No command asks for it: the authority adds it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SupervisionChange {
+    /// The lease that was granted or given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
+    /// See [`Supervision::start_deadline`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_deadline: Option<Time>,
+    /// See [`Supervision::run_timeout_ms`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_timeout_ms: Option<u64>,
+    /// The request to abort the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub abort_request: Option<Box<AbortRequest>>,
+    /// The authority concluded it by itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub presumed: bool,
+    /// The report that came late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_report: Option<Box<LateReport>>,
+    /// The run became ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Box<Ready>>,
+    /// The lease was granted by a claim, which may be given back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unbegun: Option<Box<Unbegun>>,
+}
+
 impl Supervision {
+    pub(in crate::domain) fn fold(&mut self, event: &Event) {
+        let SupervisionChange {
+            lease,
+            start_deadline,
+            run_timeout_ms,
+            abort_request,
+            presumed,
+            late_report,
+            ready,
+            unbegun,
+        } = &event.changes.supervision;
+        self.lease = lease.or(self.lease);
+        self.start_deadline = start_deadline.or(self.start_deadline);
+        self.run_timeout_ms = run_timeout_ms.or(self.run_timeout_ms);
+        self.presumed |= presumed;
+        // Whatever happens to a run that is ready ends that; and after any event of its own a claim has been begun. A request
+        // to abort the run is somebody else's.
+        if event.event_type != EventType::AbortRequested {
+            if let Some(ready) = self.ready.take().filter(|_| event.to == Status::Running) {
+                self.rest_micros += event.at.micros() - ready.at.micros();
+            }
+            self.ready.clone_from(ready);
+            self.unbegun.clone_from(unbegun);
+        }
+        if let Some(request) = abort_request {
+            self.abort_request = Some(request.clone());
+        }
+        if let Some(report) = late_report {
+            self.late_report = Some(Box::new(report.without_metadata()));
+        }
+    }
+
     /// Whether there is nothing to watch over.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -121,7 +183,7 @@ impl Supervision {
         self.lease.map_or(0, |lease| lease.epoch)
     }
 
-    pub(super) fn weight(&self) -> usize {
+    pub(in crate::domain) fn weight(&self) -> usize {
         let request = self.abort_request.as_ref();
         request.map_or(0, |request| size_of::<AbortRequest>() + request.reason.as_ref().map_or(0, String::len))
             + self.late_report.as_ref().map_or(0, |report| report.weight())

@@ -1,0 +1,44 @@
+//! What an event sets, in the parts of a run.
+
+use serde::{Deserialize, Serialize};
+
+use super::run::labels_weight;
+use super::{Ending, LabelsChange, LinksChange, Metadata, SupervisionChange};
+
+/// The fields that an event set. Its serde form is one flat object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Changes {
+    /// Set at creation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_thread_id: Option<String>,
+    /// The owner: set at creation, when a pending run without an owner starts, or by a claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// How the run is executed, and its links.
+    #[serde(flatten)]
+    pub links: LinksChange,
+    /// Why the run was aborted or failed.
+    #[serde(flatten)]
+    pub ending: Ending,
+    /// The labels.
+    #[serde(flatten)]
+    pub labels: LabelsChange,
+    /// Merge patch on the metadata; empty changes nothing.
+    #[serde(skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
+    /// What the authority watches over.
+    #[serde(flatten)]
+    pub supervision: SupervisionChange,
+}
+
+impl Changes {
+    /// About how many bytes it takes in memory, beside its own size.
+    pub(super) fn weight(&self) -> usize {
+        [&self.task_thread_id, &self.agent_id].into_iter().flatten().map(String::len).sum::<usize>()
+            + self.links.weight()
+            + self.ending.weight()
+            + labels_weight(&self.labels.set)
+            + self.metadata.weight()
+    }
+}

@@ -1,0 +1,284 @@
+//! The digest of a command: by it a retry is told from another request under the same `request_id`. Frozen: digests are
+//! compared with those in the ledger.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::Command;
+use crate::domain::{
+    Ask, Claim, Complete, End, Ending, LabelsChange, LinksChange, MaxRunning, Metadata, Release, RequestAbort, Start,
+    Update,
+};
+
+/// What a retry must repeat.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked<'a> {
+    rpc: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    deferred: bool,
+    run_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected_revision: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acting_agent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Terms::is_empty")]
+    terms: Terms<'a>,
+    changes: Changes<'a>,
+}
+
+/// What a command says of leases and of time.
+#[derive(Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Terms<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_epoch: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_ttl_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_timeout_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_timeout_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grace_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_running: Option<&'a MaxRunning>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    not_begun: bool,
+}
+
+impl Terms<'_> {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The fields that a command asks to set.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Changes<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_thread_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_id: Option<&'a str>,
+    #[serde(flatten)]
+    links: Option<&'a LinksChange>,
+    #[serde(flatten)]
+    ending: Option<Cow<'a, Ending>>,
+    #[serde(flatten)]
+    labels: Option<Cow<'a, LabelsChange>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a Metadata>,
+}
+
+impl Command {
+    /// The digest of everything that a retry must repeat: the RPC's name and every set field in canonical JSON, with
+    /// the acting agent, without the `request_id`.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        let (terms, changes) = said(&self.ask);
+        digest(&Asked {
+            rpc: self.ask.rpc(),
+            deferred: matches!(self.ask, Ask::Start(Start { deferred: true, .. })),
+            run_id: &self.key.run_id,
+            expected_revision: self.expected_revision,
+            acting_agent: self.principal.agent_id.as_deref(),
+            terms,
+            changes,
+        })
+    }
+}
+
+fn digest(asked: &Asked<'_>) -> [u8; 32] {
+    Sha256::digest(serde_json::to_vec(asked).expect("strings and numbers serialize")).into()
+}
+
+fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
+    let holder = |lease_epoch| Terms { lease_epoch, ..Terms::default() };
+    let metadata = ask.metadata();
+    match ask {
+        Ask::Start(start) => {
+            let Start {
+                deferred: _,
+                task_thread_id,
+                agent_id,
+                links,
+                labels,
+                metadata: _,
+                lease_ttl_ms,
+                start_timeout_ms,
+                run_timeout_ms,
+            } = start;
+            let (lease_ttl_ms, start_timeout_ms, run_timeout_ms) = (*lease_ttl_ms, *start_timeout_ms, *run_timeout_ms);
+            let labels = LabelsChange { set: labels.clone(), ..LabelsChange::default() };
+            let changes = Changes {
+                task_thread_id: Some(task_thread_id),
+                agent_id: agent_id.as_deref(),
+                links: Some(links),
+                labels: Some(Cow::Owned(labels)),
+                metadata,
+                ..Changes::default()
+            };
+            (Terms { lease_ttl_ms, start_timeout_ms, run_timeout_ms, ..Terms::default() }, changes)
+        }
+        Ask::Update(Update { lease_epoch, links, labels, metadata: _ }) => {
+            let (links, labels) = (Some(links), Some(Cow::Borrowed(labels)));
+            (holder(*lease_epoch), Changes { links, labels, metadata, ..Changes::default() })
+        }
+        Ask::Complete(Complete { lease_epoch, metadata: _ }) => {
+            (holder(*lease_epoch), Changes { metadata, ..Changes::default() })
+        }
+        Ask::Abort(End { lease_epoch, why }) | Ask::Fail(End { lease_epoch, why }) => {
+            (holder(*lease_epoch), Changes { ending: Some(Cow::Borrowed(why)), ..Changes::default() })
+        }
+        // A claim of `ClaimNextRun` has no digest of its own: its claimer's request has.
+        Ask::Claim(Claim { expected_epoch, lease_ttl_ms, max_running, only_waiting: _, request: _ }) => {
+            let terms = Terms {
+                lease_epoch: *expected_epoch,
+                lease_ttl_ms: Some(*lease_ttl_ms),
+                max_running: max_running.as_ref(),
+                ..Terms::default()
+            };
+            (terms, Changes::default())
+        }
+        Ask::Release(Release { lease_epoch, not_begun }) => {
+            (Terms { not_begun: *not_begun, ..holder(*lease_epoch) }, Changes::default())
+        }
+        Ask::RequestAbort(RequestAbort { reason, grace_ms }) => {
+            let why = Ending { failure_reason: reason.clone(), reason_code: None };
+            let terms = Terms { grace_ms: *grace_ms, ..Terms::default() };
+            (terms, Changes { ending: Some(Cow::Owned(why)), ..Changes::default() })
+        }
+        // Nobody retries them under a `request_id`.
+        Ask::GiveBack(_) | Ask::Sweep => (Terms::default(), Changes::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::{Labels, Principal, Request, Route, RunKey};
+
+    fn hex(digest: [u8; 32]) -> String {
+        digest.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+    }
+
+    fn metadata() -> Metadata {
+        let metadata = json!({"b": [1, -2.5, 1e300, null, {"ü": "\u{1}\"/"}], "a": 0.1, "c": {"deleted": null}});
+        Metadata::from(metadata.as_object().unwrap().clone())
+    }
+
+    fn links() -> LinksChange {
+        LinksChange {
+            route: Some(Route::Mcp),
+            fallback_used: true,
+            tab_group_id: Some("tabs".into()),
+            audit_session_id: Some("audit".into()),
+            workflow_id: Some("workflow".into()),
+        }
+    }
+
+    fn why() -> Ending {
+        Ending { failure_reason: Some("because".into()), reason_code: Some("TIMEOUT".into()) }
+    }
+
+    fn labels() -> Labels {
+        [("z".into(), "1".into()), ("a".into(), "🦀".into())].into()
+    }
+
+    fn labels_change() -> LabelsChange {
+        LabelsChange { set: labels(), remove: ["old".into(), "gone".into()].into() }
+    }
+
+    /// Digests are compared with those in the ledger: if this fails after an upgrade of a dependency, retries of calls
+    /// that were applied before it would be refused.
+    #[test]
+    fn a_digest_never_changes() {
+        let (links, metadata) = (links(), metadata());
+        let asked = Asked {
+            rpc: "StartRun",
+            deferred: true,
+            run_id: "run-1",
+            expected_revision: Some(0),
+            acting_agent: Some("acting"),
+            terms: Terms::default(),
+            changes: Changes {
+                task_thread_id: Some("task"),
+                agent_id: Some("agent"),
+                links: Some(&links),
+                ending: Some(Cow::Owned(why())),
+                labels: Some(Cow::Owned(labels_change())),
+                metadata: Some(&metadata),
+            },
+        };
+        assert_eq!(hex(digest(&asked)), "69a4c9ba91f59c1bfbd9b3ecee9465241926e61bdbab3f2c299aaf214d10a52f");
+    }
+
+    #[test]
+    fn each_calls_digest_never_changes() {
+        let lease_epoch = Some(3);
+        for (ask, digest) in [
+            (
+                Ask::Start(Start {
+                    deferred: true,
+                    task_thread_id: "task".into(),
+                    agent_id: Some("agent".into()),
+                    links: links(),
+                    labels: labels(),
+                    metadata: metadata(),
+                    lease_ttl_ms: None,
+                    start_timeout_ms: Some(5_000),
+                    run_timeout_ms: Some(6_000),
+                }),
+                "8c2b18a285b47be48d5d5caa1a596315b513672782bbcb01c88050902054de81",
+            ),
+            (
+                Ask::Update(Update { lease_epoch, links: links(), labels: labels_change(), metadata: metadata() }),
+                "f4019fe70eb4ef4f1ff7d4d2e8f4d2bb26696cba28f0764ad2f14eb89171a75c",
+            ),
+            (
+                Ask::Complete(Complete { lease_epoch, metadata: metadata() }),
+                "900ff00a20fb7acb985499acf3dd01b880ee7c4cd32061d8810758293af83c99",
+            ),
+            (
+                Ask::Abort(End { lease_epoch: None, why: why() }),
+                "35a587a6d2db6589c8fefae9e26939f102703372932a78cbc25c4cff09db7f8a",
+            ),
+            (
+                Ask::Fail(End { lease_epoch, why: why() }),
+                "ee71c10726381ffa395d85f706b4b36be0909e9d9fe433eaad0caaea3c3b9fa8",
+            ),
+            (
+                Ask::Claim(Claim {
+                    expected_epoch: lease_epoch,
+                    lease_ttl_ms: 30_000,
+                    max_running: Some(MaxRunning { label: "instance".into(), limit: 2 }),
+                    only_waiting: false,
+                    request: None,
+                }),
+                "42449b6a488bd667ad3c4c8457ea099d68486d6f71d365db7d7951f66c67b17d",
+            ),
+            (
+                Ask::Release(Release { lease_epoch, not_begun: true }),
+                "4fb11a993729d61b03a084c6c595e630b99365d8bb86f4c7e0b057d850c1c7e9",
+            ),
+            (
+                Ask::RequestAbort(RequestAbort { reason: Some("enough".into()), grace_ms: Some(9_000) }),
+                "5902f5dcbc4f969f0f9f88e65a4043ce8effca596e86f63aacb91b641ef005f9",
+            ),
+        ] {
+            let command = Command {
+                key: RunKey { namespace: "default".into(), run_id: "run-1".into() },
+                ask,
+                expected_revision: Some(0),
+                request: Some(Request { id: "not part of it".into(), digest: [0; 32] }),
+                principal: Principal::claimed("acting".into()),
+            };
+            assert_eq!(hex(command.digest()), digest, "{}", command.ask.rpc());
+        }
+    }
+}

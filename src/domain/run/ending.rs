@@ -1,0 +1,28 @@
+//! Why a run was aborted or failed.
+
+use serde::{Deserialize, Serialize};
+
+use super::links::set;
+
+/// Why a run ended; also what a command or an event sets of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Ending {
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_reason: Option<String>,
+    /// For programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason_code: Option<String>,
+}
+
+impl Ending {
+    pub(in crate::domain) fn fold(&mut self, change: &Self) {
+        set(&mut self.failure_reason, change.failure_reason.as_ref());
+        set(&mut self.reason_code, change.reason_code.as_ref());
+    }
+
+    pub(in crate::domain) fn weight(&self) -> usize {
+        [&self.failure_reason, &self.reason_code].into_iter().flatten().map(String::len).sum()
+    }
+}

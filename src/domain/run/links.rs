@@ -1,0 +1,120 @@
+//! How a run is executed, and what outside the ledger it is linked to.
+
+use serde::{Deserialize, Serialize};
+
+/// The channel that executes a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Route {
+    /// Model Context Protocol.
+    Mcp,
+    /// Command line.
+    Cli,
+    /// Plain HTTP.
+    Http,
+}
+
+impl Route {
+    /// Every route.
+    pub const ALL: [Self; 3] = [Self::Mcp, Self::Cli, Self::Http];
+
+    /// The lower-case name that the bridges' envelope uses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mcp => "mcp",
+            Self::Cli => "cli",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// How a run is executed, and its links. A new optional field of a run has its place here: in the struct, the change, the
+/// fold and what is effective of the change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Links {
+    /// The channel that executes the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<Route>,
+    /// The run degraded from MCP to CLI.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fallback_used: bool,
+    /// The tab group, when tab groups isolate agents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tab_group_id: Option<String>,
+    /// The browser-audit session that the run is linked to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit_session_id: Option<String>,
+    /// The workflow or playbook that the run is part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<String>,
+}
+
+/// What of its links a command asks to set, and an event set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LinksChange {
+    /// The new channel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<Route>,
+    /// Turns it on; false leaves it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fallback_used: bool,
+    /// The new value; empty clears.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tab_group_id: Option<String>,
+    /// The new value; empty clears.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit_session_id: Option<String>,
+    /// The new value; empty clears.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<String>,
+}
+
+impl Links {
+    pub(in crate::domain) fn fold(&mut self, change: &LinksChange) {
+        let LinksChange { route, fallback_used, tab_group_id, audit_session_id, workflow_id } = change;
+        self.route = route.or(self.route);
+        self.fallback_used |= fallback_used;
+        set(&mut self.tab_group_id, tab_group_id.as_ref());
+        set(&mut self.audit_session_id, audit_session_id.as_ref());
+        set(&mut self.workflow_id, workflow_id.as_ref());
+    }
+
+    pub(in crate::domain) fn weight(&self) -> usize {
+        texts([&self.tab_group_id, &self.audit_session_id, &self.workflow_id])
+    }
+}
+
+impl LinksChange {
+    /// What of the change changes these links.
+    #[must_use]
+    pub(in crate::domain) fn effective(mut self, links: &Links) -> Self {
+        self.route = self.route.filter(|route| links.route != Some(*route));
+        self.fallback_used &= !links.fallback_used;
+        for (change, now) in [
+            (&mut self.tab_group_id, &links.tab_group_id),
+            (&mut self.audit_session_id, &links.audit_session_id),
+            (&mut self.workflow_id, &links.workflow_id),
+        ] {
+            *change = change.take().filter(|value| value != now.as_deref().unwrap_or_default());
+        }
+        self
+    }
+
+    pub(in crate::domain) fn weight(&self) -> usize {
+        texts([&self.tab_group_id, &self.audit_session_id, &self.workflow_id])
+    }
+}
+
+/// Absent stays, empty clears.
+pub(in crate::domain) fn set(field: &mut Option<String>, change: Option<&String>) {
+    if let Some(value) = change {
+        *field = Some(value.clone()).filter(|value| !value.is_empty());
+    }
+}
+
+fn texts<const N: usize>(texts: [&Option<String>; N]) -> usize {
+    texts.into_iter().flatten().map(String::len).sum()
+}

@@ -1,0 +1,42 @@
+//! How a run is executed, and its links: as requests bring them, and as answers show them.
+
+use super::answer::{route, text};
+use super::validate::Violations;
+use crate::domain::{Links, LinksChange};
+use runledger_proto::v1;
+
+pub(super) fn of_start(request: &mut v1::StartRunRequest, violations: &mut Violations) -> LinksChange {
+    let route = violations.route("route", request.route);
+    let mut link = |field, value: &mut String| violations.link(field, std::mem::take(value));
+    let tab_group_id = link("tab_group_id", &mut request.tab_group_id);
+    let audit_session_id = link("audit_session_id", &mut request.audit_session_id);
+    let workflow_id = link("workflow_id", &mut request.workflow_id);
+    LinksChange { route, fallback_used: request.fallback_used, tab_group_id, audit_session_id, workflow_id }
+}
+
+pub(super) fn of_update(request: &mut v1::UpdateRunRequest, violations: &mut Violations) -> LinksChange {
+    let mut link = |field, value: &mut Option<String>| violations.link_change(field, value.take());
+    let audit_session_id = link("audit_session_id", &mut request.audit_session_id);
+    let tab_group_id = link("tab_group_id", &mut request.tab_group_id);
+    let workflow_id = link("workflow_id", &mut request.workflow_id);
+    let route = violations.route("route", request.route);
+    LinksChange { route, fallback_used: request.fallback_used, tab_group_id, audit_session_id, workflow_id }
+}
+
+pub(super) fn show(links: &Links, run: &mut v1::Run) {
+    let Links { route: channel, fallback_used, tab_group_id, audit_session_id, workflow_id } = links;
+    run.route = route(*channel).into();
+    run.fallback_used = *fallback_used;
+    run.tab_group_id = text(tab_group_id.as_ref());
+    run.audit_session_id = text(audit_session_id.as_ref());
+    run.workflow_id = text(workflow_id.as_ref());
+}
+
+pub(super) fn show_change(change: &LinksChange, changes: &mut v1::RunChanges) {
+    let LinksChange { route: channel, fallback_used, tab_group_id, audit_session_id, workflow_id } = change;
+    changes.route = channel.map(|known| route(Some(known)).into());
+    changes.fallback_used = *fallback_used;
+    changes.tab_group_id.clone_from(tab_group_id);
+    changes.audit_session_id.clone_from(audit_session_id);
+    changes.workflow_id.clone_from(workflow_id);
+}
