@@ -26,9 +26,8 @@ use tokio_util::sync::CancellationToken;
 use self::candidate::Candidate;
 use self::queue::{Claimer, Queue};
 use self::state::Wanted;
-use crate::domain::{
-    self, Ask, Command, Filter, Lease, MaxRunning, Principal, Refusal, Request, Run, RunKey, Status, claimed,
-};
+use crate::domain::sides::claims;
+use crate::domain::{self, Ask, Command, Filter, Lease, MaxRunning, Principal, Refusal, Request, Run, RunKey, Status};
 use crate::engine::{self, Engine, Unreceived};
 use crate::feed::watch_runs::{Begin, Frame};
 use crate::feed::{Feed, WatchError};
@@ -189,7 +188,7 @@ impl Claims {
         undelivered.answer = None;
         // Given back in between, it is claimed anew.
         let Some((claimed, run)) = noted else { return Ok(None) };
-        claimed::still_held(&claimed, run.as_ref()).map_err(|refusal| Failure::Refused(Box::new(refusal)))?;
+        claims::still_held(&claimed, run.as_ref()).map_err(|refusal| Failure::Refused(Box::new(refusal)))?;
         Ok(run.map(|run| Granted { run: Arc::new(run), replayed: true }))
     }
 

@@ -8,7 +8,6 @@ pub mod ask;
 pub mod batch;
 pub mod changes;
 pub mod check;
-pub mod claimed;
 pub mod command;
 pub mod decide;
 pub mod event;
@@ -17,25 +16,23 @@ pub mod filter;
 pub mod heartbeat;
 pub mod ids;
 pub mod limits;
-pub mod max_running;
 pub mod metadata;
 pub mod principal;
 pub mod ready;
 pub mod refusal;
 pub mod run;
+pub mod sides;
 pub mod status;
 mod sweep;
 pub mod time;
 
 pub use ask::{Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Start, Update};
-pub use batch::{Decided, Loaded, NewEvent, RunWrite, Verdict};
+pub use batch::{Decide, Decided, Loaded, NewEvent, Rules, RunWrite, Verdict};
 pub use changes::Changes;
-pub use claimed::Claimed;
 pub use command::{Command, Request};
 pub use event::{Event, EventType};
 pub use filter::Filter;
 pub use ids::{Position, RunKey, Shard};
-pub use max_running::{LabelValue, MaxRunning};
 pub use metadata::Metadata;
 pub use principal::{Principal, PrincipalKind};
 pub use ready::{Ready, Unbegun};
@@ -44,5 +41,8 @@ pub use run::{
     AbortRequest, Ending, HeldLease, Labels, LabelsChange, LateReport, Lease, Links, LinksChange, Progress, Renewal,
     Route, Run, Summary, Supervision, SupervisionChange,
 };
+pub use sides::claims::{ClaimKey, Claimed};
+pub use sides::limits::{LabelValue, MaxRunning};
+pub use sides::{Found, SideWrites, Sides, Wanted};
 pub use status::Status;
 pub use time::Time;

@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::domain::{
-    Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard, Time,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard, Time,
 };
 pub use error::{CommitError, OpenError, StoreError};
 use leases::{KeptLease, Renewed};
@@ -76,7 +76,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Commits one batch to one shard, in one transaction that takes the shard's head first.
     ///
-    /// All commands are for runs of `shard`. They are decided in order, each on the state that the one before it left.
+    /// All commands are for runs of `shard`. The rules decide them in order, each on the state that the one before it left.
     /// When this returns `Ok`, what was decided is durable; a batch that made no event writes nothing. Positions are
     /// dense in commit order from 1; `at` never falls within a shard and is later than that of every event of another shard
     /// whose commit had been acknowledged before this call; every event carries `commit_id`, its request and,
@@ -90,6 +90,7 @@ pub trait Store: Send + Sync + 'static {
         shard: Shard,
         commit_id: Uuid,
         commands: Arc<[Arc<Command>]>,
+        rules: &Arc<dyn Decide>,
     ) -> Result<Decided, CommitError>;
 
     /// Whether a commit of unknown outcome was applied. Takes the shard's head on another connection before it looks,

@@ -21,15 +21,7 @@ pub(super) fn measure(criterion: &mut Criterion) {
 
 fn one(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("rules");
-    let context = Context {
-        now: samples::now(),
-        applied: None,
-        lease: None,
-        clock: samples::now(),
-        running: &[],
-        claimed: None,
-        ledger_epoch: 0,
-    };
+    let context = Context::at(samples::now());
     for (size, bytes) in SIZES {
         let (start, complete) = (samples::start(1, bytes), samples::complete(1));
         let (started, completed) = (samples::started(1, bytes), samples::completed(1, bytes));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use runledger::auth::Caller;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Command, Event, Loaded, Principal, Run, Time};
+use runledger::domain::{Command, Event, Loaded, Principal, Run, Sides, Time};
 use runledger::store::Ledger;
 use runledger::wire::request;
 use runledger_proto::{json::structure, v1};
@@ -87,9 +87,7 @@ pub(super) fn loaded(runs: Vec<Run>) -> Loaded {
         clock: now(),
         runs,
         requests: Vec::new(),
-        leases: Vec::new(),
-        running: Vec::new(),
-        claimed: Vec::new(),
+        sides: Sides::default(),
         ledger_epoch: 0,
     }
 }

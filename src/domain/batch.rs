@@ -1,14 +1,50 @@
 //! The commands of one commit, decided in order, each on the state that the one before it left.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::decide::{AppliedRequest, Context, Decision, decide};
 use super::limits::KEYFRAME_EVENTS;
-use super::{
-    Ask, Claimed, Command, Event, EventType, HeldLease, LabelValue, Lease, Position, Refusal, Request, Run, RunKey,
-    Status, Time,
-};
+use super::sides::{self, SideWrites, Sides, Wanted};
+use super::{Command, Event, EventType, Position, Refusal, Request, Run, RunKey, Status, Time};
+
+/// Whoever decides what commands do. A store hands over what it read, and writes what comes back: it knows no rule.
+pub trait Decide: Send + Sync {
+    /// The rows of the sides that the decisions on these commands may rest on.
+    fn wanted(&self, commands: &[Arc<Command>]) -> Wanted;
+
+    /// Whether a command is decided on nothing but its run, and on rows that would be new.
+    fn is_only_the_run(&self, command: &Command, run: Option<&Run>) -> bool;
+
+    /// Decides a shard's commands and numbers their events, as many as the limit on work allows.
+    fn decide(&self, commands: &[Arc<Command>], loaded: Loaded) -> Decided;
+}
+
+/// The contract's rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules;
+
+impl Rules {
+    /// For those who share them.
+    #[must_use]
+    pub fn shared() -> Arc<dyn Decide> {
+        Arc::new(Self)
+    }
+}
+
+impl Decide for Rules {
+    fn wanted(&self, commands: &[Arc<Command>]) -> Wanted {
+        Wanted::by(commands.iter().map(|command| &**command))
+    }
+
+    fn is_only_the_run(&self, command: &Command, run: Option<&Run>) -> bool {
+        Wanted::is_only_the_run(command, run)
+    }
+
+    fn decide(&self, commands: &[Arc<Command>], loaded: Loaded) -> Decided {
+        decide_batch(commands, loaded)
+    }
+}
 
 /// What the store read under the shard's head lock.
 #[derive(Clone, Debug)]
@@ -23,20 +59,11 @@ pub struct Loaded {
     pub runs: Vec<Arc<Run>>,
     /// The commands' `request_id`s that were applied before.
     pub requests: Vec<(RunKey, String, AppliedRequest)>,
-    /// The leases of those runs whose command looks at them, as far as there are any.
-    pub leases: Vec<(RunKey, HeldLease)>,
-    /// The runs that count towards what claims allow of a label's value: of each value that a command limits whose run is
-    /// there and pending, also where none counts. Until the commit has ended, nobody else's claim changes it.
-    pub running: Vec<(LabelValue, Vec<String>)>,
-    /// What is remembered of the commands' claim requests, as far as they were applied before. Until the commit has ended,
-    /// nobody else changes it.
-    pub claimed: Vec<(ClaimKey, Claimed)>,
+    /// The rows that were [wanted](Decide::wanted).
+    pub sides: Sides,
     /// See [`Context::ledger_epoch`].
     pub ledger_epoch: u64,
 }
-
-/// Where a claim request is remembered: its namespace and its id.
-pub type ClaimKey = (String, String);
 
 /// What the commands came to, and what is to be written.
 #[derive(Debug, Default)]
@@ -48,10 +75,8 @@ pub struct Decided {
     pub runs: Vec<RunWrite>,
     /// The events to append, by position.
     pub events: Vec<NewEvent>,
-    /// The runs that count from now on towards what claims allow of a label's value.
-    pub counted: Vec<(LabelValue, Vec<String>)>,
-    /// Claim requests that are to be remembered; none: to be forgotten.
-    pub claimed: Vec<(ClaimKey, Option<Claimed>)>,
+    /// What is to be written to the sides.
+    pub sides: SideWrites,
     /// About how many bytes of runs were read and made.
     pub weight: usize,
 }
@@ -119,54 +144,14 @@ impl Stored {
     }
 }
 
-/// What becomes of the row that keeps a run's lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseWrite {
-    /// It is left to its renewals; or there is none.
-    Keep,
-    /// It begins, or begins anew.
-    Grant(Lease),
-    /// It goes: the run has ended, or nobody holds it.
-    End,
-}
-
-/// What becomes of the row that a run has while it is [ready](Run::is_ready).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadyWrite {
-    /// It stays as it is; or there is none.
-    Keep,
-    /// It comes.
-    Begin,
-    /// It goes.
-    End,
-}
-
 impl RunWrite {
-    /// What becomes of the run's lease.
-    #[must_use]
-    pub fn lease(&self) -> LeaseWrite {
-        let stored = self.before.map_or(0, |before| before.epoch);
-        let has_row = self.before.is_some_and(|before| !before.status.is_terminal() && stored > 0 && !before.ready);
-        match self.run.supervision.lease {
-            Some(_) | None if self.run.status.is_terminal() || self.run.is_ready() => {
-                if has_row {
-                    LeaseWrite::End
-                } else {
-                    LeaseWrite::Keep
-                }
-            }
-            Some(lease) if lease.epoch != stored => LeaseWrite::Grant(lease),
-            Some(_) | None => LeaseWrite::Keep,
-        }
-    }
-
-    /// What becomes of the row that tells that the run is ready.
-    #[must_use]
-    pub fn ready(&self) -> ReadyWrite {
+    /// What becomes of the row that a run has while it is [ready](Run::is_ready): it comes, with the time of the run's
+    /// creation, or goes.
+    pub(super) fn readiness(&self) -> Option<(RunKey, Option<Time>)> {
         match (self.before.is_some_and(|before| before.ready), self.run.is_ready()) {
-            (false, true) => ReadyWrite::Begin,
-            (true, false) => ReadyWrite::End,
-            (true, true) | (false, false) => ReadyWrite::Keep,
+            (false, true) => Some((self.run.key(), Some(self.run.started_at))),
+            (true, false) => Some((self.run.key(), None)),
+            (true, true) | (false, false) => None,
         }
     }
 }
@@ -204,13 +189,8 @@ impl Slot {
 /// Decides a shard's commands and numbers their events, as many as the limit on work allows.
 #[must_use]
 pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
-    let Loaded { last, now, clock, runs, requests, leases, running, claimed, ledger_epoch } = loaded;
-    let mut leases: HashMap<RunKey, HeldLease> = leases.into_iter().collect();
-    let mut running: HashMap<LabelValue, Vec<String>> = running.into_iter().collect();
-    let mut counted: BTreeMap<LabelValue, Vec<String>> = BTreeMap::new();
-    let mut claims: BTreeMap<ClaimKey, Option<Claimed>> =
-        claimed.into_iter().map(|(key, claimed)| (key, Some(claimed))).collect();
-    let mut claimed = BTreeSet::new();
+    let Loaded { last, now, clock, runs, requests, sides, ledger_epoch } = loaded;
+    let mut sides = sides::Batch::of(sides);
     let now = last.map_or(now, |(_, at)| now.max(at));
     let mut position = last.map_or(0, |(position, _)| position);
     let mut slots: HashMap<RunKey, Slot> = runs.into_iter().map(|run| (run.key(), Slot::of(run))).collect();
@@ -225,10 +205,8 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         if merged > MERGED_BYTES_MAX {
             break;
         }
-        let limited = command.max_running().and_then(|_| slots.get(&command.key));
-        let limited = limited.and_then(|slot| LabelValue::limited(slot.run.as_deref()?, command));
-        if limited.as_ref().is_some_and(|value| !running.contains_key(value)) && !decided.verdicts.is_empty() {
-            // The run came to be in this batch: nobody has looked yet at what else counts. The next batch does.
+        let run = slots.get(&command.key).and_then(|slot| slot.run.as_deref());
+        if sides.lack(command, run) && !decided.verdicts.is_empty() {
             break;
         }
         let slot =
@@ -239,13 +217,8 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         }
         let request = command.request.clone();
         let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
-        let lease = leases.get(&command.key).copied();
-        let counts = limited.as_ref().and_then(|value| running.get(value)).map_or(&[][..], Vec::as_slice);
-        let claim = command.claim_request().map(|request| (command.key.namespace.clone(), request));
-        let claim_key = claim.as_ref().map(|(namespace, request)| (namespace.clone(), request.id.clone()));
-        let before = claim_key.as_ref().and_then(|key| claims.get(key)?.as_ref());
-        let context =
-            Context { now, applied: remembered, lease, clock, running: counts, claimed: before, ledger_epoch };
+        let sides_found = sides.found(command, slot.run.as_deref());
+        let context = Context { now, clock, applied: remembered, sides: sides_found, ledger_epoch };
         let verdict = match decide(slot.run.as_deref(), command, &context) {
             Err(refusal) => Err(refusal),
             Ok(Decision::Unchanged) => {
@@ -261,31 +234,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                 if slot.run.as_ref().map_or(0, |run| run.revision) == stored_revision {
                     written.push(command.key.clone());
                 }
-                if let (Some(key), Some((_, request))) = (claim_key, claim) {
-                    let now_claimed = matches!(command.ask, Ask::Claim(_)).then(|| Claimed {
-                        key: command.key.clone(),
-                        epoch: run.supervision.epoch(),
-                        digest: request.digest,
-                        replays: 0,
-                    });
-                    claims.insert(key.clone(), now_claimed);
-                    claimed.insert(key);
-                }
-                if run.is_ready() {
-                    leases.remove(&command.key);
-                } else if let Some(lease) = event.changes.supervision.lease {
-                    leases.insert(command.key.clone(), HeldLease::granted(lease, clock));
-                }
-                // Only a claim states a limit.
-                if let Some(value) = limited {
-                    running.entry(value.clone()).or_default().push(command.key.run_id.clone());
-                    counted.entry(value).or_default().push(command.key.run_id.clone());
-                }
-                if (run.status.is_terminal() || run.is_ready()) && !running.is_empty() {
-                    let namespace = &command.key.namespace;
-                    let of_namespace = running.iter_mut().filter(|(value, _)| value.namespace == *namespace);
-                    of_namespace.for_each(|(_, counts)| counts.retain(|run_id| *run_id != command.key.run_id));
-                }
+                sides.apply(command, slot.run.as_deref(), &event, &run, clock);
                 slot.metadata_changed |= !event.changes.metadata.is_empty();
                 slot.run = Some(run.clone());
                 if let Some(request) = &request {
@@ -302,9 +251,8 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         decided.verdicts.push(verdict);
     }
     decided.weight += merged;
-    decided.counted = counted.into_iter().collect();
-    decided.claimed = claimed.into_iter().map(|key| (key.clone(), claims.remove(&key).flatten())).collect();
     decided.runs =
         written.into_iter().map(|key| slots.remove(&key).expect("a written run has a slot").written()).collect();
+    decided.sides = sides.writes(&decided.runs);
     decided
 }

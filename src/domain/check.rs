@@ -52,7 +52,7 @@ pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Princip
         principal,
     };
     let now = run.map_or(Time::from_micros(0), |run| run.updated_at);
-    let context = Context { now, applied: None, lease: None, clock: now, running: &[], claimed: None, ledger_epoch: 0 };
+    let context = Context::at(now);
     let outcome = decide(run, &command, &context).map(|decision| match decision {
         Decision::Apply(event, _) if event.event_type == EventType::LateReported => Outcome::RecordedLate,
         Decision::Apply(..) => Outcome::Applied,

@@ -20,21 +20,6 @@ pub struct Command {
 }
 
 impl Command {
-    /// Whether it is decided on the lease as it is kept, besides the run.
-    #[must_use]
-    pub fn looks_at_lease(&self) -> bool {
-        match self.ask {
-            Ask::Claim(_) | Ask::GiveBack(_) | Ask::Sweep => true,
-            Ask::Start(_)
-            | Ask::Update(_)
-            | Ask::Complete(_)
-            | Ask::Abort(_)
-            | Ask::Fail(_)
-            | Ask::Release(_)
-            | Ask::RequestAbort(_) => false,
-        }
-    }
-
     /// The claimer's own request, by which a claim is remembered apart from any run: a claim notes it, and a claim that is
     /// given back forgets it.
     #[must_use]

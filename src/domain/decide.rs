@@ -4,6 +4,7 @@ mod changes;
 
 use self::changes::{changes, within_limits};
 use super::evolve::evolve;
+use super::sides::Found;
 use super::sweep::Due;
 use super::{
     Ask, Changes, Claim, Claimed, Command, Event, EventType, GiveBack, HeldLease, LabelValue, Refusal, Release,
@@ -17,16 +18,20 @@ pub struct Context<'a> {
     pub now: Time,
     /// What the run's history says of the command's `request_id`.
     pub applied: Option<&'a AppliedRequest>,
-    /// The run's lease as it is kept; none where the command does not [look at it](Command::looks_at_lease).
-    pub lease: Option<HeldLease>,
     /// The store's clock as it is, by which leases are over: `now` may be ahead of it after the clock was set back.
     pub clock: Time,
-    /// The runs that count towards the command's [`MaxRunning`](super::MaxRunning).
-    pub running: &'a [String],
-    /// What is remembered of the command's [claim request](Command::claim_request).
-    pub claimed: Option<&'a Claimed>,
+    /// What it finds at its sides.
+    pub sides: Found<'a>,
     /// How often the ledger's past was lost: a lease that was granted in a lost past has a lower epoch than any since.
     pub ledger_epoch: u64,
+}
+
+impl Context<'_> {
+    /// A time at which nothing else is known.
+    #[must_use]
+    pub fn at(now: Time) -> Self {
+        Self { now, clock: now, applied: None, sides: Found::default(), ledger_epoch: 0 }
+    }
 }
 
 /// A call that was applied under a `request_id`.
@@ -156,7 +161,7 @@ fn replayed(command: &Command, context: &Context<'_>) -> Result<Option<u64>, Ref
 /// Whether the claimer's own request has had its effect: on whatever run.
 fn claimed_before(command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
     let Ask::Claim(Claim { request: Some(request), .. }) = &command.ask else { return Ok(()) };
-    match context.claimed {
+    match context.sides.claimed {
         Some(claimed) if claimed.digest == request.digest => Err(Refusal::ClaimedBefore { claimed: claimed.clone() }),
         Some(claimed) => Err(Refusal::RequestIdReused { key: claimed.key.clone(), request_id: request.id.clone() }),
         None => Ok(()),
@@ -168,12 +173,12 @@ fn give_back(run: &Run, command: &Command, claim: &GiveBack, context: &Context<'
     let of_this_claim = |claimed: &Claimed| {
         claimed.key == command.key && claimed.epoch == claim.lease_epoch && claimed.replays == claim.replays
     };
-    if claim.request.is_some() && !context.claimed.is_some_and(of_this_claim) {
+    if claim.request.is_some() && !context.sides.claimed.is_some_and(of_this_claim) {
         // The claimer has asked again: whether that was received is seen there.
         return Ok(Decision::Unchanged);
     }
     let is_renewed = |lease: &HeldLease| lease.renewed && lease.epoch == run.supervision.epoch();
-    if context.lease.as_ref().is_some_and(is_renewed) {
+    if context.sides.lease.as_ref().is_some_and(is_renewed) {
         return Ok(Decision::Unchanged);
     }
     not_begun(run, command, context)
@@ -261,7 +266,7 @@ pub(super) fn lease_is(run: &Run, rpc: &'static str, asked: u64, needs_lease: bo
 /// Whether nobody holds the run any more, so that it may be claimed by who means this run.
 fn free(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
     let epoch = run.supervision.epoch();
-    let held = context.lease.filter(|held| held.epoch == epoch);
+    let held = context.sides.lease.filter(|held| held.epoch == epoch);
     let is_over = held.is_some_and(|held| held.expires_at <= context.clock);
     let is_free = is_over || run.supervision.lease.is_some_and(|lease| lease.released);
     if is_free && !claim.only_waiting {
@@ -274,11 +279,11 @@ fn free(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> 
 fn leaves_room(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
     let Some(max) = &claim.max_running else { return Ok(()) };
     let Some(LabelValue { value, .. }) = LabelValue::of(run, &max.label) else { return Ok(()) };
-    let room = u32::try_from(context.running.len()).is_ok_and(|running| running < max.limit);
+    let room = u32::try_from(context.sides.running.len()).is_ok_and(|running| running < max.limit);
     if room {
         return Ok(());
     }
-    let mut running = context.running.to_vec();
+    let mut running = context.sides.running.to_vec();
     running.sort_unstable();
     Err(Refusal::MaxRunning { max: max.clone(), value, running, run: run.summary() })
 }

@@ -29,7 +29,7 @@ impl Due {
             }
             (Status::Running, None) => {
                 // A lease that was granted or given up after this one was read has another epoch.
-                let held = run.supervision.lease.zip(context.lease);
+                let held = run.supervision.lease.zip(context.sides.lease);
                 let expiry = held.filter(|(lease, held)| lease.epoch == held.epoch).map(|(_, held)| held.expires_at);
                 [(run.deadline(), Self::TooLong), (grace, Self::GraceOver), (expiry, Self::Orphaned)]
             }

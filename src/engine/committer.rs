@@ -11,7 +11,7 @@ use super::recovery::{Settled, settle};
 use super::slots::Slots;
 use super::{Failure, failure};
 use crate::clock::draw_id;
-use crate::domain::{Decided, Shard};
+use crate::domain::{Decide, Decided, Rules, Shard};
 use crate::store::error::Source;
 use crate::store::{CommitError, Store, StoreError};
 use crate::telemetry::chain;
@@ -21,6 +21,7 @@ const RESENDS_MAX: usize = 3;
 
 pub(super) struct Committer {
     store: Arc<dyn Store>,
+    rules: Arc<dyn Decide>,
     shard: Shard,
     slots: Arc<Slots>,
     committed: Arc<Notify>,
@@ -37,7 +38,7 @@ impl Committer {
         committed: Arc<Notify>,
         health: Arc<CommitHealth>,
     ) -> Self {
-        Self { store, shard, slots, committed, health, down: false }
+        Self { store, rules: Rules::shared(), shard, slots, committed, health, down: false }
     }
 
     /// Commits what queues until the queue is closed and empty.
@@ -99,7 +100,7 @@ impl Committer {
     /// Commits a part once. An unknown outcome is settled.
     async fn attempt(&self, part: &Batch, queue: &mut Queue) -> Outcome {
         let commit_id = draw_id();
-        let (unsettled, source) = match self.store.commit(self.shard, commit_id, part.commands()).await {
+        let (unsettled, source) = match self.store.commit(self.shard, commit_id, part.commands(), &self.rules).await {
             Ok(decided) => return Outcome::Committed(decided),
             Err(CommitError::NotApplied(error)) => return Outcome::NotApplied(error),
             Err(CommitError::Unknown { unsettled, source }) => (unsettled, source),

@@ -154,16 +154,7 @@ pub(super) fn decided(histories: Vec<Vec<Command>>, end: &End) -> Result<Decided
         for (step, command) in commands.into_iter().enumerate() {
             let part = index + step * count / steps;
             let now = from + part_of(until - from, part, 2 * count);
-            let context = Context {
-                now: Time::from_micros(now),
-                applied: None,
-                lease: None,
-                clock: Time::from_micros(now),
-                running: &[],
-                claimed: None,
-                ledger_epoch: 0,
-            };
-            match decide(run.as_ref(), &command, &context) {
+            match decide(run.as_ref(), &command, &Context::at(Time::from_micros(now))) {
                 Ok(Decision::Apply(event, next)) => {
                     let keyframe = event.revision.is_multiple_of(KEYFRAME_EVENTS).then(|| Arc::new((*next).clone()));
                     events.push(NewEvent { position: 0, event: *event, request: command.request, keyframe });

@@ -5,21 +5,15 @@
 //! be right.
 
 mod announce;
-mod at_once;
 mod bulk;
 mod changes;
-mod claimed;
 mod commit;
 pub mod dsn;
-mod ends;
 mod errors;
 mod fence;
 mod grants;
 mod inspect;
-mod kept;
-mod leases;
 mod lineage;
-mod max_running;
 mod migrate;
 mod probe;
 mod query;
@@ -27,10 +21,8 @@ mod read;
 mod rows;
 mod safety;
 mod sessions;
-mod settle;
-mod statements;
+mod sides;
 mod uptime;
-mod writes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,23 +36,26 @@ use uuid::Uuid;
 use self::announce::Announcer;
 pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
-pub use self::claimed::of_claims;
 use self::commit::Commits;
+pub use self::commit::write::of_a_commit;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
-pub use self::leases::of_leases;
-pub use self::max_running::of_max_running;
 pub use self::query::{count as of_a_count, list as of_a_list};
 use self::sessions::CREATE_MAX;
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
-pub use self::writes::of_a_commit;
+pub use self::sides::claims::of_claims;
+pub use self::sides::leases::of_leases;
+pub use self::sides::limits::of_max_running;
+use self::sides::{claims, leases, limits};
 use super::OpenOptions;
 use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::domain::ids::shard_of;
-use crate::domain::{Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
+use crate::domain::{
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard,
+};
 
 /// Runs and their log in a Postgres database.
 pub struct PostgresStore {
@@ -149,12 +144,13 @@ impl Store for PostgresStore {
         shard: Shard,
         commit_id: Uuid,
         commands: Arc<[Arc<Command>]>,
+        rules: &Arc<dyn Decide>,
     ) -> Result<Decided, CommitError> {
-        commit::commit(&self.commits, shard, commit_id, &commands).await
+        commit::commit(&self.commits, shard, commit_id, &commands, &**rules).await
     }
 
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
-        settle::settle(&self.commits.sessions, &self.commits.kept, unsettled).await
+        commit::settle::settle(&self.commits.sessions, &self.commits.hints, unsettled).await
     }
 
     async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
@@ -189,20 +185,20 @@ impl Store for PostgresStore {
     }
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
-        max_running::running(&self.commits.sessions, values).await
+        limits::running(&self.commits.sessions, values).await
     }
 
     async fn tidy(&self) -> Result<bool, StoreError> {
-        let counted = max_running::tidy(&self.commits.sessions).await?;
-        Ok(claimed::forget(&self.commits.sessions).await? || counted)
+        let counted = limits::tidy(&self.commits.sessions).await?;
+        Ok(claims::forget(&self.commits.sessions).await? || counted)
     }
 
     async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        claimed::read(&self.commits.sessions, namespace, request_id).await
+        claims::read(&self.commits.sessions, namespace, request_id).await
     }
 
     async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        claimed::replay(&self.commits.sessions, namespace, request_id).await
+        claims::replay(&self.commits.sessions, namespace, request_id).await
     }
 
     async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {

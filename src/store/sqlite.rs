@@ -6,20 +6,18 @@
 
 mod bulk;
 mod changes;
-mod claimed;
 mod commit;
 mod connections;
 mod errors;
 mod identity;
 mod inspect;
-mod leases;
 mod lock;
-mod max_running;
 mod migrate;
 mod open;
 mod query;
 mod read;
 mod rows;
+mod sides;
 #[cfg(test)]
 mod tests;
 mod uptime;
@@ -31,6 +29,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use self::sides::{claims, leases, limits};
 use super::OpenOptions;
 use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
@@ -38,7 +37,9 @@ use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
-use crate::domain::{Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
+use crate::domain::{
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard,
+};
 pub use bulk::SqliteBulk;
 use connections::Connections;
 pub use inspect::SqliteInspect;
@@ -134,11 +135,12 @@ impl Store for SqliteStore {
         shard: Shard,
         commit_id: Uuid,
         commands: Arc<[Arc<Command>]>,
+        rules: &Arc<dyn Decide>,
     ) -> Result<Decided, CommitError> {
-        let clock = self.clock.clone();
+        let (clock, rules) = (self.clock.clone(), rules.clone());
         let (committed, looked) = self
             .connections
-            .write_and_look(move |connection| commit::commit(connection, shard, commit_id, &commands, &clock))
+            .write_and_look(move |connection| commit::commit(connection, shard, commit_id, &commands, &*rules, &clock))
             .await?;
         match (committed, looked) {
             (Ok(decided), Err(lost)) => Err(commit::into_a_lost_file(shard, commit_id, decided, lost)),
@@ -192,7 +194,7 @@ impl Store for SqliteStore {
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
         let values = values.to_vec();
         let read = move |connection: &mut rusqlite::Connection| {
-            values.iter().map(|value| max_running::running(connection, value)).collect()
+            values.iter().map(|value| limits::running(connection, value)).collect()
         };
         self.connections.read(read).await?
     }
@@ -200,20 +202,20 @@ impl Store for SqliteStore {
     async fn tidy(&self) -> Result<bool, StoreError> {
         let clock = self.clock.clone();
         let tidy = move |connection: &mut rusqlite::Connection| {
-            let counted = max_running::tidy(connection, clock.as_ref())?;
-            Ok(claimed::forget(connection, clock.as_ref())? || counted)
+            let counted = limits::tidy(connection, clock.as_ref())?;
+            Ok(claims::forget(connection, clock.as_ref())? || counted)
         };
         self.connections.write(tidy).await?
     }
 
     async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
         let key = (namespace.to_owned(), request_id.to_owned());
-        self.connections.read(move |connection| claimed::claimed(connection, &key)).await?
+        self.connections.read(move |connection| claims::claimed(connection, &key)).await?
     }
 
     async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
         let key = (namespace.to_owned(), request_id.to_owned());
-        self.connections.write(move |connection| claimed::replay(connection, &key)).await?
+        self.connections.write(move |connection| claims::replay(connection, &key)).await?
     }
 
     async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {

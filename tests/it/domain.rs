@@ -20,11 +20,7 @@ fn now() -> Time {
 
 /// Decides a command that was never applied before.
 fn decided(run: Option<&Run>, command: &Command) -> Result<Decision, Refusal> {
-    decide(
-        run,
-        command,
-        &Context { now: now(), applied: None, lease: None, clock: now(), running: &[], claimed: None, ledger_epoch: 0 },
-    )
+    decide(run, command, &Context::at(now()))
 }
 
 /// The event that the command makes, and the run after it.

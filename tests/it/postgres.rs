@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use runledger::clock::draw_id;
-use runledger::domain::{Decided, Shard, Status};
+use runledger::domain::{Decided, Rules, Shard, Status};
 use runledger::store::OpenOptions;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::{CommitError, OpenError, Store, StoreError, Unsettled};
@@ -62,7 +62,7 @@ async fn a_killed_postgres_keeps_what_it_acknowledged() {
                 for command in [start(&id), complete(&id)] {
                     let (shard, commit_id) = (home(store, &command.key), draw_id());
                     let key = command.key.clone();
-                    match store.commit(shard, commit_id, Arc::from([Arc::new(command)])).await {
+                    match store.commit(shard, commit_id, Arc::from([Arc::new(command)]), &Rules::shared()).await {
                         Ok(decided) => acknowledged.push((key, decided.events[0].event.revision)),
                         Err(CommitError::NotApplied(StoreError::Unavailable(_))) => return (acknowledged, None),
                         Err(CommitError::Unknown { unsettled, .. }) => return (acknowledged, Some(unsettled)),
@@ -204,7 +204,7 @@ async fn a_dropped_commit_lets_its_head_and_its_session_go() {
     let watch = direct(&database.dsn()).await;
     let batch: Arc<[_]> = Arc::from([Arc::new(complete("run-1"))]);
     let drop_it = async {
-        let commit = store.commit(shard, draw_id(), batch);
+        let commit = store.commit(shard, draw_id(), batch, &Rules::shared());
         tokio::select! {
             answer = commit => panic!("the head is held: {answer:?}"),
             pid = waiting(&watch) => pid,
@@ -235,7 +235,7 @@ async fn a_session_that_is_ended_before_its_commit_was_surely_not_applied() {
         watch.query_one("select pg_terminate_backend($1)", &[&pid]).await.unwrap();
     };
     let batch: Arc<[_]> = Arc::from([Arc::new(complete("run-1"))]);
-    let (answer, ()) = join(store.commit(shard, draw_id(), batch), end_it).await;
+    let (answer, ()) = join(store.commit(shard, draw_id(), batch, &Rules::shared()), end_it).await;
     assert!(matches!(answer, Err(CommitError::NotApplied(StoreError::Unavailable(_)))), "{answer:?}");
     holder.batch_execute("commit").await.unwrap();
     assert_eq!(sound(&store).await.log.len(), 1);

@@ -13,10 +13,10 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use self::copy::Copy;
-use super::ends::{self, Ends};
+use super::commit::ends::{self, Ends};
+use super::commit::statements::{COMMIT, ROLLBACK};
 use super::rows::{Reader, bigint, smallint};
 use super::sessions::{Session, Sessions};
-use super::statements::{COMMIT, ROLLBACK};
 use super::{Alone, dsn, errors, migrate, safety};
 use crate::domain::ids::request_key;
 use crate::domain::{Decided, NewEvent, Route, Run, Shard};

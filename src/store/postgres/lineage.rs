@@ -20,8 +20,8 @@ pub(super) use self::statements::past;
 use self::statements::{is_refused, looks, missing, name, raise};
 use self::verdict::{Identity, Known, Look, Verdict};
 use super::changes::OverShards;
+use super::commit::hints::Hints;
 use super::errors;
-use super::kept::Kept;
 use super::rows::Reader;
 use crate::domain::{Position, Shard};
 use crate::store::{Ledger, StoreError};
@@ -35,7 +35,7 @@ pub(super) struct Lineage {
     /// [`Known::epoch`], for who only asks for it.
     epoch: AtomicU64,
     known: Mutex<(Known, Option<Instant>)>,
-    kept: Arc<Kept>,
+    hints: Arc<Hints>,
     /// The statement that looks, with ever less of the server's identity.
     looks: [String; 4],
     /// The first of them that the server does not refuse.
@@ -47,7 +47,7 @@ pub(super) struct Lineage {
 }
 
 impl Lineage {
-    pub(super) fn new(ledger: &Ledger, kept: Arc<Kept>) -> Self {
+    pub(super) fn new(ledger: &Ledger, hints: Arc<Hints>) -> Self {
         let over_shards = OverShards::new(ledger.shard_count);
         let heads = over_shards.heads_statement();
         let looks = looks(heads);
@@ -56,7 +56,7 @@ impl Lineage {
         Self {
             epoch: AtomicU64::new(ledger.epoch),
             known: Mutex::new((known, None)),
-            kept,
+            hints,
             looks,
             allowed: AtomicUsize::new(0),
             over_shards,
@@ -207,7 +207,7 @@ impl Lineage {
         known.1 = Some(Instant::now());
         self.epoch.store(look.epoch, Ordering::SeqCst);
         drop(known);
-        self.kept.forget();
+        self.hints.forget();
         let reason = raised_for.unwrap_or_else(|| "another replica has seen it".to_owned());
         tracing::error!(
             reason,

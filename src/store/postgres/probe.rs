@@ -1,9 +1,9 @@
 //! A write that means nothing, made as a commit is made: it tells whether commits would succeed.
 
+use super::commit::statements::COMMIT;
 use super::errors;
 use super::fence;
 use super::sessions::Sessions;
-use super::statements::COMMIT;
 use crate::domain::Shard;
 use crate::store::StoreError;
 

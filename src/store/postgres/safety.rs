@@ -2,10 +2,10 @@
 
 use tokio_postgres::Client;
 
+use super::commit::statements::{BEGIN, ROLLBACK};
 use super::errors;
 use super::rows::Reader;
 use super::sessions::Sessions;
-use super::statements::{BEGIN, ROLLBACK};
 use crate::store::OpenOptions;
 use crate::store::{OpenError, StoreError};
 

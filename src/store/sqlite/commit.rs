@@ -12,8 +12,7 @@ use super::errors;
 use super::rows::{Cell, bigint};
 use super::uptime::UptimeClock;
 use crate::clock::Clock as _;
-use crate::domain::batch::decide_batch;
-use crate::domain::{Command, Decided, Position, Shard};
+use crate::domain::{Command, Decide, Decided, Position, Shard};
 use crate::store::{CommitError, StoreError, Unsettled};
 
 /// Commits a batch. Dropping the transaction on the way out, by an error or a panic, rolls back.
@@ -22,11 +21,12 @@ pub(super) fn commit(
     shard: Shard,
     commit_id: Uuid,
     commands: &[Arc<Command>],
+    rules: &dyn Decide,
     clock: &UptimeClock,
 ) -> Result<Decided, CommitError> {
     let transaction = begin(connection)?;
-    let loaded = load::load(&transaction, shard, commands, clock)?;
-    let decided = decide_batch(commands, loaded);
+    let loaded = load::load(&transaction, shard, commands, &rules.wanted(commands), clock)?;
+    let decided = rules.decide(commands, loaded);
     let Some(first_position) = decided.events.first().map(|event| event.position) else {
         return Ok(decided);
     };

@@ -10,7 +10,7 @@ use super::SqliteStore;
 use crate::clock::{Clock, draw_id};
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Ask, Command, Complete, Decided, End, LinksChange, Metadata, Principal, Request, RunKey, Start, Status, Time,
+    Ask, Command, Complete, Decided, End, LinksChange, Metadata, Principal, Request, Rules, RunKey, Start, Status, Time,
     Update, Verdict,
 };
 use crate::store::OpenOptions;
@@ -51,7 +51,7 @@ fn tab_group(run_id: &str, tab_group_id: &str) -> Command {
 async fn commit(store: &SqliteStore, commands: Vec<Command>) -> Result<Decided, CommitError> {
     let ledger = store.ledger();
     let shard = shard_of(ledger.id, ledger.shard_count, &commands[0].key);
-    store.commit(shard, draw_id(), commands.into_iter().map(Arc::new).collect()).await
+    store.commit(shard, draw_id(), commands.into_iter().map(Arc::new).collect(), &Rules::shared()).await
 }
 
 async fn memory() -> SqliteStore {
@@ -390,7 +390,7 @@ async fn a_panic_rolls_back_and_gives_the_connection_back() {
 async fn an_unknown_outcome_is_settled_by_the_commit_id() {
     let store = memory().await;
     let (shard, commit_id) = (crate::domain::Shard(0), draw_id());
-    let decided = store.commit(shard, commit_id, Arc::new([Arc::new(start("run"))])).await.unwrap();
+    let decided = store.commit(shard, commit_id, Arc::new([Arc::new(start("run"))]), &Rules::shared()).await.unwrap();
     let mut unsettled = Unsettled { shard, commit_id, first_position: 1, decided };
     assert!(store.settle(&unsettled).await.unwrap());
     unsettled.commit_id = Uuid::nil();

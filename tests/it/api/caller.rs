@@ -1,6 +1,7 @@
 //! Calls in one line, and their answers in one shape.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use prost::Message as _;
 use runledger_proto::v1::run_service_client::RunServiceClient;
@@ -9,13 +10,14 @@ use runledger_proto::v1::{
     FailRunRequest, GetRunRequest, ListRunEventsRequest, Run, RunEvent, RunStatus, StartRunRequest, UpdateRunRequest,
     WatchRunRequest,
 };
+use tokio::time::{Instant, sleep};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use super::refused::Refused;
 use super::watching::Watch;
-use crate::support::server;
+use crate::support::server::{self, PATIENCE};
 
 /// The task thread of every run that a test does not give another one.
 pub(crate) const THREAD: &str = "thread";
@@ -209,12 +211,18 @@ impl Caller {
         }
     }
 
-    /// A call that must succeed.
+    /// A call that must succeed. A server that is overloaded, as it may be on a busy machine, has written nothing, and is
+    /// asked again.
     pub(crate) async fn must(&self, ask: impl Into<Ask>) -> Done {
         let ask = ask.into();
-        match self.call(ask.clone()).await {
-            Ok(done) => done,
-            Err(status) => panic!("{ask:?}: {:?}", Refused::from(status)),
+        let begun = Instant::now();
+        loop {
+            let refused = match self.call(ask.clone()).await {
+                Ok(done) => return done,
+                Err(status) => Refused::from(status),
+            };
+            assert!(refused.reason == "OVERLOADED" && begun.elapsed() < PATIENCE, "{ask:?}: {refused:?}");
+            sleep(Duration::from_millis(100)).await;
         }
     }
 

@@ -93,11 +93,18 @@ pub(crate) async fn a_mutation_whose_deadline_passes_says_whether_it_may_be_appl
         } else {
             refused.is(code, "OUTCOME_UNKNOWN");
         }
-        let queued = UpdateRunRequest { tab_group_id: Some("never".into()), ..update_something(&run_id) };
-        told(async || impatient.call(queued.clone()).await).await.is(Code::DeadlineExceeded, "DEADLINE");
+        // An attempt that the client gave up by itself says nothing, and may be applied: each has a name of its own.
+        let mut attempts = 0;
+        let queued = async || {
+            attempts += 1;
+            let tab_group_id = Some(format!("attempt-{attempts}"));
+            impatient.call(UpdateRunRequest { tab_group_id, ..update_something(&run_id) }).await
+        };
+        told(queued).await.is(Code::DeadlineExceeded, "DEADLINE");
         holder.batch_execute("rollback").await.unwrap();
         // Behind everything that was accepted before it.
         let _whatever = caller.call(start(&run_id)).await;
-        assert_eq!(caller.get(&run_id).await.tab_group_id, "", "what was withdrawn is not applied");
+        let applied = caller.get(&run_id).await.tab_group_id;
+        assert_ne!(applied, format!("attempt-{attempts}"), "the call that was withdrawn is not applied");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use runledger::clock::draw_id;
 use runledger::domain::ids::shard_of;
-use runledger::domain::{Command, Position, Refusal, Run, RunKey, Shard, Verdict};
+use runledger::domain::{Command, Position, Refusal, Rules, Run, RunKey, Shard, Verdict};
 use runledger::store::Store;
 
 pub(crate) type Answer = Result<Verdict, Refusal>;
@@ -16,7 +16,8 @@ pub(crate) async fn ask_all(store: &dyn Store, commands: Vec<Command>) -> Vec<An
     let commands: Vec<Arc<Command>> = commands.into_iter().map(Arc::new).collect();
     let mut verdicts: Vec<Answer> = Vec::new();
     while verdicts.len() < commands.len() {
-        let more = store.commit(shard, draw_id(), commands[verdicts.len()..].into()).await.unwrap().verdicts;
+        let more =
+            store.commit(shard, draw_id(), commands[verdicts.len()..].into(), &Rules::shared()).await.unwrap().verdicts;
         assert!(!more.is_empty(), "a batch looks at one command at least");
         verdicts.extend(more);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use runledger::clock::draw_id;
-use runledger::domain::{Command, Decided, RunKey, Shard, Status, Verdict};
+use runledger::domain::{Command, Decided, Rules, RunKey, Shard, Status, Verdict};
 use runledger::store::{PAGE_BYTES_MAX, Unsettled};
 use serde_json::json;
 
@@ -192,12 +192,12 @@ pub(crate) async fn a_settled_commit_was_applied_exactly_if_its_events_are_there
 
     assert!(!store.settle(&unsettled(never, 1)).await.unwrap(), "an empty shard");
     let batch = || Arc::from([Arc::new(start("run-1")), Arc::new(update("run-1").workflow("w"))]);
-    store.commit(shard, mine, batch()).await.unwrap();
+    store.commit(shard, mine, batch(), &Rules::shared()).await.unwrap();
     assert!(store.settle(&unsettled(mine, 1)).await.unwrap());
     assert!(!store.settle(&unsettled(never, 1)).await.unwrap(), "another commit stands where it would");
     let after = head().await + 1;
     assert!(!store.settle(&unsettled(never, after)).await.unwrap(), "nothing stands where it would");
-    store.commit(shard, next, Arc::from([Arc::new(complete("run-1"))])).await.unwrap();
+    store.commit(shard, next, Arc::from([Arc::new(complete("run-1"))]), &Rules::shared()).await.unwrap();
     assert!(store.settle(&unsettled(mine, 1)).await.unwrap(), "others came after it");
     assert!(store.settle(&unsettled(next, after)).await.unwrap());
     assert!(fixture.replica().await.settle(&unsettled(next, after)).await.unwrap());

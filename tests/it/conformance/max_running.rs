@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use runledger::clock::draw_id;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Command, LabelValue, Refusal, Shard, Status};
+use runledger::domain::{Command, LabelValue, Refusal, Rules, Shard, Status};
 use runledger::store::Store;
 
 use super::asking::{Answer, apply, ask, ask_all, neighbours, word, words};
@@ -132,7 +132,7 @@ pub(crate) async fn a_claim_beside_the_start_of_its_run_is_decided_when_what_cou
     apply(store, at_most(1, &ids[0])).await;
     for (id, instance, expected) in [(&ids[1], "full", "MAX_RUNNING"), (&ids[2], "free", "applied")] {
         let commands = [queued(id, instance), at_most(1, id)].map(Arc::new);
-        let decided = store.commit(Shard(0), draw_id(), commands.into()).await.unwrap();
+        let decided = store.commit(Shard(0), draw_id(), commands.into(), &Rules::shared()).await.unwrap();
         assert_eq!(words(&decided.verdicts), ["applied"], "{instance}");
         assert_eq!(word(&ask(store, at_most(1, id)).await), expected, "{instance}");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use runledger::clock::draw_id;
 use runledger::domain::ids::request_key;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::{Filter, Route, Run, RunKey};
+use runledger::domain::{Filter, Route, Rules, Run, RunKey};
 use runledger::store::query::Order;
 use runledger::store::{CommitError, PAGE_BYTES_MAX, Store, StoreError};
 use serde_json::{Value, json};
@@ -105,7 +105,8 @@ pub(crate) async fn the_columns_of_events_are_what_was_decided<F: OnDisk>(fixtur
     let mut expected = Vec::new();
     for (command, revision) in commands.into_iter().zip(1..) {
         let (shard, commit_id) = (home(store, &command.key), draw_id());
-        let decided = store.commit(shard, commit_id, Arc::from([Arc::new(command.clone())])).await.unwrap();
+        let decided =
+            store.commit(shard, commit_id, Arc::from([Arc::new(command.clone())]), &Rules::shared()).await.unwrap();
         let new = &decided.events[0];
         let request = command.request.as_ref();
         let hex = |digest: [u8; 32]| digest.map(|byte| format!("{byte:02x}")).concat();
@@ -185,7 +186,7 @@ pub(crate) async fn a_run_that_the_database_refuses_is_surely_not_applied<F: OnD
     let commands = [update(kept).workflow("w").request("r"), start(poison), start(innocent)];
     let batch: Arc<[_]> = commands.into_iter().map(Arc::new).collect();
     for _attempt in 0..3 {
-        match store.commit(home(store, &key(kept)), draw_id(), batch.clone()).await {
+        match store.commit(home(store, &key(kept)), draw_id(), batch.clone(), &Rules::shared()).await {
             Err(CommitError::NotApplied(StoreError::Refused(_))) => {}
             other => panic!("{other:?}"),
         }
@@ -219,7 +220,7 @@ pub(crate) async fn a_run_that_cannot_be_read_is_corrupt_by_name<F: OnDisk>(fixt
     // A replica that has to read it to decide.
     let replica = fixture.replica().await;
     let batch: Arc<[_]> = Arc::from([Arc::new(complete("run-1"))]);
-    match replica.commit(home(store, &key("run-1")), draw_id(), batch).await {
+    match replica.commit(home(store, &key("run-1")), draw_id(), batch, &Rules::shared()).await {
         Err(CommitError::NotApplied(StoreError::Corrupt { .. })) => {}
         other => panic!("{other:?}"),
     }

@@ -10,19 +10,7 @@ use crate::support::commands::{Asking as _, Operation, abort, command, complete,
 /// Decides a command whose `request_id` the history has: with its own digest, or from another request.
 fn remembered(run: Option<&Run>, command: &Command, same: bool) -> Result<Decision, Refusal> {
     let digest = if same { command.request.as_ref().unwrap().digest } else { [0; 32] };
-    decide(
-        run,
-        command,
-        &Context {
-            now: now(),
-            applied: Some(&AppliedRequest { revision: 1, digest }),
-            lease: None,
-            clock: now(),
-            running: &[],
-            claimed: None,
-            ledger_epoch: 0,
-        },
-    )
+    decide(run, command, &Context { applied: Some(&AppliedRequest { revision: 1, digest }), ..Context::at(now()) })
 }
 
 #[test]
@@ -54,15 +42,7 @@ fn a_replay_speaks_before_every_later_check() {
 #[test]
 fn another_requests_history_is_no_concern_of_a_call_without_a_request_id() {
     let applied = AppliedRequest { revision: 1, digest: [0; 32] };
-    let context = Context {
-        now: now(),
-        applied: Some(&applied),
-        lease: None,
-        clock: now(),
-        running: &[],
-        claimed: None,
-        ledger_epoch: 0,
-    };
+    let context = Context { applied: Some(&applied), ..Context::at(now()) };
     assert!(matches!(decide(None, &start("run-1"), &context), Ok(Decision::Apply(..))));
 }
 

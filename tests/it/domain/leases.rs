@@ -2,7 +2,7 @@
 
 use runledger::domain::decide::{Context, Decision, decide};
 use runledger::domain::{
-    Command, Event, EventType, HeldLease, PrincipalKind, Refusal, Renewal, Run, Status, Time, heartbeat,
+    Command, Event, EventType, Found, HeldLease, PrincipalKind, Refusal, Renewal, Run, Status, Time, heartbeat,
 };
 use serde_json::json;
 
@@ -18,11 +18,7 @@ fn at(micros: i64) -> Time {
 
 /// Decides at a time, with the lease as it is kept.
 fn decided_at(run: &Run, command: &Command, now: Time, lease: Option<HeldLease>) -> Result<Decision, Refusal> {
-    decide(
-        Some(run),
-        command,
-        &Context { now, applied: None, lease, clock: now, running: &[], claimed: None, ledger_epoch: 0 },
-    )
+    decide(Some(run), command, &Context { sides: Found { lease, ..Found::default() }, ..Context::at(now) })
 }
 
 fn swept(run: &Run, now: Time, lease: Option<HeldLease>) -> Option<(Event, Run)> {
@@ -148,15 +144,8 @@ fn a_clock_that_was_set_back_ends_no_lease() {
     let clock = at(now().micros() - 60_000_000);
     let live = HeldLease { epoch: 1, expires_at: at(clock.micros() + 1), renewed: false };
     for command in [claim("run-1"), sweep("run-1")] {
-        let context = |clock| Context {
-            now: now(),
-            applied: None,
-            lease: Some(live),
-            clock,
-            running: &[],
-            claimed: None,
-            ledger_epoch: 0,
-        };
+        let context =
+            |clock| Context { clock, sides: Found { lease: Some(live), ..Found::default() }, ..Context::at(now()) };
         let applies = |clock| matches!(decide(Some(&run), &command, &context(clock)), Ok(Decision::Apply(..)));
         assert!(!applies(clock) && applies(live.expires_at), "{command:?}");
     }
@@ -332,7 +321,9 @@ fn a_heartbeat_that_renewed_nothing_says_why() {
 
 #[test]
 fn every_call_that_looks_at_a_lease_says_so() {
-    let looks: Vec<_> =
-        Operation::ALL.into_iter().filter(|operation| command("run-1", *operation).looks_at_lease()).collect();
+    let looks: Vec<_> = Operation::ALL
+        .into_iter()
+        .filter(|operation| !Wanted::by([&command("run-1", *operation)]).leases.is_empty())
+        .collect();
     assert_eq!(looks, [Operation::Claim, Operation::GiveBack, Operation::Sweep]);
 }

@@ -9,7 +9,7 @@ use proptest::test_runner::Config;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::evolve::evolve;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::{Command, Event, Loaded, NewEvent, Run, RunKey, Status, Time, Verdict};
+use runledger::domain::{Command, Event, Loaded, NewEvent, Run, RunKey, Sides, Status, Time, Verdict};
 
 use crate::support::model::{Model, folded};
 use crate::support::random::{batches, commands};
@@ -34,9 +34,11 @@ impl Shelf {
             clock: self.log.last().map_or(now, |last| now.max(last.event.at)),
             runs: self.runs.values().filter(|run| asked(&run.key())).cloned().map(Arc::new).collect(),
             requests: model.requests().into_iter().filter(|(key, ..)| asked(key)).collect(),
-            leases: model.leases().into_iter().filter(|(key, _)| asked(key)).collect(),
-            running: model.running_beside(commands, &self.runs),
-            claimed: model.claimed(),
+            sides: Sides {
+                leases: model.leases().into_iter().filter(|(key, _)| asked(key)).collect(),
+                limits: model.running_beside(commands, &self.runs),
+                claims: model.claimed(),
+            },
             ledger_epoch: 0,
         }
     }

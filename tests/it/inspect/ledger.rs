@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use runledger::clock::{SystemClock, draw_id};
 use runledger::domain::ids::shard_of;
-use runledger::domain::{Command, Verdict};
+use runledger::domain::{Command, Rules, Verdict};
 use runledger::store::OpenOptions;
 use runledger::store::open::{self, Location};
 use serde_json::json;
@@ -46,7 +46,7 @@ impl Ledger {
         let ledger = store.ledger();
         for command in commands {
             let shard = shard_of(ledger.id, ledger.shard_count, &command.key);
-            let decided = store.commit(shard, draw_id(), [Arc::new(command)].into()).await.unwrap();
+            let decided = store.commit(shard, draw_id(), [Arc::new(command)].into(), &Rules::shared()).await.unwrap();
             assert!(matches!(decided.verdicts[0], Ok(Verdict::Applied(_))), "{:?}", decided.verdicts);
         }
         store.close().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join;
 use runledger::clock::draw_id;
-use runledger::domain::{Refusal, Renewal, Status, Verdict};
+use runledger::domain::{Refusal, Renewal, Rules, Status, Verdict};
 use runledger::store::{CommitError, Store};
 
 use super::{holding_the_head, open, waiting};
@@ -113,7 +113,8 @@ async fn a_session_that_is_ended_in_it_leaves_an_outcome_that_is_settled() {
         let pid = waiting(&watch).await;
         watch.query_one("select pg_terminate_backend($1)", &[&pid]).await.unwrap();
     };
-    let (answer, ()) = join(store.commit(shard, draw_id(), Arc::from([Arc::new(complete("run-1"))])), end_it).await;
+    let (answer, ()) =
+        join(store.commit(shard, draw_id(), Arc::from([Arc::new(complete("run-1"))]), &Rules::shared()), end_it).await;
     let Err(CommitError::Unknown { unsettled, .. }) = answer else { panic!("{answer:?}") };
     holder.batch_execute("commit").await.unwrap();
     assert!(!store.settle(&unsettled).await.unwrap());
@@ -160,7 +161,7 @@ async fn a_database_that_was_put_back_is_not_written_to_from_memory() {
 /// The labels after an update, once the store has let go of its dead sessions.
 async fn commit_again(store: &dyn Store) -> Option<std::collections::BTreeMap<String, String>> {
     let batch = Arc::from([Arc::new(update("run-1").label("mine", "yes"))]);
-    let mut decided = store.commit(home(store, &key("run-1")), draw_id(), batch).await.ok()?;
+    let mut decided = store.commit(home(store, &key("run-1")), draw_id(), batch, &Rules::shared()).await.ok()?;
     match decided.verdicts.remove(0) {
         Ok(Verdict::Applied(run)) => Some(run.labels.clone()),
         other => panic!("{other:?}"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join;
 use runledger::clock::draw_id;
-use runledger::domain::Command;
+use runledger::domain::{Command, Rules};
 use runledger::store::postgres::PostgresStore;
 use runledger::store::{CommitError, Store, StoreError};
 use runledger::telemetry::chain;
@@ -16,7 +16,7 @@ use crate::support::commands::{Asking as _, complete, key, start, update};
 use crate::support::postgres::{Database, direct};
 
 async fn is_refused(store: &PostgresStore, command: Command) {
-    match store.commit(home(store, &command.key), draw_id(), Arc::from([Arc::new(command)])).await {
+    match store.commit(home(store, &command.key), draw_id(), Arc::from([Arc::new(command)]), &Rules::shared()).await {
         Err(CommitError::NotApplied(error @ StoreError::Unavailable(_))) => {
             assert!(chain(&error).contains("999.0.0"), "{}", chain(&error));
         }

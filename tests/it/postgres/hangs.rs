@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
-use runledger::domain::{Shard, Status};
+use runledger::domain::{Rules, Shard, Status};
 use runledger::engine::Engine;
 use runledger::leases::sweeper;
 use runledger::store::OpenOptions;
@@ -120,7 +120,7 @@ async fn a_replica_that_reads_no_more_frees_its_shard_in_seconds() {
         since.elapsed()
     };
     let waited = tokio::select! {
-        answer = frozen.commit(Shard(0), draw_id(), batch) => panic!("it is frozen: {answer:?}"),
+        answer = frozen.commit(Shard(0), draw_id(), batch, &Rules::shared()) => panic!("it is frozen: {answer:?}"),
         waited = timeout(Duration::from_secs(20), freeze) => waited.expect("the shard is free"),
     };
     assert!(waited > Duration::from_secs(1), "it was held: {waited:?}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::{Claimed, Command, Decided, LabelValue, Loaded, Request, Time};
+use runledger::domain::{Claimed, Command, Decided, LabelValue, Loaded, Request, Sides, Time};
 use runledger::store::postgres::{COMMIT_SETTINGS, of_a_commit, of_claims, of_leases, of_max_running};
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -98,9 +98,11 @@ fn everything_at_once() -> Decided {
                 clock: at,
                 runs,
                 requests: Vec::new(),
-                leases: Vec::new(),
-                running: vec![(value.clone(), Vec::new())],
-                claimed: vec![((DEFAULT_NAMESPACE.to_owned(), "other".to_owned()), claimed.clone())],
+                sides: Sides {
+                    leases: Vec::new(),
+                    limits: vec![(value.clone(), Vec::new())],
+                    claims: vec![((DEFAULT_NAMESPACE.to_owned(), "other".to_owned()), claimed.clone())],
+                },
                 ledger_epoch: 0,
             },
         )
@@ -125,8 +127,8 @@ fn everything_at_once() -> Decided {
         runs,
     );
     assert!(all.events.iter().any(|new| new.keyframe.is_some()), "a keyframe");
-    assert_eq!((all.verdicts.len(), all.counted.len()), (8, 1), "everything, and a claim that counts");
-    assert_eq!((all.events.len(), all.claimed.len()), (8, 2), "a request that is kept, and one that is forgotten");
+    assert_eq!((all.verdicts.len(), all.sides.limits.len()), (8, 1), "everything, and a claim that counts");
+    assert_eq!((all.events.len(), all.sides.claims.len()), (8, 2), "a request that is kept, and one that is forgotten");
     all
 }
 

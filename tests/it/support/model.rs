@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use runledger::domain::batch::ClaimKey;
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
 use runledger::domain::evolve::evolve;
 use runledger::domain::{
-    Ask, Claimed, Command, Event, EventType, HeldLease, LabelValue, Lease, Refusal, Run, RunKey, Time, Verdict,
+    Ask, ClaimKey, Claimed, Command, Event, EventType, Found, HeldLease, LabelValue, Lease, Refusal, Run, RunKey, Time,
+    Verdict,
 };
 
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Model {
         let claim_key = request.map(|request| (command.key.namespace.clone(), request.id.clone()));
         let claimed = claim_key.as_ref().and_then(|key| self.claimed.get(key));
         let context =
-            Context { now, applied: remembered, lease, clock: now, running: &running, claimed, ledger_epoch: 0 };
+            Context { applied: remembered, sides: Found { lease, running: &running, claimed }, ..Context::at(now) };
         match decide(run, command, &context)? {
             Decision::Unchanged => Ok(Verdict::Unchanged(Arc::new(run.expect("unchanged, so it exists").clone()))),
             Decision::Replayed { revision } => {

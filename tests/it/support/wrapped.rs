@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use runledger::domain::{Claimed, Command, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard};
+use runledger::domain::{
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard,
+};
 use runledger::store::leases::{KeptLease, Renewed};
 use runledger::store::query::{Place, RunCounts, RunPage, RunQuery};
 use runledger::store::{CommitError, Description, Ledger, LoggedEvent, Page, Store, StoreError, Unreadable, Unsettled};
@@ -129,17 +131,18 @@ impl Store for Wrapped {
         shard: Shard,
         commit_id: Uuid,
         commands: Arc<[Arc<Command>]>,
+        rules: &Arc<dyn Decide>,
     ) -> Result<Decided, CommitError> {
         self.batches.lock().unwrap().push(commands.len());
         self.gate.acquire().await.expect("never closed").forget();
         self.written()?;
         let fate = self.fates.lock().unwrap().pop_front();
         let (first_position, decided) = match fate {
-            None => return self.store.commit(shard, commit_id, commands).await,
+            None => return self.store.commit(shard, commit_id, commands, rules).await,
             Some(Fate::Unavailable) => return Err(unavailable().into()),
             Some(Fate::Lost) => (u64::from(u32::MAX), Decided::default()),
             Some(Fate::ConfirmationLost) => {
-                let decided = self.store.commit(shard, commit_id, commands).await?;
+                let decided = self.store.commit(shard, commit_id, commands, rules).await?;
                 (decided.events[0].position, decided)
             }
         };

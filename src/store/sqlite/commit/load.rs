@@ -6,17 +6,14 @@ use std::sync::Arc;
 use rusqlite::Transaction;
 
 use crate::clock::Clock;
-use crate::domain::batch::ClaimKey;
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, LabelValue, Loaded, Position, Run, RunKey, Shard, Time};
+use crate::domain::{Command, Loaded, Position, Run, RunKey, Shard, Time, Wanted};
 use crate::store::StoreError;
 use crate::store::bulk::End;
-use crate::store::sqlite::claimed;
 use crate::store::sqlite::errors;
-use crate::store::sqlite::leases;
-use crate::store::sqlite::max_running;
 use crate::store::sqlite::rows::{self, Cell};
+use crate::store::sqlite::sides;
 use crate::store::sqlite::uptime::UptimeClock;
 
 /// Reads the shard's end, the clock, the commands' runs, and those of their request ids that were applied before.
@@ -24,6 +21,7 @@ pub(in crate::store::sqlite) fn load(
     transaction: &Transaction<'_>,
     shard: Shard,
     commands: &[Arc<Command>],
+    sides: &Wanted,
     uptime: &UptimeClock,
 ) -> Result<Loaded, StoreError> {
     let last = last(transaction, shard)?;
@@ -43,33 +41,8 @@ pub(in crate::store::sqlite) fn load(
         let applied = applied_request(transaction, shard, key, id)?;
         requests.extend(applied.map(|applied| (key.clone(), id.to_owned(), applied)));
     }
-    let looks: HashSet<&RunKey> =
-        commands.iter().filter_map(|command| command.looks_at_lease().then_some(&command.key)).collect();
-    let mut held = Vec::new();
-    for key in looks {
-        held.extend(leases::held(transaction, shard, key, uptime)?.map(|lease| (key.clone(), lease)));
-    }
-    let limited: HashSet<LabelValue> = commands
-        .iter()
-        .filter(|command| command.max_running().is_some())
-        .filter_map(|command| {
-            let run = runs.iter().find(|run| run.key() == command.key)?;
-            LabelValue::limited(run, command)
-        })
-        .collect();
-    let mut running = Vec::new();
-    for value in limited {
-        running.push((value.clone(), max_running::running(transaction, &value)?));
-    }
-    let asked = commands.iter().filter_map(|command| {
-        let request = command.claim_request()?;
-        Some((command.key.namespace.clone(), request.id.clone()))
-    });
-    let mut claimed = Vec::new();
-    for key in asked.collect::<HashSet<ClaimKey>>() {
-        claimed.extend(claimed::claimed(transaction, &key)?.map(|claimed| (key, claimed)));
-    }
-    Ok(Loaded { last, now, clock, runs, requests, leases: held, running, claimed, ledger_epoch: 0 })
+    let sides = sides::load(transaction, shard, sides, &runs, uptime)?;
+    Ok(Loaded { last, now, clock, runs, requests, sides, ledger_epoch: 0 })
 }
 
 /// What a load is decided on.

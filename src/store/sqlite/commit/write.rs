@@ -5,13 +5,12 @@ use std::collections::HashSet;
 use rusqlite::{Params, Transaction, params};
 use uuid::Uuid;
 
-use crate::domain::batch::{LeaseWrite, ReadyWrite, Stored};
+use crate::domain::batch::Stored;
 use crate::domain::ids::request_key;
-use crate::domain::{Decided, Lease, NewEvent, Route, Run, RunKey, RunWrite, Shard, Time};
-use crate::store::sqlite::claimed;
+use crate::domain::{Decided, NewEvent, Route, Run, RunKey, RunWrite, Shard, Time};
 use crate::store::sqlite::errors;
-use crate::store::sqlite::max_running;
 use crate::store::sqlite::rows::{self, Cell, bigint};
+use crate::store::sqlite::sides;
 use crate::store::{StoreError, json};
 
 /// Writes the runs, the rows of those that are not terminal, and the events.
@@ -32,15 +31,8 @@ pub(in crate::store::sqlite) fn write(
             Some(before) => writer.update_run(&key, write, before.revision, linked.contains(&key))?,
         }
         writer.keep_active(&key, &write.run, write.before)?;
-        writer.keep_lease(&key, write.lease(), now)?;
-        writer.keep_ready(&key, &write.run, write.ready())?;
     }
-    for (value, run_ids) in &decided.counted {
-        max_running::count(transaction, shard, value, run_ids, now)?;
-    }
-    for (key, claimed) in &decided.claimed {
-        claimed::keep(transaction, key, claimed.as_ref(), now)?;
-    }
+    sides::write(&writer, &decided.sides, now)?;
     let commit_id = commit_id.to_string();
     for event in &decided.events {
         writer.append(event, &commit_id)?;
@@ -54,9 +46,10 @@ fn sets_a_link(event: &NewEvent) -> bool {
     changes.agent_id.is_some() || changes.links.workflow_id.is_some() || changes.links.audit_session_id.is_some()
 }
 
-struct Writer<'a> {
-    transaction: &'a Transaction<'a>,
-    shard: Shard,
+/// Writes to a shard in a transaction.
+pub(in crate::store::sqlite) struct Writer<'a> {
+    pub(in crate::store::sqlite) transaction: &'a Transaction<'a>,
+    pub(in crate::store::sqlite) shard: Shard,
 }
 
 impl Writer<'_> {
@@ -169,66 +162,6 @@ impl Writer<'_> {
         }
     }
 
-    /// One row for each run that has a lease and is not terminal. A lease that begins anew keeps what was said of the
-    /// work.
-    fn keep_lease(&self, key: &RunKey, lease: LeaseWrite, now: Time) -> Result<(), StoreError> {
-        let (shard, namespace, run_id) = (self.shard.0, &key.namespace, &key.run_id);
-        match lease {
-            LeaseWrite::Keep => Ok(()),
-            LeaseWrite::Grant(Lease { epoch, ttl_ms, released }) => self.one_row(
-                "leases",
-                key,
-                "-- commit.grant_lease
-                 insert into leases (shard, namespace, run_id, epoch, ttl_ms, expires_at, released)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                 on conflict (shard, namespace, run_id)
-                 do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at,
-                               released = excluded.released, renewed = 0",
-                params![
-                    shard,
-                    namespace,
-                    run_id,
-                    bigint(epoch),
-                    bigint(ttl_ms),
-                    now.plus_ms(ttl_ms).micros(),
-                    released,
-                ],
-            ),
-            // One that is missing keeps no run from its end.
-            LeaseWrite::End => self
-                .transaction
-                .prepare_cached(
-                    "-- commit.end_lease
-                     delete from leases where shard = ?1 and namespace = ?2 and run_id = ?3",
-                )
-                .and_then(|mut statement| statement.execute(params![shard, namespace, run_id]))
-                .map(drop)
-                .map_err(errors::statement),
-        }
-    }
-
-    /// One row for each run that is ready.
-    fn keep_ready(&self, key: &RunKey, run: &Run, ready: ReadyWrite) -> Result<(), StoreError> {
-        let (shard, namespace, run_id) = (self.shard.0, &key.namespace, &key.run_id);
-        match ready {
-            ReadyWrite::Keep => Ok(()),
-            ReadyWrite::Begin => self.one_row(
-                "suspended",
-                key,
-                "-- commit.insert_suspended
-                 insert into suspended (shard, namespace, run_id, started_at, ready) values (?1, ?2, ?3, ?4, 1)",
-                params![shard, namespace, run_id, run.started_at.micros()],
-            ),
-            ReadyWrite::End => self.one_row(
-                "suspended",
-                key,
-                "-- commit.delete_suspended
-                 delete from suspended where shard = ?1 and namespace = ?2 and run_id = ?3",
-                params![shard, namespace, run_id],
-            ),
-        }
-    }
-
     fn append(&self, new: &NewEvent, commit_id: &str) -> Result<(), StoreError> {
         let NewEvent { position, event, request, keyframe } = new;
         self.one_row(
@@ -255,7 +188,7 @@ impl Writer<'_> {
         )
     }
 
-    fn one_row(
+    pub(in crate::store::sqlite) fn one_row(
         &self,
         table: &'static str,
         key: &RunKey,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio_postgres::Row;
 
-use super::fence;
-use super::rows::{At, Reader};
+use super::super::fence;
+use super::super::rows::{At, Reader};
 use super::statements::last_events;
 use crate::domain::{Position, Time};
 use crate::store::StoreError;
@@ -14,7 +14,7 @@ use crate::store::StoreError;
 /// wait for the head, and shows every commit that was acknowledged before a command of this one was sent, and a
 /// `min_release` that was raised meanwhile. The clock's name is not qualified, so that a schema in front of
 /// `pg_catalog` may give another time.
-pub(super) fn statement(shard_count: u16) -> String {
+pub(in crate::store::postgres) fn statement(shard_count: u16) -> String {
     format!(
         "-- commit.ends
 select clock_timestamp() as now, l.min_release, l.epoch, e.shard, e.position, e.at
@@ -27,21 +27,21 @@ where l.singleton",
 
 /// What the statement says, seen from one shard.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub(in crate::store::postgres) struct Ends {
     /// The shard's last event: its position and time; none in an empty shard.
-    pub(super) last: Option<(Position, Time)>,
+    pub(in crate::store::postgres) last: Option<(Position, Time)>,
     /// The latest time in the other shards.
-    pub(super) elsewhere: Option<Time>,
+    pub(in crate::store::postgres) elsewhere: Option<Time>,
     /// The store's clock.
-    pub(super) now: Time,
+    pub(in crate::store::postgres) now: Time,
     /// The release that the schema asks for, which is not above this one.
-    pub(super) min_release: Arc<str>,
+    pub(in crate::store::postgres) min_release: Arc<str>,
     /// The ledger's epoch.
-    pub(super) ledger_epoch: u64,
+    pub(in crate::store::postgres) ledger_epoch: u64,
 }
 
 impl Ends {
-    pub(super) fn read(rows: &[Row], shard: i16) -> Result<Self, StoreError> {
+    pub(in crate::store::postgres) fn read(rows: &[Row], shard: i16) -> Result<Self, StoreError> {
         let Some(first) = rows.first() else {
             let (key, source) = ("the only row".to_owned(), "it is missing".into());
             return Err(StoreError::Corrupt { table: "ledger", column: "singleton", key, source });

@@ -7,10 +7,10 @@
 
 use tokio_postgres::Row;
 
+use super::super::read::reading;
+use super::super::rows::Reader;
+use super::super::sessions::Sessions;
 use super::leases::writing;
-use super::read::reading;
-use super::rows::Reader;
-use super::sessions::Sessions;
 use crate::domain::{LabelValue, Status};
 use crate::store::StoreError;
 
@@ -25,7 +25,7 @@ macro_rules! is_active {
 }
 
 /// Whether a run of `m.runs` has not ended: it counts, or will again when it is claimed.
-pub(super) const IS_ACTIVE: &str = is_active!();
+pub(in crate::store::postgres) const IS_ACTIVE: &str = is_active!();
 
 /// Whether a run of `m.runs` counts.
 const COUNTS: &str = concat!(
@@ -57,7 +57,7 @@ where value is not null",
 
 /// Takes the rows of the values, and makes those that are not there. The labels of a run that waits for a claim never change,
 /// and under the head it is no other run.
-pub(super) fn lock() -> String {
+pub(in crate::store::postgres) fn lock() -> String {
     format!(
         "-- commit.lock_max_running
 insert into max_running (namespace, label, value, runs, changed_at)
@@ -70,7 +70,7 @@ on conflict (namespace, label, value) do update set changed_at = excluded.change
 }
 
 /// What counts.
-pub(super) fn load() -> String {
+pub(in crate::store::postgres) fn load() -> String {
     format!(
         "-- commit.load_max_running
 select m.namespace, m.label, m.value, array(select h.key from jsonb_each(m.runs) as h where {COUNTS}) as runs
@@ -83,7 +83,7 @@ cross join lateral (
 }
 
 /// A row of [`load`].
-pub(super) fn counted(row: &Row) -> Result<(LabelValue, Vec<String>), StoreError> {
+pub(in crate::store::postgres) fn counted(row: &Row) -> Result<(LabelValue, Vec<String>), StoreError> {
     let reader = Reader { table: "max_running", row };
     let here = || "a value of a label".to_owned();
     let value = LabelValue {
@@ -115,7 +115,10 @@ order by v.number, h.key collate \"C\""
     )
 }
 
-pub(super) async fn running(sessions: &Sessions, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+pub(in crate::store::postgres) async fn running(
+    sessions: &Sessions,
+    values: &[LabelValue],
+) -> Result<Vec<Vec<String>>, StoreError> {
     let namespaces: Vec<&str> = values.iter().map(|value| value.namespace.as_str()).collect();
     let labels: Vec<&str> = values.iter().map(|value| value.label.as_str()).collect();
     let texts: Vec<&str> = values.iter().map(|value| value.value.as_str()).collect();
@@ -141,7 +144,7 @@ pub(super) async fn running(sessions: &Sessions, values: &[LabelValue]) -> Resul
 }
 
 /// What was changed a moment ago is left alone: `active` may have been read before the claim that changed it.
-pub(super) async fn tidy(sessions: &Sessions) -> Result<bool, StoreError> {
+pub(in crate::store::postgres) async fn tidy(sessions: &Sessions) -> Result<bool, StoreError> {
     let statement = format!(
         "-- max_running.tidy
 delete from max_running m

@@ -7,7 +7,7 @@ use tokio_postgres::types::Json;
 use super::Parts;
 use super::columns::Columns;
 use crate::domain::LabelValue;
-use crate::store::postgres::max_running::IS_ACTIVE;
+use crate::store::postgres::sides::limits::IS_ACTIVE;
 
 impl<'a> Parts<'a> {
     /// This transaction holds the rows: they stand where they are found. What has ended is left out.

@@ -15,8 +15,8 @@ use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 
 use self::columns::Columns;
+use super::super::rows::{At, bigint};
 use super::ends;
-use super::rows::{At, bigint};
 use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, last_events};
 use crate::domain::ids::request_key;
 use crate::domain::{Changes, Decided, NewEvent, Position, Run, RunWrite, Status, Time};
@@ -25,24 +25,24 @@ use crate::store::json::{Keyframe, Record};
 type Argument<'a> = Box<dyn ToSql + Send + Sync + 'a>;
 
 /// A statement with its arguments.
-pub(super) struct Write<'a> {
-    pub(super) sql: String,
+pub(in crate::store::postgres) struct Write<'a> {
+    pub(in crate::store::postgres) sql: String,
     arguments: Vec<Argument<'a>>,
 }
 
 impl Write<'_> {
     /// The arguments as the driver takes them.
-    pub(super) fn arguments(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(in crate::store::postgres) fn arguments(&self) -> Vec<&(dyn ToSql + Sync)> {
         self.arguments.iter().map(|argument| &**argument as &(dyn ToSql + Sync)).collect()
     }
 }
 
 /// Where the events are to stand.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place<'a> {
+pub(in crate::store::postgres) enum Place<'a> {
     /// After this position, which was read under the head that this transaction holds.
     After(Position),
-    /// At the end, if everything is still as it was when this was decided; see [`at_once`](super::at_once).
+    /// At the end, if everything is still as it was when this was decided; see [`optimistic`](super::optimistic).
     AtTheEnd {
         /// How many shards there are.
         shard_count: u16,
@@ -53,14 +53,20 @@ pub(super) enum Place<'a> {
 
 /// How long before its execution a commit in one flush may have been decided. What is older writes nothing, so that
 /// after this time one that was sent and lost cannot come to life.
-pub(super) const DECIDED_BEFORE_MAX_MS: u32 = 1_000;
+pub(in crate::store::postgres) const DECIDED_BEFORE_MAX_MS: u32 = 1_000;
 
 /// How far what this process takes for the store's clock may be ahead of it.
 const AHEAD_MAX_MS: u32 = 5;
 
 /// The whole commit: runs, the rows of those that are not terminal, events. Answers the position that the first event
 /// comes after, and the store's clock.
-pub(super) fn write<'a>(home: i16, commit_id: Uuid, at: Time, decided: &'a Decided, place: Place<'a>) -> Write<'a> {
+pub(in crate::store::postgres) fn write<'a>(
+    home: i16,
+    commit_id: Uuid,
+    at: Time,
+    decided: &'a Decided,
+    place: Place<'a>,
+) -> Write<'a> {
     let (new, old): (Vec<&RunWrite>, Vec<&RunWrite>) = decided.runs.iter().partition(|write| write.before.is_none());
     let mut parts = Parts::default();
     let shard = parts.add("smallint", home);
@@ -73,10 +79,10 @@ pub(super) fn write<'a>(home: i16, commit_id: Uuid, at: Time, decided: &'a Decid
     if !old.is_empty() {
         parts.update_runs(&shard, &old, with_links);
     }
-    parts.write_leases(&shard, &decided.runs);
-    parts.write_ready(&shard, &decided.runs);
-    parts.write_counted(home, &decided.counted);
-    parts.write_claimed(&decided.claimed, matches!(place, Place::After(_)));
+    parts.write_leases(&shard, &decided.sides.leases);
+    parts.write_ready(&shard, &decided.sides.ready);
+    parts.write_counted(home, &decided.sides.limits);
+    parts.write_claimed(&decided.sides.claims, matches!(place, Place::After(_)));
     parts.insert_events(&shard, &commit_id, &decided.events);
     let (name, place) = match place {
         Place::After(position) => {

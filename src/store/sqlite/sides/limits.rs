@@ -2,10 +2,10 @@
 
 use rusqlite::{Connection, Transaction};
 
-use super::errors;
 use crate::clock::Clock;
 use crate::domain::{LabelValue, Shard, Time};
 use crate::store::StoreError;
+use crate::store::sqlite::errors;
 
 /// How long what nothing counts towards is kept at least, in milliseconds.
 const KEEP_MS: i64 = 60_000;
@@ -14,7 +14,10 @@ const KEEP_MS: i64 = 60_000;
 const FORGET_ROWS_MAX: usize = 1_000;
 
 /// The runs that count.
-pub(super) fn running(connection: &Connection, value: &LabelValue) -> Result<Vec<String>, StoreError> {
+pub(in crate::store::sqlite) fn running(
+    connection: &Connection,
+    value: &LabelValue,
+) -> Result<Vec<String>, StoreError> {
     let mut statement = connection
         .prepare_cached(
             "-- max_running.running
@@ -32,7 +35,7 @@ pub(super) fn running(connection: &Connection, value: &LabelValue) -> Result<Vec
 }
 
 /// Lets runs of a shard count, and forgets what has ended.
-pub(super) fn count(
+pub(in crate::store::sqlite) fn count(
     transaction: &Transaction<'_>,
     shard: Shard,
     value: &LabelValue,
@@ -62,7 +65,7 @@ pub(super) fn count(
 }
 
 /// Forgets values of which nothing counts any more.
-pub(super) fn tidy(connection: &mut Connection, clock: &dyn Clock) -> Result<bool, StoreError> {
+pub(in crate::store::sqlite) fn tidy(connection: &mut Connection, clock: &dyn Clock) -> Result<bool, StoreError> {
     let until = clock.now().micros() - KEEP_MS * 1_000;
     connection
         .prepare_cached(

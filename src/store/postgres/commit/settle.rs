@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Error;
 
-use super::errors::{self, TimedOut};
-use super::kept::Kept;
-use super::rows::{At, Reader, bigint, smallint};
-use super::sessions::{Session, Sessions};
+use super::super::errors::{self, TimedOut};
+use super::super::rows::{At, Reader, bigint, smallint};
+use super::super::sessions::{Session, Sessions};
+use super::hints::Hints;
 use super::statements::{BEGIN, LOCK_HEAD, ROLLBACK};
-use super::writes::DECIDED_BEFORE_MAX_MS;
+use super::write::DECIDED_BEFORE_MAX_MS;
 use crate::domain::Time;
 use crate::store::{StoreError, Unsettled};
 
@@ -26,19 +26,23 @@ select exists (select from run_events where shard = $1 and position >= $2 and co
 /// Waits for the shard's head, and so for the end of the old transaction, before it looks: to look at once would find
 /// nothing while that is still on its way to commit. A commit in one flush may not even have come to the database yet:
 /// it is waited for until it is too old to write anything.
-pub(super) async fn settle(sessions: &Sessions, kept: &Kept, unsettled: &Unsettled) -> Result<bool, StoreError> {
+pub(in crate::store::postgres) async fn settle(
+    sessions: &Sessions,
+    hints: &Hints,
+    unsettled: &Unsettled,
+) -> Result<bool, StoreError> {
     let until_sure = async {
         loop {
             let session = sessions.commit().await?;
             match look(&session, unsettled).await? {
                 Ok(Seen { applied, now }) => {
                     session.give_back();
-                    let sent = kept.sent(unsettled.commit_id);
+                    let sent = hints.sent(unsettled.commit_id);
                     if let (false, Some(left)) = (applied, sent.and_then(|sent| left_until_void(sent, now))) {
                         sleep(left).await;
                         continue;
                     }
-                    kept.is_settled(unsettled.commit_id);
+                    hints.is_settled(unsettled.commit_id);
                     return Ok(applied);
                 }
                 Err(error) if errors::is_lock_timeout(&error) => {}

@@ -2,12 +2,11 @@
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use super::errors;
-use super::rows::bigint;
 use crate::clock::Clock;
-use crate::domain::batch::ClaimKey;
-use crate::domain::{Claimed, RunKey, Time};
+use crate::domain::{ClaimKey, Claimed, RunKey, Time};
 use crate::store::StoreError;
+use crate::store::sqlite::errors;
+use crate::store::sqlite::rows::bigint;
 
 /// How long a request is remembered, in milliseconds.
 const KEEP_MS: i64 = 3_600_000;
@@ -16,7 +15,10 @@ const KEEP_MS: i64 = 3_600_000;
 const FORGET_ROWS_MAX: usize = 1_000;
 
 /// What is remembered of a request.
-pub(super) fn claimed(connection: &Connection, key: &ClaimKey) -> Result<Option<Claimed>, StoreError> {
+pub(in crate::store::sqlite) fn claimed(
+    connection: &Connection,
+    key: &ClaimKey,
+) -> Result<Option<Claimed>, StoreError> {
     let (namespace, request_id) = key;
     connection
         .prepare_cached(
@@ -40,7 +42,7 @@ pub(super) fn claimed(connection: &Connection, key: &ClaimKey) -> Result<Option<
 }
 
 /// Remembers a request, or forgets it.
-pub(super) fn keep(
+pub(in crate::store::sqlite) fn keep(
     transaction: &Transaction<'_>,
     key: &ClaimKey,
     claimed: Option<&Claimed>,
@@ -74,8 +76,11 @@ pub(super) fn keep(
 }
 
 /// Notes that the claimer of a request that is remembered is answered once more.
-pub(super) fn replay(connection: &mut Connection, key: &ClaimKey) -> Result<Option<Claimed>, StoreError> {
-    let transaction = super::commit::begin(connection)?;
+pub(in crate::store::sqlite) fn replay(
+    connection: &mut Connection,
+    key: &ClaimKey,
+) -> Result<Option<Claimed>, StoreError> {
+    let transaction = crate::store::sqlite::commit::begin(connection)?;
     transaction
         .prepare_cached(
             "-- claims.replay\nupdate claims set replays = replays + 1 where namespace = ?1 and request_id = ?2",
@@ -88,7 +93,7 @@ pub(super) fn replay(connection: &mut Connection, key: &ClaimKey) -> Result<Opti
 }
 
 /// Forgets what is too old. Says whether there may be more.
-pub(super) fn forget(connection: &mut Connection, clock: &dyn Clock) -> Result<bool, StoreError> {
+pub(in crate::store::sqlite) fn forget(connection: &mut Connection, clock: &dyn Clock) -> Result<bool, StoreError> {
     let until = clock.now().micros() - KEEP_MS * 1_000;
     connection
         .prepare_cached(

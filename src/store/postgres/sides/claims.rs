@@ -1,21 +1,20 @@
 //! The claims of claimers' own requests: see [`Claimed`].
 //!
-//! A request's row is its mutex. It is taken after the head and after the rows of [`max_running`](super::max_running),
+//! A request's row is its mutex. It is taken after the head and after the rows of [limits](super::limits),
 //! several in the order of their keys, and read in a later statement than the one that waited. So of two attempts on two
 //! replicas, whatever runs they mean to take, one claims, and the other finds that claim.
 
 use tokio_postgres::Row;
 
+use super::super::read::reading;
+use super::super::rows::Reader;
+use super::super::sessions::Sessions;
 use super::leases::writing;
-use super::read::reading;
-use super::rows::Reader;
-use super::sessions::Sessions;
-use crate::domain::batch::ClaimKey;
-use crate::domain::{Claimed, RunKey};
+use crate::domain::{ClaimKey, Claimed, RunKey};
 use crate::store::StoreError;
 
 /// Takes the rows of the requests, and makes those that are not there.
-pub(super) const LOCK: &str = "-- commit.lock_claims
+pub(in crate::store::postgres) const LOCK: &str = "-- commit.lock_claims
 insert into claims (namespace, request_id, claimed_at)
 select namespace, request_id, clock_timestamp()
 from unnest($1::text[], $2::text[]) as v (namespace, request_id)
@@ -23,7 +22,7 @@ order by namespace collate \"C\", request_id collate \"C\"
 on conflict (namespace, request_id) do update set claimed_at = excluded.claimed_at where false";
 
 /// Those that were applied before.
-pub(super) const LOAD: &str = "-- commit.load_claims
+pub(in crate::store::postgres) const LOAD: &str = "-- commit.load_claims
 select c.namespace, c.request_id, c.request_digest, c.run_id, c.epoch, c.replays
 from unnest($1::text[], $2::text[]) as v (namespace, request_id)
 cross join lateral (
@@ -63,7 +62,7 @@ pub fn of_claims() -> Vec<String> {
 }
 
 /// A row of [`LOAD`].
-pub(super) fn claimed(row: &Row) -> Result<(ClaimKey, Claimed), StoreError> {
+pub(in crate::store::postgres) fn claimed(row: &Row) -> Result<(ClaimKey, Claimed), StoreError> {
     let reader = Reader { table: "claims", row };
     let unknown = || "a row without a key".to_owned();
     let (namespace, request_id): (String, String) =
@@ -83,7 +82,7 @@ pub(super) fn claimed(row: &Row) -> Result<(ClaimKey, Claimed), StoreError> {
 }
 
 /// Most requests are new: they cost this.
-pub(super) async fn read(
+pub(in crate::store::postgres) async fn read(
     sessions: &Sessions,
     namespace: &str,
     request_id: &str,
@@ -99,7 +98,7 @@ pub(super) async fn read(
     found.await?.as_ref().map(|row| claimed(row).map(|(_, claimed)| claimed)).transpose()
 }
 
-pub(super) async fn replay(
+pub(in crate::store::postgres) async fn replay(
     sessions: &Sessions,
     namespace: &str,
     request_id: &str,
@@ -108,6 +107,6 @@ pub(super) async fn replay(
     rows.first().map(|row| claimed(row).map(|(_, claimed)| claimed)).transpose()
 }
 
-pub(super) async fn forget(sessions: &Sessions) -> Result<bool, StoreError> {
+pub(in crate::store::postgres) async fn forget(sessions: &Sessions) -> Result<bool, StoreError> {
     Ok(writing(sessions, FORGET, &[]).await?.len() >= FORGET_ROWS_MAX)
 }

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::errors::{self, TimedOut};
-use super::rows::{self, At, Reader, bigint, run_columns, shown, smallint};
-use super::sessions::Sessions;
-use super::uptime::{ReplicaUptime, Sent};
+use super::super::errors::{self, TimedOut};
+use super::super::rows::{self, At, Reader, bigint, run_columns, shown, smallint};
+use super::super::sessions::Sessions;
+use super::super::uptime::{ReplicaUptime, Sent};
 use crate::domain::{HeldLease, Progress, Renewal, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::leases::{KeptLease, Renewed};
@@ -50,7 +50,7 @@ fn up(first: usize) -> String {
 }
 
 /// The parameters of [`up`], in their order.
-pub(super) fn parameters(sent: &Sent) -> [&(dyn ToSql + Sync); 4] {
+pub(in crate::store::postgres) fn parameters(sent: &Sent) -> [&(dyn ToSql + Sync); 4] {
     [&sent.expected, &sent.begun, &sent.below, &sent.ends]
 }
 
@@ -62,7 +62,7 @@ const EXPIRY: &str = "greatest(l.expires_at, l.ttl_ms * interval '1 ms'
 
 /// Under the head. The rows are locked, so that a renewal which got in first is waited for and seen, and one that comes
 /// later finds what is decided here. In the order of their keys, as renewals are.
-pub(super) fn load() -> String {
+pub(in crate::store::postgres) fn load() -> String {
     format!(
         "-- commit.load_leases
 with {up}
@@ -77,7 +77,7 @@ for no key update of l",
 }
 
 /// The lease of a row of [`load`].
-pub(super) fn held(row: &Row) -> Result<(RunKey, HeldLease), StoreError> {
+pub(in crate::store::postgres) fn held(row: &Row) -> Result<(RunKey, HeldLease), StoreError> {
     let lease = Reader { table: "leases", row };
     let key = lease.key()?;
     let At(expires_at) = lease.get("expires_at", || shown(&key))?;
@@ -122,7 +122,7 @@ cross join lateral (
 }
 
 /// One statement, which is its own transaction.
-pub(super) async fn renew(
+pub(in crate::store::postgres) async fn renew(
     sessions: &Sessions,
     uptime: &ReplicaUptime,
     shard: Shard,
@@ -180,7 +180,7 @@ cross join lateral (
     )
 }
 
-pub(super) async fn leases(
+pub(in crate::store::postgres) async fn leases(
     sessions: &Sessions,
     uptime: &ReplicaUptime,
     keys: &[RunKey],
@@ -190,7 +190,7 @@ pub(super) async fn leases(
     let namespaces: Vec<&str> = keys.iter().map(|key| key.namespace.as_str()).collect();
     let run_ids: Vec<&str> = keys.iter().map(|key| key.run_id.as_str()).collect();
     let statement = reading();
-    let rows = super::read::reading(sessions, |session| async move {
+    let rows = super::super::read::reading(sessions, |session| async move {
         let rows = async {
             let statement = session.prepare_cached(&statement).await?;
             let sent = uptime.sent();
@@ -241,7 +241,10 @@ select now from clock",
 }
 
 /// Says that this server is alive, and hears the clock.
-pub(super) async fn stay_alive(sessions: &Sessions, uptime: &ReplicaUptime) -> Result<(), StoreError> {
+pub(in crate::store::postgres) async fn stay_alive(
+    sessions: &Sessions,
+    uptime: &ReplicaUptime,
+) -> Result<(), StoreError> {
     let sent = uptime.sent();
     let statement = stamp();
     let arguments: [&(dyn ToSql + Sync); 2] = [&sent.begun, &sent.expected];
@@ -255,7 +258,7 @@ fn told(row: &Row) -> Option<Time> {
 }
 
 /// The clock, for a server that starts.
-pub(super) async fn clock(sessions: &Sessions) -> Result<Time, StoreError> {
+pub(in crate::store::postgres) async fn clock(sessions: &Sessions) -> Result<Time, StoreError> {
     let rows = writing(sessions, "-- leases.clock\nselect clock_timestamp() as now", &[]).await?;
     rows.first().and_then(told).ok_or_else(|| {
         let source = "it was not told".into();
@@ -277,7 +280,7 @@ union all
     )
 }
 
-pub(super) async fn overdue(
+pub(in crate::store::postgres) async fn overdue(
     sessions: &Sessions,
     uptime: &ReplicaUptime,
     shard: Shard,
@@ -285,7 +288,7 @@ pub(super) async fn overdue(
 ) -> Result<Vec<RunKey>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (shard, statement) = (smallint(shard), over());
-    let rows = super::read::reading(sessions, |session| async move {
+    let rows = super::super::read::reading(sessions, |session| async move {
         let rows = async {
             let statement = session.prepare_cached(&statement).await?;
             let sent = uptime.sent();
@@ -300,7 +303,7 @@ pub(super) async fn overdue(
 
 /// A statement that is a transaction of its own, on a session that may write. Two that lock in different orders are told
 /// by the database, and the one that lost is made again.
-pub(super) async fn writing(
+pub(in crate::store::postgres) async fn writing(
     sessions: &Sessions,
     statement: &str,
     arguments: &[&(dyn ToSql + Sync)],

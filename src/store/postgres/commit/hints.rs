@@ -13,8 +13,8 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::rows::after_all;
-use crate::domain::{Ask, Command, Decided, Loaded, Position, Run, RunKey, Shard, Time};
+use super::super::rows::after_all;
+use crate::domain::{Ask, Command, Decided, Loaded, Position, Run, RunKey, Shard, Sides, Time};
 
 /// Bytes of runs kept to decide the next command on.
 const RUNS_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -26,14 +26,14 @@ const RUNS: usize = 16 * 1024;
 const CLOCK_AGE_MAX: Duration = Duration::from_secs(10);
 
 /// Commits that go without a guess after one that was wrong: at first, and at most, after wrong ones in a row.
-const DOUBTED: u32 = 8;
-const DOUBTED_MAX: u32 = 256;
+const BACK_OFF: u32 = 8;
+const BACK_OFF_MAX: u32 = 256;
 
 /// How long a commit of unknown fate is remembered: longer than anybody waits for it.
 const SENT_MICROS_MAX: i64 = 60_000_000;
 
 /// The runs that are not terminal, the ends of the shards, and the store's clock.
-pub(super) struct Kept {
+pub(in crate::store::postgres) struct Hints {
     runs: Cache<RunKey, Arc<Run>, ByWeight>,
     shards: Vec<Mutex<Option<End>>>,
     clock: Mutex<Option<Told>>,
@@ -50,24 +50,24 @@ struct End {
     at: Time,
     min_release: Arc<str>,
     /// Whether nobody else commits meanwhile.
-    place: Doubt,
+    place: BackOff,
     /// Whether runs still are as this process left them.
-    runs: Doubt,
+    runs: BackOff,
 }
 
 /// How often a guess is worth a try. One that was wrong costs a commit that wrote nothing.
 #[derive(Clone, Copy, Debug)]
-struct Doubt {
+struct BackOff {
     /// Commits that go without it.
     left: u32,
     /// How many they are after the next wrong one.
     next: u32,
 }
 
-impl Doubt {
-    const NONE: Self = Self { left: 0, next: DOUBTED };
+impl BackOff {
+    const NONE: Self = Self { left: 0, next: BACK_OFF };
     /// One commit more, before there is a guess: for who commits only once or twice there is nothing to win.
-    const FIRST: Self = Self { left: 1, next: DOUBTED };
+    const FIRST: Self = Self { left: 1, next: BACK_OFF };
 
     fn allows(&mut self) -> bool {
         let allows = self.left == 0;
@@ -76,18 +76,18 @@ impl Doubt {
     }
 
     fn right(&mut self) {
-        self.next = (self.next - 1).max(DOUBTED);
+        self.next = (self.next - 1).max(BACK_OFF);
     }
 
     fn wrong(&mut self) {
         self.left = self.next;
-        self.next = (self.next * 2).min(DOUBTED_MAX);
+        self.next = (self.next * 2).min(BACK_OFF_MAX);
     }
 }
 
 /// What a commit that was made had not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Guessed {
+pub(in crate::store::postgres) enum Guessed {
     /// Anything.
     All,
     /// The runs.
@@ -114,9 +114,9 @@ impl Told {
 }
 
 /// What a commit is decided on without reading.
-pub(super) struct Guess {
-    pub(super) loaded: Loaded,
-    pub(super) min_release: Arc<str>,
+pub(in crate::store::postgres) struct Guess {
+    pub(in crate::store::postgres) loaded: Loaded,
+    pub(in crate::store::postgres) min_release: Arc<str>,
 }
 
 #[derive(Clone)]
@@ -128,8 +128,8 @@ impl Weighter<RunKey, Arc<Run>> for ByWeight {
     }
 }
 
-impl Kept {
-    pub(super) fn new(shard_count: u16) -> Self {
+impl Hints {
+    pub(in crate::store::postgres) fn new(shard_count: u16) -> Self {
         let options = OptionsBuilder::new()
             .estimated_items_capacity(RUNS)
             .weight_capacity(RUNS_BYTES_MAX)
@@ -146,7 +146,7 @@ impl Kept {
 
     /// A new session may be to another server than before, which may know less or other things: after a failover, or
     /// from a copy.
-    pub(super) fn forget(&self) {
+    pub(in crate::store::postgres) fn forget(&self) {
         self.age.fetch_add(1, Ordering::SeqCst);
         self.runs.clear();
         for end in &self.shards {
@@ -156,13 +156,13 @@ impl Kept {
     }
 
     /// What was remembered at an age is worth nothing at another.
-    pub(super) fn age(&self) -> u64 {
+    pub(in crate::store::postgres) fn age(&self) -> u64 {
         self.age.load(Ordering::SeqCst)
     }
 
     /// What the commands may be decided on: none where something is not known, or guesses were wrong of late. A run
     /// that is not kept may only be meant to be new.
-    pub(super) fn guess(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Guess> {
+    pub(in crate::store::postgres) fn guess(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Guess> {
         let end = {
             let mut end = held(&self.shards[usize::from(shard.0)]);
             let end = end.as_mut()?;
@@ -183,9 +183,7 @@ impl Kept {
             clock: now,
             runs: self.all_runs(commands)?,
             requests: Vec::new(),
-            leases: Vec::new(),
-            running: Vec::new(),
-            claimed: Vec::new(),
+            sides: Sides::default(),
             ledger_epoch: 0,
         };
         Some(Guess { loaded, min_release: end.min_release })
@@ -193,7 +191,7 @@ impl Kept {
 
     /// The runs of the commands as this process left them: none where one is not kept that is not meant to be new, or
     /// where they were otherwise of late.
-    pub(super) fn runs(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Vec<Arc<Run>>> {
+    pub(in crate::store::postgres) fn runs(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Vec<Arc<Run>>> {
         let allows = held(&self.shards[usize::from(shard.0)]).as_mut()?.runs.allows();
         if allows { self.all_runs(commands) } else { None }
     }
@@ -219,14 +217,14 @@ impl Kept {
     }
 
     /// Something of a guess was wrong: somebody else commits to the shard, or to others, or changes its runs.
-    pub(super) fn was_wrong(&self, shard: Shard) {
+    pub(in crate::store::postgres) fn was_wrong(&self, shard: Shard) {
         if let Some(end) = held(&self.shards[usize::from(shard.0)]).as_mut() {
             end.place.wrong();
         }
     }
 
     /// These runs may not be as this process left them.
-    pub(super) fn runs_were_wrong(&self, shard: Shard, commands: &[Arc<Command>]) {
+    pub(in crate::store::postgres) fn runs_were_wrong(&self, shard: Shard, commands: &[Arc<Command>]) {
         for command in commands {
             self.runs.remove(&command.key);
         }
@@ -237,7 +235,7 @@ impl Kept {
 
     /// The store's clock, as an answer told it. An answer that was long on its way is worth less than what an earlier
     /// one says of now.
-    pub(super) fn clock(&self, now: Time) {
+    pub(in crate::store::postgres) fn clock(&self, now: Time) {
         let told = Told { now, received: Instant::now() };
         let mut clock = held(&self.clock);
         if !clock.is_some_and(|before| before.is_better_than(told)) {
@@ -246,7 +244,7 @@ impl Kept {
     }
 
     /// A commit was made, whose events come after this position, on a session of this age.
-    pub(super) fn committed(
+    pub(in crate::store::postgres) fn committed(
         &self,
         shard: Shard,
         after: Position,
@@ -267,7 +265,7 @@ impl Kept {
         }
         let Some(last) = decided.events.last() else { return };
         let mut end = held(&self.shards[usize::from(shard.0)]);
-        let (mut place, mut runs) = end.as_ref().map_or((Doubt::FIRST, Doubt::NONE), |end| (end.place, end.runs));
+        let (mut place, mut runs) = end.as_ref().map_or((BackOff::FIRST, BackOff::NONE), |end| (end.place, end.runs));
         match guessed {
             Guessed::All => {
                 place.right();
@@ -281,7 +279,7 @@ impl Kept {
     }
 
     /// A commit in one flush may still come to life.
-    pub(super) fn is_sent(&self, commit_id: Uuid, decided_at: Time) {
+    pub(in crate::store::postgres) fn is_sent(&self, commit_id: Uuid, decided_at: Time) {
         let mut sent = held(&self.sent);
         // Those that nobody settled any more.
         sent.retain(|_, at| decided_at.micros() - at.micros() < SENT_MICROS_MAX);
@@ -289,11 +287,11 @@ impl Kept {
     }
 
     /// When it was decided, if it was sent in one flush and its fate is not known.
-    pub(super) fn sent(&self, commit_id: Uuid) -> Option<Time> {
+    pub(in crate::store::postgres) fn sent(&self, commit_id: Uuid) -> Option<Time> {
         held(&self.sent).get(&commit_id).copied()
     }
 
-    pub(super) fn is_settled(&self, commit_id: Uuid) {
+    pub(in crate::store::postgres) fn is_settled(&self, commit_id: Uuid) {
         held(&self.sent).remove(&commit_id);
     }
 }
@@ -308,27 +306,27 @@ mod tests {
     use super::*;
 
     /// How many commits go without a guess from now on.
-    fn skipped(doubt: &mut Doubt) -> u32 {
-        (0..=DOUBTED_MAX).find(|_| doubt.allows()).expect("some day")
+    fn skipped(doubt: &mut BackOff) -> u32 {
+        (0..=BACK_OFF_MAX).find(|_| doubt.allows()).expect("some day")
     }
 
     #[test]
     fn what_was_wrong_is_left_out_for_longer_each_time_and_forgiven_step_by_step() {
-        let mut doubt = Doubt::NONE;
+        let mut doubt = BackOff::NONE;
         assert_eq!(skipped(&mut doubt), 0);
-        for expected in [DOUBTED, 2 * DOUBTED, 4 * DOUBTED] {
+        for expected in [BACK_OFF, 2 * BACK_OFF, 4 * BACK_OFF] {
             doubt.wrong();
             assert_eq!(skipped(&mut doubt), expected);
         }
         for _ in 0..8 {
             doubt.wrong();
         }
-        assert_eq!(skipped(&mut doubt), DOUBTED_MAX);
-        for _ in 0..DOUBTED_MAX {
+        assert_eq!(skipped(&mut doubt), BACK_OFF_MAX);
+        for _ in 0..BACK_OFF_MAX {
             assert!(doubt.allows());
             doubt.right();
         }
         doubt.wrong();
-        assert_eq!(skipped(&mut doubt), DOUBTED);
+        assert_eq!(skipped(&mut doubt), BACK_OFF);
     }
 }

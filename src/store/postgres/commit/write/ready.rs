@@ -2,20 +2,19 @@
 
 use super::Parts;
 use super::columns::Columns;
-use crate::domain::RunWrite;
-use crate::domain::batch::ReadyWrite;
+use crate::domain::{RunKey, Time};
 use crate::store::postgres::rows::At;
 
 impl<'a> Parts<'a> {
     /// Only whoever holds the head writes them.
-    pub(super) fn write_ready(&mut self, shard: &str, writes: &'a [RunWrite]) {
-        let that = |which: ReadyWrite| writes.iter().filter(move |write| write.ready() == which).collect::<Vec<_>>();
-        let (ready, taken) = (that(ReadyWrite::Begin), that(ReadyWrite::End));
+    pub(super) fn write_ready(&mut self, shard: &str, writes: &'a [(RunKey, Option<Time>)]) {
+        let ready: Vec<(&RunKey, Time)> = writes.iter().filter_map(|(key, at)| Some((key, (*at)?))).collect();
+        let taken: Vec<&RunKey> = writes.iter().filter(|(_, at)| at.is_none()).map(|(key, _)| key).collect();
         if !ready.is_empty() {
             let mut columns = Columns::of(ready.len());
-            columns.add("namespace", "text", ready.iter().map(|write| write.run.namespace.as_str()));
-            columns.add("run_id", "text", ready.iter().map(|write| write.run.run_id.as_str()));
-            columns.add("started_at", "timestamptz", ready.iter().map(|write| At(write.run.started_at)));
+            columns.add("namespace", "text", ready.iter().map(|(key, _)| key.namespace.as_str()));
+            columns.add("run_id", "text", ready.iter().map(|(key, _)| key.run_id.as_str()));
+            columns.add("started_at", "timestamptz", ready.iter().map(|(_, started_at)| At(*started_at)));
             self.table("given_back", columns);
             self.writes.push(format!(
                 "rested as (
@@ -26,8 +25,8 @@ impl<'a> Parts<'a> {
         }
         if !taken.is_empty() {
             let mut columns = Columns::of(taken.len());
-            columns.add("namespace", "text", taken.iter().map(|write| write.run.namespace.as_str()));
-            columns.add("run_id", "text", taken.iter().map(|write| write.run.run_id.as_str()));
+            columns.add("namespace", "text", taken.iter().map(|key| key.namespace.as_str()));
+            columns.add("run_id", "text", taken.iter().map(|key| key.run_id.as_str()));
             let rows = self.table("taken", columns);
             self.writes.push(format!(
                 "resumed as (

@@ -4,29 +4,19 @@ use std::collections::BTreeSet;
 
 use super::Parts;
 use super::columns::Columns;
-use crate::domain::batch::LeaseWrite;
-use crate::domain::{Lease, Run, RunWrite};
+use crate::domain::{Lease, RunKey};
 use crate::store::postgres::rows::bigint;
 
 impl<'a> Parts<'a> {
     /// Rows of leases are found by their keys, and not as they were seen: who holds them renews them without the head. In
     /// the order of their keys, as renewals are: two that lock rows in different orders would wait for each other.
-    pub(super) fn write_leases(&mut self, shard: &str, writes: &'a [RunWrite]) {
-        let mut granted: Vec<(&RunWrite, Lease)> = Vec::new();
-        let mut over: Vec<&RunWrite> = Vec::new();
-        for write in writes {
-            match write.lease() {
-                LeaseWrite::Keep => {}
-                LeaseWrite::Grant(lease) => granted.push((write, lease)),
-                LeaseWrite::End => over.push(write),
-            }
-        }
-        let key = |run: &'a Run| (run.namespace.as_str(), run.run_id.as_str());
+    pub(super) fn write_leases(&mut self, shard: &str, leases: &'a [(RunKey, Option<Lease>)]) {
+        let granted: Vec<(&RunKey, Lease)> = leases.iter().filter_map(|(key, lease)| Some((key, (*lease)?))).collect();
+        let over: Vec<&RunKey> = leases.iter().filter(|(_, lease)| lease.is_none()).map(|(key, _)| key).collect();
         if !granted.is_empty() {
-            granted.sort_by_key(|(write, _)| key(&write.run));
             let mut columns = Columns::of(granted.len());
-            columns.add("namespace", "text", granted.iter().map(|(write, _)| write.run.namespace.as_str()));
-            columns.add("run_id", "text", granted.iter().map(|(write, _)| write.run.run_id.as_str()));
+            columns.add("namespace", "text", granted.iter().map(|(key, _)| key.namespace.as_str()));
+            columns.add("run_id", "text", granted.iter().map(|(key, _)| key.run_id.as_str()));
             columns.add("epoch", "bigint", granted.iter().map(|(_, lease)| bigint(lease.epoch)));
             columns.add("released", "bool", granted.iter().map(|(_, lease)| lease.released));
             columns.add("ttl_ms", "bigint", granted.iter().map(|(_, lease)| bigint(lease.ttl_ms)));
@@ -42,13 +32,11 @@ impl<'a> Parts<'a> {
             ));
         }
         if !over.is_empty() {
-            over.sort_by_key(|write| key(&write.run));
             // By arrays: the planner goes by the whole key once a shard has more than a few leases. The last condition
             // tells namespaces apart.
-            let namespaces: BTreeSet<&str> = over.iter().map(|write| write.run.namespace.as_str()).collect();
-            let run_ids: Vec<&str> = over.iter().map(|write| write.run.run_id.as_str()).collect();
-            let keys: Vec<String> =
-                over.iter().map(|write| format!("{}/{}", write.run.namespace, write.run.run_id)).collect();
+            let namespaces: BTreeSet<&str> = over.iter().map(|key| key.namespace.as_str()).collect();
+            let run_ids: Vec<&str> = over.iter().map(|key| key.run_id.as_str()).collect();
+            let keys: Vec<String> = over.iter().map(|key| format!("{}/{}", key.namespace, key.run_id)).collect();
             let namespaces = self.add("text[]", namespaces.into_iter().collect::<Vec<_>>());
             let (run_ids, keys) = (self.add("text[]", run_ids), self.add("text[]", keys));
             self.writes.push(format!(

@@ -1,30 +1,30 @@
 //! The statements that take a shard's head and read what a commit is decided on. Those that write are made in
-//! [`writes`](super::writes).
+//! [`write`](super::write).
 //!
 //! Plain statements with the shard as a constant and one array a column.
 //!
 //! Each row is looked for by index one by one: `offset 0` keeps the planner from making a join of it, and so from walking
 //! all of a shard because it takes a table for small when it makes a plan that lasts.
 
-use super::rows::run_columns;
+use super::super::rows::run_columns;
 
-pub(super) const BEGIN: &str = "-- commit.begin
+pub(in crate::store::postgres) const BEGIN: &str = "-- commit.begin
 begin isolation level read committed";
 
-pub(super) const ROLLBACK: &str = "-- commit.rollback
+pub(in crate::store::postgres) const ROLLBACK: &str = "-- commit.rollback
 rollback";
 
 /// The driver reports success when COMMIT was answered with ROLLBACK. A statement in front of it in the same message
 /// fails in a transaction that failed before, and keeps COMMIT from being reached. The time-out is not for COMMIT: one
 /// that waits for a standby must not be cut short, because it then answers as if the standby had confirmed.
-pub(super) const COMMIT: &str = "-- commit.commit
+pub(in crate::store::postgres) const COMMIT: &str = "-- commit.commit
 set local statement_timeout = 0; commit";
 
-pub(super) const LOCK_HEAD: &str = "-- commit.lock_head
+pub(in crate::store::postgres) const LOCK_HEAD: &str = "-- commit.lock_head
 select shard from shards where shard = $1 for update";
 
 /// The last event of each shard that has one: an index probe each.
-pub(super) fn last_events(shard_count: u16) -> String {
+pub(in crate::store::postgres) fn last_events(shard_count: u16) -> String {
     let ends = (0..shard_count).map(|shard| {
         format!(
             "(select {shard}::bigint as shard, position, at from run_events where shard = {shard}::smallint
@@ -34,7 +34,7 @@ order by position desc limit 1)"
     ends.collect::<Vec<_>>().join("\nunion all\n")
 }
 
-pub(super) const LOAD_RUNS: &str = concat!(
+pub(in crate::store::postgres) const LOAD_RUNS: &str = concat!(
     "-- commit.load_runs
 select ",
     run_columns!(),
@@ -45,7 +45,7 @@ cross join lateral (
 );
 
 /// By key: other requests may share it, and are told apart by their texts.
-pub(super) const LOAD_REQUEST_IDS: &str = "-- commit.load_request_ids
+pub(in crate::store::postgres) const LOAD_REQUEST_IDS: &str = "-- commit.load_request_ids
 select e.namespace, e.run_id, e.request_id, e.revision, e.request_digest
 from unnest($2::bigint[]) as v (request_key)
 cross join lateral (

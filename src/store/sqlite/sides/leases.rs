@@ -1,13 +1,14 @@
 //! Leases: their rows, renewals, and whose time is over.
 
-use rusqlite::{Connection, Row, Transaction};
+use rusqlite::{Connection, Row, Transaction, params};
 
-use super::errors;
-use super::rows::{self, Cell, bigint, run_columns};
-use super::uptime::UptimeClock;
 use crate::clock::Clock as _;
-use crate::domain::{HeldLease, Progress, Renewal, RunKey, Shard, Time};
+use crate::domain::{HeldLease, Lease, Progress, Renewal, RunKey, Shard, Time};
 use crate::store::leases::{KeptLease, Renewed};
+use crate::store::sqlite::commit::write::Writer;
+use crate::store::sqlite::errors;
+use crate::store::sqlite::rows::{self, Cell, bigint, run_columns};
+use crate::store::sqlite::uptime::UptimeClock;
 use crate::store::uptime::Seen;
 use crate::store::{StoreError, json};
 
@@ -61,7 +62,7 @@ fn kept(connection: &Connection, shard: Shard, key: &RunKey, seen: &Seen) -> Res
 }
 
 /// For a decision, under the head.
-pub(super) fn held(
+pub(in crate::store::sqlite) fn held(
     transaction: &Transaction<'_>,
     shard: Shard,
     key: &RunKey,
@@ -73,8 +74,36 @@ pub(super) fn held(
     Ok(kept.map(held))
 }
 
+/// One row for each run that has a lease and is not terminal. A lease that begins anew keeps what was said of the work; one
+/// that is missing keeps no run from its end.
+pub(super) fn write(writer: &Writer<'_>, key: &RunKey, lease: Option<Lease>, now: Time) -> Result<(), StoreError> {
+    let (shard, namespace, run_id) = (writer.shard.0, &key.namespace, &key.run_id);
+    match lease {
+        Some(Lease { epoch, ttl_ms, released }) => writer.one_row(
+            "leases",
+            key,
+            "-- commit.grant_lease
+             insert into leases (shard, namespace, run_id, epoch, ttl_ms, expires_at, released)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             on conflict (shard, namespace, run_id)
+             do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at,
+                           released = excluded.released, renewed = 0",
+            params![shard, namespace, run_id, bigint(epoch), bigint(ttl_ms), now.plus_ms(ttl_ms).micros(), released],
+        ),
+        None => writer
+            .transaction
+            .prepare_cached(
+                "-- commit.end_lease
+                 delete from leases where shard = ?1 and namespace = ?2 and run_id = ?3",
+            )
+            .and_then(|mut statement| statement.execute(params![shard, namespace, run_id]))
+            .map(drop)
+            .map_err(errors::statement),
+    }
+}
+
 /// Each as it is kept, in one snapshot.
-pub(super) fn leases(
+pub(in crate::store::sqlite) fn leases(
     connection: &mut Connection,
     keys: &[(Shard, RunKey)],
     clock: &UptimeClock,
@@ -85,13 +114,13 @@ pub(super) fn leases(
 }
 
 /// All in one transaction.
-pub(super) fn renew(
+pub(in crate::store::sqlite) fn renew(
     connection: &mut Connection,
     shard: Shard,
     renewals: &[(RunKey, Renewal)],
     clock: &UptimeClock,
 ) -> Result<Vec<Option<Renewed>>, StoreError> {
-    let transaction = super::commit::begin(connection)?;
+    let transaction = crate::store::sqlite::commit::begin(connection)?;
     let seen = clock.seen();
     let renewed = renewals.iter().map(|(key, renewal)| renew_one(&transaction, shard, key, renewal, &seen));
     let renewed = renewed.collect::<Result<Vec<_>, _>>()?;
@@ -166,8 +195,11 @@ fn run(transaction: &Transaction<'_>, shard: Shard, key: &RunKey) -> Result<Opti
 }
 
 /// Writes what means nothing.
-pub(super) fn try_to_write(connection: &mut Connection, clock: &UptimeClock) -> Result<(), StoreError> {
-    let transaction = super::commit::begin(connection)?;
+pub(in crate::store::sqlite) fn try_to_write(
+    connection: &mut Connection,
+    clock: &UptimeClock,
+) -> Result<(), StoreError> {
+    let transaction = crate::store::sqlite::commit::begin(connection)?;
     transaction
         .prepare_cached("-- leases.try_to_write\nupdate uptime set alive_at = ?1")
         .and_then(|mut statement| statement.execute([clock.now().micros()]))
@@ -176,7 +208,7 @@ pub(super) fn try_to_write(connection: &mut Connection, clock: &UptimeClock) -> 
 }
 
 /// Finds whose time is over, in one snapshot.
-pub(super) fn overdue(
+pub(in crate::store::sqlite) fn overdue(
     connection: &mut Connection,
     shard: Shard,
     limit: usize,

@@ -2,8 +2,7 @@
 
 use super::Parts;
 use super::columns::Columns;
-use crate::domain::Claimed;
-use crate::domain::batch::ClaimKey;
+use crate::domain::{ClaimKey, Claimed};
 use crate::store::postgres::rows::bigint;
 
 impl<'a> Parts<'a> {

@@ -1,0 +1,128 @@
+//! The sides of a decision: rows besides the run that it rests on. A store reads and locks them under the shard's head, and
+//! writes them with the events, each kind alike and without knowing what it means.
+//!
+//! A side has a file of its own. It says which row a command is decided on, what the events of a batch make of the rows,
+//! and what is to be written.
+
+pub mod claims;
+mod leases;
+pub mod limits;
+
+use std::collections::BTreeSet;
+
+use self::claims::{ClaimKey, Claimed, Claims};
+use self::leases::Leases;
+use self::limits::{LabelValue, Limits};
+use super::{Command, Event, HeldLease, Lease, Run, RunKey, RunWrite, Time};
+
+/// The rows that the decisions on some commands may rest on.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The leases of these runs.
+    pub leases: BTreeSet<RunKey>,
+    /// What counts for the values that these runs have of these labels.
+    pub limits: BTreeSet<(RunKey, String)>,
+    /// What is remembered of these claim requests.
+    pub claims: BTreeSet<ClaimKey>,
+}
+
+impl Wanted {
+    /// By commands on runs that are not known yet.
+    #[must_use]
+    pub fn by<'a>(commands: impl IntoIterator<Item = &'a Command>) -> Self {
+        let mut wanted = Self::default();
+        for command in commands {
+            if leases::is_wanted(command, None) {
+                wanted.leases.insert(command.key.clone());
+            }
+            wanted.limits.extend(command.max_running().map(|max| (command.key.clone(), max.label.clone())));
+            wanted.claims.extend(claims::key(command));
+        }
+        wanted
+    }
+
+    /// Whether a command is decided on nothing but its run, and on a claim request that is new.
+    #[must_use]
+    pub fn is_only_the_run(command: &Command, run: Option<&Run>) -> bool {
+        // What takes a claim back rests on what is remembered of it.
+        let gives_back = command.claim_request().is_some() && !matches!(command.ask, super::Ask::Claim(_));
+        !leases::is_wanted(command, run) && !gives_back && command.max_running().is_none()
+    }
+}
+
+/// The rows as they were read, as far as they are there.
+#[derive(Clone, Debug, Default)]
+pub struct Sides {
+    /// The leases of runs.
+    pub leases: Vec<(RunKey, HeldLease)>,
+    /// The runs that count, of each value whose row was read, also where none counts. Until the commit has ended, nobody
+    /// else's claim changes it.
+    pub limits: Vec<(LabelValue, Vec<String>)>,
+    /// What is remembered of claim requests. Until the commit has ended, nobody else changes it.
+    pub claims: Vec<(ClaimKey, Claimed)>,
+}
+
+/// What is to be written to the sides, in the order of their keys.
+#[derive(Clone, Debug, Default)]
+pub struct SideWrites {
+    /// Leases that begin, or begin anew; none: the row goes. The other rows are left to their renewals.
+    pub leases: Vec<(RunKey, Option<Lease>)>,
+    /// Runs that are ready from now on, with the time of their creation; none: the row goes.
+    pub ready: Vec<(RunKey, Option<Time>)>,
+    /// The runs that count from now on towards the limits on values.
+    pub limits: Vec<(LabelValue, Vec<String>)>,
+    /// Claim requests that are to be remembered; none: to be forgotten.
+    pub claims: Vec<(ClaimKey, Option<Claimed>)>,
+}
+
+/// What one decision finds at its sides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found<'a> {
+    /// The run's lease as it is kept; none where the command is not decided on it.
+    pub lease: Option<HeldLease>,
+    /// The runs that count towards the command's [`MaxRunning`](limits::MaxRunning).
+    pub running: &'a [String],
+    /// What is remembered of the command's [claim request](Command::claim_request).
+    pub claimed: Option<&'a Claimed>,
+}
+
+/// The rows, as the commands of a batch leave them.
+#[derive(Debug)]
+pub(super) struct Batch {
+    leases: Leases,
+    limits: Limits,
+    claims: Claims,
+}
+
+impl Batch {
+    pub(super) fn of(sides: Sides) -> Self {
+        let Sides { leases, limits, claims } = sides;
+        Self { leases: Leases::of(leases), limits: Limits::of(limits), claims: Claims::of(claims) }
+    }
+
+    /// Whether a row was not read that the command is decided on: nobody has locked it yet. The next batch does.
+    pub(super) fn lack(&self, command: &Command, run: Option<&Run>) -> bool {
+        self.limits.lack(command, run)
+    }
+
+    pub(super) fn found(&self, command: &Command, run: Option<&Run>) -> Found<'_> {
+        Found {
+            lease: self.leases.row(command),
+            running: self.limits.row(command, run),
+            claimed: self.claims.row(command),
+        }
+    }
+
+    pub(super) fn apply(&mut self, command: &Command, before: Option<&Run>, event: &Event, run: &Run, clock: Time) {
+        self.leases.apply(command, event, run, clock);
+        self.limits.apply(command, before, run);
+        self.claims.apply(command, run);
+    }
+
+    pub(super) fn writes(self, runs: &[RunWrite]) -> SideWrites {
+        let mut leases: Vec<_> = runs.iter().filter_map(leases::write).collect();
+        leases.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let ready = runs.iter().filter_map(RunWrite::readiness).collect();
+        SideWrites { leases, ready, limits: self.limits.writes(), claims: self.claims.writes() }
+    }
+}

@@ -1,0 +1,80 @@
+//! The claims of `ClaimNextRun` by the claimer's own `request_id`: a claimer does not know which run it asks for, so its
+//! request is remembered apart from every run, and found again by its namespace and id.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::domain::{Ask, Command, Refusal, Run, RunKey, Status};
+
+/// The RPC, as refusals name it.
+const RPC: &str = "ClaimNextRun";
+
+/// A claim that was made under a `request_id`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// The run that was claimed.
+    pub key: RunKey,
+    /// The epoch of the lease that was granted.
+    pub epoch: u64,
+    /// The digest of the request: see [`Request::digest`](crate::domain::Request::digest).
+    pub digest: [u8; 32],
+    /// How often a repetition of the request was answered with it.
+    pub replays: u64,
+}
+
+/// Where a claimer's request is remembered: its namespace and its id.
+pub type ClaimKey = (String, String);
+
+/// Where what is remembered of a command's claim request stands; none where the command has none.
+pub(super) fn key(command: &Command) -> Option<ClaimKey> {
+    command.claim_request().map(|request| (command.key.namespace.clone(), request.id.clone()))
+}
+
+/// The claims of requests, as the commands of a batch leave them.
+#[derive(Debug)]
+pub(super) struct Claims {
+    rows: BTreeMap<ClaimKey, Claimed>,
+    changed: BTreeSet<ClaimKey>,
+}
+
+impl Claims {
+    pub(super) fn of(rows: Vec<(ClaimKey, Claimed)>) -> Self {
+        Self { rows: rows.into_iter().collect(), changed: BTreeSet::new() }
+    }
+
+    pub(super) fn row(&self, command: &Command) -> Option<&Claimed> {
+        self.rows.get(&key(command)?)
+    }
+
+    /// A claim is remembered; one that is given back is forgotten.
+    pub(super) fn apply(&mut self, command: &Command, run: &Run) {
+        let Some((key, request)) = key(command).zip(command.claim_request()) else { return };
+        if matches!(command.ask, Ask::Claim(_)) {
+            let epoch = run.supervision.epoch();
+            let claimed = Claimed { key: command.key.clone(), epoch, digest: request.digest, replays: 0 };
+            self.rows.insert(key.clone(), claimed);
+        } else {
+            self.rows.remove(&key);
+        }
+        self.changed.insert(key);
+    }
+
+    /// What changed: each with its claim; none: it is forgotten.
+    pub(super) fn writes(mut self) -> Vec<(ClaimKey, Option<Claimed>)> {
+        self.changed.into_iter().map(|key| (key.clone(), self.rows.remove(&key))).collect()
+    }
+}
+
+/// Whether the claim still holds: the run is RUNNING under the lease that was granted.
+///
+/// # Errors
+///
+/// [`Refusal::LeaseLost`] where the lease is not the claimer's any more, or the run has ended.
+pub fn still_held(claimed: &Claimed, run: Option<&Run>) -> Result<(), Refusal> {
+    let Some(run) = run else { return Err(Refusal::RunNotFound { key: claimed.key.clone() }) };
+    let lease = run.supervision.lease;
+    let holds = lease.is_some_and(|lease| lease.epoch == claimed.epoch && !lease.released);
+    if run.status == Status::Running && holds {
+        return Ok(());
+    }
+    Err(Refusal::lease_lost(RPC, claimed.epoch, run))
+}

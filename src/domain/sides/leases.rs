@@ -1,0 +1,58 @@
+//! The leases of runs, as they are kept in rows of their own, which heartbeats renew without the head.
+
+use std::collections::HashMap;
+
+use crate::domain::{Ask, Command, Event, HeldLease, Lease, Run, RunKey, RunWrite, Time};
+
+/// Whether a command is decided on the lease as it is kept. A pending run has none: who claims it looks at none.
+pub(super) fn is_wanted(command: &Command, run: Option<&Run>) -> bool {
+    match command.ask {
+        Ask::Claim(_) => run.is_none_or(|run| run.supervision.lease.is_some()),
+        Ask::GiveBack(_) | Ask::Sweep => true,
+        Ask::Start(_)
+        | Ask::Update(_)
+        | Ask::Complete(_)
+        | Ask::Abort(_)
+        | Ask::Fail(_)
+        | Ask::Release(_)
+        | Ask::RequestAbort(_) => false,
+    }
+}
+
+/// The leases, as the commands of a batch leave them.
+#[derive(Debug)]
+pub(super) struct Leases {
+    rows: HashMap<RunKey, HeldLease>,
+}
+
+impl Leases {
+    pub(super) fn of(rows: Vec<(RunKey, HeldLease)>) -> Self {
+        Self { rows: rows.into_iter().collect() }
+    }
+
+    pub(super) fn row(&self, command: &Command) -> Option<HeldLease> {
+        self.rows.get(&command.key).copied()
+    }
+
+    pub(super) fn apply(&mut self, command: &Command, event: &Event, run: &Run, clock: Time) {
+        if run.is_ready() {
+            self.rows.remove(&command.key);
+        } else if let Some(lease) = event.changes.supervision.lease {
+            self.rows.insert(command.key.clone(), HeldLease::granted(lease, clock));
+        }
+    }
+}
+
+/// What becomes of the row that keeps a run's lease: it begins, or begins anew, with a lease; none: it goes.
+pub(super) fn write(write: &RunWrite) -> Option<(RunKey, Option<Lease>)> {
+    let before = write.before.map_or(0, |before| before.epoch);
+    let has_row = write.before.is_some_and(|stored| !stored.status.is_terminal() && before > 0 && !stored.ready);
+    let run = &write.run;
+    let becomes = match run.supervision.lease {
+        // The run has ended, or nobody holds it.
+        Some(_) | None if run.status.is_terminal() || run.is_ready() => has_row.then_some(None),
+        Some(lease) if lease.epoch != before => Some(Some(lease)),
+        Some(_) | None => None,
+    };
+    becomes.map(|lease| (run.key(), lease))
+}

@@ -1,0 +1,92 @@
+//! How many runs with one value of a label may be running at once.
+//!
+//! What counts are runs that were claimed under a limit for that label: who claims states the limit, and the store keeps
+//! for each value which runs count. A run counts from its claim until it is terminal, but not while it is
+//! ready, whoever holds it meanwhile and whatever becomes of its labels.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+use crate::domain::{Command, Run};
+
+/// A claim's limit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MaxRunning {
+    /// The label's key. A run without it is not limited.
+    pub label: String,
+    /// How many runs with the same value of it may be running, this one included.
+    pub limit: u32,
+}
+
+/// A value that a label has in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LabelValue {
+    /// The namespace.
+    pub namespace: String,
+    /// The label's key.
+    pub label: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl LabelValue {
+    /// The value that a command's limit is about; none where it states none, the run does not have the label, or does
+    /// not wait for a claim.
+    #[must_use]
+    pub fn limited(run: &Run, command: &Command) -> Option<Self> {
+        let label = command.max_running().map(|max| &max.label)?;
+        if run.awaits_claim() { Self::of(run, label) } else { None }
+    }
+
+    /// The value that a run has of a label.
+    #[must_use]
+    pub fn of(run: &Run, label: &str) -> Option<Self> {
+        let value = run.labels.get(label)?.clone();
+        Some(Self { namespace: run.namespace.clone(), label: label.to_owned(), value })
+    }
+}
+
+/// The runs that count for values, as the commands of a batch leave them.
+#[derive(Debug)]
+pub(super) struct Limits {
+    rows: HashMap<LabelValue, Vec<String>>,
+    added: BTreeMap<LabelValue, Vec<String>>,
+}
+
+impl Limits {
+    pub(super) fn of(rows: Vec<(LabelValue, Vec<String>)>) -> Self {
+        Self { rows: rows.into_iter().collect(), added: BTreeMap::new() }
+    }
+
+    /// Whether what counts for the command's value was not read: its run came to be in this batch.
+    pub(super) fn lack(&self, command: &Command, run: Option<&Run>) -> bool {
+        let value = run.and_then(|run| LabelValue::limited(run, command));
+        value.is_some_and(|value| !self.rows.contains_key(&value))
+    }
+
+    /// The runs that count towards the command's limit.
+    pub(super) fn row(&self, command: &Command, run: Option<&Run>) -> &[String] {
+        let value = run.and_then(|run| LabelValue::limited(run, command));
+        value.and_then(|value| self.rows.get(&value)).map_or(&[], Vec::as_slice)
+    }
+
+    /// A run that is claimed under a limit counts; one that has ended or is ready does not.
+    pub(super) fn apply(&mut self, command: &Command, before: Option<&Run>, run: &Run) {
+        let run_id = &command.key.run_id;
+        if let Some(value) = before.and_then(|before| LabelValue::limited(before, command)) {
+            self.rows.entry(value.clone()).or_default().push(run_id.clone());
+            self.added.entry(value).or_default().push(run_id.clone());
+        }
+        if run.status.is_terminal() || run.is_ready() {
+            let of_namespace = self.rows.iter_mut().filter(|(value, _)| value.namespace == command.key.namespace);
+            of_namespace.for_each(|(_, counts)| counts.retain(|counted| counted != run_id));
+        }
+    }
+
+    /// The runs that count from now on.
+    pub(super) fn writes(self) -> Vec<(LabelValue, Vec<String>)> {
+        self.added.into_iter().collect()
+    }
+}

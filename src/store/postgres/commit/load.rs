@@ -1,0 +1,230 @@
+//! The first flush: takes the head and the rows of the sides, and reads what the commands are decided on.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row, Statement};
+
+use super::Failure;
+use super::ends::Ends;
+use super::statements::{BEGIN, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
+use crate::domain::decide::AppliedRequest;
+use crate::domain::ids::request_key;
+use crate::domain::{Command, Loaded, Run, RunKey, Shard, Sides, Time, Wanted};
+use crate::store::StoreError;
+use crate::store::postgres::errors;
+use crate::store::postgres::rows::{self, Reader, after_all, shown, smallint};
+use crate::store::postgres::sessions::Session;
+use crate::store::postgres::sides::{claims, leases, limits};
+use crate::store::postgres::uptime::ReplicaUptime;
+
+/// What a session has prepared for the first flush, before any transaction: only prepared statements can be sent in one
+/// go.
+pub(super) struct Prepared {
+    lock_head: Statement,
+    ends: Statement,
+    load_runs: Statement,
+    load_request_ids: Statement,
+    /// Only where a command looks at leases.
+    load_leases: Option<Statement>,
+    /// Take, and read, what counts towards claims' limits: only where a claim has one.
+    max_running: Option<(Statement, Statement)>,
+    /// Take, and read, what is remembered of claimers' requests: only where a command has one.
+    claims: Option<(Statement, Statement)>,
+}
+
+impl Prepared {
+    pub(super) async fn of(session: &Session, ends: &str, keys: &Keys<'_>) -> Result<Self, Error> {
+        let load_leases = match keys.leases.0.as_slice() {
+            [] => None,
+            [_, ..] => Some(session.prepare_cached(&leases::load()).await?),
+        };
+        let max_running = if keys.limits.0.is_empty() {
+            None
+        } else {
+            let lock = session.prepare_cached(&limits::lock()).await?;
+            Some((lock, session.prepare_cached(&limits::load()).await?))
+        };
+        let claims = if keys.claims.0.is_empty() {
+            None
+        } else {
+            let lock = session.prepare_cached(claims::LOCK).await?;
+            Some((lock, session.prepare_cached(claims::LOAD).await?))
+        };
+        Ok(Self {
+            load_leases,
+            max_running,
+            claims,
+            lock_head: session.prepare_cached(LOCK_HEAD).await?,
+            ends: session.prepare_cached(ends).await?,
+            load_runs: session.prepare_cached(LOAD_RUNS).await?,
+            load_request_ids: session.prepare_cached(LOAD_REQUEST_IDS).await?,
+        })
+    }
+}
+
+/// What is read, column by column.
+pub(super) struct Keys<'a> {
+    namespaces: Vec<&'a str>,
+    run_ids: Vec<&'a str>,
+    request_keys: Vec<i64>,
+    /// The namespaces and ids of runs whose leases are read.
+    leases: (Vec<&'a str>, Vec<&'a str>),
+    /// The namespaces and ids of runs, and the labels, for whose values it is read what counts.
+    limits: (Vec<&'a str>, Vec<&'a str>, Vec<&'a str>),
+    /// The namespaces and ids of claim requests.
+    claims: (Vec<&'a str>, Vec<&'a str>),
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn of(commands: &'a [Arc<Command>], sides: &'a Wanted) -> Self {
+        let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
+        let request_keys: HashSet<i64> = commands
+            .iter()
+            .filter_map(|command| command.request.as_ref().map(|request| request_key(&command.key, &request.id)))
+            .collect();
+        let of_run = |key: &'a RunKey| (key.namespace.as_str(), key.run_id.as_str());
+        let limit = |(key, label): &'a (RunKey, String)| (key.namespace.as_str(), key.run_id.as_str(), label.as_str());
+        Self {
+            namespaces: keys.iter().map(|key| key.namespace.as_str()).collect(),
+            run_ids: keys.iter().map(|key| key.run_id.as_str()).collect(),
+            request_keys: request_keys.into_iter().collect(),
+            leases: sides.leases.iter().map(of_run).unzip(),
+            limits: sides.limits.iter().map(limit).collect(),
+            claims: sides.claims.iter().map(|(namespace, id)| (namespace.as_str(), id.as_str())).unzip(),
+        }
+    }
+}
+
+/// What the first flush brings.
+pub(super) struct Read {
+    pub(super) loaded: Loaded,
+    pub(super) now: Time,
+    pub(super) min_release: Arc<str>,
+}
+
+pub(super) async fn load_runs(
+    session: &Session,
+    prepared: &Prepared,
+    shard: i16,
+    keys: &Keys<'_>,
+) -> Result<Vec<Row>, Error> {
+    session.query(&prepared.load_runs, &[&shard, &keys.namespaces, &keys.run_ids]).await
+}
+
+pub(super) fn read_runs(rows: &[Row]) -> Result<Vec<Arc<Run>>, StoreError> {
+    rows.iter().map(|row| rows::run(row).map(Arc::new)).collect()
+}
+
+/// The first flush. The futures are polled in their order, so the statements go out in it, in one write.
+pub(super) async fn lock_and_load(
+    session: &Session,
+    uptime: &ReplicaUptime,
+    prepared: &Prepared,
+    shard: Shard,
+    keys: &Keys<'_>,
+    with_runs: bool,
+) -> Result<Read, Failure> {
+    let shard = smallint(shard);
+    let by_shard: [&(dyn ToSql + Sync); 1] = [&shard];
+    let by_request: [&(dyn ToSql + Sync); 2] = [&shard, &keys.request_keys];
+    let requests = async {
+        if keys.request_keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        session.query(&prepared.load_request_ids, &by_request).await
+    };
+    let runs = async { if with_runs { load_runs(session, prepared, shard, keys).await } else { Ok(Vec::new()) } };
+    let (namespaces, run_ids) = &keys.leases;
+    let leases_read = async {
+        let Some(statement) = &prepared.load_leases else { return Ok(Vec::new()) };
+        let sent = uptime.sent();
+        let [expected, begun, below, ends] = leases::parameters(&sent);
+        session.query(statement, &[&shard, namespaces, run_ids, expected, begun, below, ends]).await
+    };
+    let (namespaces, run_ids, labels) = &keys.limits;
+    let by_label: [&(dyn ToSql + Sync); 4] = [&shard, namespaces, run_ids, labels];
+    let limited = async {
+        match &prepared.max_running {
+            None => Ok(Vec::new()),
+            Some((lock, load)) => {
+                // Apart: few commits have it, and all would carry its room.
+                let both = Box::pin(async {
+                    tokio::join!(biased; session.execute(lock, &by_label), session.query(load, &by_label))
+                });
+                let (locked, loaded) = both.await;
+                locked.and(loaded)
+            }
+        }
+    };
+    let (namespaces, request_ids) = &keys.claims;
+    let by_claim: [&(dyn ToSql + Sync); 2] = [namespaces, request_ids];
+    let claims = async {
+        match &prepared.claims {
+            None => Ok(Vec::new()),
+            Some((lock, load)) => {
+                let both = Box::pin(async {
+                    tokio::join!(biased; session.execute(lock, &by_claim), session.query(load, &by_claim))
+                });
+                let (locked, loaded) = both.await;
+                locked.and(loaded)
+            }
+        }
+    };
+    let (begun, head, limited, claims, ends, runs, requests, leases) = tokio::join!(
+        biased;
+        session.batch_execute(BEGIN),
+        session.query_opt(&prepared.lock_head, &by_shard),
+        limited,
+        claims,
+        session.query(&prepared.ends, &[]),
+        runs,
+        requests,
+        leases_read,
+    );
+    begun.map_err(retriable)?;
+    if head.map_err(retriable)?.is_none() {
+        let source = "the head is missing".into();
+        return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source }.into());
+    }
+    let limited = limited.map_err(retriable)?;
+    let claims = claims.map_err(retriable)?;
+    let ends = ends.map_err(retriable)?;
+    let ends = Ends::read(&ends, shard)?;
+    let runs = runs.map_err(retriable)?;
+    let requests = requests.map_err(retriable)?;
+    let leases = leases.map_err(retriable)?;
+    let loaded = Loaded {
+        last: ends.last,
+        now: after_all(ends.now, ends.elsewhere),
+        clock: ends.now,
+        runs: read_runs(&runs)?,
+        requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
+        sides: Sides {
+            leases: leases.iter().map(leases::held).collect::<Result<_, _>>()?,
+            limits: limited.iter().map(limits::counted).collect::<Result<_, _>>()?,
+            claims: claims.iter().map(claims::claimed).collect::<Result<_, _>>()?,
+        },
+        ledger_epoch: ends.ledger_epoch,
+    };
+    Ok(Read { loaded, now: ends.now, min_release: ends.min_release })
+}
+
+fn retriable(error: Error) -> Failure {
+    let again = errors::asks_for_retry(&error);
+    let error = errors::statement(error);
+    if again { Failure::Again(error) } else { error.into() }
+}
+
+fn applied_of(row: &Row) -> Result<(RunKey, String, AppliedRequest), StoreError> {
+    let event = Reader { table: "run_events", row };
+    let key = event.key()?;
+    let id: String = event.get("request_id", || shown(&key))?;
+    let revision = event.unsigned("revision", || shown(&key))?;
+    let digest: &[u8] = event.get("request_digest", || shown(&key))?;
+    let digest = digest.try_into().map_err(|_| {
+        event.corrupt("request_digest", shown(&key), format!("{} bytes and not 32", digest.len()).into())
+    })?;
+    Ok((key, id, AppliedRequest { revision, digest }))
+}

@@ -1,0 +1,56 @@
+//! What a decision rests on besides its run: rows that a commit reads and writes with the event. The one writer is their
+//! lock.
+
+pub(super) mod claims;
+pub(super) mod leases;
+pub(super) mod limits;
+mod ready;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rusqlite::Transaction;
+
+use super::commit::write::Writer;
+use super::uptime::UptimeClock;
+use crate::domain::{LabelValue, Run, RunKey, Shard, SideWrites, Sides, Time, Wanted};
+use crate::store::StoreError;
+
+pub(super) fn load(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    wanted: &Wanted,
+    runs: &[Arc<Run>],
+    uptime: &UptimeClock,
+) -> Result<Sides, StoreError> {
+    let mut sides = Sides::default();
+    for key in &wanted.leases {
+        let lease = leases::held(transaction, shard, key, uptime)?;
+        sides.leases.extend(lease.map(|lease| (key.clone(), lease)));
+    }
+    let value_of = |(key, label): &(RunKey, String)| LabelValue::of(runs.iter().find(|run| run.key() == *key)?, label);
+    for value in wanted.limits.iter().filter_map(value_of).collect::<BTreeSet<LabelValue>>() {
+        let counted = limits::running(transaction, &value)?;
+        sides.limits.push((value, counted));
+    }
+    for key in &wanted.claims {
+        sides.claims.extend(claims::claimed(transaction, key)?.map(|claimed| (key.clone(), claimed)));
+    }
+    Ok(sides)
+}
+
+pub(super) fn write(writer: &Writer<'_>, writes: &SideWrites, now: Time) -> Result<(), StoreError> {
+    for (key, lease) in &writes.leases {
+        leases::write(writer, key, *lease, now)?;
+    }
+    for (key, started_at) in &writes.ready {
+        ready::write(writer, key, *started_at)?;
+    }
+    for (value, run_ids) in &writes.limits {
+        limits::count(writer.transaction, writer.shard, value, run_ids, now)?;
+    }
+    for (key, claimed) in &writes.claims {
+        claims::keep(writer.transaction, key, claimed.as_ref(), now)?;
+    }
+    Ok(())
+}
