@@ -6,8 +6,8 @@
 //! tell of a run that is new or ready, or of the end of a run that had to end first; meanwhile the queue does not ask the
 //! database again.
 //!
-//! [`queues`] finds the queue of a claimer, [`queue`] reads pages for it, [`backlog`] decides who is handed what, [`lanes`]
-//! keeps what waits, and [`limit`] what runs. [`replay`] answers requests that were answered before, and [`give_back`]
+//! `queues` finds the queue of a claimer, `queue` reads pages for it, `backlog` decides who is handed what, `lanes` keeps the
+//! runs that wait, and `limit` those that are running. `replay` answers requests that were answered before, and `give_back`
 //! makes runs ready whose claimers have gone.
 
 mod backlog;
@@ -161,7 +161,7 @@ impl Claims {
             Err(engine::Failure::Refused(refusal)) => match *refusal {
                 // Another attempt of the same request was quicker, perhaps on another replica.
                 Refusal::ClaimedBefore { .. } => {
-                    drop(candidate);
+                    candidate.decided(Outcome::Waits);
                     self.replay(claim).await
                 }
                 Refusal::MaxRunning { running, .. } => {

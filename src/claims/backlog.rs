@@ -55,7 +55,7 @@ pub(super) struct Backlog {
     unread_after: Place,
     /// The same of runs that the page does not show or bring in that is being read.
     missed_after: Place,
-    /// The agents that have read everything and found nothing, at this count of news.
+    /// The agents that have read to the end and found nothing, at this count of news.
     in_vain: (u64, HashSet<Option<String>>),
 }
 
@@ -166,16 +166,23 @@ impl Backlog {
         self.room_made(value);
     }
 
-    /// From where on this agent is to read.
-    pub(super) fn unread_after(&self, agent_id: Option<&str>) -> Place {
-        let (news, agents) = &self.in_vain;
+    /// An agent begins to read everything, or what may bring it more than is kept. Returns from where on, and the count of
+    /// news.
+    pub(super) fn begin_walk(&self, agent_id: Option<&str>, is_whole: bool) -> (Place, u64) {
+        let ((counted, agents), news) = (&self.in_vain, self.lanes.news.count);
         // Where a caller that names no agent may have nothing, nobody may.
         let in_vain = agents.contains(&None) || agents.contains(&agent_id.map(str::to_owned));
-        if in_vain && *news == self.lanes.news.count { Place::end() } else { self.unread_after.clone() }
+        if is_whole {
+            (Place::start(), news)
+        } else if in_vain && *counted == news {
+            (Place::end(), news)
+        } else {
+            (self.unread_after.clone(), news)
+        }
     }
 
-    /// An agent has read to the end since this count of news, and found nothing.
-    pub(super) fn read_in_vain(&mut self, agent_id: Option<&str>, news: u64) {
+    /// An agent that began at this count of news has read to the end, and found nothing.
+    pub(super) fn end_walk(&mut self, agent_id: Option<&str>, news: u64) {
         if self.in_vain.0 != news || self.in_vain.1.len() >= AGENTS_MAX {
             self.in_vain = (news, HashSet::new());
         }

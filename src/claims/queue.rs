@@ -1,9 +1,9 @@
 //! The claimers of one filter, and the candidates that they share: read a page at a time, then told by the feed.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::backlog::{Backlog, Outcome};
 use super::held;
@@ -23,18 +23,15 @@ pub(super) struct Queue {
     pub(super) key: QueueKey,
     backlog: Mutex<Backlog>,
     pub(super) told: Arc<Notify>,
-    /// One claimer reads for all. Holds the number of the last whole reading that came to the end.
-    reading: tokio::sync::Mutex<usize>,
-    /// How many whole readings were begun.
-    begun: AtomicUsize,
+    /// One claimer reads for all. Holds when the last whole reading began that came to the end.
+    reading: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl Queue {
     pub(super) fn new(key: QueueKey) -> Self {
         let backlog = Backlog::new(key.clone());
         let told = backlog.news().told.clone();
-        let (reading, begun) = (tokio::sync::Mutex::default(), AtomicUsize::new(0));
-        Self { key, backlog: Mutex::new(backlog), told, reading, begun }
+        Self { key, backlog: Mutex::new(backlog), told, reading: tokio::sync::Mutex::default() }
     }
 
     pub(super) fn backlog(&self) -> MutexGuard<'_, Backlog> {
@@ -52,25 +49,24 @@ impl Queue {
         agent_id: Option<&str>,
         gives_up: bool,
     ) -> Result<Option<Candidate<'_>>, StoreError> {
-        let before = self.begun.load(Ordering::SeqCst);
+        let came = Instant::now();
         if let Some(candidate) = self.known(agent_id) {
             return Ok(Some(candidate));
         }
-        let mut whole = self.reading.lock().await;
+        let mut whole_since = self.reading.lock().await;
         // Somebody may have read while this claimer waited for its turn.
-        let unread_after = self.backlog().unread_after(agent_id);
-        let candidate = self.walk(store, agent_id, unread_after).await?;
-        if candidate.is_some() || !gives_up || *whole > before {
+        let candidate = self.walk(store, agent_id, false).await?;
+        if candidate.is_some() || !gives_up || *whole_since > Some(came) {
             return Ok(candidate);
         }
-        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        let candidate = self.walk(store, agent_id, Place::start()).await?;
+        let begins = Instant::now();
+        let candidate = self.walk(store, agent_id, true).await?;
         if candidate.is_some() {
             return Ok(candidate);
         }
         let full = self.backlog().full();
         self.look_for_room(store, &full).await?;
-        *whole = number;
+        *whole_since = Some(begins);
         Ok(self.known(agent_id))
     }
 
@@ -79,14 +75,14 @@ impl Queue {
         Some(Candidate { queue: self, run_id, is_decided: false })
     }
 
-    /// Reads from a place on, until there is a candidate for this agent.
+    /// Reads on, or everything, until there is a candidate for this agent.
     async fn walk(
         &self,
         store: &dyn Store,
         agent_id: Option<&str>,
-        mut after: Place,
+        is_whole: bool,
     ) -> Result<Option<Candidate<'_>>, StoreError> {
-        let news = self.backlog().news().count;
+        let (mut after, news) = self.backlog().begin_walk(agent_id, is_whole);
         let mut candidate = self.known(agent_id);
         while candidate.is_none() && after != Place::end() {
             let query = RunQuery {
@@ -105,7 +101,7 @@ impl Queue {
             candidate = run_id.map(|run_id| Candidate { queue: self, run_id, is_decided: false });
         }
         if candidate.is_none() {
-            self.backlog().read_in_vain(agent_id, news);
+            self.backlog().end_walk(agent_id, news);
         }
         Ok(candidate)
     }

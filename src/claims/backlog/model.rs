@@ -251,8 +251,8 @@ impl World {
                 if *self.reader.get_or_insert(claimer.number) != claimer.number {
                     return Does::Looks;
                 }
-                let after = self.backlog.unread_after(agent_id);
-                self.read(claimer, self.backlog.news().count, after, false)
+                let (after, news) = self.backlog.begin_walk(agent_id, false);
+                self.read(claimer, news, after, false)
             }
             Does::Reads { news, after, is_whole, feed, page } => {
                 if feed == self.backlog.feed {
@@ -342,7 +342,7 @@ impl World {
     /// Reads on, in this claimer's turn.
     fn read(&mut self, claimer: &Claimer, news: u64, mut after: Place, mut is_whole: bool) -> Does {
         if after == Place::end() {
-            self.backlog.read_in_vain(claimer.agent_id, news);
+            self.backlog.end_walk(claimer.agent_id, news);
             if !claimer.gives_up {
                 self.reader = None;
                 return self.wait(news);
@@ -406,7 +406,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 128 } else { 20_000 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 256 } else { 20_000 }))]
 
     #[test]
     fn each_is_handed_the_oldest_that_may_be_had_and_nobody_who_waits_is_forgotten(

@@ -80,9 +80,9 @@ fn read(backlog: &mut Backlog, after: &Place, agent_id: Option<&str>, runs: Vec<
 
 /// Reads all that there is for an agent, which finds nothing.
 fn walked(backlog: &mut Backlog, agent_id: Option<&str>, runs: Vec<Run>) {
-    let (news, after) = (backlog.news().count, backlog.unread_after(agent_id));
+    let (after, news) = backlog.begin_walk(agent_id, false);
     assert_eq!(read(backlog, &after, agent_id, runs, true), None);
-    backlog.read_in_vain(agent_id, news);
+    backlog.end_walk(agent_id, news);
 }
 
 /// Keeps four runs of instance `a`, of which a stranger runs, and has no place for more.
@@ -96,7 +96,7 @@ fn crowded() -> (Backlog, Run) {
 }
 
 fn is_known(backlog: &Backlog, agent_id: Option<&str>) -> bool {
-    backlog.unread_after(agent_id) == Place::end()
+    backlog.begin_walk(agent_id, false).0 == Place::end()
 }
 
 fn take(backlog: &mut Backlog, agent_id: Option<&str>) -> Option<String> {
