@@ -33,27 +33,27 @@ use crate::feed::Feed;
 use crate::store::{Store, StoreError};
 use crate::supervise::Supervisor;
 
-/// How often, at most, a claimer that waits looks whether another attempt of its request has claimed.
+/// The pause, at least, between two looks of a claimer that waits, whether another attempt of its request has claimed.
 const LOOK_AGAIN_MIN: Duration = Duration::from_secs(1);
 
-/// What a claimer asks for.
+/// A claimer's question for work.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The namespace that the claimer looks in.
     pub namespace: String,
-    /// Which runs; only those that wait for a claim are taken, whatever the filter says of the status.
+    /// The runs that the claimer takes; only those that wait for a claim, whatever the filter says of the status.
     pub filter: Filter,
-    /// How many runs with the same value of a label may be running.
+    /// The limit of runs with the same value of a label that may be running.
     pub max_running: Option<MaxRunning>,
-    /// How long the lease lasts.
+    /// The length of the lease.
     pub lease_ttl_ms: u64,
-    /// Who claims.
+    /// The caller.
     pub principal: Principal,
     /// The claimer's own request, by which the claimer may ask again for the run that was granted.
     pub request: Option<Request>,
-    /// Until when the claimer waits for a run, where there is none.
+    /// The end of the wait for a run, where there is none.
     pub wait_until: Instant,
-    /// When the caller stops waiting for the answer.
+    /// The time at which the caller stops waiting for the answer.
     pub deadline: Option<Instant>,
 }
 
@@ -64,7 +64,7 @@ pub enum Failure {
     Engine(engine::Failure),
     /// The runs that wait cannot be read.
     Store(StoreError),
-    /// The claimer's own request was answered before, and that cannot be repeated.
+    /// The claimer's own request was answered before, and the answer cannot be repeated.
     Refused(Box<Refusal>),
     /// There are too many different filters at once, and somebody claims by each.
     Overloaded,
@@ -72,12 +72,12 @@ pub enum Failure {
     Draining,
 }
 
-/// What a claimer was granted.
+/// The answer to a claimer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Granted {
     /// The run, under the claimer's lease.
     pub run: Arc<Run>,
-    /// Its request was answered with it before.
+    /// The claimer's request was answered with the run before.
     pub replayed: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What a queue knows: which runs wait, which were handed out, and how far the ledger was read. Plain data: this module
-//! asks no store and waits for nothing.
+//! The knowledge of a queue: the runs that wait, those that were handed out, and how far the ledger was read. Plain data:
+//! this module asks no store and waits for nothing.
 //!
 //! Invariant: each run that waits, as far as the feed has told and pages have shown, waits in its lane, was handed out, or
 //! stands after the place from which on the ledger is still to be read.
@@ -25,13 +25,13 @@ const AGENTS_MAX: usize = 4_096;
 struct HandedOut {
     place: Place,
     lane: Lane,
-    /// How often the feed had begun.
+    /// [`Backlog::feed`] when the run was handed out.
     feed: u64,
     /// The lane in which the run waits again, as the feed or a page tells before the claim is decided.
     ready: Option<Lane>,
 }
 
-/// What became of a run that was handed out.
+/// The end of a claim of a run that was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The claimer has the run.
@@ -49,7 +49,7 @@ pub(super) struct Backlog {
     lanes: Lanes,
     /// By run id. A page shows them still waiting.
     handed_out: HashMap<String, HandedOut>,
-    /// How often the feed began.
+    /// The number of times that the feed has begun.
     feed: u64,
     /// Runs after this place may wait that are not kept.
     unread_after: Place,
@@ -122,7 +122,7 @@ impl Backlog {
     /// The claim of a run that was handed out is decided.
     pub(super) fn decided(&mut self, run_id: &str, outcome: Outcome) {
         let Some(HandedOut { place, lane, feed, ready }) = self.handed_out.remove(run_id) else { return };
-        // Where the feed has begun anew meanwhile, perhaps it did not tell of the end of the run that was claimed.
+        // A feed that has begun anew meanwhile perhaps did not tell of the end of the run that was claimed.
         if outcome != Outcome::Claimed || feed != self.feed {
             self.discount(run_id);
         }
@@ -170,7 +170,7 @@ impl Backlog {
     /// news.
     pub(super) fn begin_walk(&self, agent_id: Option<&str>, is_whole: bool) -> (Place, u64) {
         let ((counted, agents), news) = (&self.in_vain, self.lanes.news.count);
-        // Where a caller that names no agent may have nothing, nobody may.
+        // If a caller that names no agent may have nothing, nobody may.
         let in_vain = agents.contains(&None) || agents.contains(&agent_id.map(str::to_owned));
         if is_whole {
             (Place::start(), news)
@@ -189,7 +189,7 @@ impl Backlog {
         self.in_vain.1.insert(agent_id.map(str::to_owned));
     }
 
-    /// A page is about to be read. Returns how often the feed has begun.
+    /// A page is about to be read. Returns [`Backlog::feed`].
     pub(super) fn begin_page(&mut self) -> u64 {
         self.missed_after = Place::end();
         self.feed
@@ -239,17 +239,10 @@ impl Backlog {
     /// Keeps a run that waits. Where there are too many, the last one of all is let go, and is to be read again.
     fn keep(&mut self, place: Place, lane: Lane) {
         self.lanes.insert(place, lane);
-        if self.lanes.runs().len() <= self.runs_max {
-            return;
-        }
-        if let Some(last) = self.last().cloned()
-            && let Some(lane) = self.lanes.remove(&last)
-        {
+        if let Some(last) = self.last().cloned().filter(|_| self.lanes.runs().len() > self.runs_max) {
+            self.lanes.remove(&last);
             self.unread_after = last.before().min(self.unread_after.clone());
             self.missed_after = last.before().min(self.missed_after.clone());
-            if self.lanes.limit.has_room(lane.value.as_ref()) {
-                self.lanes.news.tell(lane.owner.as_deref());
-            }
         }
     }
 

@@ -13,7 +13,7 @@ use super::limit::Limit;
 use crate::domain::Run;
 use crate::store::query::Place;
 
-/// What decides who may have a run, and when.
+/// The properties of a run that decide which callers may have it, and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lane {
     /// The run's value of the limited label.
@@ -36,11 +36,11 @@ impl Lane {
 /// Under which callers the index holds a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Callers {
-    /// Those that name no agent: they may have every run.
+    /// Callers that name no agent: they may have every run.
     Unnamed,
-    /// All, for the run has no owner.
+    /// All callers, for the run has no owner.
     All,
-    /// Those that name the owner.
+    /// Callers that name the owner.
     Owner(Arc<str>),
 }
 
@@ -48,15 +48,15 @@ enum Callers {
 #[derive(Default)]
 struct Waiting {
     places: BTreeSet<Place>,
-    /// The one in the index; none while the lane's value has no room.
+    /// The place that the index holds; none while the lane's value has no room.
     indexed: Option<Place>,
 }
 
-/// What wakes the claimers that wait.
+/// The signal that wakes claimers that wait.
 #[derive(Default)]
 pub(super) struct News {
     pub(super) told: Arc<Notify>,
-    /// How often something came to be had. A claimer that looked in vain at this count need not look again.
+    /// The number of times that a run came to be had. A claimer that looked in vain at this count need not look again.
     pub(super) count: u64,
 }
 

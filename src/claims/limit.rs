@@ -1,5 +1,6 @@
-//! How many runs with one value of a label may be running, and which are, as far as a queue knows: what claims that were
-//! refused have said, until the feed tells of an end. The store decides; this saves claims that would be refused.
+//! The limit of a queue's claims, and the runs that count towards it, as far as the queue knows: those that it handed out, and
+//! those that refusals named, until the feed tells of their end. The store decides; a queue knows them to save claims that
+//! would be refused.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

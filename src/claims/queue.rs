@@ -135,7 +135,7 @@ async fn waiting(store: &dyn Store, query: &RunQuery) -> Result<RunPage, StoreEr
     let mut found = Vec::new();
     loop {
         found.extend(ready.runs.into_iter().filter(|run| query.filter.matches(run)));
-        // Both are known up to where the first of them ends. Those that do not match are read only once.
+        // Both pages are known up to where the first of them ends. Ready runs that do not match are read only once.
         let Some(next) = ready.next else { break };
         if page.next.as_ref().is_some_and(|until| *until <= next) {
             break;

@@ -18,13 +18,13 @@ use crate::feed::{Feed, WatchError};
 /// Queues at once at most: each follows the log. Above, the one that is idle for the longest is evicted.
 const QUEUES_MAX: usize = 1_024;
 
-/// How long a queue outlives its last claimer at least, who usually comes back.
+/// The time for which a queue outlives its last claimer at least, who usually comes back.
 const IDLE_MIN: Duration = Duration::from_secs(30);
 
 /// The pause before a watch that was cut is taken up again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// What the claimers of one queue have in common.
+/// The part of a claim that the claimers of one queue have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct QueueKey {
     pub(super) namespace: String,
@@ -54,7 +54,7 @@ struct Entry {
     claimers: usize,
     /// When the last claimer left.
     idle_since: Instant,
-    /// Dropped with the entry, ends what follows the log for the queue.
+    /// Ends the task that follows the log for the queue, when the entry is dropped.
     _follower: DropGuard,
 }
 
@@ -106,7 +106,7 @@ impl Claimer {
     pub(super) async fn wait(&self, news: u64) {
         let mut told = pin!(self.queue.told.notified());
         told.as_mut().enable();
-        // Told before this wait began, the claimer looks again.
+        // A claimer that missed news while it looked, looks again.
         if self.queue.backlog().news().count == news {
             told.await;
         }

@@ -56,7 +56,7 @@ struct Undelivered {
 impl Drop for Undelivered {
     fn drop(&mut self) {
         if let (Some(to), Some(answer)) = (&self.to, self.answer.take()) {
-            // Where there is no room, the lease ends by its ttl.
+            // Without room for the answer, the lease ends by its ttl.
             let _full = to.try_send(answer);
         }
     }

@@ -16,7 +16,7 @@ const CLAIMERS_MAX: usize = 6;
 const VALUES: [&str; 3] = ["a", "b", "c"];
 const AGENTS: [Option<&str>; 3] = [None, Some("x"), Some("y")];
 
-/// What happens next. Numbers choose among what there is.
+/// One thing that happens. Numbers choose among the runs and claimers that there are.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Start { at: usize, value: usize, owner: usize },
@@ -54,7 +54,7 @@ struct Claimer {
     does: Does,
 }
 
-/// What a claimer does; each is left by one step.
+/// The doings of a claimer; each is left by one step.
 enum Does {
     Looks,
     /// A page is on its way to the claimer whose turn it is.
@@ -101,6 +101,10 @@ fn instance(run: &Run) -> &str {
     &run.labels["instance"]
 }
 
+fn executes(run: &Run) -> bool {
+    run.status == Status::Running && !run.is_ready()
+}
+
 impl World {
     fn new(limit: u32, runs_max: usize) -> Self {
         Self {
@@ -140,7 +144,7 @@ impl World {
         found.get(number % found.len().max(1)).map(|run| (*run).clone())
     }
 
-    /// What an agent could be granted now, if all claims that are on their way are.
+    /// The runs that an agent could be granted now, if all claims that are on their way are granted.
     fn to_be_had(&self, agent_id: Option<&str>) -> BTreeSet<String> {
         let is_for = |run: &Run| agent_id.is_none() || run.agent_id.is_none() || run.agent_id.as_deref() == agent_id;
         let is_out = |run: &Run| self.backlog.handed_out.contains_key(&run.run_id);
@@ -154,7 +158,6 @@ impl World {
     }
 
     fn step(&mut self, step: Step) {
-        let executes = |run: &Run| run.status == Status::Running && !run.is_ready();
         match step {
             Step::Start { at, value, owner } => {
                 let run = pending(at, VALUES[value], AGENTS.get(owner).copied().flatten());
@@ -419,5 +422,10 @@ proptest! {
             world.step(step);
         }
         world.settle();
+        // Whatever runs ends, one run after the other: each end lets a claimer go on that waits for that.
+        while let Some(run) = world.nth(0, executes) {
+            world.happens(ended(&run), false);
+            world.settle();
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What a queue knows, step by step.
+//! The knowledge of a queue, step by step.
 
 use std::pin::Pin;
 
@@ -156,6 +156,11 @@ fn what_is_not_kept_is_looked_for_again_when_its_value_has_room() {
     backlog.tell(&stranger);
     assert!(waiters.iter_mut().all(is_woken));
     assert!(!is_known(&backlog, Some("x")), "what is kept of it is not for x");
+    let stranger = self::stranger(&mut backlog, "c", "runs-as-well");
+    walked(&mut backlog, Some("x"), vec![pending(7, "c", None)]);
+    let mut waiters = [waiter(&backlog), waiter(&backlog)];
+    backlog.tell(&stranger);
+    assert!(waiters.iter_mut().all(is_woken) && !is_known(&backlog, Some("x")), "nothing is kept of c");
 }
 
 #[test]
@@ -280,6 +285,34 @@ fn of_what_ended_in_a_moment_of_doubt_nothing_is_believed() {
     backlog.give_up("run-1");
     assert!(is_woken(&mut waiter));
     assert_eq!(all(&mut backlog), ["run-1"], "nor is a refusal whose claimer has gone");
+}
+
+#[test]
+fn for_each_run_that_comes_a_claimer_is_woken_and_for_an_owners_run_all_are() {
+    let mut backlog = Backlog { unread_after: Place::end(), ..backlog(9, 9) };
+    let mut waiters = [waiter(&backlog), waiter(&backlog), waiter(&backlog)];
+    let mut woken = || waiters.iter_mut().filter_map(|waiter| is_woken(waiter).then_some(())).count();
+    backlog.tell(&pending(1, "a", None));
+    backlog.tell(&pending(2, "a", None));
+    assert_eq!(woken(), 1, "the first claimer has not looked yet");
+    assert_eq!(take(&mut backlog, None).as_deref(), Some("run-1"));
+    assert_eq!(woken(), 2, "the second one need not wait until the first one's claim is decided");
+    assert_eq!(take(&mut backlog, None).as_deref(), Some("run-2"));
+    assert_eq!(woken(), 2);
+    backlog.tell(&pending(3, "a", Some("x")));
+    assert_eq!(woken(), 3);
+}
+
+#[test]
+fn a_run_that_a_page_shows_as_ready_while_its_claim_is_refused_is_handed_out_again() {
+    let mut backlog = backlog(9, 9);
+    let runs = || vec![pending(1, "a", None)];
+    assert_eq!(read(&mut backlog, &Place::start(), None, runs(), true).as_deref(), Some("run-1"));
+    // Somebody else claims the run and gives it back, and the feed does not tell of that.
+    backlog.begin_feed();
+    assert_eq!(read(&mut backlog, &Place::start(), None, vec![ready(&runs()[0])], true), None);
+    backlog.decided("run-1", Outcome::Lost);
+    assert_eq!(take(&mut backlog, None).as_deref(), Some("run-1"));
 }
 
 #[test]
