@@ -81,13 +81,13 @@ pub(super) struct Lanes {
     pub(super) limit: Limit,
     pub(super) news: News,
     runs: BTreeMap<Place, Lane>,
-    lanes: BTreeMap<Lane, Waiting>,
+    waiting: BTreeMap<Lane, Waiting>,
     index: BTreeSet<(Callers, Place)>,
 }
 
 impl Lanes {
     pub(super) fn new(limit: Limit, news: News) -> Self {
-        Self { limit, news, runs: BTreeMap::new(), lanes: BTreeMap::new(), index: BTreeSet::new() }
+        Self { limit, news, runs: BTreeMap::new(), waiting: BTreeMap::new(), index: BTreeSet::new() }
     }
 
     /// The runs that wait.
@@ -97,7 +97,7 @@ impl Lanes {
 
     /// Whether runs of a value wait that every claimer may have.
     pub(super) fn any_for_all_of(&self, value: &Arc<str>) -> bool {
-        self.lanes.contains_key(&Lane { value: Some(value.clone()), owner: None })
+        self.waiting.contains_key(&Lane { value: Some(value.clone()), owner: None })
     }
 
     /// The oldest run that this agent may have, and that may be running.
@@ -115,16 +115,16 @@ impl Lanes {
     pub(super) fn insert(&mut self, place: Place, lane: Lane) {
         if self.runs.get(&place) != Some(&lane) {
             self.remove(&place);
-            self.runs.insert(place.clone(), lane.clone());
-            self.lanes.entry(lane.clone()).or_default().places.insert(place);
+            self.waiting.entry(lane.clone()).or_default().places.insert(place.clone());
             self.index(&lane);
+            self.runs.insert(place, lane);
         }
     }
 
     /// Lets a run go. Returns its lane, if the run waited here.
     pub(super) fn remove(&mut self, place: &Place) -> Option<Lane> {
         let lane = self.runs.remove(place)?;
-        self.lanes.get_mut(&lane)?.places.remove(place);
+        self.waiting.get_mut(&lane)?.places.remove(place);
         self.index(&lane);
         Some(lane)
     }
@@ -152,7 +152,7 @@ impl Lanes {
     /// The runs that count towards a value have changed.
     pub(super) fn counts_changed(&mut self, value: &Arc<str>) {
         let from = Lane { value: Some(value.clone()), owner: None };
-        let lanes = self.lanes.range(&from..).map(|(lane, _)| lane).take_while(|lane| lane.value == from.value);
+        let lanes = self.waiting.range(&from..).map(|(lane, _)| lane).take_while(|lane| lane.value == from.value);
         for lane in lanes.cloned().collect::<Vec<_>>() {
             self.index(&lane);
         }
@@ -160,7 +160,7 @@ impl Lanes {
 
     /// The values that have no room, and of which runs wait.
     pub(super) fn full(&self) -> Vec<Arc<str>> {
-        let mut values: Vec<_> = self.lanes.keys().filter_map(|lane| lane.value.clone()).collect();
+        let mut values: Vec<_> = self.waiting.keys().filter_map(|lane| lane.value.clone()).collect();
         values.dedup();
         values.retain(|value| !self.limit.has_room(Some(value)));
         values
@@ -168,11 +168,11 @@ impl Lanes {
 
     /// Brings the index up to date with a lane, and tells claimers where the lane comes to be in it.
     fn index(&mut self, lane: &Lane) {
-        let Some(waiting) = self.lanes.get_mut(lane) else { return };
+        let Some(waiting) = self.waiting.get_mut(lane) else { return };
         let oldest = waiting.places.first().filter(|_| self.limit.has_room(lane.value.as_ref())).cloned();
         let indexed = std::mem::replace(&mut waiting.indexed, oldest.clone());
         if waiting.places.is_empty() {
-            self.lanes.remove(lane);
+            self.waiting.remove(lane);
         }
         if oldest == indexed {
             return;

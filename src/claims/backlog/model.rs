@@ -192,7 +192,6 @@ impl World {
                 let due = self.to_be_had(agent_id);
                 self.claimers.push(Claimer { number, agent_id, gives_up, due, does: Does::Looks });
             }
-            Step::Come { .. } => {}
             Step::Go(number) if number < self.claimers.len() => {
                 let claimer = self.claimers.remove(number);
                 let run_id = match claimer.does {
@@ -216,7 +215,7 @@ impl World {
                     self.claimers.insert(number, claimer);
                 }
             }
-            Step::Go(_) | Step::Proceed(_) => {}
+            Step::Come { .. } | Step::Go(_) | Step::Proceed(_) => {}
         }
         self.look_at_what_is_due();
         self.look_at_the_index();

@@ -274,7 +274,9 @@ fn of_what_ended_in_a_moment_of_doubt_nothing_is_believed() {
     let mut backlog = Backlog { unread_after: Place::end(), ..backlog(9, 1) };
     let runs = || vec![pending(1, "a", None), pending(2, "a", None)];
     backlog.lanes.count(&"a".into(), "runs");
-    runs().iter().for_each(|run| backlog.tell(run));
+    for run in &runs() {
+        backlog.tell(run);
+    }
     assert_eq!(take(&mut backlog, None), None);
     backlog.begin_feed();
     let found = read(&mut backlog, &Place::start(), None, runs(), true);
@@ -365,7 +367,9 @@ fn a_take_beside_6_000_full_values_is_measured() {
     let end = |at: usize| Run { run_id: format!("runs-{at}"), ..ended(&pending(at + 100_000, "x", None)) };
     let ends: Vec<Run> = (1..=1_000).map(end).collect();
     let begun = tokio::time::Instant::now();
-    ends.iter().for_each(|end| backlog.tell(end));
+    for end in &ends {
+        backlog.tell(end);
+    }
     println!("an end: {:?}", begun.elapsed() / 1_000);
     let begun = tokio::time::Instant::now();
     for at in 1..=1_000 {

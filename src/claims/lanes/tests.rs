@@ -24,5 +24,5 @@ fn the_oldest_of_the_lanes_that_will_do_is_taken() {
     let taken = std::iter::from_fn(|| lanes.oldest(Some("y")).cloned().inspect(|place| drop(lanes.take(place))));
     assert_eq!(taken.map(|place| place.started_at.micros()).collect::<Vec<_>>(), [1, 4]);
     assert_eq!((lanes.runs.len(), lanes.take(&place(0))), (1, Some(lane("d", Some("x")))));
-    assert!(lanes.runs.is_empty() && lanes.lanes.is_empty() && lanes.index.is_empty());
+    assert!(lanes.runs.is_empty() && lanes.waiting.is_empty() && lanes.index.is_empty());
 }
