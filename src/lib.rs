@@ -89,8 +89,9 @@
 //! # Claims
 //!
 //! Claimers with one filter share a queue of candidates, read oldest first, a page at a time, and from its end on told by the
-//! feed; each is handed another one. The queue is a hint, and the claim a command. Who finds nothing waits for the feed to
-//! tell of a run that is new or ready.
+//! feed; each is handed another one. The queue is a hint, and the claim a command. A claimer that finds nothing waits for the
+//! feed to tell of a run that is new or ready. A new filter evicts the queue that is idle for the longest, where there are too
+//! many.
 //!
 //! A claim that nobody received is given back: the engine notices that its caller has gone when the answer is due, and the
 //! authority releases the lease by a command. The run stays RUNNING and is *ready*: it has no row in `leases` and one in
@@ -103,7 +104,9 @@
 //! shards share: while a claim waits for it, so does its shard, for 2 s at most where the holder is frozen. A run counts
 //! while `active` has it and it is not ready: what ends says nothing, and is forgotten by the next claim. No event says under
 //! which limit a run was claimed: this table is not made from the log, and `verify` does not look at it. A queue remembers
-//! the runs that a claim was refused for, and passes over their value until the feed tells of an end.
+//! the runs that a claim was refused for, asks the store once whether they still count, and passes over their value until
+//! the feed tells of an end. The runs that wait stand in lanes, one for each owner and value, and an index has the oldest run
+//! of each lane whose value has room.
 //!
 //! # The modules
 //!

@@ -1,6 +1,6 @@
 //! Claims that nobody received: their runs are made ready for the next claimer.
 //!
-//! Whoever asked was gone when the answer was due: a worker that was told to stop, a connection that broke, a deadline that
+//! The caller was gone when the answer was due: a worker that was told to stop, a connection that broke, a deadline that
 //! passed. Left alone, the run would be RUNNING with nobody executing it until its ttl is over, and then end as ORPHANED.
 
 use std::sync::Arc;
@@ -56,15 +56,15 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
                 }
                 return;
             }
-            // Who had it before has begun it: whoever means this run may take it over. Unless it was written to since: then
-            // somebody did receive the claim.
+            // The holder before this claim has begun the run: a caller that means this run may take it over. Unless the run
+            // was written to since: then somebody did receive the claim.
             Err(Failure::Refused(refusal)) if matches!(*refusal, Refusal::RunBegun { .. }) && revision.is_some() => {
                 command.ask = Ask::Release(Release { lease_epoch: Some(lease.epoch), not_begun: false });
                 command.expected_revision = revision;
             }
             // Somebody has followed, or the run has ended; or nothing more is written here; or the log says why not.
             Err(Failure::Refused(_) | Failure::Draining | Failure::StoreRefused | Failure::StoreCorrupt) => return,
-            // Where it was applied all the same, it is refused the next time.
+            // A release that was applied all the same is refused the next time.
             Err(Failure::Overloaded | Failure::StoreUnavailable | Failure::Deadline | Failure::OutcomeUnknown) => {
                 tokio::select! {
                     () = sleep(AGAIN_AFTER) => {}

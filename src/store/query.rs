@@ -77,13 +77,26 @@ impl Place {
         Self { started_at: run.started_at, run_id: run.run_id.clone() }
     }
 
+    /// Before every run.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::at(Time::from_micros(i64::MIN))
+    }
+
+    /// Before this run, and after every run of an earlier time.
+    #[must_use]
+    pub fn before(&self) -> Self {
+        Self::at(self.started_at)
+    }
+
     /// Before every run of that time, for no run id is empty.
     fn at(started_at: Time) -> Self {
         Self { started_at, run_id: String::new() }
     }
 
     /// After every run.
-    fn end() -> Self {
+    #[must_use]
+    pub fn end() -> Self {
         Self { started_at: Time::from_micros(i64::MAX), run_id: char::MAX.to_string() }
     }
 }
@@ -102,7 +115,7 @@ impl Range {
     /// What a filter says of the start.
     pub(super) fn of(filter: &Filter) -> Self {
         Self {
-            after: Place::at(filter.started_from.unwrap_or(Time::from_micros(i64::MIN))),
+            after: filter.started_from.map_or_else(Place::start, Place::at),
             before: filter.started_before.map_or_else(Place::end, Place::at),
         }
     }

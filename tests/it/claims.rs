@@ -339,3 +339,31 @@ async fn agents_beside_a_very_long_queue_of_another_owner_read_it_once_each() {
     let got = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
     assert_eq!(got.unwrap().as_deref(), Some("anybodys"));
 }
+
+/// A filter that nobody claims by any more makes room for a new one.
+#[tokio::test]
+async fn of_more_filters_than_there_may_be_queues_each_is_served() {
+    let process = Process::start().await;
+    let next = async |pool: usize| {
+        let claim = Claim {
+            namespace: DEFAULT_NAMESPACE.to_owned(),
+            filter: Filter { labels: [("pool".to_owned(), pool.to_string())].into(), ..Filter::default() },
+            max_running: None,
+            lease_ttl_ms: TTL_MS,
+            principal: Principal::anonymous(),
+            request: None,
+            wait_until: Instant::now(),
+            deadline: None,
+        };
+        process.claims.next(&claim).await.unwrap().map(|granted| granted.run.run_id.clone())
+    };
+    for pool in 0..1_030 {
+        assert_eq!(next(pool).await, None);
+    }
+    for pool in [0, 1_029] {
+        let run_id = format!("run-{pool}");
+        process.apply(deferred(&run_id).label("pool", &pool.to_string())).await;
+        assert_eq!(next(pool).await, Some(run_id));
+    }
+    assert!(process.feed.hub().watches_of_many_runs() <= 1_024 + 8, "evicted queues follow the log no more");
+}

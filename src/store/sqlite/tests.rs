@@ -10,8 +10,8 @@ use super::SqliteStore;
 use crate::clock::{Clock, draw_id};
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Ask, Command, Complete, Decided, End, LinksChange, Metadata, Principal, Request, Rules, RunKey, Start, Status, Time,
-    Update, Verdict,
+    Ask, Command, Complete, Decided, End, LinksChange, Metadata, Principal, Request, Rules, RunKey, Start, Status,
+    Time, Update, Verdict,
 };
 use crate::store::OpenOptions;
 use crate::store::migrations::SQLITE;

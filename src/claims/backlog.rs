@@ -1,0 +1,269 @@
+//! The knowledge of a queue: the runs that wait, those that were handed out, and how far the ledger was read. Plain data:
+//! this module asks no store and waits for nothing.
+//!
+//! Invariant: each run that waits, as far as the feed has told and pages have shown, waits in its lane, was handed out, or
+//! stands after the place from which on the ledger is still to be read.
+//! Invariant: while a run may be had, no claimer that may have it waits, unless another one has been told of the run and has
+//! not looked yet.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::lanes::{Lane, Lanes, News};
+use super::limit::Limit;
+use super::queues::QueueKey;
+use crate::domain::Run;
+use crate::store::query::{Place, RunPage};
+
+/// Runs that are kept at most: of those that only their owner may have, or whose value has no room, some may stay for long.
+const RUNS_MAX: usize = 16_384;
+
+/// Agents of which a queue remembers that reading on would bring them nothing.
+const AGENTS_MAX: usize = 4_096;
+
+/// A run that was handed out.
+struct HandedOut {
+    place: Place,
+    lane: Lane,
+    /// [`Backlog::feed`] when the run was handed out.
+    feed: u64,
+    /// The lane in which the run waits again, as the feed or a page tells before the claim is decided.
+    ready: Option<Lane>,
+}
+
+/// The end of a claim of a run that was handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The claimer has the run.
+    Claimed,
+    /// Somebody else took the run, or ended it.
+    Lost,
+    /// The run waits still.
+    Waits,
+}
+
+/// See the module.
+pub(super) struct Backlog {
+    key: QueueKey,
+    runs_max: usize,
+    lanes: Lanes,
+    /// By run id. A page shows them still waiting.
+    handed_out: HashMap<String, HandedOut>,
+    /// The number of times that the feed has begun.
+    feed: u64,
+    /// Runs after this place may wait that are not kept.
+    unread_after: Place,
+    /// The same of runs that the page does not show or bring in that is being read.
+    missed_after: Place,
+    /// The agents that have read to the end and found nothing, at this count of news.
+    in_vain: (u64, HashSet<Option<String>>),
+}
+
+impl Backlog {
+    pub(super) fn new(key: QueueKey) -> Self {
+        let max = key.max_running.as_ref().map_or(0, |max| max.limit);
+        let limit = Limit::new(usize::try_from(max).unwrap_or(usize::MAX));
+        Self {
+            key,
+            runs_max: RUNS_MAX,
+            lanes: Lanes::new(limit, News::default()),
+            handed_out: HashMap::new(),
+            feed: 0,
+            unread_after: Place::start(),
+            missed_after: Place::end(),
+            in_vain: (0, HashSet::new()),
+        }
+    }
+
+    pub(super) fn news(&self) -> &News {
+        &self.lanes.news
+    }
+
+    /// The feed begins, perhaps anew: it does not tell what happened before.
+    pub(super) fn begin_feed(&mut self) {
+        self.feed += 1;
+        let news = std::mem::take(&mut self.lanes.news);
+        self.lanes = Lanes::new(Limit::new(self.lanes.limit.max), news);
+        self.unread_after = Place::start();
+        // Else the next run of a value would be handed out beside the one that is being claimed, and might be claimed first.
+        for (run_id, HandedOut { lane, .. }) in &self.handed_out {
+            if let Some(value) = &lane.value {
+                self.lanes.count(value, run_id);
+            }
+        }
+        self.lanes.news.tell_all();
+    }
+
+    /// The feed tells how a run is right after an event.
+    pub(super) fn tell(&mut self, run: &Run) {
+        if run.status.is_terminal() || run.is_ready() {
+            self.discount(&run.run_id);
+        }
+        let waits = self.key.filter.matches(run);
+        let (place, lane) = (Place::of(run), Lane::of(run, self.key.label()));
+        if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
+            handed_out.ready = (waits && run.is_ready()).then_some(lane);
+        } else if waits {
+            self.keep(place, lane);
+        } else {
+            self.lanes.remove(&place);
+        }
+    }
+
+    /// Hands out the oldest run that this agent may have and that may be running, up to where the agent has read, or
+    /// somebody for all.
+    pub(super) fn take(&mut self, agent_id: Option<&str>, read_to: &Place) -> Option<String> {
+        let place = self.lanes.oldest(agent_id).filter(|place| *place <= read_to.max(&self.unread_after))?.clone();
+        let (lane, run_id) = (self.lanes.take(&place)?, place.run_id.clone());
+        self.handed_out.insert(run_id.clone(), HandedOut { place, lane, feed: self.feed, ready: None });
+        Some(run_id)
+    }
+
+    /// The claim of a run that was handed out is decided.
+    pub(super) fn decided(&mut self, run_id: &str, outcome: Outcome) {
+        let Some(HandedOut { place, lane, feed, ready }) = self.handed_out.remove(run_id) else { return };
+        // A feed that has begun anew meanwhile perhaps did not tell of the end of the run that was claimed.
+        if outcome != Outcome::Claimed || feed != self.feed {
+            self.discount(run_id);
+        }
+        if let Some(lane) = ready.or((outcome == Outcome::Waits).then_some(lane)) {
+            self.lanes.insert(place, lane);
+        }
+    }
+
+    /// The claimer of a run has gone, or the claim failed: perhaps in the middle of a refusal, so that what counts for the
+    /// run's value is not believed.
+    pub(super) fn give_up(&mut self, run_id: &str) {
+        if let Some(value) = self.value_of(run_id) {
+            self.counts_at_most(&value, &[]);
+        }
+        self.decided(run_id, Outcome::Waits);
+    }
+
+    /// The claim of a run that was handed out was refused because these runs count. Returns the value, of which the store is
+    /// to be asked before that is decided: an end that the feed told of before the refusal came is not told again.
+    pub(super) fn refused(&mut self, run_id: &str, running: &[String]) -> Option<Arc<str>> {
+        let value = self.value_of(run_id)?;
+        for run_id in running {
+            self.lanes.count(&value, run_id);
+        }
+        Some(value)
+    }
+
+    fn value_of(&self, run_id: &str) -> Option<Arc<str>> {
+        self.handed_out.get(run_id)?.lane.value.clone()
+    }
+
+    /// The values that have no room, and of which runs wait.
+    pub(super) fn full(&self) -> Vec<Arc<str>> {
+        self.lanes.full()
+    }
+
+    /// The store says which runs of a value count: of the others, only those that are being claimed may.
+    pub(super) fn counts_at_most(&mut self, value: &Arc<str>, running: &[String]) {
+        let Self { lanes, handed_out, .. } = self;
+        lanes.limit.retain(value, |run_id| handed_out.contains_key(run_id) || running.iter().any(|it| it == run_id));
+        self.room_made(value);
+    }
+
+    /// An agent begins to read everything, or what may bring it more than is kept. Returns from where on, and the count of
+    /// news.
+    pub(super) fn begin_walk(&self, agent_id: Option<&str>, is_whole: bool) -> (Place, u64) {
+        let ((counted, agents), news) = (&self.in_vain, self.lanes.news.count);
+        // If a caller that names no agent may have nothing, nobody may.
+        let in_vain = agents.contains(&None) || agents.contains(&agent_id.map(str::to_owned));
+        if is_whole {
+            (Place::start(), news)
+        } else if in_vain && *counted == news {
+            (Place::end(), news)
+        } else {
+            (self.unread_after.clone(), news)
+        }
+    }
+
+    /// An agent that began at this count of news has read to the end, and found nothing.
+    pub(super) fn end_walk(&mut self, agent_id: Option<&str>, news: u64) {
+        if self.in_vain.0 != news || self.in_vain.1.len() >= AGENTS_MAX {
+            self.in_vain = (news, HashSet::new());
+        }
+        self.in_vain.1.insert(agent_id.map(str::to_owned));
+    }
+
+    /// A page is about to be read. Returns [`Backlog::feed`].
+    pub(super) fn begin_page(&mut self) -> u64 {
+        self.missed_after = Place::end();
+        self.feed
+    }
+
+    /// A page was read for this agent. Returns a run for the agent, and where to read on.
+    pub(super) fn end_page(
+        &mut self,
+        after: &Place,
+        feed: u64,
+        page: RunPage,
+        agent_id: Option<&str>,
+    ) -> (Option<String>, Place) {
+        if feed != self.feed {
+            // The page may not show what came before the feed began, and the feed does not tell that.
+            return (None, self.unread_after.clone());
+        }
+        let until = page.next.unwrap_or_else(Place::end);
+        let mut found = false;
+        for run in &page.runs {
+            let (place, lane) = (Place::of(run), Lane::of(run, self.key.label()));
+            let is_first = !found && lane.is_for(agent_id) && self.lanes.limit.has_room(lane.value.as_ref());
+            if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
+                if run.is_ready() {
+                    handed_out.ready = Some(lane);
+                }
+            } else if is_first {
+                // The agent takes the run at once, so there need not be room for it.
+                self.lanes.insert(place, lane);
+                found = true;
+            } else if self.lanes.runs().len() < self.runs_max || self.last().is_some_and(|last| place <= *last) {
+                self.keep(place, lane);
+            } else {
+                self.missed_after = place.before().min(self.missed_after.clone());
+            }
+        }
+        if *after <= self.unread_after {
+            self.unread_after = self.unread_after.clone().max(until.clone()).min(self.missed_after.clone());
+        }
+        (self.take(agent_id, &until), until)
+    }
+
+    fn last(&self) -> Option<&Place> {
+        self.lanes.runs().last_key_value().map(|(place, _)| place)
+    }
+
+    /// Keeps a run that waits. Where there are too many, the last one of all is let go, and is to be read again.
+    fn keep(&mut self, place: Place, lane: Lane) {
+        self.lanes.insert(place, lane);
+        if let Some(last) = self.last().cloned().filter(|_| self.lanes.runs().len() > self.runs_max) {
+            self.lanes.remove(&last);
+            self.unread_after = last.before().min(self.unread_after.clone());
+            self.missed_after = last.before().min(self.missed_after.clone());
+        }
+    }
+
+    fn discount(&mut self, run_id: &str) {
+        if let Some(value) = self.lanes.limit.discount(run_id) {
+            self.room_made(&value);
+        }
+    }
+
+    /// Fewer runs count towards a value. Others may be had that are not kept, unless one run is all that there is room for,
+    /// and is kept.
+    fn room_made(&mut self, value: &Arc<str>) {
+        let is_enough = self.lanes.limit.max == 1 && self.lanes.any_for_all_of(value);
+        if self.unread_after != Place::end() && !is_enough && self.lanes.limit.has_room(Some(value)) {
+            self.lanes.news.tell_all();
+        }
+        self.lanes.counts_changed(value);
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! The runs of a queue that wait for a claim, and the limit that holds some of them back.
+//!
+//! Runs with the same owner and the same value of the limited label are a lane: a claimer that may have one of them may
+//! have all, oldest first. An index holds the oldest run of each lane whose value has room, so that neither a take nor an
+//! end walks over the lanes. Plain data: this module asks no store and waits for nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::limit::Limit;
+use crate::domain::Run;
+use crate::store::query::Place;
+
+/// The properties of a run that decide which callers may have it, and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Lane {
+    /// The run's value of the limited label.
+    pub(super) value: Option<Arc<str>>,
+    /// Only this agent may have the run, and callers that name no agent.
+    pub(super) owner: Option<Arc<str>>,
+}
+
+impl Lane {
+    pub(super) fn of(run: &Run, label: Option<&str>) -> Self {
+        let value = label.and_then(|label| run.labels.get(label)).map(|value| value.as_str().into());
+        Self { value, owner: run.agent_id.as_deref().map(Into::into) }
+    }
+
+    pub(super) fn is_for(&self, agent_id: Option<&str>) -> bool {
+        agent_id.is_none() || self.owner.is_none() || self.owner.as_deref() == agent_id
+    }
+}
+
+/// Under which callers the index holds a run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Callers {
+    /// Callers that name no agent: they may have every run.
+    Unnamed,
+    /// All callers, for the run has no owner.
+    All,
+    /// Callers that name the owner.
+    Owner(Arc<str>),
+}
+
+/// The runs of one lane.
+#[derive(Default)]
+struct Waiting {
+    places: BTreeSet<Place>,
+    /// The place that the index holds; none while the lane's value has no room.
+    indexed: Option<Place>,
+}
+
+/// The signal that wakes claimers that wait.
+#[derive(Default)]
+pub(super) struct News {
+    pub(super) told: Arc<Notify>,
+    /// The number of times that a run came to be had. A claimer that looked in vain at this count need not look again.
+    pub(super) count: u64,
+}
+
+impl News {
+    /// A run of this owner's may be had: one claimer is enough, unless only some claimers may have the run.
+    pub(super) fn tell(&mut self, owner: Option<&str>) {
+        if owner.is_some() {
+            return self.tell_all();
+        }
+        self.count += 1;
+        self.told.notify_one();
+    }
+
+    pub(super) fn tell_all(&mut self) {
+        self.count += 1;
+        self.told.notify_waiters();
+    }
+}
+
+/// See the module.
+pub(super) struct Lanes {
+    pub(super) limit: Limit,
+    pub(super) news: News,
+    runs: BTreeMap<Place, Lane>,
+    waiting: BTreeMap<Lane, Waiting>,
+    index: BTreeSet<(Callers, Place)>,
+}
+
+impl Lanes {
+    pub(super) fn new(limit: Limit, news: News) -> Self {
+        Self { limit, news, runs: BTreeMap::new(), waiting: BTreeMap::new(), index: BTreeSet::new() }
+    }
+
+    /// The runs that wait.
+    pub(super) fn runs(&self) -> &BTreeMap<Place, Lane> {
+        &self.runs
+    }
+
+    /// Whether runs of a value wait that every claimer may have.
+    pub(super) fn any_for_all_of(&self, value: &Arc<str>) -> bool {
+        self.waiting.contains_key(&Lane { value: Some(value.clone()), owner: None })
+    }
+
+    /// The oldest run that this agent may have, and that may be running.
+    pub(super) fn oldest(&self, agent_id: Option<&str>) -> Option<&Place> {
+        let Some(agent_id) = agent_id else { return self.first(Callers::Unnamed) };
+        let owned = self.first(Callers::Owner(agent_id.into()));
+        owned.into_iter().chain(self.first(Callers::All)).min()
+    }
+
+    fn first(&self, callers: Callers) -> Option<&Place> {
+        let from = (callers, Place::start());
+        self.index.range(&from..).next().filter(|(callers, _)| *callers == from.0).map(|(_, place)| place)
+    }
+
+    pub(super) fn insert(&mut self, place: Place, lane: Lane) {
+        if self.runs.get(&place) != Some(&lane) {
+            self.remove(&place);
+            self.waiting.entry(lane.clone()).or_default().places.insert(place.clone());
+            self.index(&lane);
+            self.runs.insert(place, lane);
+        }
+    }
+
+    /// Lets a run go. Returns its lane, if the run waited here.
+    pub(super) fn remove(&mut self, place: &Place) -> Option<Lane> {
+        let lane = self.runs.remove(place)?;
+        self.waiting.get_mut(&lane)?.places.remove(place);
+        self.index(&lane);
+        Some(lane)
+    }
+
+    /// Hands a run out: it counts towards its value.
+    pub(super) fn take(&mut self, place: &Place) -> Option<Lane> {
+        let lane = self.remove(place)?;
+        if let Some(value) = &lane.value {
+            self.count(value, &place.run_id);
+        }
+        // One claimer was told when the first of these came.
+        if self.first(Callers::All).is_some() {
+            self.news.tell(None);
+        }
+        Some(lane)
+    }
+
+    /// A run counts towards a value, and towards no other.
+    pub(super) fn count(&mut self, value: &Arc<str>, run_id: &str) {
+        for value in self.limit.count(value, run_id).iter().chain([value]) {
+            self.counts_changed(value);
+        }
+    }
+
+    /// The runs that count towards a value have changed.
+    pub(super) fn counts_changed(&mut self, value: &Arc<str>) {
+        let from = Lane { value: Some(value.clone()), owner: None };
+        let lanes = self.waiting.range(&from..).map(|(lane, _)| lane).take_while(|lane| lane.value == from.value);
+        for lane in lanes.cloned().collect::<Vec<_>>() {
+            self.index(&lane);
+        }
+    }
+
+    /// The values that have no room, and of which runs wait.
+    pub(super) fn full(&self) -> Vec<Arc<str>> {
+        let mut values: Vec<_> = self.waiting.keys().filter_map(|lane| lane.value.clone()).collect();
+        values.dedup();
+        values.retain(|value| !self.limit.has_room(Some(value)));
+        values
+    }
+
+    /// Brings the index up to date with a lane, and tells claimers where the lane comes to be in it.
+    fn index(&mut self, lane: &Lane) {
+        let Some(waiting) = self.waiting.get_mut(lane) else { return };
+        let oldest = waiting.places.first().filter(|_| self.limit.has_room(lane.value.as_ref())).cloned();
+        let indexed = std::mem::replace(&mut waiting.indexed, oldest.clone());
+        if waiting.places.is_empty() {
+            self.waiting.remove(lane);
+        }
+        if oldest == indexed {
+            return;
+        }
+        for callers in [Callers::Unnamed, lane.owner.clone().map_or(Callers::All, Callers::Owner)] {
+            if let Some(place) = &indexed {
+                self.index.remove(&(callers.clone(), place.clone()));
+            }
+            self.index.extend(oldest.clone().map(|place| (callers, place)));
+        }
+        if indexed.is_none() {
+            self.news.tell(lane.owner.as_deref());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+//! The index of the lanes.
+
+use super::*;
+use crate::domain::Time;
+
+fn place(at: i64) -> Place {
+    Place { started_at: Time::from_micros(at), run_id: format!("run-{at}") }
+}
+
+#[test]
+fn the_oldest_of_the_lanes_that_will_do_is_taken() {
+    let mut lanes = Lanes::new(Limit::new(1), News::default());
+    let lane = |value: &str, owner: Option<&str>| Lane { value: Some(value.into()), owner: owner.map(Into::into) };
+    for (at, value, owner) in [(3, "a", None), (1, "a", None), (2, "b", None), (4, "c", None), (0, "d", Some("x"))] {
+        lanes.insert(place(at), lane(value, owner));
+    }
+    assert_eq!((lanes.oldest(None), lanes.oldest(Some("x"))), (Some(&place(0)), Some(&place(0))));
+    lanes.count(&"a".into(), "runs");
+    assert_eq!(lanes.oldest(Some("y")), Some(&place(2)), "a is full, and d is the owner's");
+    assert_eq!(lanes.take(&place(2)), Some(lane("b", None)));
+    assert_eq!(lanes.full(), ["a".into()]);
+    lanes.count(&"e".into(), "runs");
+    lanes.remove(&place(3));
+    let taken = std::iter::from_fn(|| lanes.oldest(Some("y")).cloned().inspect(|place| drop(lanes.take(place))));
+    assert_eq!(taken.map(|place| place.started_at.micros()).collect::<Vec<_>>(), [1, 4]);
+    assert_eq!((lanes.runs.len(), lanes.take(&place(0))), (1, Some(lane("d", Some("x")))));
+    assert!(lanes.runs.is_empty() && lanes.waiting.is_empty() && lanes.index.is_empty());
+}

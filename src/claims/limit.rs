@@ -1,0 +1,55 @@
+//! The limit of a queue's claims, and the runs that count towards it, as far as the queue knows: those that it handed out, and
+//! those that refusals named, until the feed tells of their end. The store decides; a queue knows them to save claims that
+//! would be refused.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Limit {
+    pub(super) max: usize,
+    /// The runs that count, by value.
+    running: HashMap<Arc<str>, HashSet<String>>,
+    value_of: HashMap<String, Arc<str>>,
+}
+
+impl Limit {
+    /// A limit that nothing counts towards.
+    pub(super) fn new(max: usize) -> Self {
+        Self { max, ..Self::default() }
+    }
+
+    /// Whether one more run of a value may be running. Runs without a value are not limited.
+    pub(super) fn has_room(&self, value: Option<&Arc<str>>) -> bool {
+        value.and_then(|value| self.running.get(value)).is_none_or(|running| running.len() < self.max)
+    }
+
+    /// A run counts towards a value. Returns the value that it counted towards before.
+    pub(super) fn count(&mut self, value: &Arc<str>, run_id: &str) -> Option<Arc<str>> {
+        let before = self.discount(run_id);
+        self.running.entry(value.clone()).or_default().insert(run_id.to_owned());
+        self.value_of.insert(run_id.to_owned(), value.clone());
+        before
+    }
+
+    /// A run does not count any more. Returns the value that it counted towards.
+    pub(super) fn discount(&mut self, run_id: &str) -> Option<Arc<str>> {
+        let value = self.value_of.remove(run_id)?;
+        if let Some(running) = self.running.get_mut(&value) {
+            running.remove(run_id);
+            if running.is_empty() {
+                self.running.remove(&value);
+            }
+        }
+        Some(value)
+    }
+
+    /// Of a value, at most these runs count.
+    pub(super) fn retain(&mut self, value: &str, counts: impl Fn(&str) -> bool) {
+        let running = self.running.get(value).into_iter().flatten();
+        for run_id in running.filter(|run_id| !counts(run_id)).cloned().collect::<Vec<_>>() {
+            self.discount(&run_id);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Claims that are asked for again: the claimer's own request was answered before, and is answered with the same run.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::time::timeout_at;
+
+use super::{Claim, Claims, Failure, Granted};
+use crate::domain::sides::claims;
+use crate::domain::{Lease, Refusal};
+use crate::engine::{self, Unreceived};
+use crate::store::StoreError;
+
+impl Claims {
+    /// The run that the claimer's own request was answered with, if it was.
+    pub(super) async fn replay(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
+        let Some(request) = &claim.request else { return Ok(None) };
+        let found = self.store.claimed(&claim.namespace, &request.id).await.map_err(Failure::Store)?;
+        let Some(found) = found else { return Ok(None) };
+        if found.digest != request.digest {
+            let (key, request_id) = (found.key, request.id.clone());
+            return Err(Failure::Refused(Box::new(Refusal::RequestIdReused { key, request_id })));
+        }
+        let lease = Lease { epoch: found.epoch, ttl_ms: claim.lease_ttl_ms, released: false };
+        // A claimer that goes from here on has perhaps been noted as one that is answered.
+        let (key, replays) = (found.key, found.replays + 1);
+        let answer = Unreceived { key, lease, request: Some(request.clone()), replays, revision: None };
+        let mut undelivered = Undelivered { to: self.engine.tell_unreceived(), answer: Some(answer) };
+        let noted = async {
+            let Some(claimed) = self.store.replay_claim(&claim.namespace, &request.id).await? else { return Ok(None) };
+            if let Some(answer) = &mut undelivered.answer {
+                answer.replays = claimed.replays;
+            }
+            let run = self.store.run(&claimed.key).await?;
+            Ok::<_, StoreError>(Some((claimed, run)))
+        };
+        let noted = match claim.deadline {
+            Some(deadline) => timeout_at(deadline, noted).await.ok(),
+            None => Some(noted.await),
+        };
+        // The run was claimed: "nothing was written" would be false.
+        let Some(Ok(noted)) = noted else { return Err(Failure::Engine(engine::Failure::OutcomeUnknown)) };
+        undelivered.answer = None;
+        // Given back in between, the run is claimed anew.
+        let Some((claimed, run)) = noted else { return Ok(None) };
+        claims::still_held(&claimed, run.as_ref()).map_err(|refusal| Failure::Refused(Box::new(refusal)))?;
+        Ok(run.map(|run| Granted { run: Arc::new(run), replayed: true }))
+    }
+}
+
+/// An answer on its way to a claimer who asked again. Dropped with it, the claimer has gone.
+struct Undelivered {
+    to: Option<mpsc::Sender<Unreceived>>,
+    answer: Option<Unreceived>,
+}
+
+impl Drop for Undelivered {
+    fn drop(&mut self) {
+        if let (Some(to), Some(answer)) = (&self.to, self.answer.take()) {
+            // Without room for the answer, the lease ends by its ttl.
+            let _full = to.try_send(answer);
+        }
+    }
+}
