@@ -1,5 +1,5 @@
 //! Runledger is the lifecycle authority for runs: others do the work and report; it decides which transitions are
-//! true, keeps every event, and tells everyone who watches. One binary, one crate, stateless replicas over one
+//! true, keeps every event, and tells everyone who watches. One binary, stateless replicas over one
 //! database.
 //!
 //! # The path of a command
@@ -110,7 +110,58 @@
 //!
 //! # The modules
 //!
+//! | module | what it is |
+//! |---|---|
+//! | [`domain`] | the rules, pure: what a command does to a run, in the order of the contract's checks |
+//! | `domain::ask` | what callers ask for, one form for each call |
+//! | `domain::run` | a run, in parts: links, labels, ending, supervision; each with its change and its fold |
+//! | `domain::sides` | what a decision rests on besides its run: leases, limits, claim requests |
+//! | `domain::decide`, `domain::evolve` | a command on a run makes an event; an event makes a run |
+//! | [`store`] | durable runs and their log: one contract, on SQLite and on Postgres, under the same file names |
+//! | [`engine`] | one committer a shard: commands queue, and are committed in batches |
+//! | [`feed`] | the tailer, the ring and the sessions of watches |
+//! | [`claims`] | queues of runs that wait for a claim |
+//! | [`leases`] | heartbeats in batches, the sweep of whose time is over, the board of progress |
+//! | [`reads`] | reads that share a query |
+//! | [`wire`] | requests as commands, runs and refusals as answers, cursors and page tokens |
+//! | [`service`] | the gRPC calls, health, and the listener with its bounds |
+//! | [`auth`] | who makes a call |
+//! | [`app`], [`config`], [`supervise`], [`telemetry`], [`clock`] | the process: wired, told what to do, stopped, heard |
+//! | [`cli`] | the binary as a client, and the tools on a ledger |
+//!
+//! Beside this package, `crates/` has the messages (`runledger-proto`), a client with a worker's loop (`runledger-client`)
+//! and the measurements (`runledger-bench`).
+//!
+//! A rule is looked up by what it is about: a lease, for example, is described in `domain::run`, decided in
+//! `domain::decide` on the row that `domain::sides` wants, read and written by `store::postgres::sides` and
+//! `store::sqlite::sides`, renewed and swept by `leases`, and shown by `wire::answer`.
+//!
 //! `tests/it/layering.rs` holds the table of who may use whom, and fails on a breach.
+//!
+//! # Words
+//!
+//! One word for each thing, in names, comments, SQL, metrics and logs:
+//!
+//! - *ledger*: one database of runs with its identity. Its *epoch* rises when it turns out to have lost a part of its past.
+//! - *shard*: a part of the ledger whose events are in one order. Its *head* is the lock that every writer takes first; a
+//!   *position* is an event's place in it.
+//! - *run*: the fold of its events; its *revision* counts them. A *keyframe* is a whole run kept with an event.
+//! - *command*: an *ask* of one run, by a *principal*. It is *decided*: it makes an event, is *unchanged*, *replayed* (it
+//!   was applied before), or *refused*. What came of a call is its *disposition*.
+//! - *side*: a row besides the run that a decision rests on. It is read and locked under the head.
+//! - *batch*: commands that are committed together. A commit of unknown outcome is *unsettled* until the log was looked at.
+//! - *hint*: what a process remembers of runs and shards, to decide on before the head is taken; an *optimistic commit* is
+//!   decided on hints, and writes only where they hold. After one that was wrong comes a *back-off*.
+//! - *lease*: who may report what a run does. Its epoch is the fencing token; it is *granted*, *renewed* by a *heartbeat*,
+//!   *released*, or *over*. *Progress* is what its holder says of the work.
+//! - *claim*: a lease on a run that waits for one. It is *not begun* while no event was made under it, and *unreceived*
+//!   when its caller had gone; given back, its run is *ready*.
+//! - *limit*: how many runs with one value of a label may be running.
+//! - *sweep*: the authority's own command that ends a run whose time is over. A conclusion from silence is *presumed*, and
+//!   a *late report* is what came after it.
+//! - *tailer*, *ring*, *session*: who reads the log's end, keeps its last part, and serves one watch from it. A *frame* is
+//!   one message of a watch, a *cursor* where it goes on.
+//! - *problem* and *violation*: a refusal as the wire shows it, and one thing that is wrong with a request.
 
 pub mod app;
 pub mod auth;

@@ -219,7 +219,7 @@ fn because(why: &str) -> String {
 
 /// Such as `epoch 2, ttl 30s, until 2026-11-22T10:00:00.000000Z`.
 fn lease(lease: &v1::Lease) -> String {
-    let ttl = lease.ttl.as_ref().map(|ttl| format!(", ttl {}", ttl)).unwrap_or_default();
+    let ttl = lease.ttl.as_ref().map(|ttl| format!(", ttl {ttl}")).unwrap_or_default();
     let until = time(lease.expires_at.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
     let released = if lease.released { ", released" } else { "" };
     format!("epoch {}{ttl}{until}{released}", lease.epoch)

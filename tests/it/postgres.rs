@@ -204,7 +204,8 @@ async fn a_dropped_commit_lets_its_head_and_its_session_go() {
     let watch = direct(&database.dsn()).await;
     let batch: Arc<[_]> = Arc::from([Arc::new(complete("run-1"))]);
     let drop_it = async {
-        let commit = store.commit(shard, draw_id(), batch, &Rules::shared());
+        let rules = Rules::shared();
+        let commit = store.commit(shard, draw_id(), batch, &rules);
         tokio::select! {
             answer = commit => panic!("the head is held: {answer:?}"),
             pid = waiting(&watch) => pid,

@@ -39,17 +39,17 @@ pub(super) fn load(
     Ok(sides)
 }
 
-pub(super) fn write(writer: &Writer<'_>, writes: &SideWrites, now: Time) -> Result<(), StoreError> {
-    for (key, lease) in &writes.leases {
+pub(super) fn write(writer: &Writer<'_>, sides: &SideWrites, now: Time) -> Result<(), StoreError> {
+    for (key, lease) in &sides.leases {
         leases::write(writer, key, *lease, now)?;
     }
-    for (key, started_at) in &writes.ready {
+    for (key, started_at) in &sides.ready {
         ready::write(writer, key, *started_at)?;
     }
-    for (value, run_ids) in &writes.limits {
+    for (value, run_ids) in &sides.limits {
         limits::count(writer.transaction, writer.shard, value, run_ids, now)?;
     }
-    for (key, claimed) in &writes.claims {
+    for (key, claimed) in &sides.claims {
         claims::keep(writer.transaction, key, claimed.as_ref(), now)?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use runledger::domain::decide::{Context, Decision, decide};
 use runledger::domain::{
-    Command, Event, EventType, Found, HeldLease, PrincipalKind, Refusal, Renewal, Run, Status, Time, heartbeat,
+    Command, Event, EventType, Found, HeldLease, PrincipalKind, Refusal, Renewal, Run, Status, Time, Wanted, heartbeat,
 };
 use serde_json::json;
 

@@ -119,8 +119,9 @@ async fn a_replica_that_reads_no_more_frees_its_shard_in_seconds() {
         watch.batch_execute("set lock_timeout = '12s'; select from shards where shard = 0 for update").await.unwrap();
         since.elapsed()
     };
+    let rules = Rules::shared();
     let waited = tokio::select! {
-        answer = frozen.commit(Shard(0), draw_id(), batch, &Rules::shared()) => panic!("it is frozen: {answer:?}"),
+        answer = frozen.commit(Shard(0), draw_id(), batch, &rules) => panic!("it is frozen: {answer:?}"),
         waited = timeout(Duration::from_secs(20), freeze) => waited.expect("the shard is free"),
     };
     assert!(waited > Duration::from_secs(1), "it was held: {waited:?}");

@@ -68,7 +68,7 @@ impl Prepared {
 pub(super) struct Keys<'a> {
     namespaces: Vec<&'a str>,
     run_ids: Vec<&'a str>,
-    request_keys: Vec<i64>,
+    requests: Vec<i64>,
     /// The namespaces and ids of runs whose leases are read.
     leases: (Vec<&'a str>, Vec<&'a str>),
     /// The namespaces and ids of runs, and the labels, for whose values it is read what counts.
@@ -80,7 +80,7 @@ pub(super) struct Keys<'a> {
 impl<'a> Keys<'a> {
     pub(super) fn of(commands: &'a [Arc<Command>], sides: &'a Wanted) -> Self {
         let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
-        let request_keys: HashSet<i64> = commands
+        let requests: HashSet<i64> = commands
             .iter()
             .filter_map(|command| command.request.as_ref().map(|request| request_key(&command.key, &request.id)))
             .collect();
@@ -89,7 +89,7 @@ impl<'a> Keys<'a> {
         Self {
             namespaces: keys.iter().map(|key| key.namespace.as_str()).collect(),
             run_ids: keys.iter().map(|key| key.run_id.as_str()).collect(),
-            request_keys: request_keys.into_iter().collect(),
+            requests: requests.into_iter().collect(),
             leases: sides.leases.iter().map(of_run).unzip(),
             limits: sides.limits.iter().map(limit).collect(),
             claims: sides.claims.iter().map(|(namespace, id)| (namespace.as_str(), id.as_str())).unzip(),
@@ -128,9 +128,9 @@ pub(super) async fn lock_and_load(
 ) -> Result<Read, Failure> {
     let shard = smallint(shard);
     let by_shard: [&(dyn ToSql + Sync); 1] = [&shard];
-    let by_request: [&(dyn ToSql + Sync); 2] = [&shard, &keys.request_keys];
+    let by_request: [&(dyn ToSql + Sync); 2] = [&shard, &keys.requests];
     let requests = async {
-        if keys.request_keys.is_empty() {
+        if keys.requests.is_empty() {
             return Ok(Vec::new());
         }
         session.query(&prepared.load_request_ids, &by_request).await
