@@ -14,22 +14,24 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::authority::{Authority, AuthoritySlot, Turns};
 use crate::claims::Claims;
 use crate::clock::SystemClock;
 use crate::config::ServeConfig;
 use crate::engine::{ANSWER_WAIT_MAX, Engine};
 use crate::feed::Feed;
+use crate::grpc::transport::Lifetime;
+use crate::grpc::transport::listener::{self, Limits};
+use crate::grpc::{health, server};
 use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
 use crate::leases::sweeper;
 use crate::reads::Reads;
-use crate::service::transport::Lifetime;
-use crate::service::transport::listener::{self, Limits};
-use crate::service::{Backend, BackendSlot, Turns, WireFrames, health, server};
 use crate::store::open::{self, Location};
 use crate::store::{Description, OpenError, Store};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
+use crate::wire::WireFrames;
 
 /// How long commands that were accepted may take to be answered, once the stop has come.
 const SETTLE_WAIT_MAX: Duration = ANSWER_WAIT_MAX.saturating_add(Duration::from_secs(1));
@@ -75,7 +77,7 @@ async fn run(
     tracing::info!(%address, store = %location, "listening");
 
     // The port answers, and health can be asked, before the store is looked at: that may take its time.
-    let slot = BackendSlot::default();
+    let slot = AuthoritySlot::default();
     let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
     supervisor.vital("health", monitor.run());
     // The listener has its own supervisor: it is waited for after the committers.
@@ -178,7 +180,7 @@ async fn open(config: &ServeConfig, location: &Location, address: SocketAddr) ->
 
 /// The health service is told by its own monitor, watches by their sessions: both see the stop. Here every accepted
 /// command is answered, and then connections get a moment to take their answers.
-async fn drain(slot: &BackendSlot, supervisor: &Supervisor, listening: &Supervisor) {
+async fn drain(slot: &AuthoritySlot, supervisor: &Supervisor, listening: &Supervisor) {
     tracing::info!("draining");
     if let Some(backend) = slot.get() {
         backend.engine.close();
@@ -209,13 +211,13 @@ async fn open_store(config: &ServeConfig, location: &Location) -> Result<Arc<dyn
     }
 }
 
-fn install(slot: &BackendSlot, store: Arc<dyn Store>, supervisor: &Supervisor, wait_max: Duration) {
+fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor, wait_max: Duration) {
     let frames = WireFrames { ledger: store.ledger() };
     let committed = Arc::new(Notify::new());
     let engine = Arc::new(Engine::start(store.clone(), supervisor, &committed));
     sweeper::start(&store, &engine, supervisor);
     let feed = Feed::start(store.clone(), supervisor, committed, Arc::new(frames));
-    slot.install(Backend {
+    slot.install(Authority {
         renewals: Renewals::start(store.clone(), supervisor),
         progress: ProgressBoard::start(store.clone(), supervisor),
         claims: Claims::new(store.clone(), engine.clone(), feed.clone(), supervisor),

@@ -5,13 +5,13 @@
 //! # The path of a command
 //!
 //! ```text
-//! client -> service (authenticate, convert, validate) -> engine (queue per shard, group commit)
+//! client -> grpc -> authority (convert, validate) -> engine (queue per shard, group commit)
 //!        -> store.commit: { lock the shard's head, read its end and the rows } decide, evolve { write; COMMIT } -> reply
 //!                                                                                     |
-//! watcher <- service (frames) <- feed (history, then live) <--------------------------+  (wake-up; the log is the truth)
+//! watcher <- grpc (frames) <- feed (history, then live) <--------------------------+  (wake-up; the log is the truth)
 //! ```
 //!
-//! One direction, no way back. `service` holds no SQL and no rules, [`domain`] no async, clocks or ids, [`store`] no
+//! One direction, no way back. `grpc` and `authority` hold no SQL and no rules, [`domain`] no async, clocks or ids, [`store`] no
 //! rules. [`engine`] and [`feed`] never name each other.
 //!
 //! # What holds
@@ -124,7 +124,8 @@
 //! | [`leases`] | heartbeats in batches, the sweep of whose time is over, the board of progress |
 //! | [`reads`] | reads that share a query |
 //! | [`wire`] | requests as commands, runs and refusals as answers, cursors and page tokens |
-//! | [`service`] | the gRPC calls, health, and the listener with its bounds |
+//! | [`authority`] | the calls without a transport: a request in, an answer or a problem out |
+//! | [`grpc`] | the gRPC face on top of it, health, and the listener with its bounds |
 //! | [`auth`] | who makes a call |
 //! | [`app`], [`config`], [`supervise`], [`telemetry`], [`clock`] | the process: wired, told what to do, stopped, heard |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
@@ -165,6 +166,7 @@
 
 pub mod app;
 pub mod auth;
+pub mod authority;
 pub mod claims;
 pub mod cli;
 pub mod clock;
@@ -174,9 +176,9 @@ pub mod engine;
 pub mod feed;
 #[cfg(feature = "bench")]
 pub mod fill;
+pub mod grpc;
 pub mod leases;
 pub mod reads;
-pub mod service;
 pub mod store;
 pub mod supervise;
 pub mod telemetry;

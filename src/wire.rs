@@ -1,18 +1,23 @@
 //! The wire: generated messages, and what turns them into domain values and back.
 //!
 //! Nothing here decides anything. [`request`] checks a request whole before the domain sees it, [`answer`] shows domain
-//! values, and [`status`] is the only place that makes a [`tonic::Status`].
+//! values, and [`problem`] says why
+//! something was not done; only `status` makes a [`tonic::Status`] of it.
 
 pub mod answer;
 pub mod codec;
 pub mod cursor;
+mod frames;
 mod links;
 mod metadata;
 pub mod page_token;
+pub mod problem;
 pub mod query;
 pub mod request;
-pub mod status;
+mod status;
 mod validate;
+
+pub use frames::WireFrames;
 
 /// The server of `runledger.v1`, and those of its messages that many callers get alike: their common parts are bytes,
 /// encoded once. All other messages are those of [`runledger_proto::v1`].

@@ -7,7 +7,7 @@ use prost::Message as _;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::feed::Encode as _;
 use runledger::feed::cursor::Cursor;
-use runledger::service::WireFrames;
+use runledger::wire::WireFrames;
 use runledger::wire::served::WatchRunsResponse;
 use runledger::wire::served::watch_runs_response::{Change, Frame};
 

@@ -133,24 +133,24 @@ fn warn(line: &str) {
 mod tests {
     use super::*;
     use crate::domain::Violation;
-    use crate::wire::status;
+    use crate::wire::problem;
 
     #[test]
     fn each_refusal_of_the_service_is_what_it_says() {
-        for (status, kind, open) in [
-            (status::store_unavailable(), Kind::Unreachable, false),
-            (status::draining(), Kind::Unreachable, false),
-            (status::overloaded(), Kind::Unreachable, false),
-            (status::outcome_unknown(true), Kind::Cut, true),
-            (status::outcome_unknown(false), Kind::Cut, false),
-            (status::deadline(), Kind::Cut, false),
-            (status::store_refused(), Kind::Refused, false),
-            (status::store_corrupt(), Kind::Refused, false),
-            (status::invalid(vec![Violation::new("run_id", "is required")]), Kind::Refused, false),
+        for (problem, kind, open) in [
+            (problem::store_unavailable(), Kind::Unreachable, false),
+            (problem::draining(), Kind::Unreachable, false),
+            (problem::overloaded(), Kind::Unreachable, false),
+            (problem::outcome_unknown(true), Kind::Cut, true),
+            (problem::outcome_unknown(false), Kind::Cut, false),
+            (problem::deadline(), Kind::Cut, false),
+            (problem::store_refused(), Kind::Refused, false),
+            (problem::store_corrupt(), Kind::Refused, false),
+            (problem::invalid(vec![Violation::new("run_id", "is required")]), Kind::Refused, false),
         ] {
-            let failure = Failure::from(&status);
-            assert_eq!((failure.kind, failure.is_open()), (kind, open), "{status:?}");
+            let failure = Failure::from(&problem.clone().into());
+            assert_eq!((failure.kind, failure.is_open()), (kind, open), "{problem:?}");
         }
-        assert!(Failure::from(&status::overloaded()).retry_after.is_some_and(|wait| !wait.is_zero()));
+        assert!(Failure::from(&problem::overloaded().into()).retry_after.is_some_and(|wait| !wait.is_zero()));
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use super::ending::Stop;
 use super::fields::duration;
 use super::output::tell;
-use crate::service::health::{self, Health};
+use crate::grpc::health::{self, Health};
 use crate::telemetry;
 use runledger_client::HostPort;
 

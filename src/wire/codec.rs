@@ -7,7 +7,7 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, DecodeBuf, Decoder};
 use tonic_prost::ProstEncoder;
 
-use super::status;
+use super::problem;
 
 /// What a stream's buffer begins with. A watch keeps it while nothing happens: tonic's own 8 KiB were two thirds of what
 /// an idle watch took. Longer messages make it grow.
@@ -62,7 +62,7 @@ impl<U: Message + Default> Decoder for RequestDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        U::decode(buffer).map(Some).map_err(|error| status::undecodable(&error))
+        U::decode(buffer).map(Some).map_err(|error| problem::undecodable(&error).into())
     }
 }
 

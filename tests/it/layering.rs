@@ -23,18 +23,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["domain"]),
     ("wire", &["auth", "clock", "domain", "feed", "store"]),
     ("config", &["domain", "store", "telemetry"]),
+    ("authority", &["auth", "claims", "domain", "engine", "feed", "leases", "reads", "store", "telemetry", "wire"]),
     (
-        "service",
+        "grpc",
         &[
             "auth",
-            "claims",
+            "authority",
             "clock",
             "config",
             "domain",
             "engine",
             "feed",
-            "leases",
-            "reads",
             "store",
             "supervise",
             "telemetry",
@@ -45,24 +44,26 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "app",
         &[
             "auth",
+            "authority",
             "claims",
             "clock",
             "config",
             "domain",
             "engine",
             "feed",
+            "grpc",
             "leases",
             "reads",
-            "service",
             "store",
             "supervise",
             "telemetry",
+            "wire",
         ],
     ),
     // It writes past the service and asks no server, so it is no part of the crate of measurements, whose numbers are those
     // of a client that may read what it wrote.
     ("fill", &["clock", "domain", "store"]),
-    ("cli", &["app", "clock", "config", "domain", "fill", "service", "store", "supervise", "telemetry", "wire"]),
+    ("cli", &["app", "clock", "config", "domain", "fill", "grpc", "store", "supervise", "telemetry", "wire"]),
     ("main", &["app", "cli"]),
 ];
 
@@ -72,10 +73,10 @@ const INNER: &[(&str, &[&str])] =
 
 /// Foreign crates (a name, or what names begin with) and the only places that may use them.
 const CRATES: &[(&str, &[&str])] = &[
-    ("tonic", &["auth", "service", "wire"]),
-    ("prost", &["auth", "service", "wire"]),
+    ("tonic", &["auth", "grpc", "wire"]),
+    ("prost", &["auth", "authority", "grpc", "wire"]),
     // `telemetry` takes from it how an error is written on one line.
-    ("runledger_proto", &["auth", "cli", "service", "telemetry", "wire"]),
+    ("runledger_proto", &["auth", "authority", "cli", "grpc", "telemetry", "wire"]),
     // `config` takes from it what an address is.
     ("runledger_client", &["cli", "config"]),
     ("runledger_bench", &["cli::bench", "fill"]),
@@ -139,9 +140,9 @@ fn a_breach_is_seen_however_it_is_written() {
         ("engine::batch", "use crate::{domain::Run, feed::{Hub, tailer}};", "1: engine may not use feed"),
         ("feed::hub", "fn f() { let _ = crate::engine::Engine::new(); }", "1: feed may not use engine"),
         (
-            "service::runs",
+            "grpc::runs",
             "use crate::store::{\n    self,\n    postgres::PostgresStore,\n};",
-            "1: service::runs may not use store::postgres",
+            "1: grpc::runs may not use store::postgres",
         ),
         ("store::json", "use super::sqlite::SqliteStore;", "1: store::json may not use store::sqlite"),
         (
@@ -151,7 +152,7 @@ fn a_breach_is_seen_however_it_is_written() {
         ),
         ("engine", "fn f() -> tonic::Status {}", "1: engine may not use the crate tonic"),
         ("engine", "fn f(x: tonic_types::X) {}", "1: engine may not use the crate tonic_types"),
-        ("service", "use crate::app::App;", "1: service may not use app"),
+        ("grpc", "use crate::app::App;", "1: grpc may not use app"),
         ("main", "use runledger::engine::Engine;", "1: main may not use engine"),
         ("gadgets", "fn f() {}", "1: gadgets has no row in the table of who may use whom"),
     ] {
@@ -174,7 +175,7 @@ fn what_is_allowed_or_only_talked_about_is_no_breach() {
         ("domain", "mod tests { use super::*; use super::run::Run; }"),
         ("store::open", "use super::postgres::PostgresStore; use crate::clock::Clock;"),
         ("store::postgres::commit", "use super::sessions::Sessions; use tokio_postgres::Client;"),
-        ("service::server", "use tonic::transport::Server; use crate::{engine::Engine, feed::Feed};"),
+        ("grpc::server", "use tonic::transport::Server; use crate::{engine::Engine, feed::Feed};"),
         ("engine", "use crate::domain::{self, Run}; let feed = x.feed; feed::<u8>(); my::tonic::thing();"),
     ] {
         assert_eq!(breaches(module, text), [""; 0], "{module}: {text}");

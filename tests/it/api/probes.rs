@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use runledger::authority::{Authority, AuthoritySlot, Turns};
 use runledger::claims::Claims;
 use runledger::engine::{Engine, Failure};
+use runledger::grpc::health;
 use runledger::leases::progress::ProgressBoard;
 use runledger::leases::renewals::Renewals;
 use runledger::reads::Reads;
-use runledger::service::health;
-use runledger::service::{Backend, BackendSlot, Turns};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
@@ -30,7 +30,7 @@ async fn said<H: Health>(health: &HealthServer<H>, service: &str) -> ServingStat
     HealthClient::new(health.clone()).check(of(service)).await.unwrap().into_inner().status()
 }
 
-fn backend(process: &Process) -> Backend {
+fn backend(process: &Process) -> Authority {
     let store = process.store.clone();
     let engine = Arc::new(Engine::start(store.clone(), &process.supervisor, &Arc::new(Notify::new())));
     let renewals = Renewals::start(store.clone(), &process.supervisor);
@@ -38,7 +38,7 @@ fn backend(process: &Process) -> Backend {
     let claims = Claims::new(store.clone(), engine.clone(), process.feed.clone(), &process.supervisor);
     let progress = ProgressBoard::start(store.clone(), &process.supervisor);
     let (feed, wait_max, turns) = (process.feed.clone(), Duration::MAX, Turns::default());
-    Backend { store, reads, engine, renewals, progress, claims, feed, wait_max, turns }
+    Authority { store, reads, engine, renewals, progress, claims, feed, wait_max, turns }
 }
 
 /// A store that was opened and has not answered since.
@@ -47,7 +47,7 @@ async fn how_durable_a_store_is_does_not_hang_on_whether_it_answers() {
     let process = Process::start().await;
     let (store, supervisor) = (&process.store, &process.supervisor);
     store.blind.store(true, Ordering::Relaxed);
-    let slot = BackendSlot::default();
+    let slot = AuthoritySlot::default();
     let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
     supervisor.spawn(monitor.run());
     let mut durability = HealthClient::new(health.clone()).watch(of("durability")).await.unwrap().into_inner();
@@ -64,7 +64,7 @@ async fn how_durable_a_store_is_does_not_hang_on_whether_it_answers() {
 async fn a_health_watch_tells_changes_only() {
     let process = Process::start().await;
     let (store, supervisor) = (&process.store, &process.supervisor);
-    let slot = BackendSlot::default();
+    let slot = AuthoritySlot::default();
     let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
     supervisor.spawn(monitor.run());
     let mut readiness = HealthClient::new(health).watch(of("readiness")).await.unwrap().into_inner();
@@ -86,7 +86,7 @@ async fn a_health_watch_tells_changes_only() {
 async fn commits_that_fail_take_a_replica_out_after_30_seconds_and_a_write_of_its_own_brings_it_back() {
     let process = Process::start().await;
     let (store, supervisor) = (&process.store, &process.supervisor);
-    let slot = BackendSlot::default();
+    let slot = AuthoritySlot::default();
     let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
     supervisor.spawn(monitor.run());
     slot.install(backend(&process));

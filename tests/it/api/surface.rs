@@ -1,7 +1,7 @@
 //! What a stranger finds on the port: reflection and health.
 
 use futures_util::stream;
-use runledger::service::health::{self, Health};
+use runledger::grpc::health::{self, Health};
 use runledger_proto::v1::GetRunRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_reflection::pb::{v1, v1alpha};

@@ -13,6 +13,7 @@ use runledger::store::postgres::PostgresStore;
 use runledger::store::sqlite::SqliteStore;
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
+use tokio::time::Instant;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::support::postgres::{Database, direct};
@@ -270,8 +271,12 @@ impl Fixture for PostgresFixture {
     }
 
     async fn reopen(&mut self) {
+        let begun = Instant::now();
         self.store.close().await;
         self.store = Self::open(&self.database).await;
+        // A restart takes its time also by this clock: the store that came back tells time by its own until it hears of
+        // this one again, and would take what this one lacks for one that was set back, into the time of the store before.
+        self.shift(i64::try_from(begun.elapsed().as_millis()).unwrap() + 1).await;
     }
 
     async fn set_the_clock_back(&self) {

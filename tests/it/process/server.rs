@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use runledger::service::health::{self, Health};
+use runledger::grpc::health::{self, Health};
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};

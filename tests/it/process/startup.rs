@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use runledger::service::health::Health;
+use runledger::grpc::health::Health;
 use tempfile::TempDir;
 
 use super::data::Data;

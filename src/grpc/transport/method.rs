@@ -46,7 +46,7 @@ impl Kind {
 }
 
 /// What the paths of `RunService` begin with.
-pub(in crate::service) const RUNS: &str = "/runledger.v1.RunService/";
+pub(in crate::grpc) const RUNS: &str = "/runledger.v1.RunService/";
 
 #[cfg(test)]
 mod tests {

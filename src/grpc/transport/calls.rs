@@ -24,7 +24,7 @@ use super::peer::{Open, Peer};
 use super::request;
 use super::stall::StreamTasks;
 use crate::domain::Violation;
-use crate::wire::status;
+use crate::wire::problem;
 
 /// Requests of more bytes are decoded one at a time: the other processors have other work. Some hundreds may have come
 /// whole but for their last bytes, which then come together.
@@ -35,11 +35,11 @@ const HEADERS_KEPT: usize = 24;
 
 /// What a handler finds among its request's extensions.
 #[derive(Clone, Debug)]
-pub(in crate::service) struct Context {
+pub(in crate::grpc) struct Context {
     /// When the caller stops waiting, a little early: the answer has to travel.
-    pub(in crate::service) deadline: Option<Instant>,
+    pub(in crate::grpc) deadline: Option<Instant>,
     /// The connection.
-    pub(in crate::service) peer: Arc<Peer>,
+    pub(in crate::grpc) peer: Arc<Peer>,
 }
 
 /// The calls of one connection.
@@ -133,7 +133,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
                     None => executed.await,
                     Some(Deadlines { around, .. }) => match timeout_at(around, executed).await {
                         Ok(answer) => answer,
-                        Err(_elapsed) => status::deadline().into_http(),
+                        Err(_elapsed) => Status::from(problem::deadline()).into_http(),
                     },
                 }
             };
@@ -174,7 +174,7 @@ fn asked_rightly(request: &Request<Incoming>, arrived: Instant) -> Result<Option
     let (Some(asked), another) = (timeouts.next(), timeouts.next()) else { return Ok(None) };
     let Some(left) = asked.to_str().ok().and_then(timeout).filter(|_| another.is_none()) else {
         let rule = "must be one whole number of at most 8 digits and one of H, M, S, m, u, n, such as 500m";
-        return Err(status::invalid(vec![Violation::new("grpc-timeout", rule)]).into_http());
+        return Err(Status::from(problem::invalid(vec![Violation::new("grpc-timeout", rule)])).into_http());
     };
     let margin = (left / 4).min(Duration::from_millis(10));
     let handler = arrived + left.saturating_sub(margin);
@@ -252,7 +252,7 @@ fn untyped(headers: &HeaderMap) -> Option<Status> {
     match made.code() {
         // A body that is not framed as gRPC frames it.
         Code::OutOfRange | Code::ResourceExhausted | Code::Internal => {
-            Some(status::invalid(vec![Violation::new("request", made.message().to_owned())]))
+            Some(problem::invalid(vec![Violation::new("request", made.message().to_owned())]).into())
         }
         Code::Ok
         | Code::Cancelled

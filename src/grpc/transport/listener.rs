@@ -56,7 +56,7 @@ pub struct Limits {
 }
 
 /// Accepts connections until the stop, and serves each in a task of `connections`.
-pub(in crate::service) async fn listen(
+pub(in crate::grpc) async fn listen(
     listener: TcpListener,
     routes: Routes,
     limits: Limits,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::wire::status;
+use crate::wire::problem;
 
 /// How long calls should take at most, from their arrival to their answer.
 const WAIT_MAX: Duration = Duration::from_millis(150);
@@ -199,7 +199,7 @@ impl Log {
 const SPREAD: [f64; 5] = [0.8, 0.9, 1.0, 1.1, 1.2];
 
 fn refusal(retry_after: Duration) -> Arc<HeaderMap> {
-    Arc::new(status::overloaded_for(retry_after).into_http::<()>().into_parts().0.headers)
+    Arc::new(tonic::Status::from(problem::overloaded_for(retry_after)).into_http::<()>().into_parts().0.headers)
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic_health::pb::health_server::{Health, HealthServer};
 
-use super::BackendSlot;
 use super::replica::Replica;
 use super::routes::Routes;
 use super::runs::Runs;
 use super::transport::Totals;
 use super::transport::listener::{Limits, listen};
+use crate::authority::AuthoritySlot;
 use crate::supervise::Supervisor;
 use crate::wire::served::replica_service_server::ReplicaServiceServer;
 use crate::wire::served::run_service_server::RunServiceServer;
@@ -28,7 +28,7 @@ const QUESTION_BYTES_MAX: usize = 1024;
 /// What reflection is told is no descriptor set.
 pub fn serve(
     listener: TcpListener,
-    slot: BackendSlot,
+    slot: AuthoritySlot,
     health: HealthServer<impl Health>,
     limits: Limits,
     connections: Supervisor,

@@ -16,10 +16,10 @@ use tonic::Status;
 
 use super::peer::{Peer, RequestBytes};
 use crate::domain::Violation;
-use crate::wire::status;
+use crate::wire::problem;
 
 /// Bytes of a message. The largest legal one is smaller, as a test holds that builds it from the limits.
-pub(in crate::service) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+pub(in crate::grpc) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Fields of a message, those inside of others not counted. The longest legal request has some hundreds, and each costs more
 /// to decode than the two bytes that it may have on the wire.
@@ -33,7 +33,7 @@ const ARRIVAL_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// A request's body, whole.
 #[derive(Debug)]
-pub(in crate::service) struct Whole(Option<Bytes>);
+pub(in crate::grpc) struct Whole(Option<Bytes>);
 
 impl Whole {
     pub(super) fn new(body: Bytes) -> Self {
@@ -63,7 +63,7 @@ pub(super) async fn receive(body: Incoming, peer: &Arc<Peer>) -> Result<(Bytes, 
     let arriving = Arriving { body: BytesMut::new(), held: peer.hold_request(), whole_bytes: None };
     match timeout(ARRIVAL_WAIT_MAX, arriving.rest(body)).await {
         Ok(received) => received,
-        Err(_elapsed) => Err(status::arrived_too_slowly(ARRIVAL_WAIT_MAX)),
+        Err(_elapsed) => Err(problem::arrived_too_slowly(ARRIVAL_WAIT_MAX).into()),
     }
 }
 
@@ -101,7 +101,7 @@ impl Arriving {
     /// Copies what came: a part of what was read from the socket keeps all of it in memory.
     fn add(&mut self, data: &[u8]) -> Result<(), Status> {
         if !self.held.add(data.len()) {
-            return Err(status::overloaded());
+            return Err(problem::overloaded().into());
         }
         self.body.extend_from_slice(data);
         if self.whole_bytes.is_none() && self.body.len() >= PREFIX_BYTES {
@@ -153,7 +153,7 @@ fn varint(message: &mut &[u8]) -> Option<u64> {
 }
 
 fn malformed(description: impl Into<String>) -> Status {
-    status::invalid(vec![Violation::new("request", description.into())])
+    problem::invalid(vec![Violation::new("request", description.into())]).into()
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! A status in the making, and the one place that keeps it small: all details of one status are at most 4 KiB encoded,
-//! because they travel in HTTP/2 trailers and clients cut or drop what is larger.
+//! A problem, and the one place that keeps it small: all details of one problem are at most 4 KiB encoded, because they
+//! travel in HTTP/2 trailers and clients cut or drop what is larger.
 
 use std::collections::HashMap;
 
 use prost::Message;
 use prost_types::Any;
-use tonic::{Code, Status};
 use tonic_types::pb::bad_request::FieldViolation;
 use tonic_types::pb::{BadRequest, ErrorInfo};
 
+use super::Code;
 use crate::domain::Violation;
 use crate::wire::validate::VIOLATIONS_MAX;
 
@@ -24,9 +24,9 @@ const DESCRIPTION_BYTES_MAX: usize = 256;
 
 const BAD_REQUEST: &str = "google.rpc.BadRequest";
 
-/// A status in the making.
-#[must_use]
-pub(super) struct Draft {
+/// A refusal, or a failure, as callers are told of it.
+#[derive(Clone, Debug)]
+pub struct Problem {
     code: Code,
     reason: &'static str,
     message: String,
@@ -34,7 +34,7 @@ pub(super) struct Draft {
     details: Vec<Any>,
 }
 
-impl Draft {
+impl Problem {
     pub(super) fn new(code: Code, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), metadata: HashMap::new(), details: Vec::new() }
     }
@@ -55,10 +55,22 @@ impl Draft {
         self
     }
 
-    /// The status. Details of valid values fit, as a test holds; should one not, the last are left out rather than
-    /// the whole answer lost on its way.
-    #[expect(clippy::disallowed_methods, reason = "the one place that makes a status")]
-    pub(super) fn seal(mut self) -> Status {
+    /// Its code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The reason, for programs: never changes.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    /// The text for people, and the encoded `google.rpc.Status` with all details. Details of valid values fit, as a test
+    /// holds; should one not, the last are left out rather than the whole answer lost on its way.
+    #[must_use]
+    pub fn encoded(mut self) -> (String, Vec<u8>) {
         cut(&mut self.message, MESSAGE_BYTES_MAX);
         let mut rpc = self.rpc_status();
         while rpc.encoded_len() > DETAILS_BYTES_MAX && rpc.details.len() > 1 {
@@ -69,7 +81,8 @@ impl Draft {
             self.details.clear();
             rpc = self.rpc_status();
         }
-        Status::with_details(self.code, self.message, rpc.encode_to_vec().into())
+        let details = rpc.encode_to_vec();
+        (self.message, details)
     }
 
     fn rpc_status(&self) -> tonic_types::pb::Status {
@@ -80,24 +93,24 @@ impl Draft {
         };
         let mut details = vec![any("google.rpc.ErrorInfo", &info)];
         details.extend(self.details.iter().cloned());
-        tonic_types::pb::Status { code: self.code.into(), message: self.message.clone(), details }
+        tonic_types::pb::Status { code: self.code.number(), message: self.message.clone(), details }
     }
 }
 
 /// `INVALID_FIELD`: as many of the first violations as are allowed and fit, and how many more there are.
-pub(super) fn invalid(violations: Vec<Violation>) -> Draft {
+pub(super) fn invalid(violations: Vec<Violation>) -> Problem {
     let total = violations.len();
     let mut listed: Vec<FieldViolation> = violations.into_iter().take(LISTED_MAX).map(field_violation).collect();
     loop {
-        let draft = listing(&listed, total);
-        if listed.len() <= 1 || draft.rpc_status().encoded_len() <= DETAILS_BYTES_MAX {
-            return draft;
+        let problem = listing(&listed, total);
+        if listed.len() <= 1 || problem.rpc_status().encoded_len() <= DETAILS_BYTES_MAX {
+            return problem;
         }
         listed.pop();
     }
 }
 
-fn listing(listed: &[FieldViolation], total: usize) -> Draft {
+fn listing(listed: &[FieldViolation], total: usize) -> Problem {
     let more = total - listed.len();
     let first = listed.first().map(|first| format!("{}: {}", first.field, first.description)).unwrap_or_default();
     // A request that is wrong in more places than are kept is not counted to its end.
@@ -110,7 +123,7 @@ fn listing(listed: &[FieldViolation], total: usize) -> Draft {
             listed.len()
         ),
     };
-    Draft::new(Code::InvalidArgument, "INVALID_FIELD", message)
+    Problem::new(Code::InvalidArgument, "INVALID_FIELD", message)
         .info("violations", &total.to_string())
         .info("more", &more.to_string())
         .detail(BAD_REQUEST, &BadRequest { field_violations: listed.to_vec() })

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use prost::Message as _;
 
+use super::cursor;
 use crate::domain::{Event, Run};
 use crate::feed::Encode;
 use crate::feed::cursor::Cursor;
 use crate::store::Ledger;
-use crate::wire::cursor;
 use runledger_proto::v1;
 
 /// Encodes for the watches of one ledger.

@@ -29,13 +29,13 @@ use tonic_health::pb::health_server::{Health as HealthService, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_health::server::{HealthReporter, HealthService as Inner};
 
-use super::runs::Until;
-use super::{Backend, BackendSlot, watch};
+use super::runs::until;
+use crate::authority::{Authority, AuthoritySlot, over};
 use crate::domain::Shard;
 use crate::engine::CommitOutage;
 use crate::store::StoreError;
 use crate::telemetry::chain;
-use crate::wire::status;
+use crate::wire::problem;
 
 /// How often the store is asked.
 const PING_INTERVAL: Duration = Duration::from_millis(500);
@@ -57,7 +57,7 @@ const UNREADY_AFTER: Duration = Duration::from_secs(30);
 const STORE_PARTS: [&str; 2] = ["", "runledger.v1.RunService"];
 
 /// The health service, with every part as it is before the store was looked at, and what keeps it true.
-pub async fn service(slot: BackendSlot, stop: CancellationToken) -> (HealthServer<impl HealthService>, Monitor) {
+pub async fn service(slot: AuthoritySlot, stop: CancellationToken) -> (HealthServer<impl HealthService>, Monitor) {
     let reporter = HealthReporter::new();
     let told = CancellationToken::new();
     let watched = Watched { inner: Inner::from_health_reporter(reporter.clone()), told: told.clone() };
@@ -86,7 +86,7 @@ impl HealthService for Watched {
     }
 
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Answers>, Status> {
-        let until = Until::of(request.extensions());
+        let until = until(request.extensions());
         let told = self.told.clone();
         let mut answers = self.inner.watch(request).await?.into_inner();
         let answers = stream! {
@@ -101,16 +101,16 @@ impl HealthService for Watched {
                     None => break,
                 }
             }
-            yield Err(status::draining());
+            yield Err(problem::draining().into());
         };
-        Ok(Response::new(Box::pin(watch::until(until, answers))))
+        Ok(Response::new(Box::pin(over(until, answers))))
     }
 }
 
 /// Keeps what the health service says true.
 pub struct Monitor {
     board: Board,
-    slot: BackendSlot,
+    slot: AuthoritySlot,
     /// Cancelled once watches were told of the stop.
     told: CancellationToken,
     stop: CancellationToken,
@@ -137,7 +137,7 @@ impl Monitor {
     }
 }
 
-async fn opened(slot: &BackendSlot) -> &Backend {
+async fn opened(slot: &AuthoritySlot) -> &Authority {
     let mut ticks = interval(PING_INTERVAL);
     loop {
         ticks.tick().await;
@@ -148,7 +148,7 @@ async fn opened(slot: &BackendSlot) -> &Backend {
 }
 
 /// Says how the store is, for ever.
-async fn follow(board: &mut Board, backend: &Backend) {
+async fn follow(board: &mut Board, backend: &Authority) {
     let mut ticks = interval(PING_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = Known::default();
@@ -170,7 +170,7 @@ async fn follow(board: &mut Board, backend: &Backend) {
 
 /// Writes while commits fail, until that succeeds, for ever. To one shard after the other: where one of them can be written
 /// to, this replica is of use.
-async fn probe(backend: &Backend) {
+async fn probe(backend: &Authority) {
     let health = backend.engine.commit_health();
     let shards = backend.store.ledger().shard_count;
     let mut turn = 0;

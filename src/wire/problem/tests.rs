@@ -1,7 +1,9 @@
 use prost::Message;
 use tonic_types::pb::{BadRequest, ErrorInfo};
 
-use super::draft::{DETAILS_BYTES_MAX, MESSAGE_BYTES_MAX};
+use tonic::{Code, Status};
+
+use super::sealed::{DETAILS_BYTES_MAX, MESSAGE_BYTES_MAX};
 use super::*;
 use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
@@ -121,6 +123,14 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
             &["google.rpc.ErrorInfo", "google.rpc.BadRequest"],
         ),
     ]
+}
+
+fn refusal(refused: &Refusal) -> Status {
+    super::refusal(refused).into()
+}
+
+fn invalid(violations: Vec<Violation>) -> Status {
+    super::invalid(violations).into()
 }
 
 fn rpc(status: &Status) -> tonic_types::pb::Status {
@@ -264,7 +274,7 @@ fn who_does_not_hold_a_lease_is_told_what_is_so() {
 
 #[test]
 fn what_cannot_simply_be_sent_again_is_named_where_people_look() {
-    let message = outcome_unknown(false).message().to_owned();
+    let message = Status::from(outcome_unknown(false)).message().to_owned();
     assert!(message.contains("applied twice") && message.contains("because of itself"), "{message}");
     let page = include_str!("../../../docs/errors.md");
     let header = include_str!("../../../proto/runledger/v1/run_service.proto");
@@ -284,7 +294,7 @@ fn every_other_status_has_its_code_and_reason() {
     let source = || "the password is hunter2".into();
     let corrupt =
         StoreError::Corrupt { table: "run_events", column: "event", key: "default/x".into(), source: source() };
-    for (status, code, reason, retry) in [
+    for (problem, code, reason, retry) in [
         (overloaded(), Code::ResourceExhausted, "OVERLOADED", true),
         (store_unavailable(), Code::Unavailable, "STORE_UNAVAILABLE", true),
         (store(&StoreError::Unavailable(source())), Code::Unavailable, "STORE_UNAVAILABLE", true),
@@ -297,6 +307,7 @@ fn every_other_status_has_its_code_and_reason() {
         (revision_ahead(&key(), u64::MAX, u64::MAX), Code::OutOfRange, "REVISION_AHEAD", false),
         (page_token_invalid(PageTokenInvalid), Code::InvalidArgument, "PAGE_TOKEN_INVALID", false),
     ] {
+        let status = Status::from(problem);
         assert_eq!((status.code(), info(&status).reason.as_str()), (code, reason));
         assert_eq!(names(&status).contains(&RETRY.to_owned()), retry, "{reason}");
         for hidden in ["hunter2", "run_events", "default/x"] {
@@ -345,21 +356,19 @@ fn violations_however_long_never_exceed_4_kib_and_never_vanish() {
 #[test]
 fn a_draft_that_does_not_fit_keeps_its_reason() {
     let huge = "x".repeat(10_000);
-    let status = Draft::new(Code::Aborted, "REASON", huge.as_str()).info("huge", &huge).seal();
+    let status = Status::from(Problem::new(super::Code::Aborted, "REASON", huge.as_str()).info("huge", &huge));
     assert_eq!(names(&status), ["google.rpc.ErrorInfo"]);
     assert_eq!(info(&status).reason, "REASON");
     let summary = v1::RunSummary { run_id: huge.clone(), ..v1::RunSummary::default() };
-    let status = Draft::new(Code::Aborted, "REASON", "short")
-        .info("kept", "1")
-        .detail("runledger.v1.RunSummary", &summary)
-        .seal();
+    let problem = Problem::new(super::Code::Aborted, "REASON", "short").info("kept", "1");
+    let status = Status::from(problem.detail("runledger.v1.RunSummary", &summary));
     assert_eq!(info(&status).metadata["kept"], "1");
 }
 
 #[test]
 fn what_cannot_be_decoded_is_an_invalid_field() {
     let error = v1::GetRunRequest::decode([0x0a, 0x02, 0xff, 0xff].as_slice()).unwrap_err();
-    let status = undecodable(&error);
+    let status = Status::from(undecodable(&error));
     assert_eq!((status.code(), info(&status).reason.as_str()), (Code::InvalidArgument, "INVALID_FIELD"));
     let listed: BadRequest = detail(&status, "google.rpc.BadRequest");
     assert_eq!(listed.field_violations[0].field, "request");

@@ -40,7 +40,7 @@ const OWN_READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::service) struct Peer {
+pub(in crate::grpc) struct Peer {
     pub(super) address: SocketAddr,
     streams_end_at: Mutex<Instant>,
     totals: Arc<Totals>,
@@ -82,12 +82,12 @@ impl Peer {
     }
 
     /// Whether it comes from this machine, a proxy on it included.
-    pub(in crate::service) fn is_local(&self) -> bool {
+    pub(in crate::grpc) fn is_local(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
     }
 
     /// When its streams end themselves, because the connection is told to close before then.
-    pub(in crate::service) fn streams_end_at(&self) -> Instant {
+    pub(in crate::grpc) fn streams_end_at(&self) -> Instant {
         *self.streams_end_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

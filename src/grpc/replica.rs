@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use super::BackendSlot;
 use super::transport::{Context, Totals};
+use crate::authority::AuthoritySlot;
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
 use crate::wire::answer;
@@ -14,13 +14,13 @@ use runledger_proto::v1;
 
 /// The replica service.
 pub(super) struct Replica {
-    slot: BackendSlot,
+    slot: AuthoritySlot,
     totals: Arc<Totals>,
     started_at: Time,
 }
 
 impl Replica {
-    pub(super) fn new(slot: BackendSlot, totals: Arc<Totals>) -> Self {
+    pub(super) fn new(slot: AuthoritySlot, totals: Arc<Totals>) -> Self {
         Self { slot, totals, started_at: SystemClock.now() }
     }
 }

@@ -1,0 +1,55 @@
+//! A run's history, a page at a time.
+
+use prost::Message as _;
+
+use super::lists::YieldEvery;
+use super::{ANSWER_BYTES_MAX, Authority, Call, run_not_found, unreadable};
+use crate::store::PAGE_BYTES_MAX;
+use crate::wire::problem::{self, Problem};
+use crate::wire::{page_token, query};
+use runledger_proto::v1;
+
+impl Authority {
+    /// Answers a `ListRunEvents`.
+    ///
+    /// # Errors
+    ///
+    /// The run is not there, its history cannot be read, or the page token is not one of its own.
+    pub async fn list_run_events(
+        &self,
+        call: Call<v1::ListRunEventsRequest>,
+    ) -> Result<v1::ListRunEventsResponse, Problem> {
+        let (key, page_size) = query::list_run_events(&call.message, &call.caller).map_err(problem::invalid)?;
+        let ledger = self.store.ledger();
+        let after = match call.message.page_token.as_str() {
+            "" => 0,
+            token => page_token::revision(token, ledger, &key).map_err(problem::page_token_invalid)?,
+        };
+        let unreadable = |error| unreadable("ListRunEvents", &key, &error);
+        // The run first: one that is there has its first event, whatever is committed in between.
+        let Some(run) = self.reads.run(&key).await.map_err(unreadable)? else { return Err(run_not_found(key)) };
+        let _turn = self.turns.of_events().await?;
+        let read = self.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
+        if after > 0 && self.store.ledger().epoch != ledger.epoch {
+            // What the caller has may be of another past than this page.
+            return Err(problem::page_token_invalid(page_token::PageTokenInvalid));
+        }
+        let (mut bytes, mut yielding) = (0, YieldEvery::default());
+        let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());
+        for event in &read {
+            let event: v1::RunEvent = event.into();
+            let encoded = event.encoded_len();
+            yielding.made(encoded).await;
+            bytes += encoded;
+            if bytes > ANSWER_BYTES_MAX && !events.is_empty() {
+                break;
+            }
+            events.push(event);
+        }
+        let next_page_token = match events.last() {
+            Some(last) if last.revision < run.revision => page_token::after_revision(last.revision, ledger, &key),
+            Some(_) | None => String::new(),
+        };
+        Ok(v1::ListRunEventsResponse { events, next_page_token })
+    }
+}

@@ -1,0 +1,136 @@
+//! The calls that change a run: each is a command, and its answer the run after it.
+
+use uuid::Uuid;
+
+use super::{Authority, Call};
+use crate::auth::Caller;
+use crate::domain::{Command, Violation};
+use crate::engine::{Disposition, Failure};
+use crate::wire::problem::{self, Problem};
+use crate::wire::request;
+use runledger_proto::v1;
+
+/// What every mutation answers.
+struct Mutated {
+    run: Option<v1::Run>,
+    disposition: i32,
+    current_revision: u64,
+    abort_requested: bool,
+}
+
+/// A mutation that names its run, and says whether its run is to be aborted.
+macro_rules! of_its_holder {
+    ($($call:ident: $request:ident -> $response:ident;)*) => {$(
+        #[doc = concat!("Answers a `", stringify!($request), "`.")]
+        ///
+        /// # Errors
+        ///
+        /// Why it was not applied.
+        pub async fn $call(&self, call: Call<v1::$request>) -> Result<v1::$response, Problem> {
+            let command = |message, caller: &_, _| request::$call(message, caller);
+            let Mutated { run, disposition, current_revision, abort_requested } =
+                self.mutate(call, true, command).await?;
+            Ok(v1::$response { run, disposition, current_revision, abort_requested })
+        }
+    )*};
+}
+
+/// A mutation that names its run.
+macro_rules! of_anybody {
+    ($($call:ident: $request:ident -> $response:ident;)*) => {$(
+        #[doc = concat!("Answers a `", stringify!($request), "`.")]
+        ///
+        /// # Errors
+        ///
+        /// Why it was not applied.
+        pub async fn $call(&self, call: Call<v1::$request>) -> Result<v1::$response, Problem> {
+            let command = |message, caller: &_, _| request::$call(message, caller);
+            let Mutated { run, disposition, current_revision, .. } = self.mutate(call, true, command).await?;
+            Ok(v1::$response { run, disposition, current_revision })
+        }
+    )*};
+}
+
+impl Authority {
+    /// Answers a `StartRun`.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not applied.
+    pub async fn start_run(&self, call: Call<v1::StartRunRequest>) -> Result<v1::StartRunResponse, Problem> {
+        let names_run = !call.message.run_id.is_empty();
+        let Mutated { run, disposition, current_revision, .. } =
+            self.mutate(call, names_run, request::start_run).await?;
+        Ok(v1::StartRunResponse { run, disposition, current_revision })
+    }
+
+    /// Answers an `UpdateRun`.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not applied.
+    pub async fn update_run(&self, call: Call<v1::UpdateRunRequest>) -> Result<v1::UpdateRunResponse, Problem> {
+        let mut renewal = None;
+        let command = |message, caller: &_, _| {
+            renewal = request::update_renewal(&message, caller);
+            request::update_run(message, caller)
+        };
+        let Mutated { run, disposition, current_revision, abort_requested } = self.mutate(call, true, command).await?;
+        if let Some((key, renewal)) = renewal {
+            // The update was made: its answer waits for no renewal, and no deadline may pass in between.
+            self.renewals.renew_soon(key, renewal);
+        }
+        Ok(v1::UpdateRunResponse { run, disposition, current_revision, abort_requested })
+    }
+
+    of_its_holder! {
+        complete_run: CompleteRunRequest -> CompleteRunResponse;
+        fail_run: FailRunRequest -> FailRunResponse;
+    }
+
+    of_anybody! {
+        abort_run: AbortRunRequest -> AbortRunResponse;
+        claim_run: ClaimRunRequest -> ClaimRunResponse;
+        release_run: ReleaseRunRequest -> ReleaseRunResponse;
+        request_abort: RequestAbortRequest -> RequestAbortResponse;
+    }
+
+    /// Commits the command that a request asks for. `names_run`: it named its run, so that a repetition meets the same.
+    async fn mutate<M>(
+        &self,
+        call: Call<M>,
+        names_run: bool,
+        command: impl FnOnce(M, &Caller, Uuid) -> Result<Command, Vec<Violation>>,
+    ) -> Result<Mutated, Problem> {
+        let command = command(call.message, &call.caller, self.store.ledger().id).map_err(problem::invalid)?;
+        let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
+        let answer = self.engine.submit(command, call.until.deadline).await;
+        let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
+        let disposition = match answer.disposition {
+            Disposition::Applied => v1::Disposition::Applied,
+            Disposition::Unchanged => v1::Disposition::Unchanged,
+            Disposition::Replayed => v1::Disposition::Replayed,
+            Disposition::RecordedLate => v1::Disposition::RecordedLate,
+        };
+        Ok(Mutated {
+            abort_requested: answer.run.supervision.abort_request.is_some(),
+            run: Some(answer.run.as_ref().into()),
+            disposition: disposition.into(),
+            current_revision: answer.current_revision,
+        })
+    }
+}
+
+/// Why a command has no answer. `retry_is_safe`: see [`problem::outcome_unknown`].
+pub(super) fn failed(failure: Failure, retry_is_safe: bool) -> Problem {
+    match failure {
+        Failure::Refused(refusal) => problem::refusal(&refusal),
+        Failure::Overloaded => problem::overloaded(),
+        Failure::Draining => problem::draining(),
+        Failure::StoreUnavailable => problem::store_unavailable(),
+        Failure::StoreRefused => problem::store_refused(),
+        Failure::StoreCorrupt => problem::store_corrupt(),
+        Failure::Deadline => problem::deadline(),
+        Failure::OutcomeUnknown => problem::outcome_unknown(retry_is_safe),
+    }
+}

@@ -1,0 +1,193 @@
+//! Watches and waits: what they show, and what ends them.
+
+use std::future;
+use std::sync::Arc;
+
+use async_stream::stream;
+use futures_util::{Stream, StreamExt as _};
+use tokio::pin;
+use tokio::time::sleep_until;
+
+use super::{Authority, Call, Until, run_not_found, unlisted, unreadable};
+use crate::domain::{Progress, RunKey, Time};
+use crate::feed::watch_runs::Begin;
+use crate::feed::{Feed, Waited, WatchError, watch_run, watch_runs};
+use crate::leases::progress::{ProgressBoard, ProgressWatch};
+use crate::wire::cursor::{self, CursorInvalid};
+use crate::wire::problem::{self, Problem};
+use crate::wire::{query, request};
+use runledger_proto::v1;
+
+/// What a watch of one run shows.
+#[derive(Debug)]
+pub enum OneFrame {
+    /// What happened to the run.
+    Run(watch_run::Frame),
+    /// How far its work has come, and when its worker said so.
+    Progressed(Progress, Time),
+}
+
+impl Authority {
+    /// Answers a `WatchRun`, read through a feed of the caller's connection: the epoch of the ledger that is watched, and the
+    /// frames.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not begin.
+    pub async fn watch_run(
+        &self,
+        feed: Feed,
+        call: Call<v1::WatchRunRequest>,
+    ) -> Result<(u64, impl Stream<Item = Result<OneFrame, Problem>> + use<>), Problem> {
+        let key = request::run_key(call.message.run_id, &call.caller).map_err(problem::invalid)?;
+        let after = call.message.after_revision;
+        let cut = move |error, key: &_| cut("WatchRun", &error, key, after);
+        let of_epoch = call.message.ledger_epoch;
+        self.knows(of_epoch).await.map_err(|error| unreadable("WatchRun", &key, &error))?;
+        let begun = feed.watch_run(key.clone(), after, of_epoch).await;
+        let (epoch, frames) = begun.map_err(|error| cut(error, &key))?;
+        let frames = with_progress(self.progress.clone(), key.clone(), frames);
+        let frames = frames.map(move |frame| frame.map_err(|error| cut(error, &key)));
+        Ok((epoch, over(call.until, frames)))
+    }
+
+    /// Answers a `WatchRuns`, read through a feed of the caller's connection.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not begin.
+    pub async fn watch_runs(
+        &self,
+        feed: Feed,
+        call: Call<v1::WatchRunsRequest>,
+    ) -> Result<impl Stream<Item = Result<watch_runs::Frame, Problem>> + use<>, Problem> {
+        let namespace = call.caller.namespace;
+        let cursor = call.message.cursor.clone();
+        let (filter, view) = query::watch_runs(call.message).map_err(problem::invalid)?;
+        let begin = match cursor.as_str() {
+            "" => Begin::Now(view),
+            cursor => {
+                self.knows(cursor::epoch(cursor, self.store.ledger(), &namespace))
+                    .await
+                    .map_err(|error| unlisted("WatchRuns", &namespace, &error))?;
+                let cursor = cursor::decode(cursor, self.store.ledger(), &namespace);
+                Begin::After(cursor.map_err(problem::cursor_invalid)?)
+            }
+        };
+        let frames = feed.watch_runs(namespace.clone(), filter, begin).await;
+        let frames = frames.map_err(|error| cut_many(&namespace, &error))?;
+        let frames = frames.map(move |frame| frame.map_err(|error| cut_many(&namespace, &error)));
+        Ok(over(call.until, frames))
+    }
+
+    /// Answers a `WaitRun`.
+    ///
+    /// # Errors
+    ///
+    /// The run is not there, or cannot be read.
+    pub async fn wait_run(&self, call: Call<v1::WaitRunRequest>) -> Result<Waited, Problem> {
+        let (key, timeout) = query::wait_run(call.message, &call.caller).map_err(problem::invalid)?;
+        let wait_max = self.wait_max(timeout, call.until);
+        self.feed.wait_run(&key, wait_max).await.map_err(|error| cut("WaitRun", &error, &key, None))
+    }
+}
+
+/// The frames of one run's watch, and between them how far its work comes, once the watch has caught up.
+fn with_progress(
+    board: Arc<ProgressBoard>,
+    key: RunKey,
+    frames: impl Stream<Item = Result<watch_run::Frame, WatchError>>,
+) -> impl Stream<Item = Result<OneFrame, WatchError>> {
+    let mut frames = Box::pin(frames);
+    stream! {
+        let (mut held, mut caught_up) = (false, false);
+        let mut watching: Option<ProgressWatch> = None;
+        loop {
+            let progressed = async {
+                match &mut watching {
+                    Some(watching) => watching.next().await,
+                    None => future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                frame = frames.next() => {
+                    let Some(frame) = frame else { return };
+                    match &frame {
+                        Ok(watch_run::Frame::Snapshot { held: now, .. } | watch_run::Frame::Change { held: now, .. }) => {
+                            held = *now;
+                        }
+                        Ok(watch_run::Frame::CaughtUp { .. }) => caught_up = true,
+                        Ok(watch_run::Frame::Checkpoint { .. } | watch_run::Frame::End(_)) | Err(_) => {}
+                    }
+                    if held && caught_up {
+                        watching.get_or_insert_with(|| board.watch(&key));
+                    } else {
+                        watching = None;
+                    }
+                    yield frame.map(OneFrame::Run);
+                }
+                (said, at) = progressed => yield Ok(OneFrame::Progressed(said, at)),
+            }
+        }
+    }
+}
+
+/// The frames until the call is over. Nobody else ends them then: the transport's timer is for the first answer.
+pub fn over<F, E: From<Problem>>(
+    until: Until,
+    frames: impl Stream<Item = Result<F, E>>,
+) -> impl Stream<Item = Result<F, E>> {
+    // In a place of its own: moved into the stream below, it would take its room there twice.
+    let mut frames = Box::pin(frames);
+    stream! {
+        let deadline_is_first = until.deadline.is_some_and(|deadline| until.connection.is_none_or(|end| deadline < end));
+        let over = async {
+            match until.deadline.into_iter().chain(until.connection).min() {
+                Some(end) => sleep_until(end).await,
+                None => future::pending().await,
+            }
+        };
+        pin!(over);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut over => {
+                    yield Err(if deadline_is_first { problem::deadline() } else { problem::connection_ends() }.into());
+                    return;
+                }
+                frame = frames.next() => match frame {
+                    Some(frame) => yield frame,
+                    None => return,
+                },
+            }
+        }
+    }
+}
+
+/// Why a watch of many runs ended.
+fn cut_many(namespace: &str, error: &WatchError) -> Problem {
+    let key = RunKey { namespace: namespace.to_owned(), run_id: String::new() };
+    if matches!(error, WatchError::LedgerRestored) {
+        // A cursor says where to go on, and none leads on from there.
+        return problem::cursor_invalid(CursorInvalid);
+    }
+    cut("WatchRuns", error, &key, None)
+}
+
+/// Why a watch or a wait ended.
+fn cut(rpc: &'static str, error: &WatchError, key: &RunKey, after_revision: Option<u64>) -> Problem {
+    match error {
+        WatchError::RunNotFound => run_not_found(key.clone()),
+        WatchError::RevisionAhead { revision } => {
+            problem::revision_ahead(key, after_revision.unwrap_or_default(), *revision)
+        }
+        WatchError::CursorInvalid => problem::cursor_invalid(CursorInvalid),
+        WatchError::CursorExpired => problem::cursor_expired(),
+        WatchError::LedgerRestored => problem::ledger_restored(),
+        WatchError::Draining => problem::draining(),
+        // Whoever met the event has logged it.
+        WatchError::Unreadable(error) => problem::store(error),
+        WatchError::Store(error) => unreadable(rpc, key, error),
+    }
+}

@@ -1,0 +1,9 @@
+//! The gRPC face of the authority: its services, health, and the listener with its bounds. Holds no SQL and no rules.
+
+pub mod health;
+mod replica;
+mod routes;
+mod runs;
+pub mod server;
+pub mod transport;
+mod watch;
