@@ -228,7 +228,7 @@ pub(super) fn text(text: Option<&String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Ending, Links, LinksChange, Metadata, Supervision};
+    use crate::domain::{Ending, LinksChange, Metadata, Supervision};
 
     #[test]
     fn a_time_before_the_epoch_has_positive_nanos() {
@@ -250,13 +250,7 @@ mod tests {
             running_at: Some(at(2)),
             completed_at: Some(at(3)),
             agent_id: Some("agent".into()),
-            links: Links {
-                route: Some(Route::Cli),
-                fallback_used: true,
-                tab_group_id: Some("tabs".into()),
-                audit_session_id: Some("audit".into()),
-                workflow_id: Some("workflow".into()),
-            },
+            links: links::tests::whole(),
             ending: Ending { failure_reason: Some("because".into()), reason_code: Some("TIMEOUT".into()) },
             labels: [("k".into(), "v".into())].into(),
             supervision: Supervision {
@@ -292,17 +286,12 @@ mod tests {
         let at = |micros| Time::from_micros(micros);
         let run = whole();
         let number = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(1.0)) };
-        let shown = v1::Run {
+        let mut shown = v1::Run {
             task_thread_id: "task".into(),
             run_id: "run".into(),
             status: v1::RunStatus::Failed.into(),
             started_at: Some(timestamp(at(1))),
-            route: v1::Route::Cli.into(),
-            fallback_used: true,
             agent_id: "agent".into(),
-            tab_group_id: "tabs".into(),
-            audit_session_id: "audit".into(),
-            workflow_id: "workflow".into(),
             completed_at: Some(timestamp(at(3))),
             failure_reason: "because".into(),
             metadata: Some(prost_types::Struct { fields: [("a".into(), number)].into() }),
@@ -339,7 +328,9 @@ mod tests {
             deadline: Some(timestamp(at(3_002))),
             progress: None,
             ready: None,
+            ..v1::Run::default()
         };
+        links::tests::shown(&mut shown);
         assert_eq!(v1::Run::from(&run), shown);
         let summary = v1::RunSummary::from(&run.summary());
         assert_eq!(

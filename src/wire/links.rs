@@ -40,3 +40,29 @@ pub(super) fn show_change(change: &LinksChange, changes: &mut v1::RunChanges) {
     changes.audit_session_id.clone_from(audit_session_id);
     changes.workflow_id.clone_from(workflow_id);
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::domain::Route;
+
+    /// Links that have something in every field.
+    pub(in crate::wire) fn whole() -> Links {
+        Links {
+            route: Some(Route::Cli),
+            fallback_used: true,
+            tab_group_id: Some("tabs".into()),
+            audit_session_id: Some("audit".into()),
+            workflow_id: Some("workflow".into()),
+        }
+    }
+
+    /// What a run shows of them.
+    pub(in crate::wire) fn shown(run: &mut v1::Run) {
+        run.route = v1::Route::Cli.into();
+        run.fallback_used = true;
+        run.tab_group_id = "tabs".into();
+        run.audit_session_id = "audit".into();
+        run.workflow_id = "workflow".into();
+    }
+}

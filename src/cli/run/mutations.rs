@@ -221,6 +221,7 @@ impl Mutation {
     }
 }
 
+#[allow(clippy::needless_update, reason = "a field without a flag of its own is left to the authority")]
 pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
     let request = v1::StartRunRequest {
         task_thread_id: args.task_thread_id,
@@ -239,6 +240,7 @@ pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
         lease_ttl: args.lease_ttl.map(runledger_proto::duration),
         start_timeout: args.start_timeout.map(runledger_proto::duration),
         run_timeout: args.run_timeout.map(runledger_proto::duration),
+        ..v1::StartRunRequest::default()
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
     args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)?;
@@ -259,10 +261,10 @@ pub(super) async fn update(args: UpdateArgs) -> Result<(), Stop> {
         metadata: read(args.metadata.as_ref())?,
         labels: args.labels.into_iter().map(|Label(key, value)| (key, value)).collect(),
         remove_labels: args.remove_labels,
-        progress: None,
         lease_epoch: args.holder.lease_epoch,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
+        ..v1::UpdateRunRequest::default()
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
     args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)

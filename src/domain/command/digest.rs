@@ -172,6 +172,7 @@ mod tests {
         Metadata::from(metadata.as_object().unwrap().clone())
     }
 
+    #[allow(clippy::needless_update, reason = "a field that comes later has a digest of its own")]
     fn links() -> LinksChange {
         LinksChange {
             route: Some(Route::Mcp),
@@ -179,6 +180,7 @@ mod tests {
             tab_group_id: Some("tabs".into()),
             audit_session_id: Some("audit".into()),
             workflow_id: Some("workflow".into()),
+            ..LinksChange::default()
         }
     }
 
