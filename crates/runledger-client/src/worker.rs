@@ -149,8 +149,11 @@ impl Worker {
     pub async fn claim(&mut self, what: &Claiming, stop: &CancellationToken) -> Result<Option<Held>, Failure> {
         let mut asked = request_id();
         tokio::select! {
-            claimed = self.next_run(what, &mut asked) => return claimed,
+            // The stop first: whoever stops does not look at what it is answered, and a run that was granted in this moment is
+            // asked for again below.
+            biased;
             () = stop.cancelled() => {}
+            claimed = self.next_run(what, &mut asked) => return claimed,
         }
         self.give_back(what, asked).await;
         Ok(None)

@@ -151,7 +151,8 @@ async fn claim(args: &WorkerArgs, worker: &mut Worker, signals: &mut Signals) ->
         number = signals.next() => {
             stop.cancel();
             // A run that was claimed in this moment is given back.
-            claimed.await?;
+            let none = claimed.await?;
+            debug_assert!(none.is_none(), "a claim that was stopped hands nothing out");
             Err(Stop::Signal(number))
         }
     }

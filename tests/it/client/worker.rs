@@ -144,6 +144,32 @@ async fn a_worker_that_waits_ends_at_its_stop_and_leaves_no_claim_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_that_came_with_an_answer_hands_no_run_out() {
+    let server = Server::start("memory").await;
+    for n in 0..30 {
+        let run_id = format!("run-{n}");
+        pending(&server, &run_id, json!({})).await;
+        let stop = CancellationToken::new();
+        let mut worker = worker(&server, living());
+        let claiming = Claiming::default();
+        let stopped = async {
+            while run(&server, &run_id).await.status() == RunStatus::Pending {}
+            stop.cancel();
+        };
+        let (granted, ()) = tokio::join!(worker.claim(&claiming, &stop), stopped);
+        let granted = granted.unwrap();
+        if let Some(held) = granted {
+            assert_eq!(held.run.run_id, run_id);
+        } else {
+            let given_back = run(&server, &run_id).await;
+            assert!(given_back.status() == RunStatus::Pending || given_back.ready.is_some(), "{given_back:?}");
+        }
+        let end = runledger_proto::v1::AbortRunRequest { run_id, ..Default::default() };
+        server.client().await.abort_run(end).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_example_of_the_readme_does_what_it_shows() {
     let readme = include_str!("../../../crates/runledger-client/README.md");
     let code = include_str!("../../../crates/runledger-client/examples/worker.rs");

@@ -86,12 +86,14 @@ pub(crate) struct Fields {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) remove_labels: BTreeSet<String>,
     pub(crate) metadata: Metadata,
+    /// Links that have no field here.
+    pub(crate) links: LinksChange,
 }
 
 impl Fields {
     fn of_links(links: LinksChange) -> Self {
-        let LinksChange { route, fallback_used, tab_group_id, audit_session_id, workflow_id } = links;
-        Self { route, fallback_used, tab_group_id, audit_session_id, workflow_id, ..Self::default() }
+        let LinksChange { route, fallback_used, tab_group_id, audit_session_id, workflow_id, .. } = links.clone();
+        Self { route, fallback_used, tab_group_id, audit_session_id, workflow_id, links, ..Self::default() }
     }
 
     fn of_why(why: Ending) -> Self {
@@ -123,9 +125,10 @@ impl Fields {
     }
 
     /// Puts into an ask what it can carry.
+    #[allow(clippy::needless_update, unused_variables, reason = "a link may come later that no test sets by its name")]
     pub(crate) fn put_into(self, ask: &mut Ask) {
-        let Self { route, fallback_used, tab_group_id, audit_session_id, workflow_id, .. } = self;
-        let links = LinksChange { route, fallback_used, tab_group_id, audit_session_id, workflow_id };
+        let Self { route, fallback_used, tab_group_id, audit_session_id, workflow_id, links, .. } = self;
+        let links = LinksChange { route, fallback_used, tab_group_id, audit_session_id, workflow_id, ..links };
         let why = Ending { failure_reason: self.failure_reason, reason_code: self.reason_code };
         match ask {
             Ask::Start(start) => {

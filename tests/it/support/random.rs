@@ -115,6 +115,7 @@ fn fields() -> impl Strategy<Value = Fields> {
             remove_labels: removed.into_iter().filter(|key| !labels.contains_key(key)).collect(),
             labels,
             metadata: metadata(&patch),
+            ..Fields::default()
         }
     })
 }
