@@ -145,7 +145,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// At most `limit` runs of a shard whose lease is [over](leases), and as many that are [due](Run::due_at), those that
     /// are due for the longest first. What is told here may be otherwise a moment later: a
-    /// [sweep](crate::domain::Operation::Sweep) decides.
+    /// [sweep](crate::domain::Ask::Sweep) decides.
     ///
     /// # Errors
     ///

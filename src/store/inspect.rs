@@ -105,7 +105,7 @@ impl OfRuns {
 /// What some runs have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// [`Run::audit_session_id`](crate::domain::Run::audit_session_id) is this.
+    /// [`Links::audit_session_id`](crate::domain::Links::audit_session_id) is this.
     AuditSession(String),
     /// [`Run::task_thread_id`](crate::domain::Run::task_thread_id) is this.
     TaskThread(String),
@@ -143,7 +143,7 @@ pub struct Extent {
 pub struct Links {
     /// See [`Run::task_thread_id`](crate::domain::Run::task_thread_id).
     pub task_thread_id: String,
-    /// See [`Run::audit_session_id`](crate::domain::Run::audit_session_id).
+    /// See [`Links::audit_session_id`](crate::domain::Links::audit_session_id).
     pub audit_session_id: Option<String>,
 }
 
