@@ -123,7 +123,7 @@ pub(super) const WORKER: &str = concat!(
     runledger run worker --claim --label team=search --idle 1s -- ./crawl\n  \
     runledger run worker --claim --max-running instance=1 --idle 1s -- ./crawl\n\n\
     The program finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LABELS and RUNLEDGER_METADATA (JSON \
-    objects, as they were when it began), RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER in its environment. Two lines of \
+    objects, as they were when it began), RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER (as --server has it) in its environment. Two lines of \
     its standard output are for the worker, and are not passed on:\n  \
     ::progress DONE[/TOTAL] [MESSAGE]  how far it is\n  \
     ::completed                        the run is done, although the program was told to end\n\n\
