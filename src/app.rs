@@ -27,8 +27,9 @@ use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
 use crate::leases::sweeper;
 use crate::reads::Reads;
+use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
-use crate::store::{Description, OpenError, Store};
+use crate::store::{Commits, Description, OpenError, Store, Upkeep};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 use crate::wire::WireFrames;
@@ -162,7 +163,7 @@ async fn open(config: &ServeConfig, location: &Location, address: SocketAddr) ->
                 tell(Some(&description))?;
                 let Description { location, not_durable, .. } = description;
                 tracing::info!(%address, store = location, not_durable, "the store is open");
-                return Ok(store);
+                return Ok(Arc::new(Observed::around(store)));
             }
             Err(error) if error.is_temporary() => {
                 tell(None)?;
@@ -214,13 +215,14 @@ async fn open_store(config: &ServeConfig, location: &Location) -> Result<Arc<dyn
 fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor, wait_max: Duration) {
     let frames = WireFrames { ledger: store.ledger() };
     let committed = Arc::new(Notify::new());
-    let engine = Arc::new(Engine::start(store.clone(), supervisor, &committed));
-    sweeper::start(&store, &engine, supervisor);
-    let feed = Feed::start(store.clone(), supervisor, committed, Arc::new(frames));
+    let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
+    let engine = Arc::new(Engine::start(&commits, store.clone(), supervisor, &committed));
+    sweeper::start(&upkeep, &engine, supervisor);
+    let feed = Feed::start(store.clone(), store.clone(), supervisor, committed, Arc::new(frames));
     slot.install(Authority {
-        renewals: Renewals::start(store.clone(), supervisor),
-        progress: ProgressBoard::start(store.clone(), supervisor),
-        claims: Claims::new(store.clone(), engine.clone(), feed.clone(), supervisor),
+        renewals: Renewals::start(&upkeep, store.clone(), supervisor),
+        progress: ProgressBoard::start(upkeep.clone(), supervisor),
+        claims: Claims::new(store.clone(), upkeep, engine.clone(), feed.clone(), supervisor),
         engine,
         feed,
         reads: Reads::new(store.clone()),

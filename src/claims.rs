@@ -30,7 +30,7 @@ use self::queues::{QueueKey, Queues};
 use crate::domain::{self, Ask, Command, Filter, MaxRunning, Principal, Refusal, Request, Run, RunKey};
 use crate::engine::{self, Engine};
 use crate::feed::Feed;
-use crate::store::{Store, StoreError};
+use crate::store::{Runs, StoreError, Upkeep};
 use crate::supervise::Supervisor;
 
 /// The pause, at least, between two looks of a claimer that waits, whether another attempt of its request has claimed.
@@ -83,7 +83,8 @@ pub struct Granted {
 
 /// The way in.
 pub struct Claims {
-    store: Arc<dyn Store>,
+    runs: Arc<dyn Runs>,
+    upkeep: Arc<dyn Upkeep>,
     engine: Arc<Engine>,
     feed: Feed,
     queues: Arc<Queues>,
@@ -94,12 +95,18 @@ pub struct Claims {
 impl Claims {
     /// Nothing is read before the first claim.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, engine: Arc<Engine>, feed: Feed, supervisor: &Supervisor) -> Self {
+    pub fn new(
+        runs: Arc<dyn Runs>,
+        upkeep: Arc<dyn Upkeep>,
+        engine: Arc<Engine>,
+        feed: Feed,
+        supervisor: &Supervisor,
+    ) -> Self {
         let stop = supervisor.stop();
         if let Some(unreceived) = engine.unreceived() {
             supervisor.vital("claims", give_back::run(engine.clone(), unreceived, stop.clone()));
         }
-        Self { store, engine, feed, queues: Arc::default(), supervisor: supervisor.clone(), stop }
+        Self { runs, upkeep, engine, feed, queues: Arc::default(), supervisor: supervisor.clone(), stop }
     }
 
     /// Takes the oldest run that waits for a claim, matches and may be the claimer's, and starts it under a lease; none when
@@ -115,7 +122,7 @@ impl Claims {
         });
         let claimer = entered.ok_or(Failure::Overloaded)?;
         let queue = claimer.queue.clone();
-        let (store, agent_id) = (&*self.store, claim.principal.agent_id.as_deref());
+        let (runs, agent_id) = (&*self.runs, claim.principal.agent_id.as_deref());
         let mut look_again = Instant::now();
         let mut looked = None;
         loop {
@@ -123,7 +130,7 @@ impl Claims {
             let is_over = claim.wait_until <= Instant::now();
             // Without news, a claimer that looked in vain would look in vain again.
             if (is_over || looked.replace(news) != Some(news))
-                && let Some(candidate) = queue.take(store, agent_id, is_over).await.map_err(Failure::Store)?
+                && let Some(candidate) = queue.take(runs, agent_id, is_over).await.map_err(Failure::Store)?
             {
                 if let Some(granted) = self.claim(claim, candidate).await? {
                     return Ok(Some(granted));
@@ -165,7 +172,7 @@ impl Claims {
                     self.replay(claim).await
                 }
                 Refusal::MaxRunning { running, .. } => {
-                    candidate.refused(&*self.store, &running).await.map_err(Failure::Store)?;
+                    candidate.refused(&*self.runs, &running).await.map_err(Failure::Store)?;
                     Ok(None)
                 }
                 // Somebody took or ended the run first.

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Command, Refusal, Run, RunKey, Verdict, ids};
-use crate::store::{Ledger, Store, StoreError};
+use crate::store::{Commits, Ledger, Runs, StoreError};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 use batch::Queue;
@@ -91,7 +91,7 @@ pub struct Unanswered {
 
 /// The way in. Dropping a submitted call's future withdraws it only while it is queued.
 pub struct Engine {
-    store: Arc<dyn Store>,
+    runs: Arc<dyn Runs>,
     ledger: Ledger,
     inlets: Vec<Inlet>,
     health: Arc<CommitHealth>,
@@ -101,25 +101,31 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts a committer for each shard. `committed` is notified after each commit that made events.
+    /// Starts a committer for each shard. `runs` tells what a replayed call had made; `committed` is notified after each
+    /// commit that made events.
     #[must_use]
-    pub fn start(store: Arc<dyn Store>, supervisor: &Supervisor, committed: &Arc<Notify>) -> Self {
-        let ledger = store.ledger();
+    pub fn start(
+        commits: &Arc<dyn Commits>,
+        runs: Arc<dyn Runs>,
+        supervisor: &Supervisor,
+        committed: &Arc<Notify>,
+    ) -> Self {
+        let ledger = commits.ledger();
         let ending = CancellationToken::new();
-        let slots = Slots::new(store.commits_max());
+        let slots = Slots::new(commits.commits_max());
         let bytes = inlet::byte_budget();
         let health = Arc::new(CommitHealth::new());
         let inlets = (0..ledger.shard_count)
             .map(|shard| {
                 let (inlet, queue, in_hand) = inlet::inlet(bytes.clone());
                 let (slots, health) = (slots.clone(), health.clone());
-                let task = Committer::new(store.clone(), ids::Shard(shard), slots, committed.clone(), health);
+                let task = Committer::new(commits.clone(), ids::Shard(shard), slots, committed.clone(), health);
                 supervisor.vital("committer", task.run(Queue::new(queue, in_hand), ending.clone()));
                 inlet
             })
             .collect();
         let closed = AtomicBool::new(false);
-        Self { store, ledger, inlets, health, closed, ending, unreceived: ToUnreceived::new() }
+        Self { runs, ledger, inlets, health, closed, ending, unreceived: ToUnreceived::new() }
     }
 
     /// Commits a command and answers, at the latest at `deadline` or after [`ANSWER_WAIT_MAX`].
@@ -182,7 +188,7 @@ impl Engine {
     /// The run as the first call left it. That call was applied: whatever goes wrong here, "nothing was written" would
     /// be false.
     async fn replayed(&self, key: &RunKey, revision: u64, by: Instant) -> Result<Run, Failure> {
-        let reason = match tokio::time::timeout_at(by, self.store.run_at(key, revision)).await {
+        let reason = match tokio::time::timeout_at(by, self.runs.run_at(key, revision)).await {
             Ok(Ok(Some(run))) => return Ok(run),
             Ok(Ok(None)) => format!("revision {revision} is not in the log"),
             Ok(Err(error)) => chain(&error),

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Event, Filter, Position, Run, RunKey, Shard, Status};
-use crate::store::{Store, StoreError};
+use crate::store::{RunLog, Runs, StoreError};
 use crate::supervise::Supervisor;
 use cursor::Cursor;
 use fold::{Cache, Folded};
@@ -156,7 +156,8 @@ pub enum WatchError {
 /// What sessions read from. Cheap to clone.
 #[derive(Clone)]
 pub struct Feed {
-    store: Arc<dyn Store>,
+    log: Arc<dyn RunLog>,
+    runs: Arc<dyn Runs>,
     hub: Arc<Hub>,
     encode: Arc<dyn Encode>,
     /// The runs that histories were folded to: sessions that read the same history fold on what others have left. Of
@@ -173,18 +174,19 @@ impl Feed {
     /// Starts the tailer. `committed` is notified when this process committed something.
     #[must_use]
     pub fn start(
-        store: Arc<dyn Store>,
+        log: Arc<dyn RunLog>,
+        runs: Arc<dyn Runs>,
         supervisor: &Supervisor,
         committed: Arc<Notify>,
         encode: Arc<dyn Encode>,
     ) -> Self {
         let hub = Arc::new(Hub::default());
         let stop = supervisor.stop();
-        let tailer = tailer::run(store.clone(), hub.clone(), encode.clone(), committed, stop.clone());
+        let tailer = tailer::run(log.clone(), runs.clone(), hub.clone(), encode.clone(), committed, stop.clone());
         supervisor.vital("tailer", tailer);
         let [reads, looks] = [READS_MAX, LOOKS_MAX].map(|max| Arc::new(Semaphore::new(max)));
-        let folded = Arc::new(Mutex::new((store.ledger().epoch, Arc::new(fold::cache()))));
-        Self { store, hub, encode, folded, reads, looks, reader: None, stop }
+        let folded = Arc::new(Mutex::new((log.ledger().epoch, Arc::new(fold::cache()))));
+        Self { log, runs, hub, encode, folded, reads, looks, reader: None, stop }
     }
 
     /// The same for sessions of a client.
@@ -201,7 +203,7 @@ impl Feed {
 
     /// The ledger's epoch, for a session that begins.
     fn epoch(&self) -> u64 {
-        self.store.ledger().epoch
+        self.log.ledger().epoch
     }
 
     /// Whether everything that a session has read since it began is of one past. Called between each read and the frame

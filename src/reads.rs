@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::domain::{Run, RunKey};
-use crate::store::{Store, StoreError};
+use crate::store::{Runs, StoreError};
 
 /// Queries in flight at most. While so many are, callers gather for the next.
 const QUERIES_MAX: usize = 3;
@@ -27,7 +27,7 @@ struct Ask {
 
 /// The way in. There is no reader but the callers: one whose turn it is reads for all that have gathered.
 pub struct Reads {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Runs>,
     gathered: Mutex<VecDeque<Ask>>,
     turns: Semaphore,
 }
@@ -35,7 +35,7 @@ pub struct Reads {
 impl Reads {
     /// Reads from a store.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>) -> Self {
+    pub fn new(store: Arc<dyn Runs>) -> Self {
         Self { store, gathered: Mutex::default(), turns: Semaphore::new(QUERIES_MAX) }
     }
 

@@ -10,7 +10,7 @@ use super::held;
 use super::queues::QueueKey;
 use crate::domain::LabelValue;
 use crate::store::query::{self, Place, READY_RUNS_MAX, RunPage, RunQuery};
-use crate::store::{PAGE_BYTES_MAX, Store, StoreError};
+use crate::store::{PAGE_BYTES_MAX, Runs, StoreError};
 
 /// Candidates that one read brings at most.
 const PAGE_RUNS_MAX: usize = 256;
@@ -45,7 +45,7 @@ impl Queue {
     /// values are kept. One whole reading answers all claimers that came before it began.
     pub(super) async fn take(
         &self,
-        store: &dyn Store,
+        runs: &dyn Runs,
         agent_id: Option<&str>,
         gives_up: bool,
     ) -> Result<Option<Candidate<'_>>, StoreError> {
@@ -55,17 +55,17 @@ impl Queue {
         }
         let mut whole_since = self.reading.lock().await;
         // Somebody may have read while this claimer waited for its turn.
-        let candidate = self.walk(store, agent_id, false).await?;
+        let candidate = self.walk(runs, agent_id, false).await?;
         if candidate.is_some() || !gives_up || *whole_since > Some(came) {
             return Ok(candidate);
         }
         let begins = Instant::now();
-        let candidate = self.walk(store, agent_id, true).await?;
+        let candidate = self.walk(runs, agent_id, true).await?;
         if candidate.is_some() {
             return Ok(candidate);
         }
         let full = self.backlog().full();
-        self.look_for_room(store, &full).await?;
+        self.look_for_room(runs, &full).await?;
         *whole_since = Some(begins);
         Ok(self.known(agent_id))
     }
@@ -78,7 +78,7 @@ impl Queue {
     /// Reads on, or everything, until there is a candidate for this agent.
     async fn walk(
         &self,
-        store: &dyn Store,
+        runs: &dyn Runs,
         agent_id: Option<&str>,
         is_whole: bool,
     ) -> Result<Option<Candidate<'_>>, StoreError> {
@@ -95,7 +95,7 @@ impl Queue {
                 metadata: false,
             };
             let feed = self.backlog().begin_page();
-            let page = waiting(store, &query).await?;
+            let page = waiting(runs, &query).await?;
             let run_id;
             (run_id, after) = self.backlog().end_page(&after, feed, page, agent_id);
             candidate = run_id.map(|run_id| Candidate { queue: self, run_id, is_decided: false });
@@ -107,7 +107,7 @@ impl Queue {
     }
 
     /// Asks the store which runs of values count.
-    async fn look_for_room(&self, store: &dyn Store, values: &[Arc<str>]) -> Result<(), StoreError> {
+    async fn look_for_room(&self, runs: &dyn Runs, values: &[Arc<str>]) -> Result<(), StoreError> {
         let Some(max) = &self.key.max_running else { return Ok(()) };
         for values in values.chunks(VALUES_MAX) {
             let of = |value: &Arc<str>| LabelValue {
@@ -115,7 +115,7 @@ impl Queue {
                 label: max.label.clone(),
                 value: value.as_ref().to_owned(),
             };
-            let running = store.running(&values.iter().map(of).collect::<Vec<_>>()).await?;
+            let running = runs.running(&values.iter().map(of).collect::<Vec<_>>()).await?;
             let mut backlog = self.backlog();
             for (value, running) in values.iter().zip(&running) {
                 backlog.counts_at_most(value, running);
@@ -126,9 +126,9 @@ impl Queue {
 }
 
 /// A page of the pending runs, and the ready ones that belong in it.
-async fn waiting(store: &dyn Store, query: &RunQuery) -> Result<RunPage, StoreError> {
-    let ready = store.ready(&query.namespace, query.after.as_ref(), READY_RUNS_MAX);
-    let (mut page, mut ready) = tokio::try_join!(store.list(query), ready)?;
+async fn waiting(runs: &dyn Runs, query: &RunQuery) -> Result<RunPage, StoreError> {
+    let ready = runs.ready(&query.namespace, query.after.as_ref(), READY_RUNS_MAX);
+    let (mut page, mut ready) = tokio::try_join!(runs.list(query), ready)?;
     if ready.runs.is_empty() {
         return Ok(page);
     }
@@ -144,7 +144,7 @@ async fn waiting(store: &dyn Store, query: &RunQuery) -> Result<RunPage, StoreEr
             page.next = Some(next);
             break;
         }
-        ready = store.ready(&query.namespace, Some(&next), READY_RUNS_MAX).await?;
+        ready = runs.ready(&query.namespace, Some(&next), READY_RUNS_MAX).await?;
     }
     page.runs.extend(found);
     page.runs.retain(|run| page.next.as_ref().is_none_or(|until| Place::of(run) <= *until));
@@ -167,9 +167,9 @@ impl Candidate<'_> {
 
     /// The claim was refused because these runs count. The store is asked whether they still do, since the feed has perhaps
     /// told of an end before the refusal came; then the run waits for an end, or for the next claimer.
-    pub(super) async fn refused(self, store: &dyn Store, running: &[String]) -> Result<(), StoreError> {
+    pub(super) async fn refused(self, runs: &dyn Runs, running: &[String]) -> Result<(), StoreError> {
         let value = self.queue.backlog().refused(&self.run_id, running);
-        self.queue.look_for_room(store, value.as_slice()).await?;
+        self.queue.look_for_room(runs, value.as_slice()).await?;
         self.decided(Outcome::Waits);
         Ok(())
     }

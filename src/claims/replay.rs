@@ -15,7 +15,7 @@ impl Claims {
     /// The run that the claimer's own request was answered with, if it was.
     pub(super) async fn replay(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
         let Some(request) = &claim.request else { return Ok(None) };
-        let found = self.store.claimed(&claim.namespace, &request.id).await.map_err(Failure::Store)?;
+        let found = self.upkeep.claimed(&claim.namespace, &request.id).await.map_err(Failure::Store)?;
         let Some(found) = found else { return Ok(None) };
         if found.digest != request.digest {
             let (key, request_id) = (found.key, request.id.clone());
@@ -27,11 +27,11 @@ impl Claims {
         let answer = Unreceived { key, lease, request: Some(request.clone()), replays, revision: None };
         let mut undelivered = Undelivered { to: self.engine.tell_unreceived(), answer: Some(answer) };
         let noted = async {
-            let Some(claimed) = self.store.replay_claim(&claim.namespace, &request.id).await? else { return Ok(None) };
+            let Some(claimed) = self.upkeep.replay_claim(&claim.namespace, &request.id).await? else { return Ok(None) };
             if let Some(answer) = &mut undelivered.answer {
                 answer.replays = claimed.replays;
             }
-            let run = self.store.run(&claimed.key).await?;
+            let run = self.runs.run(&claimed.key).await?;
             Ok::<_, StoreError>(Some((claimed, run)))
         };
         let noted = match claim.deadline {

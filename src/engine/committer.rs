@@ -13,14 +13,14 @@ use super::{Failure, failure};
 use crate::clock::draw_id;
 use crate::domain::{Decide, Decided, Rules, Shard};
 use crate::store::error::Source;
-use crate::store::{CommitError, Store, StoreError};
+use crate::store::{CommitError, Commits, StoreError};
 use crate::telemetry::chain;
 
 /// How often the commands of a batch are sent again after their commit turned out not to be applied.
 const RESENDS_MAX: usize = 3;
 
 pub(super) struct Committer {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Commits>,
     rules: Arc<dyn Decide>,
     shard: Shard,
     slots: Arc<Slots>,
@@ -32,7 +32,7 @@ pub(super) struct Committer {
 
 impl Committer {
     pub(super) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn Commits>,
         shard: Shard,
         slots: Arc<Slots>,
         committed: Arc<Notify>,

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Failure;
 use super::batch::{Batch, Queue};
 use super::commit_health::CommitHealth;
-use crate::store::{Store, StoreError, Unsettled};
+use crate::store::{Commits, StoreError, Unsettled};
 use crate::telemetry::chain;
 
 /// The pause before the store is asked again, doubled up to the maximum.
@@ -31,7 +31,7 @@ pub(super) enum Settled {
 }
 
 pub(super) async fn settle(
-    store: &dyn Store,
+    store: &dyn Commits,
     unsettled: &Unsettled,
     source: &(dyn Error + Send + Sync + 'static),
     batch: &Batch,

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::in_a_task;
 use crate::domain::evolve::evolve;
 use crate::domain::{Event, Filter, Run, RunKey};
-use crate::store::{Store, StoreError};
+use crate::store::{Runs, StoreError};
 
 /// Bytes of runs kept to fold the next event on.
 const CACHE_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -75,7 +75,7 @@ impl Folded {
 
 /// Folds events one after the other.
 pub(super) struct Folder<'a> {
-    pub(super) store: &'a Arc<dyn Store>,
+    pub(super) runs: &'a Arc<dyn Runs>,
     pub(super) cache: &'a Arc<Cache>,
     /// Whose turn it is to read from the store; none: nobody else folds on what this leaves, so that it waits for nobody,
     /// and a run's past is let go.
@@ -130,8 +130,8 @@ impl Folder<'_> {
                 places.push(place);
             }
         }
-        let (store, cache) = (self.store.clone(), self.cache.clone());
-        let Some(turns) = self.turns.cloned() else { return read(&*store, &cache, places).await };
+        let (runs, cache) = (self.runs.clone(), self.cache.clone());
+        let Some(turns) = self.turns.cloned() else { return read(&*runs, &cache, places).await };
         in_a_task(async move {
             let _turn = turns.acquire().await.expect("never closed");
             // Read meanwhile by whoever had the turn before.
@@ -140,19 +140,19 @@ impl Folder<'_> {
             }
             let first = places[0].clone();
             places.retain(|place| *place == first || cache.peek(place).is_none());
-            read(&*store, &cache, places).await
+            read(&*runs, &cache, places).await
         })
         .await
     }
 }
 
 /// Reads runs, of which the first one must be there. The others are left in the cache.
-async fn read(store: &dyn Store, cache: &Cache, mut places: Vec<(RunKey, u64)>) -> Result<Arc<Run>, StoreError> {
-    let runs = match store.runs_at(&places).await {
+async fn read(from: &dyn Runs, cache: &Cache, mut places: Vec<(RunKey, u64)>) -> Result<Arc<Run>, StoreError> {
+    let runs = match from.runs_at(&places).await {
         // Another's, perhaps: this one must not suffer for what was read ahead.
         Err(StoreError::Corrupt { .. } | StoreError::Refused(_)) if places.len() > 1 => {
             places.truncate(1);
-            store.runs_at(&places).await?
+            from.runs_at(&places).await?
         }
         runs => runs?,
     };

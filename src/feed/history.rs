@@ -44,7 +44,7 @@ impl History {
         if self.events.is_empty() {
             self.held = None;
             let after = stand.positions.clone();
-            let read = |feed: Feed| async move { feed.store.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await };
+            let read = |feed: Feed| async move { feed.log.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await };
             let weight = |page: &Page| page.events.iter().flatten().map(|logged| logged.event.weight()).sum();
             let (page, held) = feed.page(feed.reads.clone(), weight, read).await?;
             self.held = held;
@@ -57,7 +57,7 @@ impl History {
             self.as_of = if page.cut { last } else { Some(page.as_of) };
             self.events = page.events.into();
         }
-        let runs = Folder { store: &feed.store, cache: &watch.folded, turns: Some(&feed.reads) };
+        let runs = Folder { runs: &feed.runs, cache: &watch.folded, turns: Some(&feed.reads) };
         while let Some(read) = self.events.pop_front() {
             let (place, event) = match read {
                 Ok(LoggedEvent { shard, position, event }) => ((shard, position), Ok(event)),
@@ -119,7 +119,7 @@ impl Watch<'_> {
                     Some(Run::clone(&run))
                 } else {
                     let key = key.clone();
-                    known(self.feed.read(move |feed| async move { feed.store.run_at(&key, before).await }).await)?
+                    known(self.feed.read(move |feed| async move { feed.runs.run_at(&key, before).await }).await)?
                 }
             }
         };
@@ -127,7 +127,7 @@ impl Watch<'_> {
             return Ok(true);
         }
         let asked = key.clone();
-        let now = known(self.feed.read(move |feed| async move { feed.store.run(&asked).await }).await)?;
+        let now = known(self.feed.read(move |feed| async move { feed.runs.run(&asked).await }).await)?;
         let for_good = of_what_never_changes(&self.filter);
         let Some(now) = now else { return Ok(before.is_none_or(|before| for_good.matches(&before))) };
         if !for_good.matches(&now) {
@@ -144,7 +144,7 @@ impl Watch<'_> {
             }
             let asked = key.clone();
             let page = move |feed: Feed| async move {
-                feed.store.run_events(&asked, read, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await
+                feed.log.run_events(&asked, read, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await
             };
             let page = match self.feed.read(page).await {
                 Ok(page) => page,

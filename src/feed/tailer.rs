@@ -12,7 +12,7 @@ use super::hub::Hub;
 use super::ring::Entry;
 use super::{Change, Encode};
 use crate::domain::Position;
-use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, Store, StoreError, Unreadable};
+use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Runs, StoreError, Unreadable};
 use crate::telemetry::chain;
 
 /// Events that one read takes from a shard at most.
@@ -30,7 +30,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(
-    store: Arc<dyn Store>,
+    log: Arc<dyn RunLog>,
+    runs: Arc<dyn Runs>,
     hub: Arc<Hub>,
     encode: Arc<dyn Encode>,
     committed: Arc<Notify>,
@@ -41,12 +42,12 @@ pub(super) async fn run(
             while hub.is_deserted() {
                 hub.visited().await;
             }
-            let epoch = store.ledger().epoch;
+            let epoch = log.ledger().epoch;
             let (cache, heads) = (Arc::new(fold::cache()), None);
-            let mut tailer = Tailer { store: &store, hub: &hub, encode: &*encode, epoch, cache, heads };
+            let mut tailer = Tailer { log: &*log, runs: &runs, hub: &hub, encode: &*encode, epoch, cache, heads };
             tailer.follow(&committed).await;
             // Nobody is left who could take what is in the ring; or all of it is of a past that may be lost.
-            hub.begin(store.ledger().epoch);
+            hub.begin(log.ledger().epoch);
         }
     };
     tokio::select! {
@@ -57,7 +58,8 @@ pub(super) async fn run(
 
 /// Follows the log from its end for as long as somebody watches, and the ledger's epoch stays the same.
 struct Tailer<'a> {
-    store: &'a Arc<dyn Store>,
+    log: &'a dyn RunLog,
+    runs: &'a Arc<dyn Runs>,
     hub: &'a Hub,
     encode: &'a dyn Encode,
     /// The ledger's epoch that all it reads is of.
@@ -79,7 +81,7 @@ impl Tailer<'_> {
                     pause = PAUSE;
                     tokio::select! {
                         () = committed.notified() => {}
-                        () = self.store.foreign_commit() => {}
+                        () = self.log.foreign_commit() => {}
                         // Who comes to watch all runs waits for every event to be kept from now on.
                         () = self.hub.visited() => {}
                         () = tokio::time::sleep(POLL_INTERVAL) => {}
@@ -105,13 +107,13 @@ impl Tailer<'_> {
 
     /// Whether what was read up to now is of one past.
     fn is_of_this_past(&self) -> bool {
-        self.store.ledger().epoch == self.epoch
+        self.log.ledger().epoch == self.epoch
     }
 
     /// Reads and publishes one page. True when there may be more right away, or when the ledger is of another past.
     async fn step(&mut self) -> Result<bool, StoreError> {
         let Some(heads) = &mut self.heads else {
-            let heads = self.store.heads().await?;
+            let heads = self.log.heads().await?;
             if !self.is_of_this_past() {
                 return Ok(true);
             }
@@ -120,11 +122,11 @@ impl Tailer<'_> {
             return Ok(true);
         };
         let wants_all = self.hub.wants_all(heads);
-        let Page { as_of, events, cut } = self.store.changes(heads, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
-        if self.store.ledger().epoch != self.epoch {
+        let Page { as_of, events, cut } = self.log.changes(heads, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
+        if self.log.ledger().epoch != self.epoch {
             return Ok(true);
         }
-        let runs = Folder { store: self.store, cache: &self.cache, turns: None };
+        let runs = Folder { runs: self.runs, cache: &self.cache, turns: None };
         let mut page: Vec<Entry> = Vec::new();
         let mut bytes = 0;
         let mut end = heads.clone();

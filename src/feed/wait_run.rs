@@ -46,7 +46,7 @@ impl Feed {
             }
             let signal = *subscription.signal.borrow_and_update();
             // What the tailer told of a past that may be lost is not taken: the run is looked at.
-            match subscription.recent(signal.revision, self.store.ledger().epoch) {
+            match subscription.recent(signal.revision, self.log.ledger().epoch) {
                 Some(entry) if entry.change.status.is_terminal() => {
                     return Ok(Waited { run: entry.change.run.clone(), timed_out: false });
                 }
@@ -74,7 +74,7 @@ impl Feed {
             return Ok(waited.clone());
         }
         let number = looks.begun.fetch_add(1, Ordering::AcqRel) + 1;
-        let run = self.look(self.store.run(subscription.key())).await?.ok_or(WatchError::RunNotFound)?;
+        let run = self.look(self.runs.run(subscription.key())).await?.ok_or(WatchError::RunNotFound)?;
         let waited = Waited { run: self.encode.run(&run), timed_out: !run.status.is_terminal() };
         *last = Some((number, waited.clone()));
         Ok(waited)

@@ -84,7 +84,7 @@ impl Feed {
         let asked = key.clone();
         let weight = |run: &Option<Run>| run.as_ref().map_or(0, Run::weight);
         let (run, kept) =
-            self.page(self.looks.clone(), weight, |feed| async move { feed.store.run(&asked).await }).await?;
+            self.page(self.looks.clone(), weight, |feed| async move { feed.runs.run(&asked).await }).await?;
         self.is_still(epoch)?;
         let run = run.ok_or(WatchError::RunNotFound)?;
         let revision = run.revision;
@@ -219,10 +219,10 @@ impl History {
         if self.events.is_empty() {
             self.held = None;
             let (key, after, run) = (self.key.clone(), self.after, self.run.as_ref().map_or(0, Run::weight));
-            let read = move |Feed { store, .. }: Feed| async move {
-                match store.run_events(&key, after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await {
+            let read = move |Feed { log, .. }: Feed| async move {
+                match log.run_events(&key, after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await {
                     // What is before an event that cannot be read is shown all the same.
-                    Err(StoreError::Corrupt { .. }) => store.run_events(&key, after, 1, PAGE_BYTES_MAX).await,
+                    Err(StoreError::Corrupt { .. }) => log.run_events(&key, after, 1, PAGE_BYTES_MAX).await,
                     page => page,
                 }
             };
@@ -236,7 +236,7 @@ impl History {
         }
         if self.run.is_none() && self.after > 0 {
             let (key, after) = (self.key.clone(), self.after);
-            let run = feed.read(move |feed| async move { feed.store.run_at(&key, after).await }).await?;
+            let run = feed.read(move |feed| async move { feed.runs.run_at(&key, after).await }).await?;
             self.run = Some(run.ok_or_else(|| missing(&self.key, self.after))?);
         }
         let run = Arc::new(evolve(self.run.take(), &event));

@@ -88,7 +88,7 @@ impl Feed {
         let filter = Arc::new(filter);
         // Admitted before anything is read: the ring keeps what happens from here on.
         let admission = self.hub.admit(namespace.clone(), filter.clone(), epoch);
-        let heads = self.look(self.store.heads()).await?;
+        let heads = self.look(self.log.heads()).await?;
         let Cursor { positions, view, .. } = self.beginning(begin, epoch, &heads).await?;
         self.is_still(epoch)?;
         let feed = self.clone();
@@ -203,7 +203,7 @@ impl Feed {
         if cursor.positions.len() != heads.len() || !reaches(heads, &cursor.positions) {
             return Err(WatchError::CursorInvalid);
         }
-        let forgotten = self.look(self.store.forgotten()).await?;
+        let forgotten = self.look(self.log.forgotten()).await?;
         if reaches(&cursor.positions, &forgotten) { Ok(()) } else { Err(WatchError::CursorExpired) }
     }
 }
@@ -251,14 +251,14 @@ impl Watch<'_> {
         };
         let positions = positions.to_vec();
         // One turn for all: between two, sessions would keep their runs decoded.
-        let read = |Feed { store, encode, .. }: Feed| async move {
-            let page = store.list(&query).await?;
+        let read = |Feed { log, runs, encode, .. }: Feed| async move {
+            let page = runs.list(&query).await?;
             let keys: Vec<RunKey> = page.runs.iter().map(Run::key).collect();
-            let revisions = store.revisions_as_of(&keys, &positions).await?;
+            let revisions = log.revisions_as_of(&keys, &positions).await?;
             let changed = page.runs.iter().zip(&revisions).filter(|(run, revision)| run.revision != **revision);
             let changed: Vec<(RunKey, u64)> = changed.map(|(run, revision)| (run.key(), *revision)).collect();
             // Revision 0 is none.
-            let mut as_they_were = store.runs_at(&changed).await?.into_iter();
+            let mut as_they_were = runs.runs_at(&changed).await?.into_iter();
             let runs = page.runs.into_iter().zip(revisions).filter_map(|(run, revision)| {
                 let place = Place { started_at: run.started_at, run_id: run.run_id.clone() };
                 let run = if run.revision == revision { Some(run) } else { as_they_were.next().flatten() };

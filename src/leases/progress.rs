@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Progress, RunKey, Time};
-use crate::store::Store;
+use crate::store::Upkeep;
 use crate::supervise::Supervisor;
 
 /// From one look to the next: no run is told of more often.
@@ -40,7 +40,7 @@ struct Watched {
 impl ProgressBoard {
     /// Starts looking, once somebody watches.
     #[must_use]
-    pub fn start(store: Arc<dyn Store>, supervisor: &Supervisor) -> Arc<Self> {
+    pub fn start(store: Arc<dyn Upkeep>, supervisor: &Supervisor) -> Arc<Self> {
         let board = Arc::new(Self { watched: Mutex::default(), somebody: Notify::new() });
         supervisor.vital("progress", look(board.clone(), store, supervisor.stop()));
         board
@@ -77,7 +77,7 @@ impl ProgressBoard {
     }
 }
 
-async fn look(board: Arc<ProgressBoard>, store: Arc<dyn Store>, stop: CancellationToken) {
+async fn look(board: Arc<ProgressBoard>, store: Arc<dyn Upkeep>, stop: CancellationToken) {
     loop {
         let keys: Vec<RunKey> = board.watched().keys().cloned().collect();
         if keys.is_empty() {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::ids::{self, Shard};
 use crate::domain::{Refusal, Renewal, RunKey, heartbeat};
 use crate::store::leases::Renewed;
-use crate::store::{Ledger, Store, StoreError};
+use crate::store::{Ledger, Runs, StoreError, Upkeep};
 use crate::supervise::Supervisor;
 
 /// Renewals in one write at most: each is compared with each row.
@@ -61,22 +61,22 @@ struct Ask {
 
 /// The way in.
 pub struct Renewals {
-    store: Arc<dyn Store>,
+    runs: Arc<dyn Runs>,
     ledger: Ledger,
     inlets: Vec<mpsc::Sender<Ask>>,
 }
 
 impl Renewals {
-    /// Starts a writer for each shard.
+    /// Starts a writer for each shard. `runs` tells what was in the way of a renewal.
     #[must_use]
-    pub fn start(store: Arc<dyn Store>, supervisor: &Supervisor) -> Self {
-        let ledger = store.ledger();
+    pub fn start(upkeep: &Arc<dyn Upkeep>, runs: Arc<dyn Runs>, supervisor: &Supervisor) -> Self {
+        let ledger = upkeep.ledger();
         let inlets = (0..ledger.shard_count).map(|shard| {
             let (inlet, asks) = mpsc::channel(QUEUE_MAX);
-            supervisor.vital("renewals", write(store.clone(), Shard(shard), asks, supervisor.stop()));
+            supervisor.vital("renewals", write(upkeep.clone(), Shard(shard), asks, supervisor.stop()));
             inlet
         });
-        Self { inlets: inlets.collect(), store, ledger }
+        Self { inlets: inlets.collect(), runs, ledger }
     }
 
     /// Renews a lease soon, if that can be done: nobody waits for it, and nobody hears what came of it.
@@ -110,7 +110,7 @@ impl Renewals {
             Ok(Ok(Ok(Some(renewed)))) => Ok(renewed),
             Ok(Ok(Ok(None))) => {
                 // Read after the write: it shows what was in the way.
-                let run = self.store.run(&key).await.map_err(Failure::Store)?;
+                let run = self.runs.run(&key).await.map_err(Failure::Store)?;
                 Err(Failure::Refused(Box::new(heartbeat::refusal(&key, run.as_ref(), &renewal))))
             }
         }
@@ -118,7 +118,7 @@ impl Renewals {
 }
 
 /// Writes what queued while the last write ran, until the stop; what is queued then is still written.
-async fn write(store: Arc<dyn Store>, shard: Shard, mut asks: mpsc::Receiver<Ask>, stop: CancellationToken) {
+async fn write(store: Arc<dyn Upkeep>, shard: Shard, mut asks: mpsc::Receiver<Ask>, stop: CancellationToken) {
     let mut waiting = VecDeque::new();
     let mut next = Instant::now();
     loop {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::{Ask, Command, Principal, RunKey, Shard};
 use crate::engine::{Disposition, Engine, Failure};
 use crate::store::leases::TICK_EVERY;
-use crate::store::{Store, StoreError};
+use crate::store::{StoreError, Upkeep};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 
@@ -30,7 +30,7 @@ const END_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Sweeps until the service stops: each shard by itself, and the stamp by itself, which waits for no commit. The
 /// ticks wait for nothing: one that is late tells that the process stood still.
-pub fn start(store: &Arc<dyn Store>, engine: &Arc<Engine>, supervisor: &Supervisor) {
+pub fn start(store: &Arc<dyn Upkeep>, engine: &Arc<Engine>, supervisor: &Supervisor) {
     let runs = store.clone();
     let tick = move || {
         runs.tick();
@@ -95,7 +95,7 @@ where
 /// # Errors
 ///
 /// The store cannot be asked who they are.
-pub async fn sweep(store: &dyn Store, engine: &Engine, shard: Shard) -> Result<usize, StoreError> {
+pub async fn sweep(store: &dyn Upkeep, engine: &Engine, shard: Shard) -> Result<usize, StoreError> {
     let mut ended = 0;
     loop {
         let found = store.overdue(shard, RUNS_MAX).await?;

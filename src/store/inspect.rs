@@ -7,38 +7,21 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use super::json::RunColumns;
-use super::{Description, Ledger, Page, StoreError};
-use crate::domain::{Event, Position, RunKey, Shard, Time};
+use super::{Description, RunLog, StoreError};
+use crate::domain::{Position, RunKey, Shard, Time};
 
-/// A ledger that is only read. Every method is short statements or pages of a bounded number of bytes.
+/// A ledger that is only read: its [log](RunLog), and what only tools ask. Every method is short statements or pages of a
+/// bounded number of bytes.
 #[async_trait]
-pub trait Inspect: Send + Sync + 'static {
-    /// The database's identity.
-    fn ledger(&self) -> Ledger;
-
+pub trait Inspect: RunLog {
     /// What kind of store it is, where, and how durable.
     fn describe(&self) -> Description;
 
-    /// See [`Store::heads`](super::Store::heads).
+    /// Which past of the database this is: another one after a failover, or when it is put back from a copy.
     ///
     /// # Errors
     ///
     /// The store cannot be read; so with every method.
-    async fn heads(&self) -> Result<Vec<Position>, StoreError>;
-
-    /// See [`Store::changes`](super::Store::changes).
-    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError>;
-
-    /// See [`Store::run_events`](super::Store::run_events).
-    async fn run_events(
-        &self,
-        key: &RunKey,
-        after: u64,
-        limit: usize,
-        bytes_max: usize,
-    ) -> Result<Vec<Event>, StoreError>;
-
-    /// Which past of the database this is: another one after a failover, or when it is put back from a copy.
     async fn past(&self) -> Result<Past, StoreError>;
 
     /// When the event at a position happened; none where there is none.
@@ -49,9 +32,6 @@ pub trait Inspect: Send + Sync + 'static {
 
     /// The links of runs right after one of their events each, in the order that was asked for.
     async fn links(&self, asked: &[(RunKey, u64)]) -> Result<Vec<Links>, StoreError>;
-
-    /// The revision that each run had when its shard's log ended at its position in `heads`; 0: it was not there.
-    async fn revisions(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError>;
 
     /// The rows of `runs` after a key, by key, each with its rows of the tables beside it, in one snapshot. At least one if there is one.
     async fn run_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError>;

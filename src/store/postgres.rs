@@ -36,7 +36,7 @@ use uuid::Uuid;
 use self::announce::Announcer;
 pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
-use self::commit::Commits;
+use self::commit::CommitPath;
 pub use self::commit::write::of_a_commit;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
@@ -51,7 +51,10 @@ use super::OpenOptions;
 use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, RunCounts, RunPage, RunQuery};
-use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
+use super::{
+    CommitError, Commits, Description, Ledger, OfLedger, OpenError, Page, RunLog, Runs, Store, StoreError, Unsettled,
+    Upkeep,
+};
 use crate::domain::ids::shard_of;
 use crate::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard,
@@ -61,7 +64,7 @@ use crate::domain::{
 pub struct PostgresStore {
     ledger: Ledger,
     description: Description,
-    commits: Commits,
+    commits: CommitPath,
     over_shards: OverShards,
     announcer: Announcer,
 }
@@ -80,7 +83,7 @@ impl PostgresStore {
         let not_durable = safety::not_durable(&alone.client, &location, options).await?;
         let (ledger, _) = migrate::prepare(&mut alone.client, &location, options).await?;
         drop(alone);
-        let commits = Commits::open(&config, &location, options.connections, &ledger).await?;
+        let commits = CommitPath::open(&config, &location, options.connections, &ledger).await?;
         Ok(Self {
             ledger,
             description: Description { kind: "postgres", location, not_durable },
@@ -125,16 +128,14 @@ impl PostgresStore {
     }
 }
 
-#[async_trait]
-impl Store for PostgresStore {
+impl OfLedger for PostgresStore {
     fn ledger(&self) -> Ledger {
         Ledger { epoch: self.commits.lineage.epoch(), ..self.ledger }
     }
+}
 
-    fn describe(&self) -> Description {
-        self.description.clone()
-    }
-
+#[async_trait]
+impl Commits for PostgresStore {
     fn commits_max(&self) -> usize {
         self.commits.sessions.commits_max()
     }
@@ -153,92 +154,17 @@ impl Store for PostgresStore {
         commit::settle::settle(&self.commits.sessions, &self.commits.hints, unsettled).await
     }
 
-    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
-        leases::renew(&self.commits.sessions, &self.commits.uptime, shard, renewals).await
+    fn announce_commit(&self) {
+        self.announcer.announce();
     }
 
-    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
-        leases::leases(&self.commits.sessions, &self.commits.uptime, keys, |key| self.shard_of(key)).await
+    async fn probe_write(&self, shard: Shard) -> Result<(), StoreError> {
+        probe::write(&self.commits.sessions, shard).await
     }
+}
 
-    async fn stay_alive(&self) -> Result<(), StoreError> {
-        // Side by side: the stamp is not to wait for the look.
-        let stamp = leases::stay_alive(&self.commits.sessions, &self.commits.uptime);
-        let (stamped, looked) = tokio::join!(stamp, self.check());
-        stamped.and(looked)
-    }
-
-    async fn look_at_past(&self) -> Result<(), StoreError> {
-        self.commits.lineage.once(self.check()).await
-    }
-
-    fn tick(&self) {
-        self.commits.uptime.tick();
-    }
-
-    fn renewals_waited(&self, queued: Duration) {
-        self.commits.uptime.waited(queued);
-    }
-
-    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
-        leases::overdue(&self.commits.sessions, &self.commits.uptime, shard, limit).await
-    }
-
-    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
-        limits::running(&self.commits.sessions, values).await
-    }
-
-    async fn tidy(&self) -> Result<bool, StoreError> {
-        let counted = limits::tidy(&self.commits.sessions).await?;
-        Ok(claims::forget(&self.commits.sessions).await? || counted)
-    }
-
-    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        claims::read(&self.commits.sessions, namespace, request_id).await
-    }
-
-    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        claims::replay(&self.commits.sessions, namespace, request_id).await
-    }
-
-    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
-        query::ready_runs(&self.commits.sessions, namespace, after, limit).await
-    }
-
-    async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
-        read::run(&self.commits.sessions, self.shard_of(key), key).await
-    }
-
-    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
-        read::runs(&self.commits.sessions, keys, |key| self.shard_of(key)).await
-    }
-
-    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
-        read::runs_at(&self.commits.sessions, wanted, |key| self.shard_of(key)).await
-    }
-
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
-        read::revisions_as_of(&self.commits.sessions, keys, heads, |key| self.shard_of(key)).await
-    }
-
-    async fn run_events(
-        &self,
-        key: &RunKey,
-        after: u64,
-        limit: usize,
-        bytes_max: usize,
-    ) -> Result<Vec<Event>, StoreError> {
-        read::run_events(&self.commits.sessions, self.shard_of(key), key, after, limit, bytes_max).await
-    }
-
-    async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
-        query::list_runs(&self.commits.sessions, query).await
-    }
-
-    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
-        query::count_runs(&self.commits.sessions, namespace, filter, before).await
-    }
-
+#[async_trait]
+impl RunLog for PostgresStore {
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {
         let epoch = self.commits.lineage.epoch();
         let heads = self.over_shards.heads(&self.commits.sessions).await?;
@@ -253,20 +179,111 @@ impl Store for PostgresStore {
         Ok(page)
     }
 
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        read::run_events(&self.commits.sessions, self.shard_of(key), key, after, limit, bytes_max).await
+    }
+
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+        read::revisions_as_of(&self.commits.sessions, keys, heads, |key| self.shard_of(key)).await
+    }
+
     async fn foreign_commit(&self) {
         self.announcer.heard().await;
     }
+}
 
-    fn announce_commit(&self) {
-        self.announcer.announce();
+#[async_trait]
+impl Runs for PostgresStore {
+    async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
+        read::run(&self.commits.sessions, self.shard_of(key), key).await
+    }
+
+    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
+        read::runs(&self.commits.sessions, keys, |key| self.shard_of(key)).await
+    }
+
+    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
+        read::runs_at(&self.commits.sessions, wanted, |key| self.shard_of(key)).await
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
+        query::list_runs(&self.commits.sessions, query).await
+    }
+
+    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
+        query::count_runs(&self.commits.sessions, namespace, filter, before).await
+    }
+
+    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+        query::ready_runs(&self.commits.sessions, namespace, after, limit).await
+    }
+
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+        limits::running(&self.commits.sessions, values).await
+    }
+}
+
+#[async_trait]
+impl Upkeep for PostgresStore {
+    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
+        leases::renew(&self.commits.sessions, &self.commits.uptime, shard, renewals).await
+    }
+
+    fn renewals_waited(&self, queued: Duration) {
+        self.commits.uptime.waited(queued);
+    }
+
+    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
+        leases::leases(&self.commits.sessions, &self.commits.uptime, keys, |key| self.shard_of(key)).await
+    }
+
+    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+        leases::overdue(&self.commits.sessions, &self.commits.uptime, shard, limit).await
+    }
+
+    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        claims::read(&self.commits.sessions, namespace, request_id).await
+    }
+
+    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        claims::replay(&self.commits.sessions, namespace, request_id).await
+    }
+
+    async fn stay_alive(&self) -> Result<(), StoreError> {
+        // Side by side: the stamp is not to wait for the look.
+        let stamp = leases::stay_alive(&self.commits.sessions, &self.commits.uptime);
+        let (stamped, looked) = tokio::join!(stamp, self.check());
+        stamped.and(looked)
+    }
+
+    fn tick(&self) {
+        self.commits.uptime.tick();
+    }
+
+    async fn tidy(&self) -> Result<bool, StoreError> {
+        let counted = limits::tidy(&self.commits.sessions).await?;
+        Ok(claims::forget(&self.commits.sessions).await? || counted)
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+
+    async fn look_at_past(&self) -> Result<(), StoreError> {
+        self.commits.lineage.once(self.check()).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
         read::ping(&self.commits.sessions).await
-    }
-
-    async fn probe_write(&self, shard: Shard) -> Result<(), StoreError> {
-        probe::write(&self.commits.sessions, shard).await
     }
 
     async fn close(&self) {

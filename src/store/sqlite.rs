@@ -34,7 +34,10 @@ use super::OpenOptions;
 use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, RunCounts, RunPage, RunQuery};
-use super::{CommitError, Description, Ledger, OpenError, Page, Store, StoreError, Unsettled};
+use super::{
+    CommitError, Commits, Description, Ledger, OfLedger, OpenError, Page, RunLog, Runs, Store, StoreError, Unsettled,
+    Upkeep,
+};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
 use crate::domain::{
@@ -115,16 +118,14 @@ impl SqliteStore {
     }
 }
 
-#[async_trait]
-impl Store for SqliteStore {
+impl OfLedger for SqliteStore {
     fn ledger(&self) -> Ledger {
         self.ledger
     }
+}
 
-    fn describe(&self) -> Description {
-        self.description.clone()
-    }
-
+#[async_trait]
+impl Commits for SqliteStore {
     /// One writer.
     fn commits_max(&self) -> usize {
         1
@@ -153,76 +154,58 @@ impl Store for SqliteStore {
         self.connections.write(move |connection| commit::settle(connection, shard, position, commit_id)).await?
     }
 
-    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
-        let (renewals, clock) = (renewals.to_vec(), self.clock.clone());
-        let renewal = async {
-            self.connections.write(move |connection| leases::renew(connection, shard, &renewals, &clock)).await?
-        };
-        self.clock.making(renewal).await
+    fn announce_commit(&self) {}
+
+    /// There is one writer for all shards.
+    async fn probe_write(&self, _shard: Shard) -> Result<(), StoreError> {
+        self.connections.write(commit::probe).await?
+    }
+}
+
+/// The file is locked for this process: there are no commits of others to tell of.
+#[async_trait]
+impl RunLog for SqliteStore {
+    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+        let shard_count = self.ledger.shard_count;
+        self.connections.read(move |connection| read::heads(connection, shard_count)).await?
     }
 
-    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
-        let keys: Vec<_> = keys.iter().map(|key| (self.shard_of(key), key.clone())).collect();
+    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
+        let after: Vec<Position> =
+            (0..usize::from(self.ledger.shard_count)).map(|shard| after.get(shard).copied().unwrap_or(0)).collect();
         let clock = self.clock.clone();
-        self.connections.read(move |connection| leases::leases(connection, &keys, &clock)).await?
+        self.connections
+            .read(move |connection| changes::page(connection, &after, limit, bytes_max, clock.as_ref()))
+            .await?
     }
 
-    /// Nobody else asks. But where renewals failed, their workers may be gone, and nobody else would find that the store
-    /// writes again.
-    async fn stay_alive(&self) -> Result<(), StoreError> {
-        if !self.clock.is_failing() {
-            return Ok(());
-        }
-        let clock = self.clock.clone();
-        let trial = async { self.connections.write(move |connection| leases::try_to_write(connection, &clock)).await? };
-        self.clock.making(trial).await
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        let (shard, key) = (self.shard_of(key), key.clone());
+        self.connections
+            .read(move |connection| read::run_events(connection, shard, &key, after, limit, bytes_max))
+            .await?
     }
 
-    fn tick(&self) {
-        self.clock.tick();
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+        let wanted: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                let shard = self.shard_of(key);
+                (shard, key.clone(), heads.get(usize::from(shard.0)).copied().unwrap_or(0))
+            })
+            .collect();
+        self.connections.read(move |connection| read::revisions_as_of(connection, &wanted)).await?
     }
+}
 
-    fn renewals_waited(&self, queued: Duration) {
-        self.clock.waited(queued);
-    }
-
-    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
-        let clock = self.clock.clone();
-        self.connections.read(move |connection| leases::overdue(connection, shard, limit, &clock)).await?
-    }
-
-    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
-        let values = values.to_vec();
-        let read = move |connection: &mut rusqlite::Connection| {
-            values.iter().map(|value| limits::running(connection, value)).collect()
-        };
-        self.connections.read(read).await?
-    }
-
-    async fn tidy(&self) -> Result<bool, StoreError> {
-        let clock = self.clock.clone();
-        let tidy = move |connection: &mut rusqlite::Connection| {
-            let counted = limits::tidy(connection, clock.as_ref())?;
-            Ok(claims::forget(connection, clock.as_ref())? || counted)
-        };
-        self.connections.write(tidy).await?
-    }
-
-    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        let key = (namespace.to_owned(), request_id.to_owned());
-        self.connections.read(move |connection| claims::claimed(connection, &key)).await?
-    }
-
-    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        let key = (namespace.to_owned(), request_id.to_owned());
-        self.connections.write(move |connection| claims::replay(connection, &key)).await?
-    }
-
-    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
-        let (namespace, after) = (namespace.to_owned(), after.cloned());
-        self.connections.read(move |connection| query::ready(connection, &namespace, after, limit)).await?
-    }
-
+#[async_trait]
+impl Runs for SqliteStore {
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
         let (shard, key) = (self.shard_of(key), key.clone());
         self.connections.read(move |connection| rows::run(connection, shard, &key)).await?
@@ -242,30 +225,6 @@ impl Store for SqliteStore {
         self.connections.read(move |connection| read::runs_at(connection, &wanted)).await?
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
-        let wanted: Vec<_> = keys
-            .iter()
-            .map(|key| {
-                let shard = self.shard_of(key);
-                (shard, key.clone(), heads.get(usize::from(shard.0)).copied().unwrap_or(0))
-            })
-            .collect();
-        self.connections.read(move |connection| read::revisions_as_of(connection, &wanted)).await?
-    }
-
-    async fn run_events(
-        &self,
-        key: &RunKey,
-        after: u64,
-        limit: usize,
-        bytes_max: usize,
-    ) -> Result<Vec<Event>, StoreError> {
-        let (shard, key) = (self.shard_of(key), key.clone());
-        self.connections
-            .read(move |connection| read::run_events(connection, shard, &key, after, limit, bytes_max))
-            .await?
-    }
-
     async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
         let query = query.clone();
         self.connections.read(move |connection| query::list(connection, &query)).await?
@@ -276,38 +235,92 @@ impl Store for SqliteStore {
         self.connections.read(move |connection| query::count(connection, &namespace, &filter, before)).await?
     }
 
-    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
-        let shard_count = self.ledger.shard_count;
-        self.connections.read(move |connection| read::heads(connection, shard_count)).await?
+    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+        let (namespace, after) = (namespace.to_owned(), after.cloned());
+        self.connections.read(move |connection| query::ready(connection, &namespace, after, limit)).await?
     }
 
-    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
-        let after: Vec<Position> =
-            (0..usize::from(self.ledger.shard_count)).map(|shard| after.get(shard).copied().unwrap_or(0)).collect();
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+        let values = values.to_vec();
+        let read = move |connection: &mut rusqlite::Connection| {
+            values.iter().map(|value| limits::running(connection, value)).collect()
+        };
+        self.connections.read(read).await?
+    }
+}
+
+#[async_trait]
+impl Upkeep for SqliteStore {
+    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
+        let (renewals, clock) = (renewals.to_vec(), self.clock.clone());
+        let renewal = async {
+            self.connections.write(move |connection| leases::renew(connection, shard, &renewals, &clock)).await?
+        };
+        self.clock.making(renewal).await
+    }
+
+    fn renewals_waited(&self, queued: Duration) {
+        self.clock.waited(queued);
+    }
+
+    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
+        let keys: Vec<_> = keys.iter().map(|key| (self.shard_of(key), key.clone())).collect();
         let clock = self.clock.clone();
-        self.connections
-            .read(move |connection| changes::page(connection, &after, limit, bytes_max, clock.as_ref()))
-            .await?
+        self.connections.read(move |connection| leases::leases(connection, &keys, &clock)).await?
+    }
+
+    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+        let clock = self.clock.clone();
+        self.connections.read(move |connection| leases::overdue(connection, shard, limit, &clock)).await?
+    }
+
+    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        let key = (namespace.to_owned(), request_id.to_owned());
+        self.connections.read(move |connection| claims::claimed(connection, &key)).await?
+    }
+
+    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        let key = (namespace.to_owned(), request_id.to_owned());
+        self.connections.write(move |connection| claims::replay(connection, &key)).await?
+    }
+
+    /// Nobody else asks. But where renewals failed, their workers may be gone, and nobody else would find that the store
+    /// writes again.
+    async fn stay_alive(&self) -> Result<(), StoreError> {
+        if !self.clock.is_failing() {
+            return Ok(());
+        }
+        let clock = self.clock.clone();
+        let trial = async { self.connections.write(move |connection| leases::try_to_write(connection, &clock)).await? };
+        self.clock.making(trial).await
+    }
+
+    fn tick(&self) {
+        self.clock.tick();
+    }
+
+    async fn tidy(&self) -> Result<bool, StoreError> {
+        let clock = self.clock.clone();
+        let tidy = move |connection: &mut rusqlite::Connection| {
+            let counted = limits::tidy(connection, clock.as_ref())?;
+            Ok(claims::forget(connection, clock.as_ref())? || counted)
+        };
+        self.connections.write(tidy).await?
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn describe(&self) -> Description {
+        self.description.clone()
     }
 
     async fn lost(&self) -> String {
         self.connections.lost().await
     }
 
-    /// The file is locked for this process: nobody else writes.
-    async fn foreign_commit(&self) {
-        std::future::pending::<()>().await;
-    }
-
-    fn announce_commit(&self) {}
-
     async fn ping(&self) -> Result<(), StoreError> {
         self.connections.read(|connection| read::ping(connection)).await?
-    }
-
-    /// There is one writer for all shards.
-    async fn probe_write(&self, _shard: Shard) -> Result<(), StoreError> {
-        self.connections.write(commit::probe).await?
     }
 
     async fn close(&self) {

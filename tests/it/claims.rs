@@ -15,7 +15,7 @@ use runledger::domain::{Command, Filter, LabelValue, MaxRunning, Principal, Run}
 use runledger::engine::{self, Engine};
 use runledger::feed::Feed;
 use runledger::store::open::{self, Location};
-use runledger::store::{OpenOptions, Store as _};
+use runledger::store::{Commits, OfLedger as _, OpenOptions, Runs as _, Upkeep as _};
 use runledger::supervise::Supervisor;
 use runledger::wire::WireFrames;
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -40,10 +40,11 @@ impl Process {
         let store = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
         let store = Arc::new(Wrapped::around(store));
         let (supervisor, committed) = (Supervisor::new(), Arc::new(Notify::new()));
-        let engine = Arc::new(Engine::start(store.clone(), &supervisor, &committed));
+        let commits: Arc<dyn Commits> = store.clone();
+        let engine = Arc::new(Engine::start(&commits, store.clone(), &supervisor, &committed));
         let frames = Arc::new(WireFrames { ledger: store.ledger() });
-        let feed = Feed::start(store.clone(), &supervisor, committed, frames);
-        let claims = Arc::new(Claims::new(store.clone(), engine.clone(), feed.clone(), &supervisor));
+        let feed = Feed::start(store.clone(), store.clone(), &supervisor, committed, frames);
+        let claims = Arc::new(Claims::new(store.clone(), store.clone(), engine.clone(), feed.clone(), &supervisor));
         Self { store, engine, claims, feed, supervisor }
     }
 

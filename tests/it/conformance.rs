@@ -16,7 +16,7 @@ pub(crate) mod sound;
 mod tables;
 mod values;
 
-use fixture::{Fixture, MemoryFixture, PostgresFixture, SqliteFixture};
+use fixture::{Fixture, MemoryFixture, ObservedFixture, PostgresFixture, SqliteFixture};
 
 /// Makes a macro that turns a list of behaviours into tests of a fixture. A behaviour that is on no list is dead code.
 macro_rules! conformance {
@@ -181,6 +181,7 @@ conformance! { conforms_on_disk:
 
 conforms!(sqlite, SqliteFixture);
 conforms!(memory, MemoryFixture);
+conforms!(observed, ObservedFixture);
 conforms!(postgres, PostgresFixture);
 conforms_on_disk!(sqlite_tables, SqliteFixture);
 conforms_on_disk!(postgres_tables, PostgresFixture);

@@ -9,9 +9,8 @@ use runledger::clock::SystemClock;
 use runledger::domain::{Shard, Status};
 use runledger::engine::{Disposition, Engine, Failure};
 use runledger::leases::sweeper;
-use runledger::store::OpenOptions;
-use runledger::store::Store as _;
 use runledger::store::open::{self, Location};
+use runledger::store::{Commits, OpenOptions, Runs as _};
 use runledger::supervise::Supervisor;
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
@@ -32,7 +31,8 @@ impl Process {
         let store = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
         let store = Arc::new(Wrapped::around(store));
         let supervisor = Supervisor::new();
-        let engine = Arc::new(Engine::start(store.clone(), &supervisor, &Arc::new(Notify::new())));
+        let commits: Arc<dyn Commits> = store.clone();
+        let engine = Arc::new(Engine::start(&commits, store.clone(), &supervisor, &Arc::new(Notify::new())));
         Self { store, engine, supervisor }
     }
 

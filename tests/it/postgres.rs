@@ -15,7 +15,9 @@ use runledger::clock::draw_id;
 use runledger::domain::{Decided, Rules, Shard, Status};
 use runledger::store::OpenOptions;
 use runledger::store::postgres::PostgresStore;
-use runledger::store::{CommitError, OpenError, Store, StoreError, Unsettled};
+use runledger::store::{
+    CommitError, Commits as _, OfLedger as _, OpenError, RunLog as _, Runs as _, Store, StoreError, Unsettled,
+};
 use tokio::time::timeout;
 use tokio_postgres::Client;
 

@@ -21,7 +21,7 @@ impl Export {
         let total = range.left(&after);
         let mut progress = self.progress(total);
         while range.left(&after) > 0 {
-            let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX)).await?;
+            let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             // One that cannot be read would be missing without a trace: it ends the export, and is named.
             let events = page.whole()?;
             if events.is_empty() {
@@ -93,7 +93,7 @@ impl Export {
         // Runs that were linked, were shown up to this revision, and may be linked again.
         let mut left: HashMap<RunKey, u64> = HashMap::new();
         loop {
-            let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX)).await?;
+            let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             if let Some(back) = self.goes_back(&mut trail).await? {
                 after = back;
                 lineage = Lineage::default();
@@ -165,7 +165,7 @@ impl Export {
     async fn linked(&self, events: &[&Event], heads: &[Position]) -> Result<HashSet<RunKey>, Ended> {
         let keys: HashSet<&RunKey> = events.iter().map(|event| &event.key).collect();
         let keys: Vec<RunKey> = keys.into_iter().cloned().collect();
-        let revisions = self.ask(|| self.inspect.revisions(&keys, heads)).await?;
+        let revisions = self.ask(|| self.inspect.revisions_as_of(&keys, heads)).await?;
         let asked: Vec<(RunKey, u64)> = keys.into_iter().zip(revisions).collect();
         let links = self.ask(|| self.inspect.links(&asked)).await?;
         Ok(asked.into_iter().zip(links).filter(|(_, links)| self.wants(links)).map(|((key, _), _)| key).collect())

@@ -8,7 +8,7 @@ use jiff::{Span, SpanRelativeTo, Timestamp};
 
 use crate::domain::{Position, Shard, Time};
 use crate::store::inspect::Inspect;
-use crate::store::{LoggedEvent, StoreError};
+use crate::store::{LoggedEvent, PAGE_BYTES_MAX, StoreError};
 
 /// A time, or how long ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Range {
 /// The store's clock.
 pub(super) async fn now(inspect: &dyn Inspect) -> Result<Time, StoreError> {
     let heads = inspect.heads().await?;
-    Ok(inspect.changes(&heads, 1).await?.as_of)
+    Ok(inspect.changes(&heads, 1, PAGE_BYTES_MAX).await?.as_of)
 }
 
 /// The next time after one.

@@ -16,8 +16,8 @@ use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{Event, Position, RunKey, Shard, Time};
-use crate::store::Ledger;
 use crate::store::inspect::Link;
+use crate::store::{Ledger, PAGE_BYTES_MAX};
 
 /// So much of a file is read at once, from its end.
 const CHUNK_BYTES: u64 = 64 * 1024;
@@ -97,7 +97,7 @@ impl Export {
         let slot = usize::from(shard.0);
         after[slot] = self.ask(|| range::before_in(inspect, shard, heads[slot], place.at)).await?;
         while after[slot] < heads[slot] {
-            let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX)).await?;
+            let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             let events = page.whole()?;
             for logged in events.iter().filter(|logged| logged.shard == shard) {
                 let event = &logged.event;

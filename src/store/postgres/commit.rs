@@ -60,7 +60,7 @@ impl From<StoreError> for Failure {
 }
 
 /// What commits share.
-pub(super) struct Commits {
+pub(super) struct CommitPath {
     pub(super) sessions: Sessions,
     pub(super) hints: Arc<Hints>,
     pub(super) lineage: Arc<Lineage>,
@@ -70,7 +70,7 @@ pub(super) struct Commits {
     pub(super) uptime: ReplicaUptime,
 }
 
-impl Commits {
+impl CommitPath {
     /// The uptime begins here.
     pub(super) async fn open(
         config: &Config,
@@ -92,7 +92,7 @@ impl Commits {
 
 /// Commits a batch. Its body runs again when the database asks for it, each time on what it reads then.
 pub(super) async fn commit(
-    commits: &Commits,
+    commits: &CommitPath,
     shard: Shard,
     commit_id: Uuid,
     commands: &[Arc<Command>],
@@ -129,7 +129,7 @@ struct Batch<'a> {
 /// An early return that does not give the session back closes it, and with it the transaction. `trusting`: runs that this process left behind
 /// are not read; the statement that writes looks whether they still are as they were.
 async fn attempt_once(
-    commits: &Commits,
+    commits: &CommitPath,
     deadline: Instant,
     batch: &Batch<'_>,
     rules: &dyn Decide,

@@ -28,7 +28,7 @@ use crate::domain::{Event, Position, RunKey, Shard, Time};
 use crate::store::inspect::{
     Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
 };
-use crate::store::{Description, Ledger, OpenError, OpenOptions, PAGE_BYTES_MAX, Page, StoreError};
+use crate::store::{Description, Ledger, OfLedger, OpenError, OpenOptions, PAGE_BYTES_MAX, Page, RunLog, StoreError};
 
 /// A database that is only read.
 pub struct PostgresInspect {
@@ -110,22 +110,20 @@ impl Default for ByShard {
     }
 }
 
-#[async_trait]
-impl Inspect for PostgresInspect {
+impl OfLedger for PostgresInspect {
     fn ledger(&self) -> Ledger {
         self.ledger
     }
+}
 
-    fn describe(&self) -> Description {
-        self.description.clone()
-    }
-
+#[async_trait]
+impl RunLog for PostgresInspect {
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {
         self.over_shards.heads(&self.sessions).await
     }
 
-    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
-        self.over_shards.page(&self.sessions, after, limit, PAGE_BYTES_MAX).await
+    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
+        self.over_shards.page(&self.sessions, after, limit, bytes_max).await
     }
 
     async fn run_events(
@@ -136,6 +134,22 @@ impl Inspect for PostgresInspect {
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
         read::run_events(&self.sessions, self.shard_of(key), key, after, limit, bytes_max).await
+    }
+
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+        let mut found = vec![0; keys.len()];
+        for asked in self.by_shard(keys.iter().map(|key| (key.clone(), 0))) {
+            let head = heads.get(usize::from(asked.shard.0)).copied().unwrap_or(0);
+            links::revisions(&self.sessions, &asked, head, &mut found).await?;
+        }
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl Inspect for PostgresInspect {
+    fn describe(&self) -> Description {
+        self.description.clone()
     }
 
     async fn past(&self) -> Result<Past, StoreError> {
@@ -158,15 +172,6 @@ impl Inspect for PostgresInspect {
         let mut found = vec![Links::default(); asked.len()];
         for asked in self.by_shard(asked.iter().cloned()) {
             links::links(&self.sessions, &asked, &mut found).await?;
-        }
-        Ok(found)
-    }
-
-    async fn revisions(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
-        let mut found = vec![0; keys.len()];
-        for asked in self.by_shard(keys.iter().map(|key| (key.clone(), 0))) {
-            let head = heads.get(usize::from(asked.shard.0)).copied().unwrap_or(0);
-            links::revisions(&self.sessions, &asked, head, &mut found).await?;
         }
         Ok(found)
     }

@@ -23,7 +23,7 @@ use crate::domain::{Event, Position, RunKey, Shard, Time};
 use crate::store::inspect::{
     Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
 };
-use crate::store::{Description, Ledger, OpenError, PAGE_BYTES_MAX, Page, StoreError};
+use crate::store::{Description, Ledger, OfLedger, OpenError, PAGE_BYTES_MAX, Page, RunLog, StoreError};
 
 /// Connections: as many pages at once.
 const READERS: usize = 2;
@@ -154,24 +154,22 @@ fn wal_bytes(path: &Path) -> Option<u64> {
     fs::metadata(wal).ok().map(|file| file.len())
 }
 
-#[async_trait]
-impl Inspect for SqliteInspect {
+impl OfLedger for SqliteInspect {
     fn ledger(&self) -> Ledger {
         self.ledger
     }
+}
 
-    fn describe(&self) -> Description {
-        Description { kind: "sqlite", location: format!("sqlite:{}", self.path.display()), not_durable: None }
-    }
-
+#[async_trait]
+impl RunLog for SqliteInspect {
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {
         let shard_count = self.ledger.shard_count;
         self.read(move |connection| read::heads(connection, shard_count)).await
     }
 
-    async fn changes(&self, after: &[Position], limit: usize) -> Result<Page, StoreError> {
+    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         let (after, clock) = (after.to_vec(), self.clock.clone());
-        self.read(move |connection| changes::page(connection, &after, limit, PAGE_BYTES_MAX, clock.as_ref())).await
+        self.read(move |connection| changes::page(connection, &after, limit, bytes_max, clock.as_ref())).await
     }
 
     async fn run_events(
@@ -183,6 +181,25 @@ impl Inspect for SqliteInspect {
     ) -> Result<Vec<Event>, StoreError> {
         let (shard, key) = (self.shard_of(key), key.clone());
         self.read(move |connection| read::run_events(connection, shard, &key, after, limit, bytes_max)).await
+    }
+
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+        let head = |shard: Shard| heads.get(usize::from(shard.0)).copied().unwrap_or(0);
+        let asked: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                let shard = self.shard_of(key);
+                (shard, key.clone(), head(shard))
+            })
+            .collect();
+        self.read(move |connection| asked.iter().map(|asked| links::revision(connection, asked)).collect()).await
+    }
+}
+
+#[async_trait]
+impl Inspect for SqliteInspect {
+    fn describe(&self) -> Description {
+        Description { kind: "sqlite", location: format!("sqlite:{}", self.path.display()), not_durable: None }
     }
 
     /// A file has no timelines.
@@ -203,18 +220,6 @@ impl Inspect for SqliteInspect {
     async fn links(&self, asked: &[(RunKey, u64)]) -> Result<Vec<Links>, StoreError> {
         let asked: Vec<_> = asked.iter().map(|(key, revision)| (self.shard_of(key), key.clone(), *revision)).collect();
         self.read(move |connection| asked.iter().map(|asked| links::links(connection, asked)).collect()).await
-    }
-
-    async fn revisions(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
-        let head = |shard: Shard| heads.get(usize::from(shard.0)).copied().unwrap_or(0);
-        let asked: Vec<_> = keys
-            .iter()
-            .map(|key| {
-                let shard = self.shard_of(key);
-                (shard, key.clone(), head(shard))
-            })
-            .collect();
-        self.read(move |connection| asked.iter().map(|asked| links::revision(connection, asked)).collect()).await
     }
 
     async fn run_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError> {
@@ -268,7 +273,7 @@ fn page<T>(
         let value = read(row)?;
         bytes += weight(&value);
         page.push(value);
-        if bytes >= crate::store::PAGE_BYTES_MAX {
+        if bytes >= PAGE_BYTES_MAX {
             break;
         }
     }

@@ -16,7 +16,10 @@ use crate::domain::{
 use crate::store::OpenOptions;
 use crate::store::migrations::SQLITE;
 use crate::store::open::Location;
-use crate::store::{CommitError, OpenError, PAGE_BYTES_MAX, Store, StoreError, Unsettled};
+use crate::store::{
+    CommitError, Commits as _, OfLedger as _, OpenError, PAGE_BYTES_MAX, RunLog as _, Runs as _, Store as _,
+    StoreError, Unsettled,
+};
 
 /// Every look at it is a second later.
 struct Ticks(AtomicI64);

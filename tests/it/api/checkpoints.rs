@@ -12,9 +12,8 @@ use runledger::domain::Command;
 use runledger::engine::Engine;
 use runledger::feed::watch_run::Frame;
 use runledger::feed::{CHECKPOINT_INTERVAL, Feed, WatchError};
-use runledger::store::OpenOptions;
-use runledger::store::Store as _;
 use runledger::store::open::{self, Location};
+use runledger::store::{Commits, OfLedger as _, OpenOptions};
 use runledger::supervise::Supervisor;
 use runledger::wire::WireFrames;
 use serde_json::json;
@@ -40,9 +39,10 @@ impl Process {
         let store = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
         let store = Arc::new(Wrapped::around(store));
         let (supervisor, committed) = (Supervisor::new(), Arc::new(Notify::new()));
-        let engine = Engine::start(store.clone(), &supervisor, &committed);
+        let commits: Arc<dyn Commits> = store.clone();
+        let engine = Engine::start(&commits, store.clone(), &supervisor, &committed);
         let frames = Arc::new(WireFrames { ledger: store.ledger() });
-        let feed = Feed::start(store.clone(), &supervisor, committed, frames);
+        let feed = Feed::start(store.clone(), store.clone(), &supervisor, committed, frames);
         Self { store, engine, feed, supervisor }
     }
 

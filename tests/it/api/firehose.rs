@@ -11,7 +11,7 @@ use runledger::feed::cursor::{Cursor, View, ViewOf};
 use runledger::feed::watch_run;
 use runledger::feed::watch_runs::{Begin, Frame};
 use runledger::feed::{CHECKPOINT_INTERVAL, WatchError};
-use runledger::store::{Store as _, StoreError};
+use runledger::store::{OfLedger as _, RunLog as _, Runs as _, StoreError};
 use runledger::wire::cursor;
 use serde_json::json;
 use tokio::task::{JoinSet, yield_now};

@@ -11,6 +11,7 @@ use runledger::grpc::health;
 use runledger::leases::progress::ProgressBoard;
 use runledger::leases::renewals::Renewals;
 use runledger::reads::Reads;
+use runledger::store::{Commits, Upkeep};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
@@ -32,11 +33,12 @@ async fn said<H: Health>(health: &HealthServer<H>, service: &str) -> ServingStat
 
 fn backend(process: &Process) -> Authority {
     let store = process.store.clone();
-    let engine = Arc::new(Engine::start(store.clone(), &process.supervisor, &Arc::new(Notify::new())));
-    let renewals = Renewals::start(store.clone(), &process.supervisor);
+    let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
+    let engine = Arc::new(Engine::start(&commits, store.clone(), &process.supervisor, &Arc::new(Notify::new())));
+    let renewals = Renewals::start(&upkeep, store.clone(), &process.supervisor);
     let reads = Reads::new(store.clone());
-    let claims = Claims::new(store.clone(), engine.clone(), process.feed.clone(), &process.supervisor);
-    let progress = ProgressBoard::start(store.clone(), &process.supervisor);
+    let claims = Claims::new(store.clone(), upkeep.clone(), engine.clone(), process.feed.clone(), &process.supervisor);
+    let progress = ProgressBoard::start(upkeep, &process.supervisor);
     let (feed, wait_max, turns) = (process.feed.clone(), Duration::MAX, Turns::default());
     Authority { store, reads, engine, renewals, progress, claims, feed, wait_max, turns }
 }

@@ -9,6 +9,7 @@ use runledger::clock::Clock;
 use runledger::domain::Time;
 use runledger::store::OpenOptions;
 use runledger::store::Store;
+use runledger::store::observed::Observed;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::sqlite::SqliteStore;
 use rusqlite::types::ValueRef;
@@ -202,6 +203,38 @@ impl Fixture for MemoryFixture {
         let clock = TestClock::new();
         let store = SqliteStore::in_memory(&OpenOptions::default(), clock.clone()).await.unwrap();
         Self { store: Arc::new(store), clock }
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn replica(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    /// Its data does not outlive it.
+    async fn reopen(&mut self) {}
+
+    async fn set_the_clock_back(&self) {
+        self.clock.shift(-MINUTE_MICROS);
+    }
+
+    async fn pass(&self, ms: u64) {
+        self.clock.shift(i64::try_from(ms).unwrap() * 1_000);
+    }
+}
+
+/// SQLite in memory, as the service sees it: wrapped.
+pub(crate) struct ObservedFixture {
+    store: Arc<Observed<SqliteStore>>,
+    clock: Arc<TestClock>,
+}
+
+impl Fixture for ObservedFixture {
+    async fn new() -> Self {
+        let MemoryFixture { store, clock } = MemoryFixture::new().await;
+        Self { store: Arc::new(Observed::around(store)), clock }
     }
 
     fn store(&self) -> &dyn Store {

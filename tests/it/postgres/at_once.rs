@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join;
 use runledger::clock::draw_id;
 use runledger::domain::{Refusal, Renewal, Rules, Status, Verdict};
-use runledger::store::{CommitError, Store};
+use runledger::store::{CommitError, Commits as _, Store, Upkeep as _};
 
 use super::{holding_the_head, open, waiting};
 use crate::conformance::asking::{apply, ask, home, neighbours};

@@ -6,7 +6,7 @@ use futures_util::future::join;
 use runledger::clock::draw_id;
 use runledger::domain::{Command, Rules};
 use runledger::store::postgres::PostgresStore;
-use runledger::store::{CommitError, Store, StoreError};
+use runledger::store::{CommitError, Commits as _, Runs as _, Store as _, StoreError};
 use runledger::telemetry::chain;
 
 use super::{holding_the_head, open, waiting};

@@ -9,7 +9,7 @@ use runledger::engine::Engine;
 use runledger::leases::sweeper;
 use runledger::store::OpenOptions;
 use runledger::store::postgres::PostgresStore;
-use runledger::store::{OpenError, Store};
+use runledger::store::{Commits, OpenError, Runs as _, Store, Upkeep};
 use runledger::supervise::Supervisor;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -72,8 +72,9 @@ async fn a_shard_that_stands_still_keeps_no_other_from_its_sweeps() {
     apply(&*store, deferred(stuck).start_timeout_ms(1)).await;
     let (watch, holder) = join(direct(&database.dsn()), holding_the_head(&database.dsn(), Shard(0))).await;
     let supervisor = Supervisor::new();
-    let engine = Arc::new(Engine::start(store.clone(), &supervisor, &Arc::new(Notify::new())));
-    sweeper::start(&store, &engine, &supervisor);
+    let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
+    let engine = Arc::new(Engine::start(&commits, store.clone(), &supervisor, &Arc::new(Notify::new())));
+    sweeper::start(&upkeep, &engine, &supervisor);
     waiting(&watch).await;
     // It is due only now: the sweep that ends it began while the other stood still.
     apply(&*store, deferred(free).start_timeout_ms(1)).await;

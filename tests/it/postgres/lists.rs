@@ -3,7 +3,7 @@
 use runledger::domain::Filter;
 use runledger::store::postgres::{READ_SETTINGS, of_a_count, of_a_list};
 use runledger::store::query::{By, COUNT_RUNS_MAX, LIST_RUNS_MAX, Order, RunQuery};
-use runledger::store::{PAGE_BYTES_MAX, Store as _};
+use runledger::store::{PAGE_BYTES_MAX, Runs as _};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::open;

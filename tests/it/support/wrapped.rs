@@ -11,7 +11,10 @@ use runledger::domain::{
 };
 use runledger::store::leases::{KeptLease, Renewed};
 use runledger::store::query::{Place, RunCounts, RunPage, RunQuery};
-use runledger::store::{CommitError, Description, Ledger, LoggedEvent, Page, Store, StoreError, Unreadable, Unsettled};
+use runledger::store::{
+    CommitError, Commits, Description, Ledger, LoggedEvent, OfLedger, Page, RunLog, Runs, Store, StoreError,
+    Unreadable, Unsettled, Upkeep,
+};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -112,16 +115,14 @@ fn corrupt() -> StoreError {
     StoreError::Corrupt { table: "run_events", column: "event", key: String::new(), source }
 }
 
-#[async_trait]
-impl Store for Wrapped {
+impl OfLedger for Wrapped {
     fn ledger(&self) -> Ledger {
         self.store.ledger()
     }
+}
 
-    fn describe(&self) -> Description {
-        Description { not_durable: None, ..self.store.describe() }
-    }
-
+#[async_trait]
+impl Commits for Wrapped {
     fn commits_max(&self) -> usize {
         self.store.commits_max()
     }
@@ -155,85 +156,19 @@ impl Store for Wrapped {
         self.store.settle(unsettled).await
     }
 
-    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
-        self.store.renew(shard, renewals).await
+    fn announce_commit(&self) {
+        self.store.announce_commit();
     }
 
-    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
-        self.store.leases(keys).await
+    async fn probe_write(&self, shard: Shard) -> Result<(), StoreError> {
+        self.probes.fetch_add(1, Ordering::Relaxed);
+        self.written()?;
+        self.store.probe_write(shard).await
     }
+}
 
-    async fn stay_alive(&self) -> Result<(), StoreError> {
-        self.store.stay_alive().await
-    }
-
-    fn tick(&self) {
-        self.store.tick();
-    }
-
-    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
-        self.store.overdue(shard, limit).await
-    }
-
-    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
-        self.store.running(values).await
-    }
-
-    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        self.store.claimed(namespace, request_id).await
-    }
-
-    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        self.store.replay_claim(namespace, request_id).await
-    }
-
-    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
-        self.store.ready(namespace, after, limit).await
-    }
-
-    async fn tidy(&self) -> Result<bool, StoreError> {
-        self.store.tidy().await
-    }
-
-    async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
-        self.runs.fetch_add(1, Ordering::Relaxed);
-        self.store.run(key).await
-    }
-
-    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
-        self.heard()?;
-        self.pasts_most.fetch_max(self.pasts.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.pasts_gate.acquire().await.expect("never closed").forget();
-        let runs = self.store.runs_at(wanted).await;
-        self.pasts.fetch_sub(1, Ordering::Relaxed);
-        runs
-    }
-
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
-        self.store.revisions_as_of(keys, heads).await
-    }
-
-    async fn run_events(
-        &self,
-        key: &RunKey,
-        after: u64,
-        limit: usize,
-        bytes_max: usize,
-    ) -> Result<Vec<Event>, StoreError> {
-        self.histories.fetch_add(1, Ordering::Relaxed);
-        self.store.run_events(key, after, limit, bytes_max).await
-    }
-
-    async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
-        self.lists.fetch_add(1, Ordering::Relaxed);
-        self.take_time().await;
-        self.store.list(query).await
-    }
-
-    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
-        self.store.count(namespace, filter, before).await
-    }
-
+#[async_trait]
+impl RunLog for Wrapped {
     async fn heads(&self) -> Result<Vec<Position>, StoreError> {
         self.store.heads().await
     }
@@ -258,6 +193,21 @@ impl Store for Wrapped {
         Ok(page)
     }
 
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.histories.fetch_add(1, Ordering::Relaxed);
+        self.store.run_events(key, after, limit, bytes_max).await
+    }
+
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+        self.store.revisions_as_of(keys, heads).await
+    }
+
     async fn forgotten(&self) -> Result<Vec<Position>, StoreError> {
         let forgotten = self.forgotten.lock().unwrap().clone();
         match forgotten {
@@ -266,16 +216,97 @@ impl Store for Wrapped {
         }
     }
 
-    async fn lost(&self) -> String {
-        self.store.lost().await
-    }
-
     async fn foreign_commit(&self) {
         self.store.foreign_commit().await;
     }
+}
 
-    fn announce_commit(&self) {
-        self.store.announce_commit();
+#[async_trait]
+impl Runs for Wrapped {
+    async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        self.store.run(key).await
+    }
+
+    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
+        let mut runs = Vec::with_capacity(keys.len());
+        for key in keys {
+            runs.push(self.run(key).await?);
+        }
+        Ok(runs)
+    }
+
+    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
+        self.heard()?;
+        self.pasts_most.fetch_max(self.pasts.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.pasts_gate.acquire().await.expect("never closed").forget();
+        let runs = self.store.runs_at(wanted).await;
+        self.pasts.fetch_sub(1, Ordering::Relaxed);
+        runs
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
+        self.lists.fetch_add(1, Ordering::Relaxed);
+        self.take_time().await;
+        self.store.list(query).await
+    }
+
+    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
+        self.store.count(namespace, filter, before).await
+    }
+
+    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+        self.store.ready(namespace, after, limit).await
+    }
+
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+        self.store.running(values).await
+    }
+}
+
+#[async_trait]
+impl Upkeep for Wrapped {
+    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
+        self.store.renew(shard, renewals).await
+    }
+
+    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
+        self.store.leases(keys).await
+    }
+
+    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+        self.store.overdue(shard, limit).await
+    }
+
+    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        self.store.claimed(namespace, request_id).await
+    }
+
+    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        self.store.replay_claim(namespace, request_id).await
+    }
+
+    async fn stay_alive(&self) -> Result<(), StoreError> {
+        self.store.stay_alive().await
+    }
+
+    fn tick(&self) {
+        self.store.tick();
+    }
+
+    async fn tidy(&self) -> Result<bool, StoreError> {
+        self.store.tidy().await
+    }
+}
+
+#[async_trait]
+impl Store for Wrapped {
+    fn describe(&self) -> Description {
+        Description { not_durable: None, ..self.store.describe() }
+    }
+
+    async fn lost(&self) -> String {
+        self.store.lost().await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
@@ -283,12 +314,6 @@ impl Store for Wrapped {
             return Err(unavailable());
         }
         self.store.ping().await
-    }
-
-    async fn probe_write(&self, shard: Shard) -> Result<(), StoreError> {
-        self.probes.fetch_add(1, Ordering::Relaxed);
-        self.written()?;
-        self.store.probe_write(shard).await
     }
 
     async fn close(&self) {

@@ -25,7 +25,7 @@ use super::super::rows::{At, Reader, smallint};
 use super::hints::{Guess, Guessed};
 use super::sent::{Written, write_alone};
 use super::write::{Place, write};
-use super::{Commits, WRITE_MAX, before};
+use super::{CommitPath, WRITE_MAX, before};
 use crate::domain::{Command, Decide, Decided, Loaded, Shard};
 use crate::store::{CommitError, Unsettled};
 use crate::telemetry::chain;
@@ -38,7 +38,7 @@ pub(in crate::store::postgres) enum Optimistic {
 }
 
 pub(in crate::store::postgres) async fn commit(
-    commits: &Commits,
+    commits: &CommitPath,
     deadline: Instant,
     shard: Shard,
     commit_id: Uuid,

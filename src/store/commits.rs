@@ -1,0 +1,67 @@
+//! The path on which the engine writes: batches are committed, and commits of unknown outcome settled.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::{CommitError, OfLedger, StoreError};
+use crate::domain::{Command, Decide, Decided, Position, Shard};
+
+/// Batches of commands, made durable.
+#[async_trait]
+pub trait Commits: OfLedger {
+    /// How many commits the store can have in flight at once.
+    fn commits_max(&self) -> usize;
+
+    /// Commits one batch to one shard, in one transaction that takes the shard's head first.
+    ///
+    /// All commands are for runs of `shard`. The rules decide them in order, each on the state that the one before it left.
+    /// When this returns `Ok`, what was decided is durable; a batch that made no event writes nothing. Positions are
+    /// dense in commit order from 1; `at` never falls within a shard and is later than that of every event of another shard
+    /// whose commit had been acknowledged before this call; every event carries `commit_id`, its request and,
+    /// where decided, its keyframe. The body may run twice, when the database asks for a retry.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError::NotApplied`] surely changed nothing; [`CommitError::Unknown`] may have been applied: settle it.
+    async fn commit(
+        &self,
+        shard: Shard,
+        commit_id: Uuid,
+        commands: Arc<[Arc<Command>]>,
+        rules: &Arc<dyn Decide>,
+    ) -> Result<Decided, CommitError>;
+
+    /// Whether a commit of unknown outcome was applied. Takes the shard's head on another connection before it looks,
+    /// and so waits until the old transaction has ended.
+    ///
+    /// # Errors
+    ///
+    /// The outcome is still unknown; ask again.
+    async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError>;
+
+    /// Tells other processes that this one committed something. Best effort, coalesced, never waits for the database.
+    fn announce_commit(&self);
+
+    /// Writes something durable that means nothing and that nobody sees, as a commit to this shard would: whether commits
+    /// would succeed. Called every second or so while they fail, and never while they do not.
+    ///
+    /// # Errors
+    ///
+    /// Commits would fail.
+    async fn probe_write(&self, shard: Shard) -> Result<(), StoreError>;
+}
+
+/// A commit whose outcome is not known.
+#[derive(Debug)]
+pub struct Unsettled {
+    /// The shard that it wrote to.
+    pub shard: Shard,
+    /// The id that its events carry.
+    pub commit_id: Uuid,
+    /// Where its first event stands if it was applied.
+    pub first_position: Position,
+    /// What was decided; holds if it was applied.
+    pub decided: Decided,
+}

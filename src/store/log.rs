@@ -1,0 +1,124 @@
+//! The path on which the feed and the tools read the log: events in their order, of all shards and of one run.
+
+use async_trait::async_trait;
+
+use super::{OfLedger, StoreError};
+use crate::domain::{Event, Position, RunKey, Shard, Time};
+
+/// The log of what happened to runs.
+#[async_trait]
+pub trait RunLog: OfLedger {
+    /// Each shard's last position (0 when empty), in one snapshot.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn heads(&self) -> Result<Vec<Position>, StoreError>;
+
+    /// The events of all shards above `after` (a position for each shard), in one snapshot, merged by (`at`, shard,
+    /// position), at most about `limit` for each shard and about `bytes_max` in all as stored, at least one if there is
+    /// one. A merged page ends where the first cut shard ends, so that no event comes before one that belongs in front of
+    /// it. An event that cannot be decoded stands in its place as [`Unreadable`], and costs no other event.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError>;
+
+    /// A run's events above `after`, by revision, at most `limit` and about `bytes_max` as stored, at least one if there
+    /// is one.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError>;
+
+    /// The revision that each run had when its shard's last position was that of `heads`; 0 when the run did not exist.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError>;
+
+    /// Each shard's last position whose event may be gone. Events are kept for ever: 0, until there is retention.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn forgotten(&self) -> Result<Vec<Position>, StoreError> {
+        Ok(vec![0; self.ledger().shard_count.into()])
+    }
+
+    /// Resolves when another process may have committed something; may resolve without cause, and may miss a commit.
+    /// Never resolves where no other process can write, or where nothing tells of it.
+    async fn foreign_commit(&self) {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// About how many bytes of events one page of history may hold as stored: a page is held in memory whole.
+pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// A page of the log.
+#[derive(Debug)]
+pub struct Page {
+    /// The store's clock when the page was read.
+    pub as_of: Time,
+    /// The events, merged, each as it was read or why it cannot be.
+    pub events: Vec<Result<LoggedEvent, Unreadable>>,
+    /// Whether there may be more right away.
+    pub cut: bool,
+}
+
+impl Page {
+    /// The events, when all of them could be read.
+    ///
+    /// # Errors
+    ///
+    /// The first that could not.
+    pub fn whole(self) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.events.into_iter().map(|event| event.map_err(|unreadable| unreadable.error)).collect()
+    }
+
+    /// How far it goes: the shard and the position of each of its events.
+    pub fn places(&self) -> impl Iterator<Item = (Shard, Position)> {
+        self.events.iter().map(|event| match event {
+            Ok(logged) => (logged.shard, logged.position),
+            Err(unreadable) => (unreadable.shard, unreadable.position),
+        })
+    }
+}
+
+/// An event that cannot be decoded, and where it stands.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Its shard.
+    pub shard: Shard,
+    /// Its place in the shard.
+    pub position: Position,
+    /// When it happened.
+    pub at: Time,
+    /// The run that it happened to.
+    pub key: RunKey,
+    /// Its revision.
+    pub revision: u64,
+    /// Why it cannot be read.
+    pub error: StoreError,
+}
+
+/// An event and its place in the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedEvent {
+    /// Its shard.
+    pub shard: Shard,
+    /// Its place in the shard.
+    pub position: Position,
+    /// The event.
+    pub event: Event,
+}

@@ -1,0 +1,227 @@
+//! A store whose calls are counted: each of its paths is wrapped, so that what is measured stands beside the stores and not
+//! in them.
+
+mod calls;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+pub use self::calls::{Call, Calls};
+use super::leases::{KeptLease, Renewed};
+use super::query::{Place, RunCounts, RunPage, RunQuery};
+use super::{
+    CommitError, Commits, Description, Ledger, OfLedger, Page, RunLog, Runs, Store, StoreError, Unsettled, Upkeep,
+};
+use crate::domain::{
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard,
+};
+
+/// A store, or one of its paths, and how often each of its methods was called.
+pub struct Observed<S: ?Sized> {
+    calls: Calls,
+    inner: Arc<S>,
+}
+
+impl<S: ?Sized> Observed<S> {
+    /// Observes a store, from now on.
+    #[must_use]
+    pub fn around(inner: Arc<S>) -> Self {
+        Self { calls: Calls::default(), inner }
+    }
+
+    /// How often each method was called.
+    #[must_use]
+    pub fn calls(&self) -> &Calls {
+        &self.calls
+    }
+}
+
+impl<S: OfLedger + ?Sized> OfLedger for Observed<S> {
+    fn ledger(&self) -> Ledger {
+        self.inner.ledger()
+    }
+}
+
+#[async_trait]
+impl<S: Commits + ?Sized> Commits for Observed<S> {
+    fn commits_max(&self) -> usize {
+        self.inner.commits_max()
+    }
+
+    async fn commit(
+        &self,
+        shard: Shard,
+        commit_id: Uuid,
+        commands: Arc<[Arc<Command>]>,
+        rules: &Arc<dyn Decide>,
+    ) -> Result<Decided, CommitError> {
+        self.calls.count(Call::Commit);
+        self.inner.commit(shard, commit_id, commands, rules).await
+    }
+
+    async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
+        self.calls.count(Call::Settle);
+        self.inner.settle(unsettled).await
+    }
+
+    fn announce_commit(&self) {
+        self.inner.announce_commit();
+    }
+
+    async fn probe_write(&self, shard: Shard) -> Result<(), StoreError> {
+        self.calls.count(Call::ProbeWrite);
+        self.inner.probe_write(shard).await
+    }
+}
+
+#[async_trait]
+impl<S: RunLog + ?Sized> RunLog for Observed<S> {
+    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+        self.calls.count(Call::Heads);
+        self.inner.heads().await
+    }
+
+    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
+        self.calls.count(Call::Changes);
+        self.inner.changes(after, limit, bytes_max).await
+    }
+
+    async fn run_events(
+        &self,
+        key: &RunKey,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.calls.count(Call::RunEvents);
+        self.inner.run_events(key, after, limit, bytes_max).await
+    }
+
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+        self.calls.count(Call::RevisionsAsOf);
+        self.inner.revisions_as_of(keys, heads).await
+    }
+
+    async fn forgotten(&self) -> Result<Vec<Position>, StoreError> {
+        self.calls.count(Call::Forgotten);
+        self.inner.forgotten().await
+    }
+
+    async fn foreign_commit(&self) {
+        self.inner.foreign_commit().await;
+    }
+}
+
+#[async_trait]
+impl<S: Runs + ?Sized> Runs for Observed<S> {
+    async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
+        self.calls.count(Call::Run);
+        self.inner.run(key).await
+    }
+
+    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
+        self.calls.count(Call::Runs);
+        self.inner.runs(keys).await
+    }
+
+    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
+        self.calls.count(Call::RunsAt);
+        self.inner.runs_at(wanted).await
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
+        self.calls.count(Call::List);
+        self.inner.list(query).await
+    }
+
+    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
+        self.calls.count(Call::Count);
+        self.inner.count(namespace, filter, before).await
+    }
+
+    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+        self.calls.count(Call::Ready);
+        self.inner.ready(namespace, after, limit).await
+    }
+
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+        self.calls.count(Call::Running);
+        self.inner.running(values).await
+    }
+}
+
+#[async_trait]
+impl<S: Upkeep + ?Sized> Upkeep for Observed<S> {
+    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
+        self.calls.count(Call::Renew);
+        self.inner.renew(shard, renewals).await
+    }
+
+    fn renewals_waited(&self, queued: Duration) {
+        self.inner.renewals_waited(queued);
+    }
+
+    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
+        self.calls.count(Call::Leases);
+        self.inner.leases(keys).await
+    }
+
+    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+        self.calls.count(Call::Overdue);
+        self.inner.overdue(shard, limit).await
+    }
+
+    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        self.calls.count(Call::Claimed);
+        self.inner.claimed(namespace, request_id).await
+    }
+
+    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        self.calls.count(Call::ReplayClaim);
+        self.inner.replay_claim(namespace, request_id).await
+    }
+
+    async fn stay_alive(&self) -> Result<(), StoreError> {
+        self.calls.count(Call::StayAlive);
+        self.inner.stay_alive().await
+    }
+
+    fn tick(&self) {
+        self.inner.tick();
+    }
+
+    async fn tidy(&self) -> Result<bool, StoreError> {
+        self.calls.count(Call::Tidy);
+        self.inner.tidy().await
+    }
+}
+
+#[async_trait]
+impl<S: Store + ?Sized> Store for Observed<S> {
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+
+    async fn look_at_past(&self) -> Result<(), StoreError> {
+        self.calls.count(Call::LookAtPast);
+        self.inner.look_at_past().await
+    }
+
+    async fn lost(&self) -> String {
+        self.inner.lost().await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.calls.count(Call::Ping);
+        self.inner.ping().await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}

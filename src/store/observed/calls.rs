@@ -1,0 +1,70 @@
+//! The methods of a store that ask the database something, and how often each was called.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Names each method once: as a variant, and as metrics and logs will call it.
+macro_rules! calls {
+    ($($call:ident: $name:literal,)*) => {
+        /// A method of a store that asks the database something.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Call {
+            $(#[doc = concat!("`", $name, "`.")] $call,)*
+        }
+
+        impl Call {
+            /// Each.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$call),*];
+
+            /// The method's name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$call => $name,)*
+                }
+            }
+        }
+    };
+}
+
+calls! {
+    Commit: "commit",
+    Settle: "settle",
+    ProbeWrite: "probe_write",
+    Heads: "heads",
+    Changes: "changes",
+    RunEvents: "run_events",
+    RevisionsAsOf: "revisions_as_of",
+    Forgotten: "forgotten",
+    Run: "run",
+    Runs: "runs",
+    RunsAt: "runs_at",
+    List: "list",
+    Count: "count",
+    Ready: "ready",
+    Running: "running",
+    Renew: "renew",
+    Leases: "leases",
+    Overdue: "overdue",
+    Claimed: "claimed",
+    ReplayClaim: "replay_claim",
+    StayAlive: "stay_alive",
+    Tidy: "tidy",
+    LookAtPast: "look_at_past",
+    Ping: "ping",
+}
+
+/// How often each method was called, whatever came of it.
+#[derive(Debug, Default)]
+pub struct Calls([AtomicU64; Call::ALL.len()]);
+
+impl Calls {
+    pub(super) fn count(&self, call: Call) {
+        self.0[call as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often this method was called.
+    #[must_use]
+    pub fn of(&self, call: Call) -> u64 {
+        self.0[call as usize].load(Ordering::Relaxed)
+    }
+}

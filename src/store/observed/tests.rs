@@ -1,0 +1,73 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::{Call, Observed};
+use crate::clock::SystemClock;
+use crate::domain::{Ask, Command, Filter, LabelValue, Principal, Renewal, Rules, RunKey, Shard, Start};
+use crate::store::query::{Order, RunQuery};
+use crate::store::sqlite::SqliteStore;
+use crate::store::{
+    Commits as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _, Store as _, Unsettled, Upkeep as _,
+};
+
+#[tokio::test]
+async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
+    let inner = SqliteStore::in_memory(&OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
+    let store = Observed::around(Arc::new(inner));
+    let counted = |expected: &[Call]| {
+        for call in Call::ALL {
+            let times = u64::from(expected.contains(&call));
+            assert_eq!(store.calls().of(call), times, "{}", call.name());
+        }
+    };
+    let _ledger = (store.ledger(), store.describe(), store.commits_max());
+    store.tick();
+    store.announce_commit();
+    counted(&[]);
+
+    let key = RunKey { namespace: "default".to_owned(), run_id: "observed".to_owned() };
+    let ask = Ask::Start(Start { task_thread_id: "thread".to_owned(), ..Start::default() });
+    let principal = Principal::anonymous();
+    let command = Command { key: key.clone(), ask, expected_revision: None, request: None, principal };
+    let commit_id = Uuid::from_u128(1);
+    let decided = store.commit(Shard(0), commit_id, [Arc::new(command)].into(), &Rules::shared()).await.unwrap();
+    let unsettled = Unsettled { shard: Shard(0), commit_id, first_position: 1, decided };
+    assert!(store.settle(&unsettled).await.unwrap());
+    store.probe_write(Shard(0)).await.unwrap();
+    counted(&[Call::Commit, Call::Settle, Call::ProbeWrite]);
+
+    assert_eq!(store.heads().await.unwrap(), [1]);
+    assert_eq!(store.changes(&[0], 9, 999).await.unwrap().events.len(), 1);
+    assert_eq!(store.run_events(&key, 0, 9, 999).await.unwrap().len(), 1);
+    assert_eq!(store.revisions_as_of(std::slice::from_ref(&key), &[1]).await.unwrap(), [1]);
+    assert_eq!(store.forgotten().await.unwrap(), [0]);
+    assert!(store.run(&key).await.unwrap().is_some());
+    assert!(store.runs(std::slice::from_ref(&key)).await.unwrap()[0].is_some());
+    assert!(store.runs_at(&[(key.clone(), 1)]).await.unwrap()[0].is_some());
+    let (filter, order) = (Filter::default(), Order::NewestFirst);
+    let namespace = key.namespace.clone();
+    let query = RunQuery { namespace, filter, order, after: None, limit: 9, bytes_max: 999, metadata: false };
+    assert_eq!(store.list(&query).await.unwrap().runs.len(), 1);
+    store.count(&key.namespace, &query.filter, None).await.unwrap();
+    store.ready(&key.namespace, None, 9).await.unwrap();
+    let value = LabelValue { namespace: key.namespace.clone(), label: "k".to_owned(), value: "v".to_owned() };
+    store.running(&[value]).await.unwrap();
+    let renewal = Renewal { epoch: 1, agent_id: None, progress: None };
+    assert_eq!(store.renew(Shard(0), &[(key.clone(), renewal)]).await.unwrap(), [None]);
+    assert_eq!(store.leases(std::slice::from_ref(&key)).await.unwrap(), [None]);
+    assert!(store.overdue(Shard(0), 9).await.unwrap().is_empty());
+    assert!(store.claimed(&key.namespace, "request").await.unwrap().is_none());
+    assert!(store.replay_claim(&key.namespace, "request").await.unwrap().is_none());
+    store.stay_alive().await.unwrap();
+    store.tidy().await.unwrap();
+    store.look_at_past().await.unwrap();
+    store.ping().await.unwrap();
+    counted(&Call::ALL);
+
+    store.run_at(&key, 1).await.unwrap();
+    assert_eq!(store.calls().of(Call::RunsAt), 2, "one run is read as several are");
+    let names: BTreeSet<&str> = Call::ALL.iter().map(|call| call.name()).collect();
+    assert_eq!(names.len(), Call::ALL.len());
+}
