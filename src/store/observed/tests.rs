@@ -7,15 +7,15 @@ use super::{Call, Observed};
 use crate::clock::SystemClock;
 use crate::domain::{Ask, Command, Filter, LabelValue, Principal, Renewal, Rules, RunKey, Shard, Start};
 use crate::store::query::{Order, RunQuery};
-use crate::store::sqlite::SqliteStore;
+use crate::store::open::{self, Location};
 use crate::store::{
     Commits as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _, Store as _, Unsettled, Upkeep as _,
 };
 
 #[tokio::test]
 async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
-    let inner = SqliteStore::in_memory(&OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
-    let store = Observed::around(Arc::new(inner));
+    let inner = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
+    let store = Observed::around(inner);
     let counted = |expected: &[Call]| {
         for call in Call::ALL {
             let times = u64::from(expected.contains(&call));
