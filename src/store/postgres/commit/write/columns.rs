@@ -2,7 +2,8 @@
 
 use tokio_postgres::types::{Json, ToSql};
 
-use super::{Argument, runs};
+use super::parts::Argument;
+use super::runs::runs;
 use crate::domain::RunWrite;
 use crate::store::json::Record;
 use crate::store::postgres::rows::bigint;

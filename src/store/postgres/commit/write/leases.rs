@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::Parts;
 use super::columns::Columns;
+use super::parts::Parts;
 use crate::domain::{Lease, RunKey};
 use crate::store::postgres::rows::bigint;
 

@@ -1,7 +1,7 @@
 //! What a commit does to the rows of runs that are ready.
 
-use super::Parts;
 use super::columns::Columns;
+use super::parts::Parts;
 use crate::domain::{RunKey, Time};
 use crate::store::postgres::rows::At;
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::types::Json;
 
-use super::Parts;
 use super::columns::Columns;
+use super::parts::Parts;
 use crate::domain::LabelValue;
 use crate::store::postgres::sides::limits::IS_ACTIVE;
 
 impl<'a> Parts<'a> {
     /// This transaction holds the rows: they stand where they are found. What has ended is left out.
-    pub(super) fn write_counted(&mut self, shard: i16, counted: &'a [(LabelValue, Vec<String>)]) {
+    pub(super) fn write_limits(&mut self, shard: i16, counted: &'a [(LabelValue, Vec<String>)]) {
         if counted.is_empty() {
             return;
         }

@@ -1,14 +1,14 @@
 //! What a commit does to the rows of claimers' own requests.
 
-use super::Parts;
 use super::columns::Columns;
+use super::parts::Parts;
 use crate::domain::{ClaimKey, Claimed};
 use crate::store::postgres::rows::bigint;
 
 impl<'a> Parts<'a> {
     /// `is_held`: this transaction holds the rows, and they stand where they are found. `claimed_at` has an index: changed, the
     /// row would not be updated in its place.
-    pub(super) fn write_claimed(&mut self, claims: &'a [(ClaimKey, Option<Claimed>)], is_held: bool) {
+    pub(super) fn write_claims(&mut self, claims: &'a [(ClaimKey, Option<Claimed>)], is_held: bool) {
         let made: Vec<(&ClaimKey, &Claimed)> =
             claims.iter().filter_map(|(key, claimed)| Some((key, claimed.as_ref()?))).collect();
         let given_back: Vec<&ClaimKey> =

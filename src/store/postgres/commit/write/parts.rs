@@ -1,0 +1,66 @@
+//! A statement as it comes together of its parts.
+
+use tokio_postgres::types::ToSql;
+
+use super::columns::Columns;
+
+pub(super) type Argument<'a> = Box<dyn ToSql + Send + Sync + 'a>;
+
+/// The parts of a statement, as they come together.
+#[derive(Default)]
+pub(super) struct Parts<'a> {
+    /// What is read: the arrays as tables.
+    pub(super) tables: Vec<String>,
+    /// What is written.
+    pub(super) writes: Vec<String>,
+    /// What must be true of how many rows were written.
+    pub(super) counted: Vec<String>,
+    pub(super) arguments: Vec<Argument<'a>>,
+}
+
+impl<'a> Parts<'a> {
+    /// An argument; gives the expression that stands for it.
+    pub(super) fn add(&mut self, sql_type: &str, value: impl ToSql + Send + Sync + 'a) -> String {
+        self.arguments.push(Box::new(value));
+        format!("${}::{sql_type}", self.arguments.len())
+    }
+
+    /// Rows as a table, in their order: one row as it is, since an array costs a store of its own; more as arrays. Gives
+    /// the expression of how many rows there are.
+    pub(super) fn table(&mut self, name: &str, columns: Columns<'a>) -> String {
+        let Columns { rows, columns } = columns;
+        let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        let values: Vec<String> = columns
+            .into_iter()
+            .map(|column| {
+                self.arguments.push(column.values);
+                let array = if rows == 1 { "" } else { "[]" };
+                format!("${}::{}{array}", self.arguments.len(), column.sql_type)
+            })
+            .collect();
+        if rows == 1 {
+            let values = values.iter().zip(names).map(|(value, name)| format!("{value} as {name}"));
+            let values = values.collect::<Vec<_>>().join(", ");
+            self.tables.push(format!("{name} as materialized (\n    select {values}, 1 as n)"));
+            return "1".to_owned();
+        }
+        self.tables.push(format!(
+            "{name} as materialized (
+    select * from unnest({}) with ordinality as v ({}, n))",
+            values.join(", "),
+            names.join(", "),
+        ));
+        format!("cardinality({})", values[0])
+    }
+
+    /// So many rows must be written by a part; gives how its count is asked for.
+    pub(super) fn count(&mut self, part: &str, rows: &str) {
+        self.counted.push(format!("(select count(*) from {part}) = {rows}"));
+    }
+}
+
+/// A row by its whole key. As a subquery, it is looked for by index one by one, whatever the planner thinks of the sizes
+/// of tables when it makes a plan that lasts.
+pub(super) fn key(table: &str, shard: &str) -> String {
+    format!("{table}.shard = {shard} and {table}.namespace = v.namespace and {table}.run_id = v.run_id")
+}

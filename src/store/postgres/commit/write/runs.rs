@@ -1,0 +1,179 @@
+//! What a commit does to the runs, and to the rows of those that are not terminal.
+
+use tokio_postgres::types::Json;
+
+use super::columns::Columns;
+use super::parts::{Parts, key};
+use crate::domain::{Changes, NewEvent, Run, RunWrite, Status, Time};
+use crate::store::json::Record;
+use crate::store::postgres::rows::{At, bigint};
+
+/// The last status of a run that is not terminal.
+const ALIVE_MAX: Status = Status::Running;
+
+impl<'a> Parts<'a> {
+    pub(super) fn insert_runs(&mut self, shard: &str, at: &str, writes: &[&'a RunWrite]) {
+        let mut columns = Columns::of_runs(writes);
+        columns.add("task_thread_id", "text", runs(writes).map(|run| run.task_thread_id.as_str()));
+        columns.changeable(writes);
+        columns.add(
+            "metadata",
+            "jsonb",
+            runs(writes).map(|run| (!run.metadata.is_empty()).then_some(Json(&run.metadata))),
+        );
+        let due = runs(writes).any(|run| run.due_at().is_some());
+        if due {
+            columns.add("due_at", "timestamptz", runs(writes).map(|run| run.due_at().map(At)));
+        }
+        self.table("new", columns);
+        self.writes.push(format!(
+            "created as (
+    insert into runs (shard, namespace, run_id, revision, status, started_at, task_thread_id,
+                      agent_id, workflow_id, audit_session_id, route, labels, record, metadata)
+    select {shard}, v.namespace, v.run_id, v.revision, v.status, {at}, v.task_thread_id,
+           v.agent_id, v.workflow_id, v.audit_session_id, v.route, v.labels, v.record, v.metadata
+    from place, new v)"
+        ));
+        if runs(writes).any(|run| !run.status.is_terminal()) {
+            let (column, value) = if due { (", due_at", ", v.due_at") } else { ("", "") };
+            self.writes.push(format!(
+                "born as (
+    insert into active (shard, namespace, run_id, started_at, status{column})
+    select {shard}, v.namespace, v.run_id, {at}, v.status{value}
+    from place, new v
+    where v.status <= {ALIVE_MAX})",
+                ALIVE_MAX = ALIVE_MAX.code(),
+            ));
+        }
+    }
+
+    /// Leaves metadata alone that does not change: not written, it costs nothing, whatever its size.
+    pub(super) fn update_runs(&mut self, shard: &str, writes: &[&'a RunWrite], events: &[NewEvent]) {
+        let before = |write: &&RunWrite| write.before.map_or(0, |before| bigint(before.revision));
+        let mut columns = Columns::of_runs(writes);
+        columns.add("before", "bigint", writes.iter().map(before));
+        let mut set = "revision = v.revision, status = v.status, record = v.record".to_owned();
+        if events.iter().any(|new| sets_columns(&new.event.changes)) {
+            columns.changeable(writes);
+            set += ", agent_id = v.agent_id, workflow_id = v.workflow_id, audit_session_id = v.audit_session_id,
+        route = v.route, labels = v.labels";
+        } else {
+            columns.add("record", "jsonb", runs(writes).map(|run| Json(Record::of(run))));
+        }
+        if writes.iter().any(|write| write.metadata_changed) {
+            let metadata = |write: &&'a RunWrite| {
+                let run = &*write.run;
+                (write.metadata_changed && !run.metadata.is_empty()).then_some(Json(&run.metadata))
+            };
+            columns.add("rewritten", "bool", writes.iter().map(|write| write.metadata_changed));
+            columns.add("metadata", "jsonb", writes.iter().map(metadata));
+            set += ", metadata = case when v.rewritten then v.metadata else r.metadata end";
+        }
+        let moves = Moves::of(writes);
+        moves.add_to(&mut columns, writes);
+        let rows = self.table("asked", columns);
+        self.tables.push(format!(
+            "old as materialized (
+    select *, (select r.ctid from runs r where {} and r.revision = v.before) as place_in_runs from asked v)",
+            key("r", shard),
+        ));
+        self.writes.push(format!(
+            "changed as (
+    update runs r set {set} from place, old v where r.ctid = v.place_in_runs returning 1)"
+        ));
+        self.count("changed", &rows);
+        self.update_active(shard, &moves);
+    }
+
+    fn update_active(&mut self, shard: &str, moves: &Moves) {
+        let alive = ALIVE_MAX.code();
+        let place_in_active = format!("(select a.ctid from active a where {})", key("a", shard));
+        if moves.ended > 0 {
+            self.writes.push(format!(
+                "ended as (
+    delete from active a
+    using place, (select {place_in_active} as at from old v where v.was <= {alive} and v.status > {alive} offset 0) as e
+    where a.ctid = e.at
+    returning 1)"
+            ));
+            let ended = self.add("bigint", moves.ended);
+            self.count("ended", &ended);
+        }
+        if moves.moved > 0 {
+            let (columns, set, which) = if moves.due {
+                ("v.status, v.due_at", "status = m.status, due_at = m.due_at", "v.moves")
+            } else {
+                ("v.status", "status = m.status", "v.was <> v.status")
+            };
+            self.writes.push(format!(
+                "moved as (
+    update active a set {set}
+    from place, (select {columns}, {place_in_active} as at from old v
+                 where {which} and v.status <= {alive} offset 0) as m
+    where a.ctid = m.at
+    returning 1)"
+            ));
+            let moved = self.add("bigint", moves.moved);
+            self.count("moved", &moved);
+        }
+    }
+}
+
+/// How many runs were not terminal before, and are now, or are due at another time or have another status.
+struct Moves {
+    ended: i64,
+    moved: i64,
+    /// A form of its own: most runs are never due.
+    due: bool,
+}
+
+impl Moves {
+    fn of(writes: &[&RunWrite]) -> Self {
+        let mut moves = Self { ended: 0, moved: 0, due: false };
+        for write in writes.iter().filter(|write| differs(write)) {
+            if write.run.status.is_terminal() {
+                moves.ended += 1;
+            } else {
+                moves.moved += 1;
+                moves.due |= was_due(write).is_some() || write.run.due_at().is_some();
+            }
+        }
+        moves
+    }
+
+    fn add_to<'a>(&self, columns: &mut Columns<'a>, writes: &[&'a RunWrite]) {
+        if self.ended + self.moved > 0 {
+            columns.add("was", "smallint", writes.iter().map(|write| was(write).code()));
+        }
+        if self.due {
+            columns.add("moves", "bool", writes.iter().map(|write| differs(write)));
+            columns.add("due_at", "timestamptz", runs(writes).map(|run| run.due_at().map(At)));
+        }
+    }
+}
+
+fn was(write: &RunWrite) -> Status {
+    write.before.map_or(Status::Pending, |before| before.status)
+}
+
+fn was_due(write: &RunWrite) -> Option<Time> {
+    write.before.and_then(|before| before.due_at)
+}
+
+/// Whether the row in `active` goes or changes.
+fn differs(write: &RunWrite) -> bool {
+    !was(write).is_terminal() && (was(write) != write.run.status || was_due(write) != write.run.due_at())
+}
+
+/// Whether it sets a column of its own, besides revision, status, record and metadata.
+fn sets_columns(changes: &Changes) -> bool {
+    changes.agent_id.is_some()
+        || changes.links.workflow_id.is_some()
+        || changes.links.audit_session_id.is_some()
+        || changes.links.route.is_some()
+        || !changes.labels.is_empty()
+}
+
+pub(super) fn runs<'a>(writes: &[&'a RunWrite]) -> impl Iterator<Item = &'a Run> {
+    writes.iter().map(|write| &*write.run)
+}
