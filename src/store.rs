@@ -8,6 +8,7 @@
 pub mod bulk;
 mod columns;
 mod commits;
+mod dialect;
 pub mod error;
 pub mod inspect;
 pub mod json;
@@ -20,6 +21,7 @@ pub mod observed;
 pub mod open;
 pub mod postgres;
 pub mod query;
+mod rows;
 mod runs;
 pub mod sqlite;
 mod upkeep;

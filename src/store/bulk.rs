@@ -180,6 +180,11 @@ fn part_of(whole: i64, part: usize, parts: usize) -> i64 {
     i64::try_from(whole / i128::try_from(parts).unwrap_or(1)).unwrap_or(0)
 }
 
+/// The last run id of a shard and a namespace, of those from `$3` on and before `$4`.
+pub(super) const LAST_RUN_ID: &str = "-- bulk.last_run_id
+select run_id from runs where shard = $1 and namespace = $2 and run_id >= $3 and run_id < $4
+order by run_id desc limit 1";
+
 /// What stands right after everything that begins with a prefix.
 pub(super) fn past(prefix: &str) -> String {
     debug_assert!(prefix.ends_with('-'), "{prefix} does not end with a hyphen");

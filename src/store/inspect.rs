@@ -3,6 +3,8 @@
 //! Nothing here writes, creates, migrates or takes a lock that a writer waits for. Rows come as they stand in the tables,
 //! unjudged: what is damaged must be read to be named.
 
+pub(super) mod rows;
+
 use async_trait::async_trait;
 use serde::Serialize;
 
@@ -91,6 +93,16 @@ pub enum Link {
     TaskThread(String),
 }
 
+impl Link {
+    /// The column that has it, and what that has.
+    pub(super) fn column(&self) -> (&'static str, &str) {
+        match self {
+            Self::AuditSession(id) => ("audit_session_id", id),
+            Self::TaskThread(id) => ("task_thread_id", id),
+        }
+    }
+}
+
 /// See [`Inspect::past`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {
@@ -146,11 +158,6 @@ impl Links {
             Link::TaskThread(id) => self.task_thread_id == *id,
         }
     }
-}
-
-/// The last keyframe's revision at or before one, or the first: from where a run's state can be told.
-pub(super) fn whole_at(revision: u64) -> u64 {
-    (revision - revision % crate::domain::limits::KEYFRAME_EVENTS).max(1)
 }
 
 /// A row of `runs`, and those of `active`, `leases` and `suspended`.

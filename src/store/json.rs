@@ -29,7 +29,7 @@ pub struct RunColumns<T> {
     /// `audit_session_id`.
     pub audit_session_id: Option<String>,
     /// `route`.
-    pub route: Option<String>,
+    pub route: Option<T>,
     /// `labels`.
     pub labels: Option<T>,
     /// `record`.
@@ -67,7 +67,7 @@ impl RunColumns<&str> {
             agent_id,
             workflow_id,
             audit_session_id,
-            route: self.route,
+            route: self.route.map(str::to_owned),
             labels: self.labels.map(str::to_owned),
             record: self.record.to_owned(),
             metadata: self.metadata.map(str::to_owned),
@@ -182,7 +182,8 @@ pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError
     let status = columns::status(status).ok_or_else(|| corrupt("status", format!("no status is {status}").into()))?;
     let route = columns
         .route
-        .as_deref()
+        .as_ref()
+        .map(T::as_ref)
         .map(|name| columns::route(name).ok_or_else(|| corrupt("route", format!("no route is {name}").into())));
     let route = route.transpose()?;
     let labels = columns.labels.as_ref().map(|labels| read("runs", "labels", &key, labels.as_ref())).transpose()?;

@@ -1,5 +1,7 @@
 //! The order of a page of the log over all shards, and where it ends.
 
+use super::json::{self, EventColumns};
+use super::{LoggedEvent, Page, Unreadable};
 use crate::domain::{Position, Shard, Time};
 
 /// Where an event stands in the merged log.
@@ -15,12 +17,25 @@ pub(super) struct Part<T> {
 
 /// Merges the shards' parts, and tells whether the page is cut. It ends where the first cut part ends: behind that, an
 /// event of the cut shard may be missing in front of one that is here.
-pub(super) fn merged<T>(parts: Vec<Part<T>>) -> (Vec<(Place, T)>, bool) {
+fn merged<T>(parts: Vec<Part<T>>) -> (Vec<(Place, T)>, bool) {
     let end = parts.iter().filter(|part| part.cut).filter_map(|part| part.events.last().map(|(place, _)| *place)).min();
     let mut events: Vec<(Place, T)> = parts.into_iter().flat_map(|part| part.events).collect();
     events.retain(|(place, _)| end.is_none_or(|end| *place <= end));
     events.sort_unstable_by_key(|(place, _)| *place);
     (events, end.is_some())
+}
+
+/// The page that the shards' parts make, read at this time.
+pub(super) fn page(as_of: Time, parts: Vec<Part<EventColumns>>) -> Page {
+    let (events, cut) = merged(parts);
+    let events = events.into_iter().map(|((at, shard, position), columns)| match json::try_event(columns) {
+        Ok(event) => Ok(LoggedEvent { shard, position, event }),
+        Err(unreadable) => {
+            let (EventColumns { key, revision, .. }, error) = *unreadable;
+            Err(Unreadable { shard, position, at, key, revision, error })
+        }
+    });
+    Page { as_of, events: events.collect(), cut }
 }
 
 #[cfg(test)]

@@ -248,7 +248,7 @@ impl Upkeep for PostgresStore {
     }
 
     async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        claims::read(&self.commits.sessions, namespace, request_id).await
+        claims::claimed(&self.commits.sessions, namespace, request_id).await
     }
 
     async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {

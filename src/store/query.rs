@@ -4,6 +4,9 @@
 //! one ended. How much one call looks at is bounded whatever its filter says: what the index does not know of the filter
 //! is held against the entries that were looked at, and a page that has looked at its limit ends there.
 
+pub(super) mod filter;
+pub(super) mod page;
+
 use std::collections::BTreeMap;
 
 use crate::domain::{Filter, Run, Status, Time};
@@ -68,6 +71,14 @@ pub struct RunCounts {
     pub counts: BTreeMap<Status, u64>,
     /// There are more runs than [`COUNT_RUNS_MAX`] to look at: those counted are the newest.
     pub truncated: bool,
+}
+
+impl RunPage {
+    /// A page of runs that all match, as many as there are or as were asked for.
+    pub(super) fn of(runs: Vec<Run>, limit: usize) -> Self {
+        let next = runs.last().filter(|_| runs.len() >= limit).map(Place::of);
+        Self { runs, next }
+    }
 }
 
 impl Place {
@@ -204,14 +215,17 @@ impl By {
 
     /// What that column is to be.
     pub(super) fn value(self, filter: &Filter) -> Option<&str> {
-        let value = match self {
-            Self::TaskThread => &filter.task_thread_id,
-            Self::AuditSession => &filter.audit_session_id,
-            Self::Agent => &filter.agent_id,
-            Self::Workflow => &filter.workflow_id,
-            Self::Active | Self::Start => &None,
-        };
-        value.as_deref()
+        self.column().and_then(|column| filter::text(filter, column))
+    }
+
+    /// The range of the index that a walk goes over, of columns of `table`: `$1` is the namespace, `$2` to `$5` are the
+    /// places that it lies between. `every`: what the index's own condition says of all rows, where that must be said.
+    pub(super) fn range(self, table: &str, every: &str) -> String {
+        let known = self
+            .column()
+            .map_or_else(|| every.to_owned(), |column| format!(" and {table}{column} = {}", filter::parameter(column)));
+        let place = format!("({table}started_at, {table}run_id)");
+        format!("{table}namespace = $1{known}\n          and {place} > ($2, $3) and {place} < ($4, $5)")
     }
 }
 
@@ -222,6 +236,12 @@ impl Order {
             Self::NewestFirst => "desc",
             Self::OldestFirst => "asc",
         }
+    }
+
+    /// The order of a walk, by columns of `table`.
+    pub(super) fn of(self, table: &str) -> String {
+        let direction = self.sql();
+        format!("{table}started_at {direction}, {table}run_id {direction}")
     }
 }
 

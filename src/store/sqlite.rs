@@ -14,6 +14,7 @@ mod inspect;
 mod lock;
 mod migrate;
 mod open;
+mod probe;
 mod query;
 mod read;
 mod rows;
@@ -144,21 +145,21 @@ impl Commits for SqliteStore {
             .write_and_look(move |connection| commit::commit(connection, shard, commit_id, &commands, &*rules, &clock))
             .await?;
         match (committed, looked) {
-            (Ok(decided), Err(lost)) => Err(commit::into_a_lost_file(shard, commit_id, decided, lost)),
+            (Ok(decided), Err(lost)) => Err(commit::settle::into_a_lost_file(shard, commit_id, decided, lost)),
             (committed, Ok(()) | Err(_)) => committed,
         }
     }
 
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
         let (shard, position, commit_id) = (unsettled.shard, unsettled.first_position, unsettled.commit_id);
-        self.connections.write(move |connection| commit::settle(connection, shard, position, commit_id)).await?
+        self.connections.write(move |connection| commit::settle::settle(connection, shard, position, commit_id)).await?
     }
 
     fn announce_commit(&self) {}
 
     /// There is one writer for all shards.
     async fn probe_write(&self, _shard: Shard) -> Result<(), StoreError> {
-        self.connections.write(commit::probe).await?
+        self.connections.write(probe::write).await?
     }
 }
 
@@ -208,13 +209,13 @@ impl RunLog for SqliteStore {
 impl Runs for SqliteStore {
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
         let (shard, key) = (self.shard_of(key), key.clone());
-        self.connections.read(move |connection| rows::run(connection, shard, &key)).await?
+        self.connections.read(move |connection| read::run(connection, shard, &key)).await?
     }
 
     async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
         let keys: Vec<_> = keys.iter().map(|key| (self.shard_of(key), key.clone())).collect();
         let read = move |connection: &mut rusqlite::Connection| {
-            keys.iter().map(|(shard, key)| rows::run(connection, *shard, key)).collect()
+            keys.iter().map(|(shard, key)| read::run(connection, *shard, key)).collect()
         };
         self.connections.read(read).await?
     }

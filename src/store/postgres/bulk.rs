@@ -20,7 +20,7 @@ use super::sessions::{Session, Sessions};
 use super::{Alone, dsn, errors, migrate, safety};
 use crate::domain::ids::request_key;
 use crate::domain::{Decided, NewEvent, Route, Run, Shard};
-use crate::store::bulk::{self, Bulk, End, Load, LoadError, NAMESPACE, Room};
+use crate::store::bulk::{self, Bulk, End, LAST_RUN_ID, Load, LoadError, NAMESPACE, Room};
 use crate::store::{Description, Ledger, OpenError, OpenOptions, StoreError, json};
 
 /// A load's COPY takes longer than a commit's statements, and its rows are made between two of them.
@@ -31,10 +31,6 @@ set local statement_timeout = '60s'";
 
 const LOCK_HEAD: &str = "-- bulk.lock_head
 select shard from shards where shard = $1 for update";
-
-const LAST_RUN_ID: &str = "-- bulk.last_run_id
-select run_id from runs where shard = $1 and namespace = $2 and run_id >= $3 and run_id < $4
-order by run_id desc limit 1";
 
 const COPY_RUNS: &str = "-- bulk.copy_runs
 copy runs (shard, namespace, run_id, revision, status, started_at, task_thread_id, agent_id, workflow_id,
@@ -155,15 +151,15 @@ impl Bulk for PostgresBulk {
         let session = self.sessions.read().await?;
         let row = session.query_one(ROOM, &[]).await.map_err(errors::statement)?;
         session.give_back();
-        let place = Reader { table: "pg_settings", row: &row };
-        let directory: Option<String> = place.get("directory", String::new)?;
-        let address: Option<String> = place.get("address", String::new)?;
+        let place = Reader { table: "pg_settings", row: &row, key: &String::new };
+        let directory: Option<String> = place.get("directory")?;
+        let address: Option<String> = place.get("address")?;
         // Without an address it was reached by a socket of this machine.
         let here = address.is_none_or(|address| address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()));
         Ok(Room {
             bytes_per_run: BYTES_PER_RUN,
             log_bytes_per_run: LOG_BYTES_PER_RUN,
-            log_bytes_max: place.unsigned("log_bytes_max", String::new)?,
+            log_bytes_max: place.get("log_bytes_max")?,
             free: directory.filter(|_| here).and_then(|directory| bulk::free_at(PathBuf::from(directory))),
         })
     }
@@ -218,7 +214,7 @@ async fn last_run_id(session: &Session, shard: Shard, prefix: &str) -> Result<Op
         session.query_opt(&statement, &[&smallint(shard), &NAMESPACE, &prefix, &past]).await
     };
     let found: Option<Row> = found.await.map_err(errors::statement)?;
-    found.map(|row| Reader { table: "runs", row: &row }.get("run_id", || prefix.to_owned())).transpose()
+    found.map(|row| Reader { table: "runs", row: &row, key: &|| prefix.to_owned() }.get("run_id")).transpose()
 }
 
 async fn copy(session: &Session, statement: &str, rows: Copy) -> Result<(), Error> {

@@ -7,19 +7,18 @@ use futures_util::TryStreamExt as _;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::read::{event, reading};
-use super::rows::{At, Reader, bigint, shown};
+use super::read::{self, reading};
+use super::rows::{Reader, bigint};
 use super::sessions::{Session, Sessions};
 use crate::domain::{Position, Shard};
-use crate::store::merge::{Part, merged};
-use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
+use crate::store::json::EventColumns;
+use crate::store::merge::{self, Part};
+use crate::store::rows::events;
+use crate::store::{Page, StoreError};
 
 /// The name is not qualified, as in a commit.
 const NOW: &str = "-- changes.now
 select clock_timestamp() as now";
-
-/// An event of a page, or why it is none.
-type ReadEvent = Result<LoggedEvent, Unreadable>;
 
 /// The statements over all shards, made once: one range a shard with the shard as a constant.
 pub(super) struct OverShards {
@@ -64,15 +63,7 @@ order by position)"
 
     /// Each shard's last position, in one snapshot.
     pub(super) async fn heads(&self, sessions: &Sessions) -> Result<Vec<Position>, StoreError> {
-        let rows = reading(sessions, |session| async move {
-            let rows = async {
-                let statement = session.prepare_cached(&self.heads).await?;
-                session.query(&statement, &[]).await
-            };
-            let rows = rows.await;
-            (session, rows)
-        })
-        .await?;
+        let rows = read::rows(sessions, &self.heads, &[]).await?;
         self.heads_of(&rows)
     }
 
@@ -85,9 +76,9 @@ order by position)"
     pub(super) fn heads_of(&self, rows: &[Row]) -> Result<Vec<Position>, StoreError> {
         let mut heads = vec![0; usize::from(self.shard_count)];
         for row in rows {
-            let reader = Reader { table: "run_events", row };
-            let shard = self.shard(reader)?;
-            heads[usize::from(shard.0)] = reader.unsigned("position", || format!("the last of shard {}", shard.0))?;
+            let shard = self.shard(row)?;
+            let last = Reader { table: "run_events", row, key: &|| format!("the last of shard {}", shard.0) };
+            heads[usize::from(shard.0)] = last.get("position")?;
         }
         Ok(heads)
     }
@@ -109,13 +100,11 @@ order by position)"
             (session, answer)
         })
         .await?;
-        let At(as_of) = Reader { table: "clock_timestamp()", row: &now }.get("now", String::new)?;
-        let mut ranges = Vec::new();
-        for range in rows.chunk_by(|one, next| shard_of(one) == shard_of(next)) {
-            ranges.push(self.range(range, limit, bytes_max)?);
-        }
-        let (events, cut) = merged(ranges);
-        Ok(Page { as_of, events: events.into_iter().map(|(_, event)| event).collect(), cut })
+        let as_of = Reader { table: "clock_timestamp()", row: &now, key: &String::new }.get("now")?;
+        let parts = rows.chunk_by(|one, next| shard_of(one) == shard_of(next));
+        let parts = parts.map(|rows| self.part(rows, limit, bytes_max)).collect::<Result<_, StoreError>>()?;
+        drop(rows);
+        Ok(merge::page(as_of, parts))
     }
 
     /// The clock is read first: what the page shows was there no earlier than `as_of` says.
@@ -152,37 +141,26 @@ order by position)"
     }
 
     /// One shard's events, by position.
-    fn range(&self, rows: &[Row], limit: usize, bytes_max: usize) -> Result<Part<ReadEvent>, StoreError> {
-        let events = rows.iter().map(|row| {
-            let reader = Reader { table: "run_events", row };
-            let shard = self.shard(reader)?;
-            let position = reader.unsigned("position", || format!("an event of shard {}", shard.0))?;
-            let key = reader.key()?;
-            let At(at) = reader.get("at", || shown(&key))?;
-            let revision = reader.unsigned("revision", || shown(&key))?;
-            let event = match event(&key, row) {
-                Ok(event) => Ok(LoggedEvent { shard, position, event }),
-                Err(error) => Err(Unreadable { shard, position, at, key, revision, error }),
-            };
-            Ok(((at, shard, position), event))
-        });
-        let events = events.collect::<Result<Vec<_>, StoreError>>()?;
+    fn part(&self, rows: &[Row], limit: usize, bytes_max: usize) -> Result<Part<EventColumns>, StoreError> {
+        let mut part = Part { events: Vec::with_capacity(rows.len()), cut: rows.len() >= limit };
+        let (mut text, mut stored) = (0, 0);
+        for row in rows {
+            let shard = self.shard(row)?;
+            let (position, columns) = events::logged(row, shard)?;
+            text += columns.event.len();
+            stored =
+                Reader { table: "run_events", row, key: &|| format!("an event of shard {}", shard.0) }.get("stored")?;
+            part.events.push(((columns.at, shard, position), columns));
+        }
         // The statement counts bytes as stored, reading counts text: compressed or full of numbers, either is the longer.
-        let text: usize = rows.iter().map(event_bytes).sum();
-        let stored = rows.last().map_or(Ok(0), |row| {
-            Reader { table: "run_events", row }.unsigned("stored", || "the last event of a page".to_owned())
-        })?;
-        let cut = events.len() >= limit || text >= bytes_max || stored >= u64::try_from(bytes_max).unwrap_or(u64::MAX);
-        Ok(Part { events, cut })
+        part.cut |= text >= bytes_max || stored >= u64::try_from(bytes_max).unwrap_or(u64::MAX);
+        Ok(part)
     }
 
-    fn shard(&self, reader: Reader<'_>) -> Result<Shard, StoreError> {
-        let shard = reader.unsigned("shard", || "a row without a shard".to_owned())?;
-        u16::try_from(shard)
-            .ok()
-            .filter(|shard| *shard < self.shard_count)
-            .map(Shard)
-            .ok_or_else(|| reader.corrupt("shard", format!("shard {shard}"), "there is no such shard".into()))
+    fn shard(&self, row: &Row) -> Result<Shard, StoreError> {
+        let reader = Reader { table: "run_events", row, key: &|| "a row without its shard".to_owned() };
+        let shard = reader.get("shard")?;
+        if shard < self.shard_count { Ok(Shard(shard)) } else { Err(reader.corrupt("shard", "there is no such shard")) }
     }
 }
 

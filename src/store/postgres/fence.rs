@@ -16,8 +16,7 @@ static SAID: Once = Once::new();
 
 /// Refuses to go on when the row's `min_release` is above this release; else gives it.
 pub(super) fn admits(row: &Row) -> Result<&str, StoreError> {
-    let ledger = Reader { table: "ledger", row };
-    let min_release: &str = ledger.get("min_release", || "the only row".to_owned())?;
+    let min_release: &str = Reader { table: "ledger", row, key: &|| "the only row".to_owned() }.get("min_release")?;
     migrations::admits(min_release).map_err(|error| {
         SAID.call_once(|| tracing::error!(%error, "this replica is too old for its database and writes no more"));
         StoreError::Unavailable(error.into())

@@ -8,15 +8,10 @@ mod links;
 mod pages;
 mod sessions;
 
-use std::future::Future;
-use std::pin::pin;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::TryStreamExt as _;
 use tokio::time::timeout;
-use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
 use super::changes::OverShards;
 use super::errors::TimedOut;
@@ -28,7 +23,7 @@ use crate::domain::{Event, Position, RunKey, Shard, Time};
 use crate::store::inspect::{
     Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
 };
-use crate::store::{Description, Ledger, OfLedger, OpenError, OpenOptions, PAGE_BYTES_MAX, Page, RunLog, StoreError};
+use crate::store::{Description, Ledger, OfLedger, OpenError, OpenOptions, Page, RunLog, StoreError};
 
 /// A database that is only read.
 pub struct PostgresInspect {
@@ -73,42 +68,10 @@ impl PostgresInspect {
     fn shard_of(&self, key: &RunKey) -> Shard {
         shard_of(self.ledger.id, self.ledger.shard_count, key)
     }
-
-    /// Runs, asked for with a number each, by shard; with where each stood in the list.
-    fn by_shard(&self, asked: impl Iterator<Item = (RunKey, u64)>) -> Vec<ByShard> {
-        let mut shards: Vec<ByShard> = Vec::new();
-        for (index, (key, number)) in asked.enumerate() {
-            let shard = self.shard_of(&key);
-            let place = shards.iter().position(|asked| asked.shard == shard).unwrap_or_else(|| {
-                shards.push(ByShard { shard, ..ByShard::default() });
-                shards.len() - 1
-            });
-            let asked = &mut shards[place];
-            asked.indexes.push(index);
-            asked.namespaces.push(key.namespace);
-            asked.run_ids.push(key.run_id);
-            asked.numbers.push(number);
-        }
-        shards
-    }
 }
 
 /// How long the first look may take: behind a migration it would wait for its end.
 const OPEN_MAX: Duration = Duration::from_secs(5);
-
-struct ByShard {
-    shard: Shard,
-    indexes: Vec<usize>,
-    namespaces: Vec<String>,
-    run_ids: Vec<String>,
-    numbers: Vec<u64>,
-}
-
-impl Default for ByShard {
-    fn default() -> Self {
-        Self { shard: Shard(0), indexes: Vec::new(), namespaces: Vec::new(), run_ids: Vec::new(), numbers: Vec::new() }
-    }
-}
 
 impl OfLedger for PostgresInspect {
     fn ledger(&self) -> Ledger {
@@ -137,12 +100,7 @@ impl RunLog for PostgresInspect {
     }
 
     async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
-        let mut found = vec![0; keys.len()];
-        for asked in self.by_shard(keys.iter().map(|key| (key.clone(), 0))) {
-            let head = heads.get(usize::from(asked.shard.0)).copied().unwrap_or(0);
-            links::revisions(&self.sessions, &asked, head, &mut found).await?;
-        }
-        Ok(found)
+        read::revisions_as_of(&self.sessions, keys, heads, |key| self.shard_of(key)).await
     }
 }
 
@@ -169,11 +127,7 @@ impl Inspect for PostgresInspect {
     }
 
     async fn links(&self, asked: &[(RunKey, u64)]) -> Result<Vec<Links>, StoreError> {
-        let mut found = vec![Links::default(); asked.len()];
-        for asked in self.by_shard(asked.iter().cloned()) {
-            links::links(&self.sessions, &asked, &mut found).await?;
-        }
-        Ok(found)
+        links::links(&self.sessions, asked, |key| self.shard_of(key)).await
     }
 
     async fn run_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError> {
@@ -204,36 +158,4 @@ impl Inspect for PostgresInspect {
     async fn condition(&self) -> Result<Condition, StoreError> {
         condition::condition(&self.sessions, &self.over_shards, self.migration).await
     }
-}
-
-/// A statement's rows, until they weigh what a page may hold: what is stored compressed is longer than the statement can
-/// count.
-fn rows<'a>(
-    sessions: &'a Sessions,
-    statement: &'a str,
-    arguments: &'a [&'a (dyn ToSql + Sync)],
-    weight: fn(&Row) -> usize,
-) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send + 'a {
-    reading(sessions, move |session| async move {
-        let rows = async {
-            let statement = session.prepare_cached(statement).await?;
-            let mut stream = pin!(session.query_raw(&statement, arguments.iter().copied()).await?);
-            let (mut rows, mut bytes) = (Vec::new(), 0);
-            while let Some(row) = stream.try_next().await? {
-                bytes += weight(&row);
-                rows.push(row);
-                if bytes >= PAGE_BYTES_MAX {
-                    break;
-                }
-            }
-            Ok(rows)
-        };
-        let rows = rows.await;
-        (session, rows)
-    })
-}
-
-/// A column's bytes, if it has any.
-fn text_bytes(row: &Row, column: &str) -> usize {
-    row.try_get::<_, Option<&str>>(column).ok().flatten().map_or(0, str::len)
 }

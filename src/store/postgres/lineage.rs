@@ -161,23 +161,22 @@ impl Lineage {
             let Some(row) = rows.first() else {
                 return Err(missing());
             };
-            let ledger = Reader { table: "ledger", row };
-            let one = || "the only row".to_owned();
-            if ledger.get("standby", one)? {
+            let ledger = Reader { table: "ledger", row, key: &|| "the only row".to_owned() };
+            if ledger.get("standby")? {
                 let source = "the server is a standby and only reads; the primary is needed".into();
                 return Err(StoreError::Unavailable(source));
             }
             return Ok(Look {
-                epoch: ledger.unsigned("epoch", one)?,
+                epoch: ledger.get("epoch")?,
                 noted: Identity {
-                    system: ledger.get("noted_system", one)?,
-                    timeline: ledger.get("noted_timeline", one)?,
-                    table: ledger.get("noted_table", one)?,
+                    system: ledger.get("noted_system")?,
+                    timeline: ledger.get("noted_timeline")?,
+                    table: ledger.get("noted_table")?,
                 },
                 server: Identity {
-                    system: ledger.get("system", one)?,
-                    timeline: ledger.get("timeline", one)?,
-                    table: ledger.get("table_oid", one)?,
+                    system: ledger.get("system")?,
+                    timeline: ledger.get("timeline")?,
+                    table: ledger.get("table_oid")?,
                 },
                 heads: self.over_shards.heads_of(&rows)?,
             });

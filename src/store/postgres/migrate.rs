@@ -120,19 +120,16 @@ async fn find(client: &Client, location: &str) -> Result<Option<Found>, OpenErro
         return Ok(None);
     }
     let row = client.query_opt(LEDGER, &[]).await.map_err(opening)?.ok_or_else(|| missing(location))?;
-    let ledger = Reader { table: "ledger", row: &row };
-    let one = || "the only row".to_owned();
-    let min_release: &str = ledger.get("min_release", one).map_err(reading)?;
-    admits(min_release)?;
-    let shard_count = ledger.unsigned("shard_count", one).map_err(reading)?;
+    let ledger = Reader { table: "ledger", row: &row, key: &|| "the only row".to_owned() };
+    admits(ledger.get("min_release").map_err(reading)?)?;
     let ledger = Ledger {
-        id: ledger.get("id", one).map_err(reading)?,
-        epoch: ledger.unsigned("epoch", one).map_err(reading)?,
-        shard_count: u16::try_from(shard_count).expect("the column is a smallint"),
+        id: row.try_get("id").map_err(|error| reading(ledger.corrupt("id", error)))?,
+        epoch: ledger.get("epoch").map_err(reading)?,
+        shard_count: ledger.get("shard_count").map_err(reading)?,
     };
     let row = client.query_one(LAST, &[]).await.map_err(opening)?;
-    let at = Reader { table: "ledger_migrations", row: &row }.unsigned("number", one).map_err(reading)?;
-    Ok(Some(Found { at: u32::try_from(at).expect("the column is an integer"), ledger }))
+    let last = Reader { table: "ledger_migrations", row: &row, key: &|| "the last".to_owned() };
+    Ok(Some(Found { at: last.get("number").map_err(reading)?, ledger }))
 }
 
 fn missing(location: &str) -> OpenError {

@@ -5,44 +5,33 @@
 //! field may be a null. Nothing sorts: each select keeps the order of the one inside it.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
 
-use futures_util::TryStreamExt as _;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, Row};
 
-use super::read::reading;
-use super::rows::{At, Reader, run, run_bytes, run_columns, run_size, shown};
-use super::sessions::{Session, Sessions};
-use crate::domain::{Filter, Route, Time};
+use super::read::{self, rows_until};
+use super::rows::{At, Reader, run_size};
+use super::sessions::Sessions;
+use crate::domain::{Filter, Status};
+use crate::store::columns::shown;
+use crate::store::dialect::run_columns;
+use crate::store::query::filter::{self, STATUS, TESTED};
+use crate::store::query::page::Filling;
 use crate::store::query::{By, COUNT_RUNS_MAX, LIST_RUNS_MAX, Order, Place, Range, RunCounts, RunPage, RunQuery};
-use crate::store::{StoreError, columns, json};
-
-/// What a filter may ask of a run beside its place, each with its parameter.
-const STATUS: &str = "($6::smallint[] is null or status = any($6))";
-const TEXTS: [(&str, &str); 5] = [
-    ("task_thread_id", "$7"),
-    ("agent_id", "$8"),
-    ("workflow_id", "$9"),
-    ("audit_session_id", "$10"),
-    ("route", "$11"),
-];
-const TESTED: &str = "task_thread_id, agent_id, workflow_id, audit_session_id, route, labels";
-/// In a select of its own, so that the text is parsed once and not for each run.
-const LABELS: &str = "($12::text is null or labels @> (select $12::text::jsonb))";
+use crate::store::rows::{key, runs};
+use crate::store::{StoreError, json};
 
 /// The statement of a page of a list.
 #[must_use]
 pub fn list(by: By, order: Order, metadata: bool) -> String {
     let (index, direction, metadata) = (by.index(), order.sql(), if metadata { "metadata" } else { "null::jsonb" });
-    let entries = looked_at(by, direction, LIST_RUNS_MAX, &format!(", revision, record, {metadata} as metadata"), true);
-    let matches = matches(by);
+    let entries = looked_at(by, order, LIST_RUNS_MAX, &format!(", revision, record, {metadata} as metadata"), true);
     format!(
         "-- query.list.{index}.{direction}
 select {},
        matches, n = {LIST_RUNS_MAX} as last, stored
 from (
-    select *, sum(size) over (order by started_at {direction}, run_id {direction} rows unbounded preceding) as stored
+    select *, sum(size) over (order by {in_order} rows unbounded preceding) as stored
     from (
         select *, case when matches then {size} end as size
         from (
@@ -50,9 +39,11 @@ from (
             from {entries}) as tested
         where matches or n = {LIST_RUNS_MAX}) as found) as r
 where not matches or stored - size < $13::bigint
-order by started_at {direction}, run_id {direction}
+order by {in_order}
 limit $14::bigint",
-        run_columns!(),
+        run_columns!(postgres),
+        in_order = order.of(""),
+        matches = filter::sql(by),
         size = run_size!(),
     )
 }
@@ -61,8 +52,8 @@ limit $14::bigint",
 #[must_use]
 pub fn count(by: By, of_active: bool) -> String {
     let (index, joined) = (by.index(), by != By::Active || !of_active);
-    let entries = looked_at(by, Order::NewestFirst.sql(), COUNT_RUNS_MAX + 1, "", joined);
-    let matches = if joined { matches(by) } else { format!("({STATUS}) is true") };
+    let entries = looked_at(by, Order::NewestFirst, COUNT_RUNS_MAX + 1, "", joined);
+    let matches = if joined { filter::sql(by) } else { format!("({STATUS}) is true") };
     format!(
         "-- query.count.{index}
 select status, count(*) filter (where matches and n <= {COUNT_RUNS_MAX}) as matching, max(n) as looked_at
@@ -75,31 +66,24 @@ group by status"
 
 /// The runs that an index leads to, numbered, as many as one call looks at. Of active runs, `runs` is asked only about
 /// those that have the status, and about the last, whose number says that it is the last.
-fn looked_at(by: By, direction: &str, max: usize, more: &str, joined: bool) -> String {
+fn looked_at(by: By, order: Order, max: usize, more: &str, joined: bool) -> String {
     let (table, columns) = match by {
         By::Active => ("active", "shard, namespace, run_id, started_at, status".to_owned()),
         By::TaskThread | By::AuditSession | By::Agent | By::Workflow | By::Start => {
             ("runs", format!("namespace, run_id, started_at, status, {TESTED}{more}"))
         }
     };
-    // Without a link, what the index's own condition says of all rows.
-    let known = by.column().map_or_else(
-        || " and started_at > '-infinity'".to_owned(),
-        |column| {
-            let parameter = TEXTS.iter().find(|(name, _)| *name == column).expect("each link is a text").1;
-            format!(" and {column} = {parameter}")
-        },
-    );
     let numbered = format!(
         "(
-    select *, row_number() over (order by started_at {direction}, run_id {direction}) as n
+    select *, row_number() over (order by {in_order}) as n
     from (
         select {columns}
         from {table}
-        where namespace = $1{known}
-          and (started_at, run_id) > ($2, $3) and (started_at, run_id) < ($4, $5)
-        order by started_at {direction}, run_id {direction}
-        limit {max}) as entries)"
+        where {range}
+        order by {in_order}
+        limit {max}) as entries)",
+        in_order = order.of(""),
+        range = by.range("", " and started_at > '-infinity'"),
     );
     match by {
         By::Active if joined => format!(
@@ -115,22 +99,13 @@ fn looked_at(by: By, direction: &str, max: usize, more: &str, joined: bool) -> S
     }
 }
 
-/// Whether a run is meant; what the index knows is not asked again.
-fn matches(by: By) -> String {
-    let texts = TEXTS.iter().filter(|(column, _)| by.column() != Some(column));
-    let texts = texts.map(|(column, parameter)| format!("({parameter}::text is null or {column} = {parameter})"));
-    let conditions: Vec<String> = [STATUS.to_owned()].into_iter().chain(texts).chain([LABELS.to_owned()]).collect();
-    format!("({}) is true", conditions.join("\n                and "))
-}
-
 /// What the statements take for a filter: `$1` to `$12`.
 struct Arguments<'a> {
     namespace: &'a str,
     after: (At, &'a str),
     before: (At, &'a str),
     statuses: Option<Vec<i16>>,
-    filter: &'a Filter,
-    route: Option<&'static str>,
+    texts: [Option<&'a str>; 5],
     labels: Option<String>,
 }
 
@@ -142,108 +117,53 @@ impl<'a> Arguments<'a> {
             after: (At(after.started_at), &after.run_id),
             before: (At(before.started_at), &before.run_id),
             statuses: (!filter.statuses.is_empty()).then(|| filter.statuses.iter().map(|s| s.code()).collect()),
-            filter,
-            route: filter.route.map(Route::name),
+            texts: filter::texts(filter),
             labels: json::labels(&filter.labels),
         }
     }
 
     fn all(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let Filter { task_thread_id, agent_id, workflow_id, audit_session_id, .. } = self.filter;
-        vec![
-            &self.namespace,
-            &self.after.0,
-            &self.after.1,
-            &self.before.0,
-            &self.before.1,
-            &self.statuses,
-            task_thread_id,
-            agent_id,
-            workflow_id,
-            audit_session_id,
-            &self.route,
-            &self.labels,
-        ]
+        let Self { namespace, after, before, statuses, texts, labels } = self;
+        let mut all: Vec<&(dyn ToSql + Sync)> = vec![namespace, &after.0, &after.1, &before.0, &before.1, statuses];
+        all.extend(texts.iter().map(|text| text as &(dyn ToSql + Sync)));
+        all.push(labels);
+        all
     }
 }
 
+/// A page of a list. Its rows are read until they are `bytes_max` long: text that is stored compressed is longer than the
+/// statement can count, and numbers are as long as they are stored.
 pub(super) async fn list_runs(sessions: &Sessions, query: &RunQuery) -> Result<RunPage, StoreError> {
-    let statement = list(By::of(&query.filter), query.order, query.metadata);
+    let RunQuery { namespace, filter, order, limit, bytes_max, metadata, .. } = query;
+    let statement = list(By::of(filter), *order, *metadata);
     let range = Range::of_page(query);
-    let arguments = Arguments::of(&query.namespace, &query.filter, &range);
-    let limit = query.limit.max(1);
+    let arguments = Arguments::of(namespace, filter, &range);
     // One more than is shown tells whether there are more.
-    let limit_and_one = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
-    let bytes = i64::try_from(query.bytes_max).unwrap_or(i64::MAX).max(1);
+    let limit_and_one = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX).max(2);
+    let stored_max = i64::try_from(*bytes_max).unwrap_or(i64::MAX).max(1);
     let mut all = arguments.all();
-    all.extend([&bytes as &(dyn ToSql + Sync), &limit_and_one]);
-    let rows = reading(sessions, |session| async move {
-        let rows = rows(&session, &statement, &all, query.bytes_max).await;
-        (session, rows)
-    })
-    .await?;
-    page(&rows, limit, query.bytes_max)
-}
-
-/// A page's rows, until their text is `bytes_max` long: text that is stored compressed is longer than the statement can
-/// count.
-async fn rows(
-    session: &Session,
-    statement: &str,
-    arguments: &[&(dyn ToSql + Sync)],
-    bytes_max: usize,
-) -> Result<Vec<Row>, Error> {
-    let statement = session.prepare_cached(statement).await?;
-    let mut stream = pin!(session.query_raw(&statement, arguments.iter().copied()).await?);
-    let mut rows = Vec::new();
-    let mut bytes = 0;
-    while let Some(row) = stream.try_next().await? {
-        bytes += run_bytes(&row);
-        rows.push(row);
-        if bytes >= bytes_max {
+    all.extend([&stored_max as &(dyn ToSql + Sync), &limit_and_one]);
+    let rows = rows_until(sessions, &statement, &all, Row::raw_size_bytes, *bytes_max).await?;
+    let mut page = Filling::new(*limit, *bytes_max);
+    for row in &rows {
+        let key = key(row, "runs", 0)?;
+        let run = Reader { table: "runs", row, key: &|| shown(&key) };
+        let place = Place { started_at: run.get("started_at")?, run_id: key.run_id.clone() };
+        let is_last = run.get("last")? || run.get::<Option<i64>>("stored")?.is_some_and(|stored| stored >= stored_max);
+        let matches: bool = run.get("matches")?;
+        let matching = matches.then_some(|| Ok::<_, StoreError>((runs::run(row)?, row.raw_size_bytes())));
+        if page.look(place, is_last, matching)?.is_break() {
             break;
         }
     }
-    Ok(rows)
-}
-
-fn page(rows: &[Row], limit: usize, bytes_max: usize) -> Result<RunPage, StoreError> {
-    let stored_max = u64::try_from(bytes_max).unwrap_or(u64::MAX);
-    let mut page = RunPage::default();
-    let mut bytes = 0;
-    let mut shown_last = None;
-    for row in rows {
-        let reader = Reader { table: "runs", row };
-        let key = reader.key()?;
-        let here = || shown(&key);
-        let At(started_at) = reader.get("started_at", here)?;
-        let place = Place { started_at, run_id: key.run_id.clone() };
-        let last: bool = reader.get("last", here)?;
-        if reader.get("matches", here)? {
-            if page.runs.len() == limit {
-                page.next = shown_last;
-                break;
-            }
-            page.runs.push(run(row)?);
-            bytes += run_bytes(row);
-            // Either may be the longer: text is, where it is stored compressed, and numbers are as they are stored.
-            if last || bytes >= bytes_max || reader.unsigned("stored", here)? >= stored_max {
-                page.next = Some(place);
-                break;
-            }
-            shown_last = Some(place);
-        } else if last {
-            page.next = Some(place);
-        }
-    }
-    Ok(page)
+    Ok(RunPage { runs: page.runs, next: page.next })
 }
 
 /// The runs that are ready, oldest first: few at any time, so they are held against a filter elsewhere.
 const READY: &str = concat!(
     "-- query.suspended_by_start
 select ",
-    run_columns!(),
+    run_columns!(postgres basic),
     "
 from (
     select shard, namespace, run_id, started_at
@@ -252,9 +172,7 @@ from (
     order by started_at, run_id
     limit $4::bigint) as s
 cross join lateral (
-    select namespace, run_id, revision, status, started_at, task_thread_id, agent_id, workflow_id, audit_session_id,
-           route, labels, record, null::jsonb as metadata
-    from runs where shard = s.shard and namespace = s.namespace and run_id = s.run_id offset 0) as r
+    select * from runs where shard = s.shard and namespace = s.namespace and run_id = s.run_id offset 0) as r
 order by s.started_at, s.run_id"
 );
 
@@ -264,20 +182,10 @@ pub(super) async fn ready_runs(
     after: Option<&Place>,
     limit: usize,
 ) -> Result<RunPage, StoreError> {
-    let (started_at, run_id) =
-        after.map_or((At(Time::from_micros(i64::MIN)), ""), |place| (At(place.started_at), place.run_id.as_str()));
+    let after = after.cloned().unwrap_or_else(Place::start);
     let rows_max = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = reading(sessions, |session| async move {
-        let rows = async {
-            let statement = session.prepare_cached(READY).await?;
-            session.query(&statement, &[&namespace, &started_at, &run_id, &rows_max]).await
-        };
-        let rows = rows.await;
-        (session, rows)
-    });
-    let runs = rows.await?.iter().map(run).collect::<Result<Vec<_>, _>>()?;
-    let next = runs.last().filter(|_| runs.len() >= limit).map(Place::of);
-    Ok(RunPage { runs, next })
+    let rows = read::rows(sessions, READY, &[&namespace, &At(after.started_at), &after.run_id, &rows_max]).await?;
+    Ok(RunPage::of(rows.iter().map(runs::run).collect::<Result<_, _>>()?, limit))
 }
 
 pub(super) async fn count_runs(
@@ -297,27 +205,15 @@ pub(super) async fn count_runs(
     if of_active {
         all.truncate(6);
     }
-    let rows = reading(sessions, |session| async move {
-        let rows = async {
-            let statement = session.prepare_cached(&statement).await?;
-            session.query(&statement, &all).await
-        };
-        let rows = rows.await;
-        (session, rows)
-    })
-    .await?;
+    let rows = read::rows(sessions, &statement, &all).await?;
     let mut counts = RunCounts::default();
     for row in &rows {
-        let reader = Reader { table: "runs", row };
-        let here = || format!("a run of {namespace}");
-        let code: i16 = reader.get("status", here)?;
-        let status = columns::status(code)
-            .ok_or_else(|| reader.corrupt("status", here(), format!("no status is {code}").into()))?;
-        let matching = reader.unsigned("matching", here)?;
+        let run = Reader { table: "runs", row, key: &|| format!("a run of {namespace}") };
+        let (status, matching): (Status, u64) = (run.get("status")?, run.get("matching")?);
         if matching > 0 {
             counts.counts.insert(status, matching);
         }
-        counts.truncated |= reader.unsigned("looked_at", here)? > COUNT_RUNS_MAX as u64;
+        counts.truncated |= run.get::<u64>("looked_at")? > COUNT_RUNS_MAX as u64;
     }
     Ok(counts)
 }

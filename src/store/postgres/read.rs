@@ -13,19 +13,20 @@ use tokio_postgres::{Error, Row};
 
 use super::errors::{self, TimedOut};
 use super::fence;
-use super::rows::{self, At, Reader, bigint, run_columns, shown, smallint};
+use super::rows::{Reader, bigint, shown, smallint};
 use super::sessions::{Session, Sessions};
 use crate::domain::{Event, Position, Run, RunKey, Shard};
 use crate::store::StoreError;
 use crate::store::columns::first_of;
-use crate::store::json::{self, EventColumns};
+use crate::store::dialect::run_columns;
+use crate::store::rows::{events, runs};
 
 const READ_MAX: Duration = Duration::from_secs(12);
 
 const RUN: &str = concat!(
     "-- read.run
 select ",
-    run_columns!(),
+    run_columns!(postgres),
     "
 from runs as r
 where r.shard = $1 and r.namespace = $2 and r.run_id = $3"
@@ -35,7 +36,7 @@ where r.shard = $1 and r.namespace = $2 and r.run_id = $3"
 const RUNS: &str = concat!(
     "-- read.runs
 select v.number, ",
-    run_columns!(),
+    run_columns!(postgres),
     "
 from unnest($2::bigint[], $3::text[], $4::text[]) as v (number, namespace, run_id)
 cross join lateral (
@@ -102,8 +103,8 @@ where
 }
 
 pub(super) async fn run(sessions: &Sessions, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
-    let rows = rows(sessions, RUN, &[&smallint(shard), &key.namespace, &key.run_id], usize::MAX).await?;
-    rows.first().map(rows::run).transpose()
+    let rows = rows(sessions, RUN, &[&smallint(shard), &key.namespace, &key.run_id]).await?;
+    rows.first().map(runs::run).transpose()
 }
 
 /// One statement for each shard that has some of them, all in one flush.
@@ -128,7 +129,7 @@ pub(super) async fn runs(
     let mut runs = vec![None; keys.len()];
     for row in rows.await?.iter().flatten() {
         let Some(number) = number_of(row) else { continue };
-        runs[index(number)] = Some(rows::run(row)?);
+        runs[index(number)] = Some(runs::run(row)?);
     }
     Ok(runs)
 }
@@ -147,15 +148,13 @@ pub(super) async fn runs_at(
         let revisions: Vec<i64> = numbers.iter().map(|number| bigint(of(number).1)).collect();
         let arguments: [&(dyn ToSql + Sync); 6] =
             [&smallint(shard), &numbers, &namespaces, &run_ids, &firsts, &revisions];
-        let rows = rows(sessions, RUNS_AT, &arguments, usize::MAX).await?;
+        let rows = rows(sessions, RUNS_AT, &arguments).await?;
         for rows in rows.chunk_by(|one, next| number_of(one) == number_of(next)) {
             let Some(number) = rows.first().and_then(number_of) else { continue };
             let (key, revision) = of(&number);
-            let keyframe: Option<&str> =
-                Reader { table: "run_events", row: &rows[0] }.get("keyframe", || shown(key))?;
-            let keyframe = keyframe.map(|keyframe| json::read_keyframe(key, keyframe)).transpose()?;
-            let events = rows.iter().map(|row| event(key, row)).collect::<Result<Vec<_>, _>>()?;
-            runs[index(number)] = json::fold(keyframe, &events)?.filter(|run| run.revision == *revision);
+            let mut history = events::History::of(key);
+            rows.iter().try_for_each(|row| history.add(row))?;
+            runs[index(number)] = history.run()?.filter(|run| run.revision == *revision);
         }
     }
     Ok(runs)
@@ -173,17 +172,17 @@ pub(super) async fn revisions_as_of(
         let head = bigint(heads.get(usize::from(shard.0)).copied().unwrap_or(0));
         let (namespaces, run_ids) = columns(numbers.iter().map(|number| &keys[index(*number)]));
         let arguments: [&(dyn ToSql + Sync); 5] = [&smallint(shard), &head, &numbers, &namespaces, &run_ids];
-        for row in &rows(sessions, REVISIONS_AS_OF, &arguments, usize::MAX).await? {
+        for row in &rows(sessions, REVISIONS_AS_OF, &arguments).await? {
             let Some(number) = number_of(row) else { continue };
-            let key = || shown(&keys[index(number)]);
-            revisions[index(number)] = Reader { table: "run_events", row }.unsigned("revision", key)?;
+            let event = Reader { table: "run_events", row, key: &|| shown(&keys[index(number)]) };
+            revisions[index(number)] = event.get("revision")?;
         }
     }
     Ok(revisions)
 }
 
 /// The numbers of the keys, which stand in the order of their shards here, by shard.
-fn by_shard(shards: impl Iterator<Item = Shard>) -> BTreeMap<Shard, Vec<i64>> {
+pub(super) fn by_shard(shards: impl Iterator<Item = Shard>) -> BTreeMap<Shard, Vec<i64>> {
     let mut numbers: BTreeMap<Shard, Vec<i64>> = BTreeMap::new();
     for (number, shard) in (0..).zip(shards) {
         numbers.entry(shard).or_default().push(number);
@@ -191,15 +190,15 @@ fn by_shard(shards: impl Iterator<Item = Shard>) -> BTreeMap<Shard, Vec<i64>> {
     numbers
 }
 
-fn columns<'a>(keys: impl Iterator<Item = &'a RunKey>) -> (Vec<&'a str>, Vec<&'a str>) {
+pub(super) fn columns<'a>(keys: impl Iterator<Item = &'a RunKey>) -> (Vec<&'a str>, Vec<&'a str>) {
     keys.map(|key| (key.namespace.as_str(), key.run_id.as_str())).unzip()
 }
 
-fn index(number: i64) -> usize {
+pub(super) fn index(number: i64) -> usize {
     usize::try_from(number).expect("a number that was sent")
 }
 
-fn number_of(row: &Row) -> Option<i64> {
+pub(super) fn number_of(row: &Row) -> Option<i64> {
     row.try_get("number").ok()
 }
 
@@ -215,31 +214,40 @@ pub(super) async fn run_events(
     let bytes = i64::try_from(bytes_max).unwrap_or(i64::MAX);
     let arguments: [&(dyn ToSql + Sync); 6] =
         [&smallint(shard), &key.namespace, &key.run_id, &bigint(after), &limit, &bytes];
-    let rows = rows(sessions, RUN_EVENTS, &arguments, bytes_max).await?;
-    rows.iter().map(|row| event(key, row)).collect()
+    let weight = |row: &Row| row.try_get::<_, &str>("event").map_or(0, str::len);
+    let rows = rows_until(sessions, RUN_EVENTS, &arguments, weight, bytes_max).await?;
+    rows.iter().map(|row| events::event(row, key)).collect()
 }
 
 pub(super) async fn ping(sessions: &Sessions) -> Result<(), StoreError> {
-    let rows = rows(sessions, PING, &[], usize::MAX).await?;
+    let rows = rows(sessions, PING, &[]).await?;
     rows.iter().try_for_each(|row| fence::admits(row).map(|_| ()))
 }
 
-/// A statement's rows, until their `event`s are `bytes_max` long: text that is stored compressed is longer than the
-/// statement can count.
-async fn rows(
+/// A statement's rows.
+pub(super) async fn rows(
     sessions: &Sessions,
-    statement: &'static str,
+    statement: &str,
     arguments: &[&(dyn ToSql + Sync)],
-    bytes_max: usize,
 ) -> Result<Vec<Row>, StoreError> {
-    reading(sessions, |session| async move {
+    rows_until(sessions, statement, arguments, |_| 0, usize::MAX).await
+}
+
+/// A statement's rows, until they weigh so much: text that is stored compressed is longer than the statement can count.
+pub(super) fn rows_until<'a>(
+    sessions: &'a Sessions,
+    statement: &'a str,
+    arguments: &'a [&'a (dyn ToSql + Sync)],
+    weight: fn(&Row) -> usize,
+    bytes_max: usize,
+) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send + 'a {
+    reading(sessions, move |session| async move {
         let rows = async {
             let statement = session.prepare_cached(statement).await?;
             let mut stream = pin!(session.query_raw(&statement, arguments.iter().copied()).await?);
-            let mut rows = Vec::new();
-            let mut bytes = 0;
+            let (mut rows, mut bytes) = (Vec::new(), 0);
             while let Some(row) = stream.try_next().await? {
-                bytes += row.try_get::<_, &str>("event").map_or(0, str::len);
+                bytes += weight(&row);
                 rows.push(row);
                 if bytes >= bytes_max {
                     break;
@@ -249,19 +257,5 @@ async fn rows(
         };
         let rows = rows.await;
         (session, rows)
-    })
-    .await
-}
-
-/// One row of `run_events` as an event.
-pub(super) fn event(key: &RunKey, row: &Row) -> Result<Event, StoreError> {
-    let reader = Reader { table: "run_events", row };
-    let At(at) = reader.get("at", || shown(key))?;
-    json::read_event(EventColumns {
-        key: key.clone(),
-        revision: reader.unsigned("revision", || shown(key))?,
-        at,
-        event: reader.get("event", || shown(key))?,
-        request_id: reader.get("request_id", || shown(key))?,
     })
 }

@@ -1,13 +1,14 @@
-//! Between the columns and the domain's values.
+//! Rows as Postgres has them, and values as it takes them.
 
 use bytes::BytesMut;
 use tokio_postgres::Row;
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-use crate::domain::{Run, RunKey, Shard, Time};
-use crate::store::StoreError;
+use crate::domain::{Shard, Time};
 pub(super) use crate::store::columns::{after_all, bigint, shown};
-use crate::store::json::{self, RunColumns};
+use crate::store::error::Source;
+pub(super) use crate::store::rows::Reader;
+use crate::store::rows::{Column, Columns};
 
 /// 2000-01-01, from where Postgres counts, in microseconds since 1970-01-01.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
@@ -17,26 +18,58 @@ const EPOCH_MICROS: i64 = 946_684_800_000_000;
 pub(super) struct At(pub(super) Time);
 
 impl ToSql for At {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Source> {
         out.extend_from_slice(&(self.0.micros() - EPOCH_MICROS).to_be_bytes());
         Ok(IsNull::No)
     }
 
-    fn accepts(ty: &Type) -> bool {
-        *ty == Type::TIMESTAMPTZ
-    }
-
+    accepts!(TIMESTAMPTZ);
     to_sql_checked!();
 }
 
-impl<'a> FromSql<'a> for At {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+impl FromSql<'_> for At {
+    fn from_sql(_: &Type, raw: &[u8]) -> Result<Self, Source> {
         let micros = i64::from_be_bytes(raw.try_into()?);
         Ok(Self(Time::from_micros(micros.saturating_add(EPOCH_MICROS))))
     }
 
-    fn accepts(ty: &Type) -> bool {
-        *ty == Type::TIMESTAMPTZ
+    accepts!(TIMESTAMPTZ);
+}
+
+/// A whole number of any size.
+struct Number(i64);
+
+impl FromSql<'_> for Number {
+    fn from_sql(sql_type: &Type, raw: &[u8]) -> Result<Self, Source> {
+        Ok(Self(match *sql_type {
+            Type::INT2 => i16::from_sql(sql_type, raw)?.into(),
+            Type::INT4 => i32::from_sql(sql_type, raw)?.into(),
+            _ => i64::from_sql(sql_type, raw)?,
+        }))
+    }
+
+    accepts!(INT2, INT4, INT8);
+}
+
+impl Columns for Row {
+    fn number(&self, column: Column) -> Result<Option<i64>, Source> {
+        Ok(self.try_get::<_, Option<Number>>(column.name)?.map(|Number(number)| number))
+    }
+
+    fn flag(&self, column: Column) -> Result<Option<bool>, Source> {
+        Ok(self.try_get(column.name)?)
+    }
+
+    fn time(&self, column: Column) -> Result<Option<Time>, Source> {
+        Ok(self.try_get::<_, Option<At>>(column.name)?.map(|At(at)| at))
+    }
+
+    fn text(&self, column: Column) -> Result<Option<&str>, Source> {
+        Ok(self.try_get(column.name)?)
+    }
+
+    fn bytes(&self, column: Column) -> Result<Option<&[u8]>, Source> {
+        Ok(self.try_get(column.name)?)
     }
 }
 
@@ -44,49 +77,6 @@ impl<'a> FromSql<'a> for At {
 pub(super) fn smallint(shard: Shard) -> i16 {
     i16::try_from(shard.0).expect("a ledger has at most 1024 shards")
 }
-
-/// One table's rows, so that a bad one is named.
-#[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
-    pub(super) table: &'static str,
-    pub(super) row: &'a Row,
-}
-
-impl<'a> Reader<'a> {
-    /// A column; `key` says which row it was when it cannot be read.
-    pub(super) fn get<T: FromSql<'a>>(
-        self,
-        column: &'static str,
-        key: impl FnOnce() -> String,
-    ) -> Result<T, StoreError> {
-        self.row.try_get(column).map_err(|error| self.corrupt(column, key(), error.into()))
-    }
-
-    /// A column that never is negative.
-    pub(super) fn unsigned(self, column: &'static str, key: impl Fn() -> String) -> Result<u64, StoreError> {
-        let number: i64 = self.get(column, &key)?;
-        u64::try_from(number).map_err(|error| self.corrupt(column, key(), error.into()))
-    }
-
-    /// `namespace` and `run_id`.
-    pub(super) fn key(self) -> Result<RunKey, StoreError> {
-        let unknown = || "a row without a key".to_owned();
-        Ok(RunKey { namespace: self.get("namespace", unknown)?, run_id: self.get("run_id", unknown)? })
-    }
-
-    pub(super) fn corrupt(self, column: &'static str, key: String, source: crate::store::error::Source) -> StoreError {
-        StoreError::Corrupt { table: self.table, column, key, source }
-    }
-}
-
-/// What a select list must have for [`run`], of the table `runs` as `r`.
-macro_rules! run_columns {
-    () => {
-        "r.namespace, r.run_id, r.revision, r.status, r.started_at, r.task_thread_id, r.agent_id, r.workflow_id,
-       r.audit_session_id, r.route, r.labels::text as labels, r.record::text as record, r.metadata::text as metadata"
-    };
-}
-pub(super) use run_columns;
 
 /// About how many bytes a row of `runs` is, as it is stored: for bounds on pages.
 macro_rules! run_size {
@@ -97,38 +87,3 @@ macro_rules! run_size {
     };
 }
 pub(super) use run_size;
-
-/// How many bytes of text are in a row of [`run_columns`].
-pub(super) fn run_bytes(row: &Row) -> usize {
-    let texts = ["namespace", "run_id", "task_thread_id", "agent_id", "workflow_id", "audit_session_id"];
-    let columns = texts.into_iter().chain(["labels", "record", "metadata"]);
-    let length = |column| row.try_get::<_, Option<&str>>(column).ok().flatten().map_or(0, str::len);
-    columns.map(length).sum()
-}
-
-/// The columns of a run, from a row of [`run_columns`].
-pub(super) fn run_columns_of(row: &Row) -> Result<RunColumns<&str>, StoreError> {
-    let run = Reader { table: "runs", row };
-    let key = run.key()?;
-    let shown = || shown(&key);
-    let At(started_at) = run.get("started_at", shown)?;
-    Ok(RunColumns {
-        revision: run.get("revision", shown)?,
-        status: run.get("status", shown)?,
-        started_at,
-        task_thread_id: run.get("task_thread_id", shown)?,
-        agent_id: run.get("agent_id", shown)?,
-        workflow_id: run.get("workflow_id", shown)?,
-        audit_session_id: run.get("audit_session_id", shown)?,
-        route: run.get("route", shown)?,
-        labels: run.get("labels", shown)?,
-        record: run.get("record", shown)?,
-        metadata: run.get("metadata", shown)?,
-        key,
-    })
-}
-
-/// A run, from a row of [`run_columns`].
-pub(super) fn run(row: &Row) -> Result<Run, StoreError> {
-    json::read_run(run_columns_of(row)?)
-}

@@ -23,15 +23,15 @@ select current_setting('transaction_isolation') as isolation";
 /// Refuses a server that is too old or a standby.
 pub(super) async fn writable(client: &Client, location: &str) -> Result<(), OpenError> {
     let row = client.query_one(SETTINGS, &[]).await.map_err(|error| errors::opening(location, error))?;
-    let setting = Reader { table: "pg_settings", row: &row };
+    let setting = Reader { table: "pg_settings", row: &row, key: &String::new };
     let opening = |error| errors::opening_with(location, error);
-    let number: i32 = setting.get("version_number", String::new).map_err(opening)?;
+    let number: i32 = setting.get("version_number").map_err(opening)?;
     if number < SERVER_VERSION_MIN {
-        let version: String = setting.get("version", String::new).map_err(opening)?;
+        let version: String = setting.get("version").map_err(opening)?;
         let source = format!("the server is PostgreSQL {version}; Runledger needs 15 or later").into();
         return Err(OpenError::Failed { location: location.to_owned(), source });
     }
-    if setting.get("standby", String::new).map_err(opening)? {
+    if setting.get("standby").map_err(opening)? {
         let source = "the server is a standby and only reads; the primary is needed".into();
         return Err(OpenError::Unreachable { location: location.to_owned(), source });
     }
@@ -45,14 +45,14 @@ pub(super) async fn not_durable(
     options: &OpenOptions,
 ) -> Result<Option<String>, OpenError> {
     let row = client.query_one(SETTINGS, &[]).await.map_err(|error| errors::opening(location, error))?;
-    let setting = Reader { table: "pg_settings", row: &row };
+    let setting = Reader { table: "pg_settings", row: &row, key: &String::new };
     let mut faults = Vec::new();
     for (name, todo) in [
         ("fsync", "set it on in postgresql.conf"),
         ("full_page_writes", "set it on in postgresql.conf"),
         ("synchronous_commit", "set it on for the server, the database and the role"),
     ] {
-        let value: &str = setting.get(name, String::new).map_err(|error| errors::opening_with(location, error))?;
+        let value: &str = setting.get(name).map_err(|error| errors::opening_with(location, error))?;
         if value == "off" {
             faults.push(format!("{name} is off ({todo})"));
         }
@@ -72,7 +72,7 @@ pub(super) async fn isolated(sessions: &Sessions, location: &str) -> Result<(), 
         let row = session.query_one(ISOLATION, &[]).await.map_err(errors::statement)?;
         session.batch_execute(ROLLBACK).await.map_err(errors::statement)?;
         session.give_back();
-        Reader { table: "pg_settings", row: &row }.get::<String>("isolation", String::new)
+        Reader { table: "pg_settings", row: &row, key: &String::new }.get::<String>("isolation")
     };
     let isolation = isolation.await.map_err(|error: StoreError| errors::opening_with(location, error))?;
     if isolation == "read committed" {

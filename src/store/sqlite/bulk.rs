@@ -8,11 +8,11 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::connections::Connections;
-use super::rows::Cell;
+use super::rows::{Reader, first};
 use super::{commit, errors, open};
 use crate::clock::Clock;
 use crate::domain::Shard;
-use crate::store::bulk::{self, Bulk, Load, LoadError, NAMESPACE, Room};
+use crate::store::bulk::{self, Bulk, LAST_RUN_ID, Load, LoadError, NAMESPACE, Room};
 use crate::store::{Description, Ledger, OpenError, OpenOptions, StoreError};
 
 /// As measured with `runledger bench fill`.
@@ -104,14 +104,7 @@ fn write(
 }
 
 fn last_run_id(connection: &Connection, shard: Shard, prefix: &str) -> Result<Option<String>, StoreError> {
-    let mut statement = connection
-        .prepare_cached(
-            "-- bulk.last_run_id
-             select run_id from runs where shard = ?1 and namespace = ?2 and run_id >= ?3 and run_id < ?4
-              order by run_id desc limit 1",
-        )
-        .map_err(errors::statement)?;
-    let mut rows = statement.query((shard.0, NAMESPACE, prefix, bulk::past(prefix))).map_err(errors::statement)?;
-    let cell = Cell { table: "runs", key: &|| prefix.to_owned() };
-    rows.next().map_err(errors::statement)?.map(|row| cell.get(row, 0, "run_id")).transpose()
+    first(connection, LAST_RUN_ID, (shard.0, NAMESPACE, prefix, bulk::past(prefix)), |row| {
+        Reader { table: "runs", row, key: &|| prefix.to_owned() }.get((0, "run_id"))
+    })
 }

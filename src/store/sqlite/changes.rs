@@ -1,14 +1,21 @@
 //! Pages of the log: all shards in one snapshot, merged.
 
+use std::ops::ControlFlow;
+
 use rusqlite::{Connection, Transaction};
 
 use super::errors;
-use super::rows::{self, bigint, event_columns};
+use super::rows::{bigint, each};
 use crate::clock::Clock;
 use crate::domain::{Position, Shard};
-use crate::store::json::{self, EventColumns};
-use crate::store::merge::{Part, merged};
-use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
+use crate::store::json::EventColumns;
+use crate::store::merge::{self, Part};
+use crate::store::rows::events;
+use crate::store::{Page, StoreError};
+
+const PART: &str = "-- changes.part
+select revision, at, event, request_id, position, namespace, run_id from run_events
+ where shard = ?1 and position > ?2 order by position limit ?3";
 
 /// The events above `after`, which has one position for each shard. The snapshot is let go before a row is decoded:
 /// while it is held, the write-ahead log cannot start over.
@@ -28,16 +35,7 @@ pub(super) fn page(
         .map(|(shard, after)| part(&snapshot, Shard(shard), *after, limit.max(1), bytes_max))
         .collect::<Result<Vec<_>, StoreError>>()?;
     drop(snapshot);
-
-    let (rows, cut) = merged(parts);
-    let events = rows.into_iter().map(|((at, shard, position), columns)| match json::try_event(columns) {
-        Ok(event) => Ok(LoggedEvent { shard, position, event }),
-        Err(unreadable) => {
-            let (EventColumns { key, revision, .. }, error) = *unreadable;
-            Err(Unreadable { shard, position, at, key, revision, error })
-        }
-    });
-    Ok(Page { as_of, events: events.collect(), cut })
+    Ok(merge::page(as_of, parts))
 }
 
 /// At least one row if there is one, at most `limit`, about `bytes_max`.
@@ -48,26 +46,19 @@ fn part(
     limit: usize,
     bytes_max: usize,
 ) -> Result<Part<EventColumns>, StoreError> {
-    let mut statement = snapshot
-        .prepare_cached(concat!(
-            "-- changes.part\nselect ",
-            event_columns!(),
-            " from run_events where shard = ?1 and position > ?2 order by position limit ?3",
-        ))
-        .map_err(errors::statement)?;
     // One row more than wanted tells whether there is more.
     let limit_and_one = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
-    let mut found = statement.query((shard.0, bigint(after), limit_and_one)).map_err(errors::statement)?;
     let mut part = Part { events: Vec::new(), cut: false };
     let mut bytes = 0;
-    while let Some(row) = found.next().map_err(errors::statement)? {
-        let (position, columns) = rows::event(row, shard)?;
+    each(snapshot, PART, (shard.0, bigint(after), limit_and_one), |row| {
+        let (position, columns) = events::logged(row, shard)?;
         bytes += columns.event.len();
         if part.events.len() == limit || (bytes > bytes_max && !part.events.is_empty()) {
             part.cut = true;
-            break;
+            return Ok(ControlFlow::Break(()));
         }
         part.events.push(((columns.at, shard, position), columns));
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     Ok(part)
 }

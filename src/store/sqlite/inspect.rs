@@ -8,6 +8,7 @@ mod links;
 mod pages;
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -192,7 +193,7 @@ impl RunLog for SqliteInspect {
                 (shard, key.clone(), head(shard))
             })
             .collect();
-        self.read(move |connection| asked.iter().map(|asked| links::revision(connection, asked)).collect()).await
+        self.read(move |connection| read::revisions_as_of(connection, &asked)).await
     }
 }
 
@@ -266,22 +267,12 @@ fn page<T>(
     read: impl Fn(&rusqlite::Row<'_>) -> Result<T, StoreError>,
     weight: impl Fn(&T) -> usize,
 ) -> Result<Vec<T>, StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(errors::statement)?;
-    let mut found = statement.query(values).map_err(errors::statement)?;
     let (mut page, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = found.next().map_err(errors::statement)? {
+    rows::each(connection, sql, values, |row| {
         let value = read(row)?;
         bytes += weight(&value);
         page.push(value);
-        if bytes >= PAGE_BYTES_MAX {
-            break;
-        }
-    }
+        Ok(if bytes < PAGE_BYTES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
     Ok(page)
-}
-
-/// `namespace` and `run_id`, from two columns.
-fn key(row: &rusqlite::Row<'_>, table: &'static str, index: usize) -> Result<RunKey, StoreError> {
-    let cell = rows::Cell { table, key: &|| "a row without a key".to_owned() };
-    Ok(RunKey { namespace: cell.get(row, index, "namespace")?, run_id: cell.get(row, index + 1, "run_id")? })
 }

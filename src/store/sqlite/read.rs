@@ -1,12 +1,41 @@
 //! Reads of one run, of the shards' ends, and of nothing much.
 
+use std::ops::ControlFlow;
+
 use rusqlite::Connection;
 
 use super::errors;
-use super::rows::{self, Cell, bigint, event_columns};
+use super::rows::{Reader, bigint, each, first, ledger, shown};
 use crate::domain::{Event, Position, Run, RunKey, Shard};
 use crate::store::columns::first_of;
+use crate::store::dialect::run_columns;
+use crate::store::rows::{events, runs};
 use crate::store::{StoreError, json};
+
+const RUN: &str = concat!(
+    "-- read.run\nselect ",
+    run_columns!(sqlite),
+    " from runs as r where r.shard = ?1 and r.namespace = ?2 and r.run_id = ?3"
+);
+
+/// From the keyframe at or before the revision, or from the first event.
+const RUN_AT: &str = "-- read.run_at
+select revision, at, event, request_id, case when revision = ?4 then keyframe end from run_events
+ where shard = ?1 and namespace = ?2 and run_id = ?3 and revision >= ?4 and revision <= ?5 order by revision";
+
+/// The plus keeps SQLite from walking the shard's log.
+pub(super) const REVISION_AS_OF: &str = "-- read.revision_as_of
+select revision from run_events
+ where shard = ?1 and namespace = ?2 and run_id = ?3 and +position <= ?4 order by revision desc limit 1";
+
+const RUN_EVENTS: &str = "-- read.run_events
+select revision, at, event, request_id from run_events
+ where shard = ?1 and namespace = ?2 and run_id = ?3 and revision > ?4 order by revision limit ?5";
+
+/// The run as it is stored.
+pub(super) fn run(connection: &Connection, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
+    first(connection, RUN, (shard.0, &key.namespace, &key.run_id), |row| runs::run(row))
+}
 
 /// Runs right after one of their events each, in one snapshot.
 pub(super) fn runs_at(
@@ -14,69 +43,29 @@ pub(super) fn runs_at(
     wanted: &[(Shard, RunKey, u64)],
 ) -> Result<Vec<Option<Run>>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    wanted.iter().map(|(shard, key, revision)| run_at(&snapshot, *shard, key, *revision)).collect()
+    let run_at = |(shard, key, revision): &(Shard, RunKey, u64)| {
+        let mut history = events::History::of(key);
+        let values = (shard.0, &key.namespace, &key.run_id, bigint(first_of(*revision)), bigint(*revision));
+        each(&snapshot, RUN_AT, values, |row| history.add(row).map(ControlFlow::Continue))?;
+        Ok(history.run()?.filter(|run| run.revision == *revision))
+    };
+    wanted.iter().map(run_at).collect()
 }
 
-/// The run right after one of its events: the keyframe at or before it, and the events between.
-fn run_at(snapshot: &Connection, shard: Shard, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
-    let first = first_of(revision);
-    let keyframe = keyframe(snapshot, shard, key, first)?;
-    let mut statement = snapshot
-        .prepare_cached(concat!(
-            "-- read.run_at\nselect ",
-            event_columns!(),
-            " from run_events where shard = ?1 and namespace = ?2 and run_id = ?3 and revision >= ?4 and revision <= ?5
-              order by revision",
-        ))
-        .map_err(errors::statement)?;
-    let mut rows = statement
-        .query((shard.0, &key.namespace, &key.run_id, bigint(first), bigint(revision)))
-        .map_err(errors::statement)?;
-    let mut events = Vec::new();
-    while let Some(row) = rows.next().map_err(errors::statement)? {
-        let (_position, columns) = rows::event(row, shard)?;
-        events.push(json::read_event(columns)?);
-    }
-    Ok(json::fold(keyframe, &events)?.filter(|run| run.revision == revision))
-}
-
-/// The revision of each run when its shard ended at a position. The plus keeps SQLite from walking the shard's log.
+/// The revision of each run when its shard ended at a position.
 pub(super) fn revisions_as_of(
     connection: &mut Connection,
     wanted: &[(Shard, RunKey, Position)],
 ) -> Result<Vec<u64>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let mut statement = snapshot
-        .prepare_cached(
-            "-- read.revision_as_of
-             select revision from run_events
-              where shard = ?1 and namespace = ?2 and run_id = ?3 and +position <= ?4
-              order by revision desc limit 1",
-        )
-        .map_err(errors::statement)?;
-    let revisions = wanted.iter().map(|(shard, key, head)| {
-        let mut rows =
-            statement.query((shard.0, &key.namespace, &key.run_id, bigint(*head))).map_err(errors::statement)?;
-        let cell = Cell { table: "run_events", key: &|| rows::shown(key) };
-        rows.next().map_err(errors::statement)?.map_or(Ok(0), |row| cell.count(row, 0, "revision"))
-    });
-    revisions.collect()
-}
-
-fn keyframe(connection: &Connection, shard: Shard, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
-    let mut statement = connection
-        .prepare_cached(
-            "-- read.keyframe
-             select keyframe from run_events
-              where shard = ?1 and namespace = ?2 and run_id = ?3 and revision = ?4 and keyframe is not null",
-        )
-        .map_err(errors::statement)?;
-    let mut rows =
-        statement.query((shard.0, &key.namespace, &key.run_id, bigint(revision))).map_err(errors::statement)?;
-    let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
-    let cell = Cell { table: "run_events", key: &|| rows::shown(key) };
-    let keyframe: String = cell.get(row, 0, "keyframe")?;
-    json::read_keyframe(key, &keyframe).map(Some)
+    let revision = |(shard, key, head): &(Shard, RunKey, Position)| {
+        let values = (shard.0, &key.namespace, &key.run_id, bigint(*head));
+        let revision = first(&snapshot, REVISION_AS_OF, values, |row| {
+            Reader { table: "run_events", row, key: &|| shown(key) }.get((0, "revision"))
+        });
+        Ok(revision?.unwrap_or(0))
+    };
+    wanted.iter().map(revision).collect()
 }
 
 /// A page of a run's events.
@@ -88,28 +77,19 @@ pub(super) fn run_events(
     limit: usize,
     bytes_max: usize,
 ) -> Result<Vec<Event>, StoreError> {
-    let mut statement = connection
-        .prepare_cached(concat!(
-            "-- read.run_events\nselect ",
-            event_columns!(),
-            " from run_events where shard = ?1 and namespace = ?2 and run_id = ?3 and revision > ?4
-              order by revision limit ?5",
-        ))
-        .map_err(errors::statement)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows =
-        statement.query((shard.0, &key.namespace, &key.run_id, bigint(after), limit)).map_err(errors::statement)?;
-    let mut events = Vec::new();
+    let mut page = Vec::new();
     let mut bytes = 0;
-    while let Some(row) = rows.next().map_err(errors::statement)? {
-        let (_position, columns) = rows::event(row, shard)?;
+    each(connection, RUN_EVENTS, (shard.0, &key.namespace, &key.run_id, bigint(after), limit), |row| {
+        let columns = events::columns(row, key.clone())?;
         bytes += columns.event.len();
-        if bytes > bytes_max && !events.is_empty() {
-            break;
+        if bytes > bytes_max && !page.is_empty() {
+            return Ok(ControlFlow::Break(()));
         }
-        events.push(json::read_event(columns)?);
-    }
-    Ok(events)
+        page.push(json::read_event(columns)?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(page)
 }
 
 /// Each shard's last position, in one snapshot.
@@ -120,19 +100,17 @@ pub(super) fn heads(connection: &mut Connection, shard_count: u16) -> Result<Vec
 
 /// The same, in a snapshot that is there.
 pub(super) fn heads_in(snapshot: &Connection, shard_count: u16) -> Result<Vec<Position>, StoreError> {
-    (0..shard_count).map(|shard| head(snapshot, Shard(shard))).collect()
-}
-
-fn head(connection: &Connection, shard: Shard) -> Result<Position, StoreError> {
-    let mut statement = connection
-        .prepare_cached("-- read.head\nselect position from run_events where shard = ?1 order by position desc limit 1")
-        .map_err(errors::statement)?;
-    let mut rows = statement.query([shard.0]).map_err(errors::statement)?;
-    let cell = Cell { table: "run_events", key: &|| format!("shard {}", shard.0) };
-    rows.next().map_err(errors::statement)?.map_or(Ok(0), |row| cell.count(row, 0, "position"))
+    let statement = "-- read.head\nselect position from run_events where shard = ?1 order by position desc limit 1";
+    let head = |shard: u16| {
+        let head = first(snapshot, statement, [shard], |row| {
+            Reader { table: "run_events", row, key: &|| format!("the last of shard {shard}") }.get((0, "position"))
+        });
+        Ok(head?.unwrap_or(0))
+    };
+    (0..shard_count).map(head).collect()
 }
 
 /// Reads the ledger's row.
 pub(super) fn ping(connection: &Connection) -> Result<(), StoreError> {
-    rows::ledger(connection).map(|_ledger| ())
+    ledger(connection).map(|_ledger| ())
 }

@@ -47,10 +47,10 @@ pub(super) fn write(writer: &Writer<'_>, sides: &SideWrites, now: Time) -> Resul
         ready::write(writer, key, *started_at)?;
     }
     for (value, run_ids) in &sides.limits {
-        limits::count(writer.transaction, writer.shard, value, run_ids, now)?;
+        limits::write(writer.transaction, writer.shard, value, run_ids, now)?;
     }
     for (key, claimed) in &sides.claims {
-        claims::keep(writer.transaction, key, claimed.as_ref(), now)?;
+        claims::write(writer.transaction, key, claimed.as_ref(), now)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 
 use super::super::fence;
-use super::super::rows::{At, Reader};
+use super::super::rows::Reader;
 use super::statements::last_events;
 use crate::domain::{Position, Time};
 use crate::store::StoreError;
@@ -47,17 +47,16 @@ impl Ends {
             return Err(StoreError::Corrupt { table: "ledger", column: "singleton", key, source });
         };
         let min_release = fence::admits(first)?.into();
-        let ledger_epoch = Reader { table: "ledger", row: first }.unsigned("epoch", || "the only row".to_owned())?;
-        let At(now) = Reader { table: "clock_timestamp()", row: first }.get("now", String::new)?;
+        let ledger_epoch = Reader { table: "ledger", row: first, key: &|| "the only row".to_owned() }.get("epoch")?;
+        let now = Reader { table: "clock_timestamp()", row: first, key: &String::new }.get("now")?;
         let (mut last, mut elsewhere) = (None, None);
         for row in rows {
-            let event = Reader { table: "run_events", row };
-            let of: Option<i64> = event.get("shard", || "the last of a shard".to_owned())?;
-            let Some(of) = of else { continue };
-            let place = || format!("the last of shard {of}");
-            let At(at) = event.get("at", place)?;
-            if of == i64::from(shard) {
-                last = Some((event.unsigned("position", place)?, at));
+            let event = Reader { table: "run_events", row, key: &|| "the last of a shard".to_owned() };
+            let Some(of) = event.get::<Option<i16>>("shard")? else { continue };
+            let event = Reader { key: &|| format!("the last of shard {of}"), ..event };
+            let at = event.get("at")?;
+            if of == shard {
+                last = Some((event.get("position")?, at));
             } else {
                 elsewhere = elsewhere.max(Some(at));
             }

@@ -14,10 +14,11 @@ use crate::domain::ids::request_key;
 use crate::domain::{Command, Loaded, Run, RunKey, Shard, Sides, Time, Wanted};
 use crate::store::StoreError;
 use crate::store::postgres::errors;
-use crate::store::postgres::rows::{self, Reader, after_all, shown, smallint};
+use crate::store::postgres::rows::{Reader, after_all, shown, smallint};
 use crate::store::postgres::sessions::Session;
 use crate::store::postgres::sides::{claims, leases, limits};
 use crate::store::postgres::uptime::ReplicaUptime;
+use crate::store::rows::{self, events, runs, sides};
 
 /// What a session has prepared for the first flush, before any transaction: only prepared statements can be sent in one
 /// go.
@@ -114,7 +115,7 @@ pub(super) async fn load_runs(
 }
 
 pub(super) fn read_runs(rows: &[Row]) -> Result<Vec<Arc<Run>>, StoreError> {
-    rows.iter().map(|row| rows::run(row).map(Arc::new)).collect()
+    rows.iter().map(|row| runs::run(row).map(Arc::new)).collect()
 }
 
 /// The first flush. The futures are polled in their order, so the statements go out in it, in one write.
@@ -204,7 +205,7 @@ pub(super) async fn lock_and_load(
         sides: Sides {
             leases: leases.iter().map(leases::held).collect::<Result<_, _>>()?,
             limits: limited.iter().map(limits::counted).collect::<Result<_, _>>()?,
-            claims: claims.iter().map(claims::claimed).collect::<Result<_, _>>()?,
+            claims: claims.iter().map(sides::claim).collect::<Result<_, _>>()?,
         },
         ledger_epoch: ends.ledger_epoch,
     };
@@ -218,13 +219,8 @@ fn retriable(error: Error) -> Failure {
 }
 
 fn applied_of(row: &Row) -> Result<(RunKey, String, AppliedRequest), StoreError> {
-    let event = Reader { table: "run_events", row };
-    let key = event.key()?;
-    let id: String = event.get("request_id", || shown(&key))?;
-    let revision = event.unsigned("revision", || shown(&key))?;
-    let digest: &[u8] = event.get("request_digest", || shown(&key))?;
-    let digest = digest.try_into().map_err(|_| {
-        event.corrupt("request_digest", shown(&key), format!("{} bytes and not 32", digest.len()).into())
-    })?;
-    Ok((key, id, AppliedRequest { revision, digest }))
+    let key = rows::key(row, "run_events", 0)?;
+    let id = Reader { table: "run_events", row, key: &|| shown(&key) }.get("request_id")?;
+    let applied = events::applied(row, &key)?;
+    Ok((key, id, applied))
 }

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::super::errors::{self, LeftBehind, TimedOut};
-use super::super::rows::{At, Reader, smallint};
+use super::super::rows::{Reader, smallint};
 use super::hints::{Guess, Guessed};
 use super::sent::{Written, write_alone};
 use super::write::{Place, write};
@@ -82,11 +82,10 @@ pub(in crate::store::postgres) async fn commit(
         Ok(Written::Committed(Some(_))) if commits.lineage.epoch() != epoch => LeftBehind.into(),
         Ok(Written::Committed(Some(row))) => {
             session.give_back();
-            let place = Reader { table: "run_events", row: &row };
+            let place = Reader { table: "run_events", row: &row, key: &String::new };
             // They are not null, and of their types: a plan that answers otherwise has no place here.
-            let after = place.unsigned("last", String::new).expect("a position");
-            let At(now) = place.get("now", String::new).expect("a time");
-            hints.clock(now);
+            let after: u64 = place.get("last").expect("a position");
+            hints.clock(place.get("now").expect("a time"));
             for (position, event) in (after + 1..).zip(&mut decided.events) {
                 event.position = position;
             }

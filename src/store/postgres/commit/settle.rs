@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::Error;
 
 use super::super::errors::{self, TimedOut};
-use super::super::rows::{At, Reader, bigint, smallint};
+use super::super::rows::{Reader, bigint, smallint};
 use super::super::sessions::{Session, Sessions};
 use super::hints::Hints;
 use super::statements::{BEGIN, LOCK_HEAD, ROLLBACK};
@@ -87,8 +87,6 @@ async fn look(session: &Session, unsettled: &Unsettled) -> Result<Result<Seen, E
         let source = "the head is missing".into();
         return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source });
     }
-    let seen = Reader { table: "run_events", row: &row };
-    let place = || format!("position {position} of shard {shard}");
-    let At(now) = seen.get("now", place)?;
-    Ok(Ok(Seen { applied: seen.get("applied", place)?, now }))
+    let seen = Reader { table: "run_events", row: &row, key: &|| format!("position {position} of shard {shard}") };
+    Ok(Ok(Seen { applied: seen.get("applied")?, now: seen.get("now")? }))
 }

@@ -6,7 +6,7 @@
 //! Each row is looked for by index one by one: `offset 0` keeps the planner from making a join of it, and so from walking
 //! all of a shard because it takes a table for small when it makes a plan that lasts.
 
-use super::super::rows::run_columns;
+use crate::store::dialect::run_columns;
 
 pub(in crate::store::postgres) const BEGIN: &str = "-- commit.begin
 begin isolation level read committed";
@@ -37,7 +37,7 @@ order by position desc limit 1)"
 pub(in crate::store::postgres) const LOAD_RUNS: &str = concat!(
     "-- commit.load_runs
 select ",
-    run_columns!(),
+    run_columns!(postgres),
     "
 from unnest($2::text[], $3::text[]) as v (namespace, run_id)
 cross join lateral (

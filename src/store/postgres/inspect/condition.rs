@@ -1,30 +1,21 @@
 //! How a database is. Several short statements: none waits for another's lock, and none is a snapshot of all.
 
-use super::{links, rows, sessions};
+use tokio_postgres::Row;
+
+use super::{links, sessions};
 use crate::domain::Shard;
 use crate::store::StoreError;
-use crate::store::inspect::{Condition, Head, OldRun, Replication, Standby, Table};
+use crate::store::inspect::rows::{self, COUNT_ACTIVE, OLDEST};
+use crate::store::inspect::{Condition, Head, Replication, Standby, Table};
 use crate::store::postgres::changes::OverShards;
-use crate::store::postgres::rows::{At, Reader, shown};
+use crate::store::postgres::read;
+use crate::store::postgres::rows::Reader;
 use crate::store::postgres::sessions::Sessions;
 
 const LEDGER: &str = "-- inspect.ledger
 select clock_timestamp() as now, current_setting('server_version') as version,
        current_setting('synchronous_commit') as synchronous_commit, schema_release, min_release, created_at
 from ledger";
-
-const COUNT_ACTIVE: &str = "-- inspect.count_active
-select status, count(*) as runs from active group by status order by status";
-
-const OLDEST: &str = "-- inspect.oldest
-select a.namespace, a.run_id, a.status, a.started_at, r.agent_id
-from (select * from active order by started_at, run_id limit 10) as a
-left join lateral (
-    select agent_id
-    from runs r
-    where r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id
-    limit 1) as r on true
-order by a.started_at, a.run_id";
 
 /// Of those that follow: what takes a backup or reads changes takes over nothing.
 const STANDBYS: &str = "-- inspect.standbys
@@ -52,62 +43,47 @@ pub(super) async fn condition(
         heads.push(Head { shard, position, at, ..Head::default() });
     }
     let seen = sessions::seen(sessions, &mut heads).await?;
-    let ledgers = rows(sessions, LEDGER, &[], |_| 0).await?;
+    let ledgers = read::rows(sessions, LEDGER, &[]).await?;
+    let active = read::rows(sessions, COUNT_ACTIVE, &[]).await?;
+    let oldest = read::rows(sessions, OLDEST, &[]).await?;
+    let standbys = read::rows(sessions, STANDBYS, &[]).await?;
+    let tables = read::rows(sessions, TABLES, &[]).await?;
     let row = ledgers.first().ok_or_else(|| StoreError::Refused("the database has no ledger row".into()))?;
-    let ledger = Reader { table: "ledger", row };
-    let one = || "the only row".to_owned();
-    let (At(now), At(created_at)) = (ledger.get("now", one)?, ledger.get("created_at", one)?);
-    let counted = rows(sessions, COUNT_ACTIVE, &[], |_| 0).await?;
-    let active = counted.iter().map(|row| {
-        let active = Reader { table: "active", row };
-        Ok((active.get("status", String::new)?, active.unsigned("runs", String::new)?))
-    });
-    let oldest = rows(sessions, OLDEST, &[], |_| 0).await?;
-    let oldest = oldest.iter().map(|row| {
-        let active = Reader { table: "active", row };
-        let key = active.key()?;
-        let shown = || shown(&key);
-        let At(started_at) = active.get("started_at", shown)?;
-        let (status, agent_id) = (active.get("status", shown)?, active.get("agent_id", shown)?);
-        Ok(OldRun { key, status, started_at, agent_id })
-    });
-    let standbys = rows(sessions, STANDBYS, &[], |_| 0).await?;
-    let standbys = standbys.iter().map(|row| {
-        let standby = Reader { table: "pg_stat_replication", row };
-        let name: Option<String> = standby.get("name", String::new)?;
-        Ok(Standby { name, sync_state: standby.get("sync_state", String::new)? })
-    });
-    let sizes = rows(sessions, TABLES, &[], |_| 0).await?;
-    let tables = sizes.iter().map(|row| {
-        let table = Reader { table: "pg_stat_user_tables", row };
-        let name: String = table.get("name", String::new)?;
-        let key = || name.clone();
-        let last_autovacuum: Option<At> = table.get("last_autovacuum", key)?;
-        Ok(Table {
-            bytes: table.unsigned("bytes", key)?,
-            index_bytes: table.unsigned("index_bytes", key)?,
-            rows: table.unsigned("rows", key)?,
-            dead_rows: table.unsigned("dead_rows", key)?,
-            last_autovacuum: last_autovacuum.map(|At(at)| at),
-            name: name.clone(),
-        })
-    });
+    let ledger = Reader { table: "ledger", row, key: &|| "the only row".to_owned() };
     Ok(Condition {
-        now,
-        server_version: Some(ledger.get("version", one)?),
-        schema_release: ledger.get("schema_release", one)?,
-        min_release: ledger.get("min_release", one)?,
+        now: ledger.get("now")?,
+        server_version: Some(ledger.get("version")?),
+        schema_release: ledger.get("schema_release")?,
+        min_release: ledger.get("min_release")?,
         migration: u64::from(migration),
-        created_at,
-        active: active.collect::<Result<_, StoreError>>()?,
-        oldest: oldest.collect::<Result<_, StoreError>>()?,
-        tables: tables.collect::<Result<_, StoreError>>()?,
+        created_at: ledger.get("created_at")?,
+        active: active.iter().map(rows::active).collect::<Result<_, _>>()?,
+        oldest: oldest.iter().map(rows::old).collect::<Result<_, _>>()?,
+        tables: tables.iter().map(table).collect::<Result<_, _>>()?,
         sessions: Some(seen),
         replication: Some(Replication {
-            synchronous_commit: ledger.get("synchronous_commit", one)?,
-            standbys: standbys.collect::<Result<_, StoreError>>()?,
+            synchronous_commit: ledger.get("synchronous_commit")?,
+            standbys: standbys.iter().map(standby).collect::<Result<_, _>>()?,
         }),
         heads,
         file: None,
+    })
+}
+
+fn standby(row: &Row) -> Result<Standby, StoreError> {
+    let standby = Reader { table: "pg_stat_replication", row, key: &String::new };
+    Ok(Standby { name: standby.get("name")?, sync_state: standby.get("sync_state")? })
+}
+
+fn table(row: &Row) -> Result<Table, StoreError> {
+    let name: String = Reader { table: "pg_stat_user_tables", row, key: &String::new }.get("name")?;
+    let table = Reader { table: "pg_stat_user_tables", row, key: &|| name.clone() };
+    Ok(Table {
+        bytes: table.get("bytes")?,
+        index_bytes: table.get("index_bytes")?,
+        rows: table.get("rows")?,
+        dead_rows: table.get("dead_rows")?,
+        last_autovacuum: table.get("last_autovacuum")?,
+        name,
     })
 }

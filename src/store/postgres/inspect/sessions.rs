@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use tokio_postgres::Row;
 
-use super::rows;
 use crate::store::StoreError;
 use crate::store::inspect::{Head, Session, Sessions as Seen};
+use crate::store::postgres::read::rows;
 use crate::store::postgres::rows::Reader;
 use crate::store::postgres::sessions::Sessions;
 
@@ -41,19 +41,18 @@ join (
 /// Adds to each head who holds it and who waits, and tells the rest of what is to be seen.
 pub(super) async fn seen(sessions: &Sessions, heads: &mut [Head]) -> Result<Seen, StoreError> {
     // First who holds and waits, then what they are: one that has gone between the two has nothing to tell.
-    let locks = rows(sessions, HEADS, &[], |_| 0).await?;
+    let locks = rows(sessions, HEADS, &[]).await?;
     let mut known = HashMap::new();
-    for row in &rows(sessions, SESSIONS, &[], |_| 0).await? {
+    for row in &rows(sessions, SESSIONS, &[]).await? {
         let session = session(row)?;
         known.insert(session.pid, session);
     }
     for row in &locks {
-        let lock = Reader { table: "pg_locks", row };
-        let shard = lock.unsigned("shard", String::new)?;
-        let pid: i32 = lock.get("pid", String::new)?;
-        let Some(head) = heads.iter_mut().find(|head| u64::from(head.shard) == shard) else { continue };
+        let lock = Reader { table: "pg_locks", row, key: &String::new };
+        let (shard, pid): (u16, i32) = (lock.get("shard")?, lock.get("pid")?);
+        let Some(head) = heads.iter_mut().find(|head| head.shard == shard) else { continue };
         let Some(session) = known.get(&pid) else { continue };
-        if lock.get("granted", String::new)? {
+        if lock.get("granted")? {
             head.holder = Some(session.clone());
         } else {
             head.waiters.push(session.clone());
@@ -62,17 +61,17 @@ pub(super) async fn seen(sessions: &Sessions, heads: &mut [Head]) -> Result<Seen
     for head in heads {
         head.waiters.sort_by_key(|session| std::cmp::Reverse(session.state_ms));
     }
-    let of = rows(sessions, CONNECTIONS, &[], |_| 0).await?;
+    let of = rows(sessions, CONNECTIONS, &[]).await?;
     let row = of.first().ok_or_else(|| StoreError::Refused("a count has a row".into()))?;
-    let connections = Reader { table: "pg_stat_database", row };
+    let connections = Reader { table: "pg_stat_database", row, key: &String::new };
     let silent =
         |session: &&Session| session.state.as_deref().is_some_and(|state| state.starts_with("idle in transaction"));
     let mut idle_in_transaction: Vec<Session> = known.values().filter(silent).cloned().collect();
     idle_in_transaction.sort_by_key(|session| std::cmp::Reverse(session.state_ms));
     Ok(Seen {
-        used: connections.unsigned("used", String::new)?,
-        max: connections.unsigned("max", String::new)?,
-        all_seen: connections.get("all_seen", String::new)?,
+        used: connections.get("used")?,
+        max: connections.get("max")?,
+        all_seen: connections.get("all_seen")?,
         idle_in_transaction,
         oldest_transaction: known
             .into_values()
@@ -82,18 +81,17 @@ pub(super) async fn seen(sessions: &Sessions, heads: &mut [Head]) -> Result<Seen
 }
 
 fn session(row: &Row) -> Result<Session, StoreError> {
-    let session = Reader { table: "pg_stat_activity", row };
-    let pid: i32 = session.get("pid", String::new)?;
-    let key = || format!("pid {pid}");
-    let statement: Option<&str> = session.get("statement", key)?;
+    let pid: i32 = Reader { table: "pg_stat_activity", row, key: &String::new }.get("pid")?;
+    let session = Reader { table: "pg_stat_activity", row, key: &|| format!("pid {pid}") };
+    let statement: Option<&str> = session.get("statement")?;
     Ok(Session {
         pid,
-        application: session.get("application", key)?,
-        client: session.get("client", key)?,
-        state: session.get("state", key)?,
+        application: session.get("application")?,
+        client: session.get("client")?,
+        state: session.get("state")?,
         statement: statement.filter(|text| !text.is_empty()).map(name),
-        transaction_ms: session.get("transaction_ms", key)?,
-        state_ms: session.get("state_ms", key)?,
+        transaction_ms: session.get("transaction_ms")?,
+        state_ms: session.get("state_ms")?,
     })
 }
 

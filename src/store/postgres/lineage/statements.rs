@@ -50,10 +50,9 @@ pub(in crate::store::postgres) async fn past(client: &ClientWrapper) -> Result<R
         row => row?,
     };
     let Some(row) = row else { return Ok(Err(missing())) };
-    let ledger = Reader { table: "ledger", row: &row };
-    let one = || "the only row".to_owned();
-    let timeline = ledger.get("timeline", one);
-    Ok(ledger.unsigned("epoch", one).and_then(|epoch| Ok(Past { epoch, timeline: timeline? })))
+    let ledger = Reader { table: "ledger", row: &row, key: &|| "the only row".to_owned() };
+    let past = || Ok(Past { epoch: ledger.get("epoch")?, timeline: ledger.get("timeline")? });
+    Ok(past())
 }
 
 pub(super) fn missing() -> StoreError {

@@ -4,14 +4,12 @@
 //! several in the order of their keys, and read in a later statement than the one that waited. So of two attempts on two
 //! replicas, whatever runs they mean to take, one claims, and the other finds that claim.
 
-use tokio_postgres::Row;
-
-use super::super::read::reading;
-use super::super::rows::Reader;
+use super::super::read;
 use super::super::sessions::Sessions;
 use super::leases::writing;
-use crate::domain::{ClaimKey, Claimed, RunKey};
+use crate::domain::Claimed;
 use crate::store::StoreError;
+use crate::store::rows::sides::{READ_CLAIM, REPLAY_CLAIM, claim};
 
 /// Takes the rows of the requests, and makes those that are not there.
 pub(in crate::store::postgres) const LOCK: &str = "-- commit.lock_claims
@@ -28,18 +26,6 @@ from unnest($1::text[], $2::text[]) as v (namespace, request_id)
 cross join lateral (
     select * from claims where namespace = v.namespace and request_id = v.request_id offset 0) as c
 where c.run_id is not null";
-
-const READ: &str = "-- claims.read
-select namespace, request_id, request_digest, run_id, epoch, replays
-from claims
-where namespace = $1 and request_id = $2 and run_id is not null";
-
-/// Waits for a claim that is being given back.
-const REPLAY: &str = "-- claims.replay
-update claims
-set replays = replays + 1
-where namespace = $1 and request_id = $2 and run_id is not null
-returning namespace, request_id, request_digest, run_id, epoch, replays";
 
 /// Whatever was claimed this long ago is forgotten.
 const FORGET: &str = "-- claims.forget
@@ -58,44 +44,16 @@ const FORGET_ROWS_MAX: usize = 1_000;
 /// The statements that look for requests, for a look at their plans.
 #[must_use]
 pub fn of_claims() -> Vec<String> {
-    [LOCK, LOAD, READ, REPLAY, FORGET].map(str::to_owned).to_vec()
+    [LOCK, LOAD, READ_CLAIM, REPLAY_CLAIM, FORGET].map(str::to_owned).to_vec()
 }
 
-/// A row of [`LOAD`].
-pub(in crate::store::postgres) fn claimed(row: &Row) -> Result<(ClaimKey, Claimed), StoreError> {
-    let reader = Reader { table: "claims", row };
-    let unknown = || "a row without a key".to_owned();
-    let (namespace, request_id): (String, String) =
-        (reader.get("namespace", unknown)?, reader.get("request_id", unknown)?);
-    let here = || format!("{namespace}/{request_id}");
-    let digest: &[u8] = reader.get("request_digest", here)?;
-    let digest = digest
-        .try_into()
-        .map_err(|_| reader.corrupt("request_digest", here(), format!("{} bytes and not 32", digest.len()).into()))?;
-    let claimed = Claimed {
-        key: RunKey { namespace: namespace.clone(), run_id: reader.get("run_id", here)? },
-        epoch: reader.unsigned("epoch", here)?,
-        digest,
-        replays: reader.unsigned("replays", here)?,
-    };
-    Ok(((namespace, request_id), claimed))
-}
-
-/// Most requests are new: they cost this.
-pub(in crate::store::postgres) async fn read(
+pub(in crate::store::postgres) async fn claimed(
     sessions: &Sessions,
     namespace: &str,
     request_id: &str,
 ) -> Result<Option<Claimed>, StoreError> {
-    let found = reading(sessions, |session| async move {
-        let found = async {
-            let statement = session.prepare_cached(READ).await?;
-            session.query_opt(&statement, &[&namespace, &request_id]).await
-        };
-        let found = found.await;
-        (session, found)
-    });
-    found.await?.as_ref().map(|row| claimed(row).map(|(_, claimed)| claimed)).transpose()
+    let rows = read::rows(sessions, READ_CLAIM, &[&namespace, &request_id]).await?;
+    rows.first().map(|row| claim(row).map(|(_, claimed)| claimed)).transpose()
 }
 
 pub(in crate::store::postgres) async fn replay(
@@ -103,8 +61,8 @@ pub(in crate::store::postgres) async fn replay(
     namespace: &str,
     request_id: &str,
 ) -> Result<Option<Claimed>, StoreError> {
-    let rows = writing(sessions, REPLAY, &[&namespace, &request_id]).await?;
-    rows.first().map(|row| claimed(row).map(|(_, claimed)| claimed)).transpose()
+    let rows = writing(sessions, REPLAY_CLAIM, &[&namespace, &request_id]).await?;
+    rows.first().map(|row| claim(row).map(|(_, claimed)| claimed)).transpose()
 }
 
 pub(in crate::store::postgres) async fn forget(sessions: &Sessions) -> Result<bool, StoreError> {

@@ -11,12 +11,15 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::super::errors::{self, TimedOut};
-use super::super::rows::{self, At, Reader, bigint, run_columns, shown, smallint};
+use super::super::read;
+use super::super::rows::{At, Reader, bigint, shown, smallint};
 use super::super::sessions::Sessions;
 use super::super::uptime::{ReplicaUptime, Sent};
-use crate::domain::{HeldLease, Progress, Renewal, RunKey, Shard, Time};
+use crate::domain::{HeldLease, Renewal, RunKey, Shard, Time};
 use crate::store::StoreError;
+use crate::store::dialect::run_columns;
 use crate::store::leases::{KeptLease, Renewed};
+use crate::store::rows::{key, runs, sides};
 
 /// A renewal that waits for longer is for a lease whose row a commit holds, or for a store that does not answer.
 const RENEW_MAX: Duration = Duration::from_secs(8);
@@ -78,11 +81,9 @@ for no key update of l",
 
 /// The lease of a row of [`load`].
 pub(in crate::store::postgres) fn held(row: &Row) -> Result<(RunKey, HeldLease), StoreError> {
-    let lease = Reader { table: "leases", row };
-    let key = lease.key()?;
-    let At(expires_at) = lease.get("expires_at", || shown(&key))?;
-    let epoch = lease.unsigned("epoch", || shown(&key))?;
-    let renewed = lease.get("renewed", || shown(&key))?;
+    let key = key(row, "leases", 0)?;
+    let lease = Reader { table: "leases", row, key: &|| shown(&key) };
+    let (epoch, expires_at, renewed) = (lease.get("epoch")?, lease.get("expires_at")?, lease.get("renewed")?);
     Ok((key, HeldLease { epoch, expires_at, renewed }))
 }
 
@@ -113,11 +114,9 @@ renewed as (
 select v.number, v.expires_at, v.now, {columns}
 from renewed v
 cross join lateral (
-    select namespace, run_id, revision, status, started_at, task_thread_id, agent_id, workflow_id, audit_session_id,
-           route, labels, record, null::jsonb as metadata
-    from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r",
+    select * from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r",
         up = up(9),
-        columns = run_columns!(),
+        columns = run_columns!(postgres basic),
     )
 }
 
@@ -149,13 +148,12 @@ pub(in crate::store::postgres) async fn renew(
     let rows = uptime.making(writing(sessions, &renewing(), &arguments), told).await?;
     let mut renewed = vec![None; renewals.len()];
     for row in &rows {
-        let lease = Reader { table: "leases", row };
-        let number = lease.unsigned("number", || "a renewal".to_owned())?;
+        let lease = Reader { table: "leases", row, key: &|| "a renewal".to_owned() };
+        let number: u64 = lease.get("number")?;
         let index = usize::try_from(number - 1).ok().and_then(|number| order.get(number));
         let Some(index) = index else { continue };
-        let At(expires_at) = lease.get("expires_at", || shown(&renewals[*index].0))?;
-        let At(now) = lease.get("now", || shown(&renewals[*index].0))?;
-        renewed[*index] = Some(Renewed { expires_at, now, run: rows::run(row)? });
+        let (expires_at, now) = (lease.get("expires_at")?, lease.get("now")?);
+        renewed[*index] = Some(Renewed { expires_at, now, run: runs::run(row)? });
     }
     Ok(renewed)
 }
@@ -190,7 +188,7 @@ pub(in crate::store::postgres) async fn leases(
     let namespaces: Vec<&str> = keys.iter().map(|key| key.namespace.as_str()).collect();
     let run_ids: Vec<&str> = keys.iter().map(|key| key.run_id.as_str()).collect();
     let statement = reading();
-    let rows = super::super::read::reading(sessions, |session| async move {
+    let rows = read::reading(sessions, |session| async move {
         let rows = async {
             let statement = session.prepare_cached(&statement).await?;
             let sent = uptime.sent();
@@ -202,23 +200,11 @@ pub(in crate::store::postgres) async fn leases(
     });
     let mut found = std::collections::HashMap::new();
     for row in &rows.await? {
-        let key = Reader { table: "leases", row }.key()?;
-        let lease = kept(row, &key)?;
+        let key = key(row, "leases", 0)?;
+        let lease = sides::lease(row, &key)?;
         found.insert(key, lease);
     }
     Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
-}
-
-fn kept(row: &Row, key: &RunKey) -> Result<KeptLease, StoreError> {
-    let lease = Reader { table: "leases", row };
-    let key = || shown(key);
-    let At(expires_at) = lease.get("expires_at", key)?;
-    let at: Option<At> = lease.get("progress_at", key)?;
-    let progress = at.map(|At(at)| {
-        let (done, total) = (lease.unsigned("progress_done", key)?, lease.unsigned("progress_total", key)?);
-        Ok::<_, StoreError>((Progress { done, total, message: lease.get("progress_message", key)? }, at))
-    });
-    Ok(KeptLease { epoch: lease.unsigned("epoch", key)?, expires_at, progress: progress.transpose()? })
 }
 
 /// At most one replica's stamp a moment: what others wrote a moment ago is as good. Decided on the row as it is when it is
@@ -288,7 +274,7 @@ pub(in crate::store::postgres) async fn overdue(
 ) -> Result<Vec<RunKey>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (shard, statement) = (smallint(shard), over());
-    let rows = super::super::read::reading(sessions, |session| async move {
+    let rows = read::reading(sessions, |session| async move {
         let rows = async {
             let statement = session.prepare_cached(&statement).await?;
             let sent = uptime.sent();
@@ -298,7 +284,7 @@ pub(in crate::store::postgres) async fn overdue(
         let rows = rows.await;
         (session, rows)
     });
-    rows.await?.iter().map(|row| Reader { table: "leases", row }.key()).collect()
+    rows.await?.iter().map(|row| key(row, "leases", 0)).collect()
 }
 
 /// A statement that is a transaction of its own, on a session that may write. Two that lock in different orders are told

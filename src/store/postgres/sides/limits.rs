@@ -7,7 +7,7 @@
 
 use tokio_postgres::Row;
 
-use super::super::read::reading;
+use super::super::read;
 use super::super::rows::Reader;
 use super::super::sessions::Sessions;
 use super::leases::writing;
@@ -84,14 +84,10 @@ cross join lateral (
 
 /// A row of [`load`].
 pub(in crate::store::postgres) fn counted(row: &Row) -> Result<(LabelValue, Vec<String>), StoreError> {
-    let reader = Reader { table: "max_running", row };
-    let here = || "a value of a label".to_owned();
-    let value = LabelValue {
-        namespace: reader.get("namespace", here)?,
-        label: reader.get("label", here)?,
-        value: reader.get("value", here)?,
-    };
-    let runs = reader.get("runs", || format!("{}/{}={}", value.namespace, value.label, value.value))?;
+    let limit = Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() };
+    let value =
+        LabelValue { namespace: limit.get("namespace")?, label: limit.get("label")?, value: limit.get("value")? };
+    let runs = row.try_get("runs").map_err(|error| limit.corrupt("runs", error))?;
     Ok((value, runs))
 }
 
@@ -123,21 +119,12 @@ pub(in crate::store::postgres) async fn running(
     let labels: Vec<&str> = values.iter().map(|value| value.label.as_str()).collect();
     let texts: Vec<&str> = values.iter().map(|value| value.value.as_str()).collect();
     let statement = counting();
-    let rows = reading(sessions, |session| async move {
-        let rows = async {
-            let statement = session.prepare_cached(&statement).await?;
-            session.query(&statement, &[&namespaces, &labels, &texts]).await
-        };
-        let rows = rows.await;
-        (session, rows)
-    });
     let mut running: Vec<Vec<String>> = vec![Vec::new(); values.len()];
-    for row in &rows.await? {
-        let reader = Reader { table: "max_running", row };
-        let here = || "a value of a label".to_owned();
-        let number = usize::try_from(reader.unsigned("number", here)?).unwrap_or(0);
-        if let Some(runs) = running.get_mut(number.wrapping_sub(1)) {
-            runs.push(reader.get("key", here)?);
+    for row in &read::rows(sessions, &statement, &[&namespaces, &labels, &texts]).await? {
+        let limit = Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() };
+        let number: u64 = limit.get("number")?;
+        if let Some(runs) = usize::try_from(number - 1).ok().and_then(|number| running.get_mut(number)) {
+            runs.push(limit.get("key")?);
         }
     }
     Ok(running)

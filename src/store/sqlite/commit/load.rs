@@ -6,15 +6,27 @@ use std::sync::Arc;
 use rusqlite::Transaction;
 
 use crate::clock::Clock;
-use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
 use crate::domain::{Command, Loaded, Position, Run, RunKey, Shard, Time, Wanted};
 use crate::store::StoreError;
 use crate::store::bulk::End;
-use crate::store::sqlite::errors;
-use crate::store::sqlite::rows::{self, Cell};
-use crate::store::sqlite::sides;
+use crate::store::rows::events;
+use crate::store::sqlite::rows::{Reader, after_all, first};
 use crate::store::sqlite::uptime::UptimeClock;
+use crate::store::sqlite::{read, sides};
+
+const LAST: &str = "-- commit.last
+select position, at from run_events where shard = ?1 order by position desc limit 1";
+
+const ELSEWHERE: &str = "-- commit.elsewhere
+select max((select at from run_events as e where e.shard = s.shard order by position desc limit 1)) as at
+  from shards as s where s.shard <> ?1";
+
+/// Finds by the short key and compares the texts: two requests may share a key. The plus signs keep SQLite from walking
+/// all events of the run instead.
+const REQUEST: &str = "-- commit.load_request_ids
+select revision, request_digest from run_events
+ where shard = ?1 and request_key = ?2 and +namespace = ?3 and +run_id = ?4 and request_id = ?5";
 
 /// Reads the shard's end, the clock, the commands' runs, and those of their request ids that were applied before.
 pub(in crate::store::sqlite) fn load(
@@ -26,11 +38,11 @@ pub(in crate::store::sqlite) fn load(
 ) -> Result<Loaded, StoreError> {
     let last = last(transaction, shard)?;
     let clock = uptime.now();
-    let now = rows::after_all(clock, elsewhere(transaction, shard)?);
+    let now = after_all(clock, elsewhere(transaction, shard)?);
     let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
     let mut runs: Vec<Arc<Run>> = Vec::with_capacity(keys.len());
     for key in keys {
-        runs.extend(rows::run(transaction, shard, key)?.map(Arc::new));
+        runs.extend(read::run(transaction, shard, key)?.map(Arc::new));
     }
     let asked: HashSet<(&RunKey, &str)> = commands
         .iter()
@@ -38,7 +50,8 @@ pub(in crate::store::sqlite) fn load(
         .collect();
     let mut requests = Vec::new();
     for (key, id) in asked {
-        let applied = applied_request(transaction, shard, key, id)?;
+        let values = (shard.0, request_key(key, id), &key.namespace, &key.run_id, id);
+        let applied = first(transaction, REQUEST, values, |row| events::applied(row, key))?;
         requests.extend(applied.map(|applied| (key.clone(), id.to_owned(), applied)));
     }
     let sides = sides::load(transaction, shard, sides, &runs, uptime)?;
@@ -55,50 +68,16 @@ pub(in crate::store::sqlite) fn end(
 }
 
 fn last(transaction: &Transaction<'_>, shard: Shard) -> Result<Option<(Position, Time)>, StoreError> {
-    let mut statement = transaction
-        .prepare_cached(
-            "-- commit.last\nselect position, at from run_events where shard = ?1 order by position desc limit 1",
-        )
-        .map_err(errors::statement)?;
-    let mut rows = statement.query([shard.0]).map_err(errors::statement)?;
-    let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
-    let cell = Cell { table: "run_events", key: &|| format!("shard {}", shard.0) };
-    Ok(Some((cell.count(row, 0, "position")?, Time::from_micros(cell.get(row, 1, "at")?))))
+    first(transaction, LAST, [shard.0], |row| {
+        let event = Reader { table: "run_events", row, key: &|| format!("the last of shard {}", shard.0) };
+        Ok((event.get((0, "position"))?, event.get((1, "at"))?))
+    })
 }
 
 /// The latest time in the other shards.
 fn elsewhere(transaction: &Transaction<'_>, shard: Shard) -> Result<Option<Time>, StoreError> {
-    let mut statement = transaction
-        .prepare_cached(
-            "-- commit.elsewhere
-             select max((select at from run_events as e where e.shard = s.shard order by position desc limit 1))
-               from shards as s where s.shard <> ?1",
-        )
-        .map_err(errors::statement)?;
-    let at: Option<i64> = statement.query_row([shard.0], |row| row.get(0)).map_err(errors::statement)?;
-    Ok(at.map(Time::from_micros))
-}
-
-/// Finds by the short key and compares the texts: two requests may share a key. The plus signs keep SQLite from walking
-/// all events of the run instead.
-fn applied_request(
-    transaction: &Transaction<'_>,
-    shard: Shard,
-    key: &RunKey,
-    id: &str,
-) -> Result<Option<AppliedRequest>, StoreError> {
-    let mut statement = transaction
-        .prepare_cached(
-            "-- commit.load_request_ids
-             select revision, request_digest from run_events
-              where shard = ?1 and request_key = ?2 and +namespace = ?3 and +run_id = ?4 and request_id = ?5",
-        )
-        .map_err(errors::statement)?;
-    let mut rows =
-        statement.query((shard.0, request_key(key, id), &key.namespace, &key.run_id, id)).map_err(errors::statement)?;
-    let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
-    let cell = Cell { table: "run_events", key: &|| rows::shown(key) };
-    let revision = cell.count(row, 0, "revision")?;
-    let digest = cell.get(row, 1, "request_digest")?;
-    Ok(Some(AppliedRequest { revision, digest }))
+    let at = first(transaction, ELSEWHERE, [shard.0], |row| {
+        Reader { table: "run_events", row, key: &|| "the last of a shard".to_owned() }.get((0, "at"))
+    });
+    Ok(at?.flatten())
 }

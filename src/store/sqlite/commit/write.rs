@@ -8,8 +8,7 @@ use uuid::Uuid;
 use crate::domain::batch::Stored;
 use crate::domain::ids::request_key;
 use crate::domain::{Decided, NewEvent, Route, Run, RunKey, RunWrite, Shard, Time};
-use crate::store::sqlite::errors;
-use crate::store::sqlite::rows::{self, Cell, bigint};
+use crate::store::sqlite::rows::{bigint, execute, shown};
 use crate::store::sqlite::sides;
 use crate::store::{StoreError, json};
 
@@ -35,7 +34,7 @@ pub(in crate::store::sqlite) fn write(
     sides::write(&writer, &decided.sides, now)?;
     let commit_id = commit_id.to_string();
     for event in &decided.events {
-        writer.append(event, &commit_id)?;
+        writer.insert_event(event, &commit_id)?;
     }
     Ok(())
 }
@@ -162,7 +161,7 @@ impl Writer<'_> {
         }
     }
 
-    fn append(&self, new: &NewEvent, commit_id: &str) -> Result<(), StoreError> {
+    fn insert_event(&self, new: &NewEvent, commit_id: &str) -> Result<(), StoreError> {
         let NewEvent { position, event, request, keyframe } = new;
         self.one_row(
             "run_events",
@@ -195,16 +194,12 @@ impl Writer<'_> {
         sql: &'static str,
         values: impl Params,
     ) -> Result<(), StoreError> {
-        let changed = self
-            .transaction
-            .prepare_cached(sql)
-            .and_then(|mut statement| statement.execute(values))
-            .map_err(errors::statement)?;
-        if changed == 1 {
-            Ok(())
-        } else {
-            let cell = Cell { table, key: &|| rows::shown(key) };
-            Err(cell.corrupt("revision", format!("{changed} rows were changed where there must be one")))
+        match execute(self.transaction, sql, values)? {
+            1 => Ok(()),
+            changed => {
+                let source = format!("{changed} rows were changed where there must be one").into();
+                Err(StoreError::Corrupt { table, column: "revision", key: shown(key), source })
+            }
         }
     }
 }

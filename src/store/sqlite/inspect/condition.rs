@@ -2,17 +2,13 @@
 
 use rusqlite::Connection;
 
-use super::{key, links, page};
+use super::links;
 use crate::domain::{Shard, Time};
 use crate::store::StoreError;
-use crate::store::inspect::{Condition, File, Head, OldRun};
-use crate::store::sqlite::rows::{Cell, shown};
+use crate::store::inspect::rows::{self, COUNT_ACTIVE, OLDEST};
+use crate::store::inspect::{Condition, File, Head};
+use crate::store::sqlite::rows::all;
 use crate::store::sqlite::{errors, read};
-
-const OLDEST: &str = "-- inspect.oldest
-select a.namespace, a.run_id, a.status, a.started_at,
-       (select r.agent_id from runs as r where r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id)
-  from (select * from active order by started_at, run_id limit 10) as a order by a.started_at, a.run_id";
 
 pub(super) fn condition(
     connection: &mut Connection,
@@ -34,23 +30,8 @@ pub(super) fn condition(
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
         )
         .map_err(errors::statement)?;
-    let counted = |row: &rusqlite::Row<'_>| {
-        let cell = Cell { table: "active", key: &|| "its rows".to_owned() };
-        Ok((cell.get(row, 0, "status")?, cell.count(row, 1, "status")?))
-    };
-    let count = "-- inspect.count_active\nselect status, count(*) from active group by status order by status";
-    let active: Vec<(i16, u64)> = page(&snapshot, count, [], counted, |_| 0)?;
-    let old = |row: &rusqlite::Row<'_>| {
-        let key = key(row, "active", 0)?;
-        let cell = Cell { table: "active", key: &|| shown(&key) };
-        Ok(OldRun {
-            status: cell.get(row, 2, "status")?,
-            started_at: Time::from_micros(cell.get(row, 3, "started_at")?),
-            agent_id: cell.get(row, 4, "agent_id")?,
-            key,
-        })
-    };
-    let oldest = page(&snapshot, OLDEST, [], old, |_| 0)?;
+    let active = all(&snapshot, COUNT_ACTIVE, [], |row| rows::active(row))?;
+    let oldest = all(&snapshot, OLDEST, [], |row| rows::old(row))?;
     let pragma = |name: &str| {
         let number = snapshot.query_row(&format!("pragma {name}"), [], |row| row.get::<_, u32>(0));
         number.map(u64::from).map_err(errors::statement)

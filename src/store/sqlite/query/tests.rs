@@ -48,8 +48,8 @@ fn every_walk_is_a_range_of_its_index_and_sorts_nothing() {
     let connection = filled(10);
     for by in By::ALL {
         for order in [Order::NewestFirst, Order::OldestFirst] {
-            for columns in [TESTED, &listed()] {
-                let statement = format!("explain query plan {}", walk(by, order, columns));
+            for columns in [tested(), listed()] {
+                let statement = format!("explain query plan {}", walk(by, order, &columns));
                 let mut statement = connection.prepare(&statement).unwrap();
                 let values: Vec<&dyn ToSql> = vec![&""; statement.parameter_count()];
                 let mut rows = statement.query(values.as_slice()).unwrap();

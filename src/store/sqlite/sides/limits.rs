@@ -5,7 +5,7 @@ use rusqlite::{Connection, Transaction};
 use crate::clock::Clock;
 use crate::domain::{LabelValue, Shard, Time};
 use crate::store::StoreError;
-use crate::store::sqlite::errors;
+use crate::store::sqlite::rows::{Reader, all, execute};
 
 /// How long what nothing counts towards is kept at least, in milliseconds.
 const KEEP_MS: i64 = 60_000;
@@ -18,24 +18,23 @@ pub(in crate::store::sqlite) fn running(
     connection: &Connection,
     value: &LabelValue,
 ) -> Result<Vec<String>, StoreError> {
-    let mut statement = connection
-        .prepare_cached(
-            "-- max_running.running
-             select h.key from max_running as m, json_each(m.runs) as h
-              where m.namespace = ?1 and m.label = ?2 and m.value = ?3
-                and exists (select 1 from active as a
-                             where a.shard = h.value and a.namespace = m.namespace and a.run_id = h.key)
-                and not exists (select 1 from suspended as s
-                                 where s.shard = h.value and s.namespace = m.namespace and s.run_id = h.key)
-              order by h.key",
-        )
-        .map_err(errors::statement)?;
-    let runs = statement.query_map((&value.namespace, &value.label, &value.value), |row| row.get(0));
-    runs.and_then(Iterator::collect).map_err(errors::statement)
+    all(
+        connection,
+        "-- max_running.running
+         select h.key from max_running as m, json_each(m.runs) as h
+          where m.namespace = ?1 and m.label = ?2 and m.value = ?3
+            and exists (select 1 from active as a
+                         where a.shard = h.value and a.namespace = m.namespace and a.run_id = h.key)
+            and not exists (select 1 from suspended as s
+                             where s.shard = h.value and s.namespace = m.namespace and s.run_id = h.key)
+          order by h.key",
+        (&value.namespace, &value.label, &value.value),
+        |row| Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() }.get((0, "runs")),
+    )
 }
 
 /// Lets runs of a shard count, and forgets what has ended.
-pub(in crate::store::sqlite) fn count(
+pub(super) fn write(
     transaction: &Transaction<'_>,
     shard: Shard,
     value: &LabelValue,
@@ -44,40 +43,36 @@ pub(in crate::store::sqlite) fn count(
 ) -> Result<(), StoreError> {
     let runs: serde_json::Map<String, serde_json::Value> =
         run_ids.iter().map(|run_id| (run_id.clone(), shard.0.into())).collect();
-    transaction
-        .prepare_cached(
-            "-- commit.count_running
-             insert into max_running (namespace, label, value, runs, changed_at) values (?1, ?2, ?3, ?4, ?5)
-             on conflict (namespace, label, value) do update set
-                    changed_at = excluded.changed_at,
-                    runs = json_patch(excluded.runs, (
-                        select json_group_object(h.key, h.value) from json_each(max_running.runs) as h
-                         where exists (select 1 from active as a
-                                        where a.shard = h.value and a.namespace = max_running.namespace
-                                          and a.run_id = h.key)))",
-        )
-        .and_then(|mut statement| {
-            let runs = serde_json::Value::Object(runs).to_string();
-            statement.execute((&value.namespace, &value.label, &value.value, runs, now.micros()))
-        })
-        .map(drop)
-        .map_err(errors::statement)
+    let runs = serde_json::Value::Object(runs).to_string();
+    execute(
+        transaction,
+        "-- commit.count_running
+         insert into max_running (namespace, label, value, runs, changed_at) values (?1, ?2, ?3, ?4, ?5)
+         on conflict (namespace, label, value) do update set
+                changed_at = excluded.changed_at,
+                runs = json_patch(excluded.runs, (
+                    select json_group_object(h.key, h.value) from json_each(max_running.runs) as h
+                     where exists (select 1 from active as a
+                                    where a.shard = h.value and a.namespace = max_running.namespace
+                                      and a.run_id = h.key)))",
+        (&value.namespace, &value.label, &value.value, runs, now.micros()),
+    )
+    .map(drop)
 }
 
 /// Forgets values of which nothing counts any more.
 pub(in crate::store::sqlite) fn tidy(connection: &mut Connection, clock: &dyn Clock) -> Result<bool, StoreError> {
     let until = clock.now().micros() - KEEP_MS * 1_000;
-    connection
-        .prepare_cached(
-            "-- max_running.tidy
-             delete from max_running where (namespace, label, value) in (
-                    select m.namespace, m.label, m.value from max_running as m
-                     where m.changed_at < ?1 and not exists (
-                            select 1 from json_each(m.runs) as h
-                              join active as a on a.shard = h.value and a.namespace = m.namespace and a.run_id = h.key)
-                     limit ?2)",
-        )
-        .and_then(|mut statement| statement.execute((until, i64::try_from(FORGET_ROWS_MAX).unwrap_or(i64::MAX))))
-        .map(|forgotten| forgotten >= FORGET_ROWS_MAX)
-        .map_err(errors::statement)
+    let forgotten = execute(
+        connection,
+        "-- max_running.tidy
+         delete from max_running where (namespace, label, value) in (
+                select m.namespace, m.label, m.value from max_running as m
+                 where m.changed_at < ?1 and not exists (
+                        select 1 from json_each(m.runs) as h
+                          join active as a on a.shard = h.value and a.namespace = m.namespace and a.run_id = h.key)
+                 limit ?2)",
+        (until, i64::try_from(FORGET_ROWS_MAX).unwrap_or(i64::MAX)),
+    );
+    Ok(forgotten? >= FORGET_ROWS_MAX)
 }

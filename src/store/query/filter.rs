@@ -1,0 +1,70 @@
+//! What a filter asks of a run beside its place, by the columns of `runs`: for both databases.
+//!
+//! Postgres tests it inside a statement, as [`sql`] says it, and SQLite's walk on each row, as [`matches`] does: what the
+//! walk's index does not know. Both must agree with [`Filter::matches`].
+
+use std::collections::BTreeMap;
+
+use super::By;
+use crate::domain::{Filter, Route, Status};
+use crate::store::StoreError;
+use crate::store::rows::{Columns, Reader};
+
+/// The columns that are texts. On Postgres, they are the parameters from `$7` on.
+const TEXTS: [&str; 5] = ["task_thread_id", "agent_id", "workflow_id", "audit_session_id", "route"];
+
+/// All columns that are tested, beside `status`.
+pub(in crate::store) const TESTED: &str = "task_thread_id, agent_id, workflow_id, audit_session_id, route, labels";
+
+/// On Postgres, the conditions on the columns that are no texts.
+pub(in crate::store) const STATUS: &str = "($6::smallint[] is null or status = any($6))";
+/// In a select of its own, so that the text is parsed once and not for each run.
+const LABELS: &str = "($12::text is null or labels @> (select $12::text::jsonb))";
+
+/// What a filter asks of the texts, in their order.
+pub(in crate::store) fn texts(filter: &Filter) -> [Option<&str>; TEXTS.len()] {
+    let Filter { task_thread_id, agent_id, workflow_id, audit_session_id, route, .. } = filter;
+    let links = [task_thread_id, agent_id, workflow_id, audit_session_id].map(Option::as_deref);
+    let [task_thread_id, agent_id, workflow_id, audit_session_id] = links;
+    [task_thread_id, agent_id, workflow_id, audit_session_id, route.map(Route::name)]
+}
+
+/// What a filter asks of one of them.
+pub(super) fn text<'a>(filter: &'a Filter, column: &str) -> Option<&'a str> {
+    TEXTS.iter().position(|text| *text == column).and_then(|place| texts(filter)[place])
+}
+
+/// The parameter that one of them is compared with.
+pub(super) fn parameter(column: &str) -> String {
+    let place = TEXTS.iter().position(|text| *text == column).expect("each link is a text");
+    format!("${}", place + 7)
+}
+
+/// Whether a run is meant, for Postgres; what the index knows is not asked again.
+pub(in crate::store) fn sql(by: By) -> String {
+    let texts = TEXTS.iter().filter(|column| by.column() != Some(column));
+    let texts = texts.map(|column| {
+        let parameter = parameter(column);
+        format!("({parameter}::text is null or {column} = {parameter})")
+    });
+    let conditions: Vec<String> = [STATUS.to_owned()].into_iter().chain(texts).chain([LABELS.to_owned()]).collect();
+    format!("({}) is true", conditions.join("\n                and "))
+}
+
+/// Whether a run is meant, from a row that begins with `status` and [`TESTED`].
+pub(in crate::store) fn matches<R: Columns>(run: &Reader<'_, '_, R>, filter: &Filter) -> Result<bool, StoreError> {
+    if !filter.statuses.is_empty() && !filter.statuses.contains(&run.get::<Status>((0, "status"))?) {
+        return Ok(false);
+    }
+    for (place, (column, wanted)) in (1..).zip(TEXTS.into_iter().zip(texts(filter))) {
+        if wanted.is_some() && run.get::<Option<&str>>((place, column))? != wanted {
+            return Ok(false);
+        }
+    }
+    if filter.labels.is_empty() {
+        return Ok(true);
+    }
+    let Some(labels) = run.get::<Option<&str>>((1 + TEXTS.len(), "labels"))? else { return Ok(false) };
+    let found: BTreeMap<String, String> = serde_json::from_str(labels).map_err(|error| run.corrupt("labels", error))?;
+    Ok(filter.labels.iter().all(|(key, value)| found.get(key) == Some(value)))
+}

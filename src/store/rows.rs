@@ -1,0 +1,138 @@
+//! Rows of both databases, read once and turned into the domain's values. A value that cannot be read is an error that
+//! names table, column and key.
+//!
+//! A driver says how a column is read, by implementing [`Columns`]; everything else is the same for both. The readers of
+//! the tables are beside this: [`runs`], [`events`], [`sides`], and [`inspect::rows`](super::inspect::rows) for rows as
+//! they stand.
+
+pub(super) mod events;
+pub(super) mod runs;
+pub(super) mod sides;
+
+use super::error::Source;
+use super::{StoreError, columns};
+use crate::domain::{RunKey, Status, Time};
+
+/// Which column of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) name: &'static str,
+    /// Where SQLite finds the column in the select list: to find it by its name, SQLite is asked for every name before it.
+    /// Postgres goes by the name: its select lists have more columns, in other places.
+    pub(super) place: Option<usize>,
+}
+
+impl From<&'static str> for Column {
+    fn from(name: &'static str) -> Self {
+        Self { name, place: None }
+    }
+}
+
+impl From<(usize, &'static str)> for Column {
+    fn from((place, name): (usize, &'static str)) -> Self {
+        Self { name, place: Some(place) }
+    }
+}
+
+/// A row of a result, as its driver has it. None is a null.
+pub(super) trait Columns {
+    fn number(&self, column: Column) -> Result<Option<i64>, Source>;
+    fn flag(&self, column: Column) -> Result<Option<bool>, Source>;
+    fn time(&self, column: Column) -> Result<Option<Time>, Source>;
+    fn text(&self, column: Column) -> Result<Option<&str>, Source>;
+    fn bytes(&self, column: Column) -> Result<Option<&[u8]>, Source>;
+}
+
+/// A value that stands in a column.
+pub(super) trait Value<'a>: Sized {
+    fn of<R: Columns>(row: &'a R, column: Column) -> Result<Option<Self>, Source>;
+}
+
+/// A table's row.
+pub(super) struct Reader<'a, 'k, R> {
+    pub(super) table: &'static str,
+    pub(super) row: &'a R,
+    /// The row's key, as far as it is known: for errors.
+    pub(super) key: &'k dyn Fn() -> String,
+}
+
+impl<'a, R: Columns> Reader<'a, '_, R> {
+    /// The value of a column; none for a null, where that is a value.
+    pub(super) fn get<T: Value<'a>>(&self, column: impl Into<Column>) -> Result<T, StoreError> {
+        let column = column.into();
+        let value = T::of(self.row, column).map_err(|error| self.corrupt(column.name, error))?;
+        value.ok_or_else(|| self.corrupt(column.name, "there is no value"))
+    }
+
+    /// The error of a column that cannot be read.
+    pub(super) fn corrupt(&self, column: &'static str, source: impl Into<Source>) -> StoreError {
+        StoreError::Corrupt { table: self.table, column, key: (self.key)(), source: source.into() }
+    }
+}
+
+/// `namespace` and `run_id`; on SQLite from this place on.
+pub(super) fn key<R: Columns>(row: &R, table: &'static str, place: usize) -> Result<RunKey, StoreError> {
+    let row = Reader { table, row, key: &|| "a row without a key".to_owned() };
+    Ok(RunKey { namespace: row.get((place, "namespace"))?, run_id: row.get((place + 1, "run_id"))? })
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {
+        $(impl Value<'_> for $number {
+            fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
+                Ok(row.number(column)?.map(Self::try_from).transpose()?)
+            }
+        })*
+    };
+}
+numbers!(i16, i32, i64, u16, u32, u64);
+
+impl Value<'_> for Status {
+    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
+        let status = |code| columns::status(code).ok_or_else(|| format!("no status is {code}"));
+        Ok(i16::of(row, column)?.map(status).transpose()?)
+    }
+}
+
+impl<'a, T: Value<'a>> Value<'a> for Option<T> {
+    fn of<R: Columns>(row: &'a R, column: Column) -> Result<Option<Self>, Source> {
+        T::of(row, column).map(Some)
+    }
+}
+
+impl Value<'_> for bool {
+    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
+        row.flag(column)
+    }
+}
+
+impl Value<'_> for Time {
+    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
+        row.time(column)
+    }
+}
+
+impl<'a> Value<'a> for &'a str {
+    fn of<R: Columns>(row: &'a R, column: Column) -> Result<Option<Self>, Source> {
+        row.text(column)
+    }
+}
+
+impl Value<'_> for String {
+    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
+        Ok(row.text(column)?.map(str::to_owned))
+    }
+}
+
+impl Value<'_> for Vec<u8> {
+    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
+        Ok(row.bytes(column)?.map(<[u8]>::to_vec))
+    }
+}
+
+impl<const BYTES: usize> Value<'_> for [u8; BYTES] {
+    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
+        let array = |bytes: &[u8]| bytes.try_into().map_err(|_| format!("{} bytes and not {BYTES}", bytes.len()));
+        Ok(row.bytes(column)?.map(array).transpose()?)
+    }
+}
