@@ -7,13 +7,13 @@ use tonic::metadata::MetadataMap;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::limits::LINK_BYTES_MAX;
-use crate::domain::{Principal, Violation};
+use crate::domain::{Namespace, Principal, Violation};
 
 /// Who makes a call, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The namespace that the call is for.
-    pub namespace: String,
+    pub namespace: Namespace,
     /// Who asks.
     pub principal: Principal,
 }
@@ -63,12 +63,12 @@ fn any(id: Option<&[u8]>) -> Result<String, Violation> {
     })
 }
 
-fn namespace(metadata: &MetadataMap) -> Result<String, Violation> {
+fn namespace(metadata: &MetadataMap) -> Result<Namespace, Violation> {
     match at_most_once(NAMESPACE_HEADER, metadata.get_all(NAMESPACE_HEADER).iter())? {
         Some(value) if value.as_bytes() != DEFAULT_NAMESPACE.as_bytes() => {
             Err(Violation::new(NAMESPACE_HEADER, format!("only the namespace `{DEFAULT_NAMESPACE}` exists")))
         }
-        Some(_) | None => Ok(DEFAULT_NAMESPACE.to_owned()),
+        Some(_) | None => Ok(Namespace::only()),
     }
 }
 

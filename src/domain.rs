@@ -32,7 +32,7 @@ pub use changes::Changes;
 pub use command::{Command, Request};
 pub use event::{Event, EventType};
 pub use filter::Filter;
-pub use ids::{Position, RunKey, Shard};
+pub use ids::{Namespace, Position, RunId, RunKey, Shard};
 pub use metadata::Metadata;
 pub use principal::{Principal, PrincipalKind};
 pub use ready::{Ready, Unbegun};

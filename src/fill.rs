@@ -229,7 +229,7 @@ impl Worker {
     async fn load(&self, shard: Shard, own: &mut Own) -> Result<(), FillError> {
         let numbers = std::mem::take(&mut own.pending);
         let histories: Vec<_> = numbers.iter().map(|number| self.recipe.history(*number)).collect();
-        let (runs, last) = (histories.len(), numbers.last().map(|number| self.recipe.key(*number).run_id));
+        let (runs, last) = (histories.len(), numbers.last().map(|number| self.recipe.key(*number).run_id.into()));
         let load = Load { histories, prefix: self.recipe.prefix(), after: own.last_run_id.take() };
         let events = self.bulk.load(shard, draw_id(), load).await?;
         own.last_run_id = last;

@@ -89,7 +89,8 @@ impl Authority {
         let running = self.store.running(std::slice::from_ref(&value)).await;
         let running = running.map_err(|error| unreadable("GetRun", key, &error))?;
         // Claimed a moment ago, it would wait for itself.
-        let running_run_ids = running.into_iter().flatten().filter(|run_id| *run_id != key.run_id).collect();
+        let running_run_ids =
+            running.into_iter().flatten().filter(|run_id| *run_id != key.run_id).map(String::from).collect();
         let LabelValue { label, value, .. } = value;
         let position = ahead.counts.values().sum::<u64>() + 1;
         Ok(Some(v1::QueuePlace { label, value, position, truncated: ahead.truncated, running_run_ids }))

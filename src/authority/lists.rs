@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::{ANSWER_BYTES_MAX, Authority, Call, unlisted};
-use crate::domain::{Filter, LabelValue, Status as RunStatus};
+use crate::domain::{Filter, LabelValue, Namespace, Status as RunStatus};
 use crate::store::PAGE_BYTES_MAX;
 use crate::store::query::{COUNT_RUNS_MAX, Order, Place, READY_RUNS_MAX, RunCounts, RunPage, RunQuery};
 use crate::wire::page_token::PAGE_TOKEN_BYTES_MAX;
@@ -77,7 +77,7 @@ impl Authority {
     /// How many runs with a value of a label wait for a claim, of those that come before a place.
     pub(super) async fn count_waiting(
         &self,
-        namespace: &str,
+        namespace: &Namespace,
         value: &LabelValue,
         before: &Place,
     ) -> Result<RunCounts, Problem> {
@@ -185,7 +185,7 @@ mod tests {
         let at = Time::from_micros(micros);
         Run {
             task_thread_id: "task".into(),
-            run_id: format!("run-{micros}"),
+            run_id: format!("run-{micros}").into(),
             namespace: "default".into(),
             status: RunStatus::Running,
             revision: 1,

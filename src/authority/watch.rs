@@ -9,7 +9,7 @@ use tokio::pin;
 use tokio::time::sleep_until;
 
 use super::{Authority, Call, Until, run_not_found, unlisted, unreadable};
-use crate::domain::{Progress, RunKey, Time};
+use crate::domain::{Namespace, Progress, RunId, RunKey, Time};
 use crate::feed::watch_runs::Begin;
 use crate::feed::{Feed, Waited, WatchError, watch_run, watch_runs};
 use crate::leases::progress::{ProgressBoard, ProgressWatch};
@@ -166,8 +166,8 @@ pub fn over<F, E: From<Problem>>(
 }
 
 /// Why a watch of many runs ended.
-fn cut_many(namespace: &str, error: &WatchError) -> Problem {
-    let key = RunKey { namespace: namespace.to_owned(), run_id: String::new() };
+fn cut_many(namespace: &Namespace, error: &WatchError) -> Problem {
+    let key = RunKey { namespace: namespace.clone(), run_id: RunId::default() };
     if matches!(error, WatchError::LedgerRestored) {
         // A cursor says where to go on, and none leads on from there.
         return problem::cursor_invalid(CursorInvalid);

@@ -29,8 +29,7 @@ use super::ending::{Stop, say};
 use super::look::{self, PATIENCE, Progress, patiently};
 use crate::app;
 use crate::config::StoreLocation;
-use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Event, RunKey, Time};
+use crate::domain::{Event, Namespace, RunKey, Time};
 use crate::store::inspect::{Inspect, Link, Links};
 use crate::store::{PAGE_BYTES_MAX, StoreError};
 use crate::telemetry::chain;
@@ -161,7 +160,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         seen: Seen::default(),
         written: 0,
     };
-    let run = args.run.map(|run_id| RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id });
+    let run = args.run.map(|run_id| RunKey { namespace: Namespace::only(), run_id: run_id.into() });
     match export.all(run, args.since, args.until).await {
         Ok(()) | Err(Ended::Stopped) => export.sink.finish().await.map_err(Ended::Output).map_err(failed)?,
         Err(ended) => return Err(failed(ended)),
@@ -212,7 +211,7 @@ impl Export {
             self.flush().await?;
             match (page.is_empty(), self.follow) {
                 (false, _) => {}
-                (true, false) if revision == 0 => return Err(Ended::NoRun(key.run_id.clone())),
+                (true, false) if revision == 0 => return Err(Ended::NoRun(key.run_id.to_string())),
                 (true, false) => return self.is_of_one_past(&trail).await,
                 (true, true) => self.pause().await?,
             }

@@ -3,10 +3,9 @@
 use runledger_bench::filled::run_id;
 use serde_json::json;
 
-use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{
-    Ask, Command, Complete, End, Ending, Labels, LinksChange, Metadata, Principal, Request, Route, RunKey, Start,
-    Update,
+    Ask, Command, Complete, End, Ending, Labels, LinksChange, Metadata, Namespace, Principal, Request, Route, RunKey,
+    Start, Update,
 };
 
 /// The small task threads of so many runs that follow one another, ten runs each: the runs of a thread lie apart, as those
@@ -39,7 +38,7 @@ impl Recipe {
 
     /// The run with a number, from 1.
     pub(super) fn key(&self, number: u64) -> RunKey {
-        RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id: run_id(self.seed, number) }
+        RunKey { namespace: Namespace::only(), run_id: run_id(self.seed, number).into() }
     }
 
     /// The number of a run; none when it is not of this seed.

@@ -12,6 +12,7 @@ pub mod dsn;
 mod errors;
 mod fence;
 mod grants;
+mod ids;
 mod inspect;
 mod lineage;
 mod migrate;
@@ -57,7 +58,8 @@ use super::{
 };
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Renewal, Run, RunId, RunKey,
+    Shard,
 };
 
 /// Runs and their log in a Postgres database.
@@ -216,15 +218,20 @@ impl Runs for PostgresStore {
         query::list_runs(&self.commits.sessions, query).await
     }
 
-    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
+    async fn count(
+        &self,
+        namespace: &Namespace,
+        filter: &Filter,
+        before: Option<&Place>,
+    ) -> Result<RunCounts, StoreError> {
         query::count_runs(&self.commits.sessions, namespace, filter, before).await
     }
 
-    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+    async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
         query::ready_runs(&self.commits.sessions, namespace, after, limit).await
     }
 
-    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
         limits::running(&self.commits.sessions, values).await
     }
 }
@@ -247,11 +254,11 @@ impl Upkeep for PostgresStore {
         leases::overdue(&self.commits.sessions, &self.commits.uptime, shard, limit).await
     }
 
-    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+    async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
         claims::read(&self.commits.sessions, namespace, request_id).await
     }
 
-    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+    async fn replay_claim(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
         claims::replay(&self.commits.sessions, namespace, request_id).await
     }
 

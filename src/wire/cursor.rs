@@ -55,7 +55,7 @@ pub fn encode(cursor: &Cursor, ledger: Ledger, namespace: &str) -> String {
         Some(ViewOf::All) => 2,
     };
     let shown = cursor.view.as_ref().and_then(|view| view.shown.as_ref());
-    let shown = shown.map(|place| Shown { started_at: place.started_at.micros(), run_id: place.run_id.clone() });
+    let shown = shown.map(|place| Shown { started_at: place.started_at.micros(), run_id: place.run_id.to_string() });
     let inside = Inside { epoch: cursor.epoch, positions: cursor.positions.clone(), view, shown };
     let mut bytes = Vec::with_capacity(1 + inside.encoded_len() + TAG_BYTES);
     bytes.push(VERSION);
@@ -88,8 +88,9 @@ pub fn decode(text: &str, ledger: Ledger, namespace: &str) -> Result<Cursor, Cur
         2 => Some(ViewOf::All),
         _ => return Err(CursorInvalid),
     };
-    let shown =
-        inside.shown.map(|Shown { started_at, run_id }| Place { started_at: Time::from_micros(started_at), run_id });
+    let shown = inside
+        .shown
+        .map(|shown| Place { started_at: Time::from_micros(shown.started_at), run_id: shown.run_id.into() });
     Ok(Cursor { epoch: inside.epoch, positions: inside.positions, view: of.map(|of| View { of, shown }) })
 }
 
@@ -127,7 +128,7 @@ mod tests {
     }
 
     fn showing(of: ViewOf) -> Cursor {
-        let shown = Place { started_at: Time::from_micros(-5), run_id: "run:1".to_owned() };
+        let shown = Place { started_at: Time::from_micros(-5), run_id: "run:1".into() };
         Cursor { view: Some(View { of, shown: Some(shown) }), ..live() }
     }
 

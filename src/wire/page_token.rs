@@ -68,8 +68,8 @@ pub fn after_place(place: &Place, ledger: Uuid, namespace: &str, filter: &Filter
 pub fn place(token: &str, ledger: Uuid, namespace: &str, filter: &Filter) -> Result<Place, PageTokenInvalid> {
     let end = decode(token, ledger, Pages::Runs(namespace, filter))?;
     let (micros, run_id) = end.split_first_chunk().ok_or(PageTokenInvalid)?;
-    let run_id = String::from_utf8(run_id.to_vec()).map_err(|_| PageTokenInvalid)?;
-    Ok(Place { started_at: Time::from_micros(i64::from_be_bytes(*micros)), run_id })
+    let run_id = std::str::from_utf8(run_id).map_err(|_| PageTokenInvalid)?;
+    Ok(Place { started_at: Time::from_micros(i64::from_be_bytes(*micros)), run_id: run_id.into() })
 }
 
 fn encode(end: &[u8], ledger: Uuid, pages: Pages<'_>) -> String {

@@ -17,7 +17,7 @@ pub use self::sealed::Problem;
 use super::answer::timestamp;
 use super::cursor::CursorInvalid;
 use super::page_token::PageTokenInvalid;
-use crate::domain::{MaxRunning, Refusal, RunKey, Status as RunStatus, Summary, Time, Violation};
+use crate::domain::{MaxRunning, Refusal, RunId, RunKey, Status as RunStatus, Summary, Time, Violation};
 use crate::store::StoreError;
 use runledger_proto::v1;
 
@@ -49,7 +49,7 @@ pub fn refusal(refusal: &Refusal) -> Problem {
             "google.rpc.ResourceInfo",
             &ResourceInfo {
                 resource_type: "runledger.v1.Run".to_owned(),
-                resource_name: key.run_id.clone(),
+                resource_name: key.run_id.to_string(),
                 ..ResourceInfo::default()
             },
         ),
@@ -79,7 +79,7 @@ pub fn refusal(refusal: &Refusal) -> Problem {
         .detail(
             "runledger.v1.OwnershipError",
             &v1::OwnershipError {
-                run_id: key.run_id.clone(),
+                run_id: key.run_id.to_string(),
                 agent_id: agent_id.clone(),
                 owner_agent_id: owner_agent_id.clone(),
                 tab_group_id: tab_group_id.clone().unwrap_or_default(),
@@ -134,7 +134,7 @@ fn invalid_transition(refusal: &Refusal, run: &Summary, to: RunStatus) -> Proble
             "runledger.v1.LifecycleTransitionError",
             &v1::LifecycleTransitionError {
                 name: "LifecycleTransitionError".to_owned(),
-                run_id: run.run_id.clone(),
+                run_id: run.run_id.to_string(),
                 from: v1::RunStatus::from(run.status).into(),
                 to: v1::RunStatus::from(to).into(),
                 message,
@@ -308,7 +308,12 @@ fn lease_lost(refusal: &Refusal, message: String, asked: u64, epoch: u64, run: &
         .info("current_epoch", &epoch.to_string())
         .detail(
             "runledger.v1.LeaseLostError",
-            &v1::LeaseLostError { run_id: id.clone(), lease_epoch: asked, current_epoch: epoch, run: Some(run.into()) },
+            &v1::LeaseLostError {
+                run_id: id.to_string(),
+                lease_epoch: asked,
+                current_epoch: epoch,
+                run: Some(run.into()),
+            },
         )
 }
 
@@ -325,7 +330,7 @@ fn lease_held(refusal: &Refusal, epoch: u64, expires_at: Option<Time>, run: &Sum
         .detail(
             "runledger.v1.LeaseHeldError",
             &v1::LeaseHeldError {
-                run_id: id.clone(),
+                run_id: id.to_string(),
                 current_epoch: epoch,
                 expires_at: expires_at.map(timestamp),
                 run: Some(run.into()),
@@ -333,9 +338,9 @@ fn lease_held(refusal: &Refusal, epoch: u64, expires_at: Option<Time>, run: &Sum
         )
 }
 
-fn max_running(refusal: &Refusal, max: &MaxRunning, value: &str, running: &[String], run: &Summary) -> Problem {
+fn max_running(refusal: &Refusal, max: &MaxRunning, value: &str, running: &[RunId], run: &Summary) -> Problem {
     let MaxRunning { label, limit } = max;
-    let first = running.first().map_or("", String::as_str);
+    let first = running.first().map_or("", RunId::as_str);
     let message = match running.len() {
         1 => format!("Run {} waits: run {first} of the same {label} is running, and the limit is {limit}.", run.run_id),
         count => {
@@ -352,12 +357,12 @@ fn max_running(refusal: &Refusal, max: &MaxRunning, value: &str, running: &[Stri
         .detail(
             "runledger.v1.MaxRunningError",
             &v1::MaxRunningError {
-                run_id: run.run_id.clone(),
+                run_id: run.run_id.to_string(),
                 label: label.clone(),
                 value: value.to_owned(),
                 limit: *limit,
                 running: running_count,
-                running_run_ids: running.iter().take(RUNNING_LISTED_MAX).cloned().collect(),
+                running_run_ids: running.iter().take(RUNNING_LISTED_MAX).map(RunId::to_string).collect(),
                 run: Some(run.into()),
             },
         )

@@ -37,7 +37,8 @@ pub fn list_run_events(request: &v1::ListRunEventsRequest, caller: &Caller) -> R
     let mut violations = Violations::default();
     violations.run_id(&request.run_id);
     let page_size = page_size(request.page_size, EVENTS_PAGE_SIZE_DEFAULT, &mut violations);
-    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.clone() }, page_size))
+    violations
+        .settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.as_str().into() }, page_size))
 }
 
 /// What a `ListRuns` asks. Its token is for [`page_token`](super::page_token).
@@ -115,7 +116,7 @@ pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey,
     if timeout.is_none() {
         violations.push("timeout", "must be 0 to 24 hours");
     }
-    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id };
+    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() };
     violations.settle((key, timeout.unwrap_or(WAIT_DEFAULT)))
 }
 
@@ -131,7 +132,7 @@ pub fn get_run(request: v1::GetRunRequest, caller: &Caller) -> Result<(RunKey, O
     if let Some(label) = &label {
         violations.label_key(|| "queue_label".to_owned(), label);
     }
-    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id }, label))
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() }, label))
 }
 
 /// What a `ClaimNextRun` asks for.

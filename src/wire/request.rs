@@ -180,7 +180,7 @@ pub fn heartbeat_run(request: v1::HeartbeatRunRequest, caller: &Caller) -> Resul
         agent_id: caller.principal.agent_id.clone(),
         progress: violations.progress(request.progress),
     };
-    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id }, renewal))
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() }, renewal))
 }
 
 /// What an `UpdateRun` says of the work, as a heartbeat: none where it says nothing. To be looked at once
@@ -189,7 +189,7 @@ pub fn heartbeat_run(request: v1::HeartbeatRunRequest, caller: &Caller) -> Resul
 pub fn update_renewal(request: &v1::UpdateRunRequest, caller: &Caller) -> Option<(RunKey, Renewal)> {
     let progress = Violations::default().progress(request.progress.clone())?;
     let agent_id = caller.principal.agent_id.clone();
-    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.clone() };
+    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.as_str().into() };
     Some((key, Renewal { epoch: request.lease_epoch, agent_id, progress: Some(progress) }))
 }
 
@@ -210,7 +210,7 @@ fn timeout(field: &str, timeout: Option<prost_types::Duration>, violations: &mut
 pub fn run_key(run_id: String, caller: &Caller) -> Result<RunKey, Vec<Violation>> {
     let mut violations = Violations::default();
     violations.run_id(&run_id);
-    violations.settle(RunKey { namespace: caller.namespace.clone(), run_id })
+    violations.settle(RunKey { namespace: caller.namespace.clone(), run_id: run_id.into() })
 }
 
 /// What a `CheckTransition` asks.
@@ -259,7 +259,7 @@ pub fn check_transition(
             } else {
                 violations.run_id(&run_id);
             }
-            TransitionQuestion::Run { key: RunKey { namespace: caller.namespace.clone(), run_id }, to }
+            TransitionQuestion::Run { key: RunKey { namespace: caller.namespace.clone(), run_id: run_id.into() }, to }
         }
     };
     violations.settle(question)
@@ -281,7 +281,7 @@ impl Asked {
             violations.push("expected_revision", "must be at least 1: only StartRun may expect that no run exists");
         }
         let mut command = violations.settle(Command {
-            key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id },
+            key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id.into() },
             ask: self.ask,
             expected_revision: self.expected_revision,
             request: None,

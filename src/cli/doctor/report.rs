@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::problems::{Problem, problems, warnings};
 use super::replicas::Replica;
-use crate::domain::{Status, Time};
+use crate::domain::{Namespace, RunId, Status, Time};
 use crate::store::inspect::{Condition, OldRun};
 use crate::store::migrations::RELEASE;
 use crate::store::{Description, Ledger};
@@ -41,8 +41,8 @@ pub(super) struct Report {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Active {
-    pub(super) namespace: String,
-    pub(super) run_id: String,
+    pub(super) namespace: Namespace,
+    pub(super) run_id: RunId,
     pub(super) status: String,
     pub(super) started_at: Time,
     pub(super) agent_id: Option<String>,

@@ -14,8 +14,8 @@ use tokio::task::spawn_blocking;
 use super::log::advance;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
-use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
-use crate::domain::{Event, Position, RunKey, Shard, Time};
+use crate::domain::ids::shard_of;
+use crate::domain::{Event, Namespace, Position, RunId, RunKey, Shard, Time};
 use crate::store::inspect::Link;
 use crate::store::{Ledger, PAGE_BYTES_MAX};
 
@@ -34,7 +34,7 @@ pub(super) enum Seen {
     /// Each shard's last line.
     Places(HashMap<Shard, Place>),
     /// The last revision of each run.
-    Runs(HashMap<String, u64>),
+    Runs(HashMap<RunId, u64>),
 }
 
 /// What of a line tells its event.
@@ -42,7 +42,7 @@ pub(super) enum Seen {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Place {
     at: Time,
-    run_id: String,
+    run_id: RunId,
     revision: u64,
 }
 
@@ -53,7 +53,7 @@ enum Telling {
     /// The last of each run.
     Runs,
     /// The last of this run.
-    Run(String),
+    Run(RunId),
 }
 
 impl Seen {
@@ -140,7 +140,7 @@ fn seen(file: &mut File, telling: &Telling) -> Result<Seen, Ended> {
         };
         match telling {
             Telling::Shards(ledger) => {
-                let key = RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id: place.run_id.clone() };
+                let key = RunKey { namespace: Namespace::only(), run_id: place.run_id.clone() };
                 places.entry(shard_of(ledger.id, ledger.shard_count, &key)).or_insert(place);
                 if places.len() == usize::from(ledger.shard_count) {
                     break;

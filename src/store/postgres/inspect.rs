@@ -24,7 +24,7 @@ use super::read::{self, reading};
 use super::sessions::Sessions;
 use super::{Alone, dsn, lineage, migrate, safety};
 use crate::domain::ids::shard_of;
-use crate::domain::{Event, Position, RunKey, Shard, Time};
+use crate::domain::{Event, Namespace, Position, RunId, RunKey, Shard, Time};
 use crate::store::inspect::{
     Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
 };
@@ -99,8 +99,8 @@ const OPEN_MAX: Duration = Duration::from_secs(5);
 struct ByShard {
     shard: Shard,
     indexes: Vec<usize>,
-    namespaces: Vec<String>,
-    run_ids: Vec<String>,
+    namespaces: Vec<Namespace>,
+    run_ids: Vec<RunId>,
     numbers: Vec<u64>,
 }
 

@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row, ToSql};
 
 use super::errors;
 use super::rows::{Cell, run_columns, run_columns_of, shown};
-use crate::domain::{Filter, Route, RunKey, Status, Time};
+use crate::domain::{Filter, Route, RunId, RunKey, Status, Time};
 use crate::store::json::{self, RunColumns};
 use crate::store::query::{By, COUNT_RUNS_MAX, LIST_RUNS_MAX, Order, Place, Range, RunCounts, RunPage, RunQuery};
 use crate::store::{StoreError, columns};
@@ -158,7 +158,7 @@ pub(super) fn ready(
     after: Option<Place>,
     limit: usize,
 ) -> Result<RunPage, StoreError> {
-    let after = after.unwrap_or(Place { started_at: Time::from_micros(i64::MIN), run_id: String::new() });
+    let after = after.unwrap_or(Place { started_at: Time::from_micros(i64::MIN), run_id: RunId::default() });
     let statement = concat!(
         "-- query.suspended_by_start\nselect ",
         run_columns!(),
@@ -231,8 +231,8 @@ fn matches(row: &Row<'_>, cell: Cell<'_>, filter: &Filter) -> Result<bool, Store
 
 /// A run's key as errors show it.
 fn named(row: &Row<'_>, namespace: &str) -> String {
-    let run_id = row.get(RUN_ID).unwrap_or_else(|_| "a run without an id".to_owned());
-    shown(&RunKey { namespace: namespace.to_owned(), run_id })
+    let run_id = row.get(RUN_ID).unwrap_or_else(|_| "a run without an id".into());
+    shown(&RunKey { namespace: namespace.into(), run_id })
 }
 
 fn status(row: &Row<'_>, cell: Cell<'_>) -> Result<Status, StoreError> {

@@ -35,7 +35,7 @@ fn ticks() -> Arc<dyn Clock> {
 }
 
 fn key(run_id: &str) -> RunKey {
-    RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() }
+    RunKey { namespace: "default".into(), run_id: run_id.into() }
 }
 
 fn command(run_id: &str, ask: Ask) -> Command {

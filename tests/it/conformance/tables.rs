@@ -73,7 +73,7 @@ pub(crate) async fn the_columns_of_runs_are_the_run_and_each_of_its_fields_is_th
     assert_eq!(rows.len(), contents.runs.len());
     for row in rows {
         let [namespace, run_id] = [0, 1].map(|column| row[column].clone().unwrap());
-        let key = RunKey { namespace, run_id };
+        let key = RunKey { namespace: namespace.into(), run_id: run_id.into() };
         let run: &Run = &contents.runs[&key];
         let plain = [
             Some(home(fixture.store(), &key).0.to_string()),
@@ -166,7 +166,7 @@ pub(crate) async fn the_active_table_holds_the_runs_that_are_not_terminal<F: OnD
         .map(|(key, run)| {
             let shard = home(fixture.store(), key).0.to_string();
             let (started_at, status) = (run.started_at.micros().to_string(), run.status.code().to_string());
-            [shard, key.namespace.clone(), key.run_id.clone(), started_at, status].map(Some).to_vec()
+            [shard, key.namespace.to_string(), key.run_id.to_string(), started_at, status].map(Some).to_vec()
         })
         .collect();
     let micros = F::micros("started_at");

@@ -10,7 +10,7 @@ use super::super::read::reading;
 use super::super::rows::Reader;
 use super::super::sessions::Sessions;
 use super::leases::writing;
-use crate::domain::{ClaimKey, Claimed, RunKey};
+use crate::domain::{ClaimKey, Claimed, Namespace, RunKey};
 use crate::store::StoreError;
 
 /// Takes the rows of the requests, and makes those that are not there.
@@ -65,7 +65,7 @@ pub fn of_claims() -> Vec<String> {
 pub(in crate::store::postgres) fn claimed(row: &Row) -> Result<(ClaimKey, Claimed), StoreError> {
     let reader = Reader { table: "claims", row };
     let unknown = || "a row without a key".to_owned();
-    let (namespace, request_id): (String, String) =
+    let (namespace, request_id): (Namespace, String) =
         (reader.get("namespace", unknown)?, reader.get("request_id", unknown)?);
     let here = || format!("{namespace}/{request_id}");
     let digest: &[u8] = reader.get("request_digest", here)?;

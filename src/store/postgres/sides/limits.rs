@@ -11,7 +11,7 @@ use super::super::read::reading;
 use super::super::rows::Reader;
 use super::super::sessions::Sessions;
 use super::leases::writing;
-use crate::domain::{LabelValue, Status};
+use crate::domain::{LabelValue, RunId, Status};
 use crate::store::StoreError;
 
 /// Rows that are forgotten at once at most.
@@ -83,7 +83,7 @@ cross join lateral (
 }
 
 /// A row of [`load`].
-pub(in crate::store::postgres) fn counted(row: &Row) -> Result<(LabelValue, Vec<String>), StoreError> {
+pub(in crate::store::postgres) fn counted(row: &Row) -> Result<(LabelValue, Vec<RunId>), StoreError> {
     let reader = Reader { table: "max_running", row };
     let here = || "a value of a label".to_owned();
     let value = LabelValue {
@@ -118,7 +118,7 @@ order by v.number, h.key collate \"C\""
 pub(in crate::store::postgres) async fn running(
     sessions: &Sessions,
     values: &[LabelValue],
-) -> Result<Vec<Vec<String>>, StoreError> {
+) -> Result<Vec<Vec<RunId>>, StoreError> {
     let namespaces: Vec<&str> = values.iter().map(|value| value.namespace.as_str()).collect();
     let labels: Vec<&str> = values.iter().map(|value| value.label.as_str()).collect();
     let texts: Vec<&str> = values.iter().map(|value| value.value.as_str()).collect();
@@ -131,7 +131,7 @@ pub(in crate::store::postgres) async fn running(
         let rows = rows.await;
         (session, rows)
     });
-    let mut running: Vec<Vec<String>> = vec![Vec::new(); values.len()];
+    let mut running: Vec<Vec<RunId>> = vec![Vec::new(); values.len()];
     for row in &rows.await? {
         let reader = Reader { table: "max_running", row };
         let here = || "a value of a label".to_owned();
