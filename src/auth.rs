@@ -1,4 +1,5 @@
-//! Who makes a call, by its metadata. Believed, not proven: it keeps honest agents apart, not hostile ones.
+//! The caller of a call, by the call's metadata. The name is believed, not proven: it keeps honest agents apart, not
+//! hostile ones.
 
 use runledger_proto::headers::{
     AGENT_ID as AGENT_ID_HEADER, AGENT_ID_BIN as AGENT_ID_BIN_HEADER, NAMESPACE as NAMESPACE_HEADER,
@@ -9,12 +10,12 @@ use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::limits::LINK_BYTES_MAX;
 use crate::domain::{Namespace, Principal, Violation};
 
-/// Who makes a call, and where.
+/// The caller of a call, and the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The namespace that the call is for.
     pub namespace: Namespace,
-    /// Who asks.
+    /// The principal that makes the call.
     pub principal: Principal,
 }
 

@@ -81,7 +81,7 @@ impl From<&LateReport> for v1::LateReport {
     }
 }
 
-/// How far the work has come, and when its worker said so.
+/// The progress of the work, and the time at which its worker reported it.
 #[must_use]
 pub fn progress((progress, at): &(Progress, Time)) -> v1::Progress {
     let Progress { done, total, message } = progress.clone();

@@ -1,7 +1,7 @@
-//! What the authority says when it does not do what was asked: the one form of a refusal, for every face.
+//! A problem: the authority's answer where it does not do what was asked, in one form for every face.
 //!
-//! Every problem has a `google.rpc.ErrorInfo` whose reason is for programs and never changes; its text is for people and
-//! says what to do. What a caller sent is shown only as far as it was found valid, or as an excerpt.
+//! Every problem has a `google.rpc.ErrorInfo` whose reason is for programs and never changes; the text is for people
+//! and says what to do. Values from a caller are shown only where they were found valid, or as an excerpt.
 
 mod code;
 mod not_held;
@@ -21,11 +21,11 @@ use crate::domain::{MaxRunning, Refusal, RunId, RunKey, Status as RunStatus, Sum
 use crate::store::StoreError;
 use runledger_proto::v1;
 
-/// When a client is asked to come back to a full queue.
+/// The wait before a client is asked to come back to a full queue.
 const OVERLOADED_RETRY: Duration = Duration::from_millis(200);
-/// When it is asked to come back to a store that does not answer.
+/// The wait before a client is asked to come back to a store that does not answer.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
-/// When it is asked to look for another replica.
+/// The wait before a client is asked to look for another replica.
 const DRAINING_RETRY: Duration = Duration::from_millis(100);
 
 /// A command that the rules refuse.
@@ -155,7 +155,7 @@ pub fn undecodable(error: &prost::DecodeError) -> Problem {
     invalid(vec![Violation::new("request", error.to_string())])
 }
 
-/// A store that did not answer a read, or surely did not apply a commit. What it said is for the log.
+/// A store that did not answer a read, or surely did not apply a commit. The store's own words are for the log.
 #[must_use]
 pub fn store(error: &StoreError) -> Problem {
     match error {
@@ -243,7 +243,7 @@ pub fn arrived_too_slowly(wait_max: Duration) -> Problem {
     Problem::new(Code::DeadlineExceeded, "DEADLINE", message)
 }
 
-/// A watch that asks for what comes after a revision that the run does not have yet.
+/// A watch that asks for the events after a revision that the run does not have yet.
 #[must_use]
 pub fn revision_ahead(key: &RunKey, after_revision: u64, revision: u64) -> Problem {
     let message = format!(
@@ -280,7 +280,7 @@ pub fn ledger_restored() -> Problem {
     Problem::new(Code::OutOfRange, "LEDGER_RESTORED", message)
 }
 
-/// A cursor from before what the ledger still keeps.
+/// A cursor that is older than the events that the ledger still keeps.
 #[must_use]
 pub fn cursor_expired() -> Problem {
     let message = "The ledger no longer keeps all events after this cursor: begin again without it.";

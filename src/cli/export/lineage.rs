@@ -15,7 +15,8 @@ pub(super) struct Lineage {
 }
 
 impl Lineage {
-    /// Of which runs, right after which revision, the links must be learned before these events can be shown.
+    /// The runs, each with a revision, whose links right after that revision must be learned before these events can be
+    /// shown.
     pub(super) fn unknown<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Vec<(RunKey, u64)> {
         if self.runs.len() > RUNS_MAX {
             self.runs.clear();

@@ -22,7 +22,8 @@ impl Export {
         let mut progress = self.progress(total);
         while range.left(&after) > 0 {
             let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
-            // One that cannot be read would be missing without a trace: it ends the export, and is named.
+            // An event that cannot be read ends the export, and the error names it: otherwise it would be missing
+            // without a trace.
             let events = page.whole()?;
             if events.is_empty() {
                 break;
@@ -37,7 +38,8 @@ impl Export {
         if self.follow { self.future(range.heads, trail).await } else { self.is_of_one_past(&trail).await }
     }
 
-    /// What to write at first: no more than there is now, and no more of the log than the wanted runs can be in.
+    /// The range to write at first: it ends at the present heads, and holds only the part of the log in which the
+    /// wanted runs can be.
     async fn range(&self) -> Result<Range, Ended> {
         let inspect = self.inspect.as_ref();
         let (mut first, mut last) = (self.since, self.until);
@@ -85,8 +87,8 @@ impl Export {
         Ok(())
     }
 
-    /// Events as they come. One is shown when its run is linked as wanted before it or after it; a run that comes to be
-    /// linked brings along its events that were not shown.
+    /// Writes events as they come. An event is shown when its run is linked as wanted before it or after it. A run that
+    /// comes to be linked brings along those of its events that were not shown.
     async fn future(&mut self, mut after: Vec<Position>, mut trail: Trail) -> Result<(), Ended> {
         let inspect = self.inspect.clone();
         let mut lineage = Lineage::default();
@@ -161,7 +163,7 @@ impl Export {
         Ok(())
     }
 
-    /// Those runs of the events that were linked as wanted when the log ended at `heads`.
+    /// The runs of the events that were linked as wanted when the log ended at `heads`.
     async fn linked(&self, events: &[&Event], heads: &[Position]) -> Result<HashSet<RunKey>, Ended> {
         let keys: HashSet<&RunKey> = events.iter().map(|event| &event.key).collect();
         let keys: Vec<RunKey> = keys.into_iter().cloned().collect();

@@ -37,7 +37,7 @@ impl<'a> Replay<'a> {
         &self.row.columns.key
     }
 
-    /// The next event. Those above the row's revision were committed after it was read.
+    /// The next event. Events above the row's revision were committed after the row was read.
     pub(super) fn take(&mut self, event: EventRow, differences: &mut Vec<Difference>) {
         if event.revision > self.row.columns.revision {
             return;
@@ -204,7 +204,8 @@ fn active(row: &RunRow, run: &Run, said: &mut Row<'_>) {
     }
 }
 
-/// A row in `leases` exactly while the run has a lease and is neither terminal nor ready. Its expiry and progress are in no event.
+/// A row in `leases` exactly while the run has a lease and is neither terminal nor ready. The lease's expiry and
+/// progress are in no event.
 fn lease(row: &RunRow, run: &Run, said: &mut Row<'_>) {
     let expected = run.supervision.lease.filter(|_| !run.status.is_terminal() && !run.is_ready());
     match (expected, row.lease) {

@@ -1,4 +1,4 @@
-//! What it costs to keep many runs alive.
+//! The cost of keeping many runs alive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,16 +18,16 @@ use crate::runs::{AT_ONCE, Runs};
 use crate::servers::Servers;
 use runledger_proto::v1::{CompleteRunRequest, HeartbeatRunRequest, StartRunRequest};
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
-    /// How many runs are held
+    /// Number of runs that are held
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// How often each is renewed, in seconds
+    /// Interval between two heartbeats of a run, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     every: u32,
-    /// How long, in seconds
+    /// Time to measure, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What watchers cost to whom nothing happens.
+//! The cost of watchers for whom nothing happens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,16 +19,16 @@ use crate::report::{Number, Report};
 use crate::runs::{AT_ONCE, Runs};
 use crate::servers::{Client, Servers};
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
-    /// How many watch
+    /// Number of watchers
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
-    /// How many in a hundred watch one run each; the others watch all runs by a filter that matches none
+    /// Watchers in a hundred that watch one run each; the others watch all runs by a filter that matches none
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
     single: u32,
-    /// How long they stay, in seconds: each is due a checkpoint every 15
+    /// Time that they stay, in seconds: each is due a checkpoint every 15
     #[arg(long, value_name = "SECONDS", default_value_t = 40)]
     seconds: u32,
     #[command(flatten)]
@@ -129,15 +129,15 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
 
 /// A watch to which nothing happens.
 struct Idle {
-    /// How many may be opened at once.
+    /// Permits to open a watch: they bound the watches that are opened at once.
     opening: Arc<Semaphore>,
-    /// How many are live.
+    /// The number of live watches.
     live: watch::Sender<u64>,
     checkpoints: Arc<AtomicU64>,
 }
 
 impl Idle {
-    /// Of a run, or of all that match nothing.
+    /// Watches a run, or all runs by a filter that matches none.
     async fn watch(self, client: Client, runs: Runs, run: Option<u64>) -> Result<(), BenchError> {
         let turn = self.opening.acquire().await.expect("never closed");
         let mut watch = match run {
