@@ -9,6 +9,7 @@ mod bulk;
 mod changes;
 mod commit;
 pub mod dsn;
+mod ends;
 mod errors;
 mod fence;
 mod grants;
