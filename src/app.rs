@@ -104,7 +104,7 @@ async fn run(
     let opened = tokio::select! {
         biased;
         () = stop.cancelled() => None,
-        opened = open(&config, &location, address) => Some(opened),
+        opened = open(&config, &location, address, &supervisor) => Some(opened),
     };
     match opened {
         None => {}
@@ -140,7 +140,12 @@ async fn until_lost(store: Arc<dyn Store>, why: Arc<OnceLock<String>>, stop: Can
 
 /// Opens the store, however long it does not answer or its schema is behind; anything else is an error. Prints the
 /// banner once it is known how the first attempt ended, or when that takes long.
-async fn open(config: &ServeConfig, location: &Location, address: SocketAddr) -> anyhow::Result<Arc<dyn Store>> {
+async fn open(
+    config: &ServeConfig,
+    location: &Location,
+    address: SocketAddr,
+    supervisor: &Supervisor,
+) -> anyhow::Result<Arc<dyn Store>> {
     let mut untold = Some(address);
     let mut tell = |store: Option<&Description>| match untold.take() {
         Some(address) => banner(address, location, store),
@@ -148,7 +153,7 @@ async fn open(config: &ServeConfig, location: &Location, address: SocketAddr) ->
     };
     let mut said = String::new();
     loop {
-        let mut attempt = pin!(open_store(config, location));
+        let mut attempt = pin!(open_store(config, location, supervisor));
         let opened = match timeout(BANNER_WAIT_MAX, &mut attempt).await {
             Ok(opened) => opened,
             Err(_elapsed) => {
@@ -200,12 +205,16 @@ async fn drain(slot: &AuthoritySlot, supervisor: &Supervisor, listening: &Superv
 }
 
 /// The store that was asked for. With none asked for and a data directory that cannot be written: memory, said aloud.
-async fn open_store(config: &ServeConfig, location: &Location) -> Result<Arc<dyn Store>, OpenError> {
+async fn open_store(
+    config: &ServeConfig,
+    location: &Location,
+    supervisor: &Supervisor,
+) -> Result<Arc<dyn Store>, OpenError> {
     let options = config.store.options(config.migrate, config.allow_unsafe_store);
-    match open::open(location, &options, Arc::new(SystemClock)).await {
+    match open::open(location, &options, Arc::new(SystemClock), supervisor).await {
         Err(error @ OpenError::ReadOnly { .. }) if config.store.at.location.is_none() => {
             tracing::warn!(error = chain(&error), "serving from memory: runs are gone when this process ends");
-            open::open(&Location::Memory, &options, Arc::new(SystemClock)).await
+            open::open(&Location::Memory, &options, Arc::new(SystemClock), supervisor).await
         }
         opened => opened,
     }

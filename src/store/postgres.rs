@@ -57,6 +57,7 @@ use crate::domain::ids::shard_of;
 use crate::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard,
 };
+use crate::supervise::Supervisor;
 
 /// Runs and their log in a Postgres database.
 pub struct PostgresStore {
@@ -68,12 +69,13 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the database that the connection string names, and creates the ledger in an empty one.
+    /// Opens the database that the connection string names, and creates the ledger in an empty one. What the store needs
+    /// all the time is vital to `supervisor`'s service.
     ///
     /// # Errors
     ///
     /// See [`OpenError`].
-    pub async fn open(dsn: &str, options: &OpenOptions) -> Result<Self, OpenError> {
+    pub async fn open(dsn: &str, options: &OpenOptions, supervisor: &Supervisor) -> Result<Self, OpenError> {
         let config = dsn::config(dsn)?;
         let location = dsn::redacted(dsn);
         let mut alone = Alone::connect(&config, &location).await?;
@@ -87,7 +89,7 @@ impl PostgresStore {
             description: Description { kind: "postgres", location, not_durable },
             commits,
             over_shards: OverShards::new(ledger.shard_count),
-            announcer: if options.notify { Announcer::start(config) } else { Announcer::silent() },
+            announcer: if options.notify { Announcer::start(config, supervisor) } else { Announcer::silent() },
         })
     }
 

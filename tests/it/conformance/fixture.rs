@@ -11,6 +11,7 @@ use runledger::store::OpenOptions;
 use runledger::store::Store;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::sqlite::SqliteStore;
+use runledger::supervise::Supervisor;
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -238,7 +239,7 @@ impl PostgresFixture {
     }
 
     async fn open(database: &Database) -> Arc<PostgresStore> {
-        Arc::new(PostgresStore::open(&database.dsn(), &OpenOptions::default()).await.unwrap())
+        Arc::new(PostgresStore::open(&database.dsn(), &OpenOptions::default(), &Supervisor::new()).await.unwrap())
     }
 }
 
