@@ -105,7 +105,7 @@ async fn run(
     let opened = tokio::select! {
         biased;
         () = stop.cancelled() => None,
-        opened = open(&config, &location, address) => Some(opened),
+        opened = open(&config, &location, address, &supervisor) => Some(opened),
     };
     match opened {
         None => {}
@@ -141,7 +141,12 @@ async fn until_lost(store: Arc<dyn Store>, why: Arc<OnceLock<String>>, stop: Can
 
 /// Opens the store, and tries again for as long as the store does not answer or its schema is behind; every other
 /// failure is an error. Prints the banner once the first attempt has ended, or takes long.
-async fn open(config: &ServeConfig, location: &Location, address: SocketAddr) -> anyhow::Result<Arc<dyn Store>> {
+async fn open(
+    config: &ServeConfig,
+    location: &Location,
+    address: SocketAddr,
+    supervisor: &Supervisor,
+) -> anyhow::Result<Arc<dyn Store>> {
     let mut untold = Some(address);
     let mut tell = |store: Option<&Description>| match untold.take() {
         Some(address) => banner(address, location, store),
@@ -149,7 +154,7 @@ async fn open(config: &ServeConfig, location: &Location, address: SocketAddr) ->
     };
     let mut said = String::new();
     loop {
-        let mut attempt = pin!(open_store(config, location));
+        let mut attempt = pin!(open_store(config, location, supervisor));
         let opened = match timeout(BANNER_WAIT_MAX, &mut attempt).await {
             Ok(opened) => opened,
             Err(_elapsed) => {
@@ -202,12 +207,16 @@ async fn drain(slot: &AuthoritySlot, supervisor: &Supervisor, listening: &Superv
 
 /// The store that was asked for. Where none was asked for and the data directory cannot be written, memory is used,
 /// with a warning.
-async fn open_store(config: &ServeConfig, location: &Location) -> Result<Arc<dyn Store>, OpenError> {
+async fn open_store(
+    config: &ServeConfig,
+    location: &Location,
+    supervisor: &Supervisor,
+) -> Result<Arc<dyn Store>, OpenError> {
     let options = config.store.options(config.migrate, config.allow_unsafe_store);
-    match open::open(location, &options, Arc::new(SystemClock)).await {
+    match open::open(location, &options, Arc::new(SystemClock), supervisor).await {
         Err(error @ OpenError::ReadOnly { .. }) if config.store.at.location.is_none() => {
             tracing::warn!(error = chain(&error), "serving from memory: runs are gone when this process ends");
-            open::open(&Location::Memory, &options, Arc::new(SystemClock)).await
+            open::open(&Location::Memory, &options, Arc::new(SystemClock), supervisor).await
         }
         opened => opened,
     }

@@ -20,6 +20,7 @@ pub mod metadata;
 pub mod principal;
 pub mod ready;
 pub mod refusal;
+pub mod revision;
 pub mod run;
 pub mod sides;
 pub mod status;

@@ -48,7 +48,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventType {
-    /// The run was created. Always revision 1.
+    /// The run was created. Always the [first revision](super::revision::FIRST_REVISION).
     Created,
     /// A pending run became running.
     Started,

@@ -148,11 +148,6 @@ impl Links {
     }
 }
 
-/// The last keyframe's revision at or before one, or the first: from where a run's state can be told.
-pub(super) fn whole_at(revision: u64) -> u64 {
-    (revision - revision % crate::domain::limits::KEYFRAME_EVENTS).max(1)
-}
-
 /// A row of `runs`, and those of `active`, `leases` and `suspended`.
 #[derive(Clone, Debug)]
 pub struct RunRow {

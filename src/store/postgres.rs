@@ -9,6 +9,7 @@ mod bulk;
 mod changes;
 mod commit;
 pub mod dsn;
+mod ends;
 mod errors;
 mod fence;
 mod grants;
@@ -61,6 +62,7 @@ use crate::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Renewal, Run, RunId, RunKey,
     Shard,
 };
+use crate::supervise::Supervisor;
 
 /// Runs and their log in a Postgres database.
 pub struct PostgresStore {
@@ -72,12 +74,13 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the database that the connection string names, and creates the ledger in an empty one.
+    /// Opens the database that the connection string names, and creates the ledger in an empty one. What the store needs
+    /// all the time is vital to `supervisor`'s service.
     ///
     /// # Errors
     ///
     /// See [`OpenError`].
-    pub async fn open(dsn: &str, options: &OpenOptions) -> Result<Self, OpenError> {
+    pub async fn open(dsn: &str, options: &OpenOptions, supervisor: &Supervisor) -> Result<Self, OpenError> {
         let config = dsn::config(dsn)?;
         let location = dsn::redacted(dsn);
         let mut alone = Alone::connect(&config, &location).await?;
@@ -91,7 +94,7 @@ impl PostgresStore {
             description: Description { kind: "postgres", location, not_durable },
             commits,
             over_shards: OverShards::new(ledger.shard_count),
-            announcer: if options.notify { Announcer::start(config) } else { Announcer::silent() },
+            announcer: if options.notify { Announcer::start(config, supervisor) } else { Announcer::silent() },
         })
     }
 

@@ -8,6 +8,7 @@ mod bulk;
 mod changes;
 mod commit;
 mod connections;
+mod ends;
 mod errors;
 mod identity;
 mod ids;

@@ -6,6 +6,7 @@ use super::lineage::Lineage;
 use super::past::Trail;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
+use crate::domain::revision::{FIRST_REVISION, revision_before};
 use crate::domain::{Event, Position, RunKey};
 use crate::store::inspect::{Link, Links};
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX};
@@ -113,7 +114,8 @@ impl Export {
             self.learn(&events, &mut lineage).await?;
             for event in events {
                 let (before, links) = lineage.pass(event);
-                match (event.revision > 1 && self.wants(&before), self.wants(&links)) {
+                let was_there = revision_before(event.revision).is_some();
+                match (was_there && self.wants(&before), self.wants(&links)) {
                     (false, false) => continue,
                     (false, true) => self.catch_up(event, left.remove(&event.key).unwrap_or(0)).await?,
                     (true, false) => drop(left.insert(event.key.clone(), event.revision)),
@@ -130,8 +132,8 @@ impl Export {
         let inspect = self.inspect.clone();
         let asked = [(event.key.clone(), after)];
         let mut links = match after {
-            0 => Links::default(),
-            _ => self.ask(|| inspect.links(&asked)).await?.swap_remove(0),
+            ..FIRST_REVISION => Links::default(),
+            FIRST_REVISION.. => self.ask(|| inspect.links(&asked)).await?.swap_remove(0),
         };
         while after + 1 < event.revision {
             let page = self.ask(|| inspect.run_events(&event.key, after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;

@@ -6,6 +6,7 @@ use super::difference::{Difference, Row};
 use crate::domain::evolve::evolve;
 use crate::domain::ids::request_key;
 use crate::domain::limits::KEYFRAME_EVENTS;
+use crate::domain::revision::FIRST_REVISION;
 use crate::domain::{Event, EventType, Route, Run, RunKey, Status, Time};
 use crate::store::inspect::{ActiveRow, EventRow, RunRow};
 use crate::store::json::{self, EventColumns, RunColumns};
@@ -27,7 +28,7 @@ impl<'a> Replay<'a> {
         Self {
             row,
             key: format!("{}/{}", row.columns.key.namespace, row.columns.key.run_id),
-            next: 1,
+            next: FIRST_REVISION.cast_signed(),
             run: None,
             gap: false,
         }

@@ -11,10 +11,12 @@ use crate::store::query::{Order, RunQuery};
 use crate::store::{
     Commits as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _, Store as _, Unsettled, Upkeep as _,
 };
+use crate::supervise::Supervisor;
 
 #[tokio::test]
 async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
-    let inner = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
+    let (options, supervisor) = (OpenOptions::default(), Supervisor::new());
+    let inner = open::open(&Location::Memory, &options, Arc::new(SystemClock), &supervisor).await.unwrap();
     let store = Observed::around(inner);
     let counted = |expected: &[Call]| {
         for call in Call::ALL {

@@ -2,8 +2,8 @@
 
 use rusqlite::Connection;
 
-use super::errors;
 use super::rows::{self, Cell, bigint, event_columns};
+use super::{ends, errors};
 use crate::domain::{Event, Position, Run, RunKey, Shard};
 use crate::store::columns::first_of;
 use crate::store::{StoreError, json};
@@ -115,21 +115,7 @@ pub(super) fn run_events(
 /// Each shard's last position, in one snapshot.
 pub(super) fn heads(connection: &mut Connection, shard_count: u16) -> Result<Vec<Position>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    heads_in(&snapshot, shard_count)
-}
-
-/// The same, in a snapshot that is there.
-pub(super) fn heads_in(snapshot: &Connection, shard_count: u16) -> Result<Vec<Position>, StoreError> {
-    (0..shard_count).map(|shard| head(snapshot, Shard(shard))).collect()
-}
-
-fn head(connection: &Connection, shard: Shard) -> Result<Position, StoreError> {
-    let mut statement = connection
-        .prepare_cached("-- read.head\nselect position from run_events where shard = ?1 order by position desc limit 1")
-        .map_err(errors::statement)?;
-    let mut rows = statement.query([shard.0]).map_err(errors::statement)?;
-    let cell = Cell { table: "run_events", key: &|| format!("shard {}", shard.0) };
-    rows.next().map_err(errors::statement)?.map_or(Ok(0), |row| cell.count(row, 0, "position"))
+    ends::heads(&snapshot, shard_count)
 }
 
 /// Reads the ledger's row.

@@ -15,9 +15,9 @@ use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 
 use self::columns::Columns;
+use super::super::ends;
 use super::super::rows::{At, bigint};
-use super::ends;
-use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, last_events};
+use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
 use crate::domain::ids::request_key;
 use crate::domain::{Changes, Decided, NewEvent, Position, Run, RunWrite, Status, Time};
 use crate::store::json::{Keyframe, Record};
@@ -99,7 +99,7 @@ place as materialized (
     select coalesce((select position from ends where shard = {shard}), 0) as last, now
     from clock
     where {guard})",
-                ends = last_events(shard_count),
+                ends = ends::newest_events(shard_count),
             );
             ("at_once", place)
         }

@@ -6,7 +6,8 @@ use super::{ByShard, rows};
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Position, Shard, Time};
 use crate::store::StoreError;
-use crate::store::inspect::{Extent, Link, Links, whole_at};
+use crate::store::columns::first_of;
+use crate::store::inspect::{Extent, Link, Links};
 use crate::store::postgres::changes::OverShards;
 use crate::store::postgres::rows::{At, Reader, bigint, smallint};
 use crate::store::postgres::sessions::Sessions;
@@ -78,7 +79,7 @@ cross join (
 
 pub(super) async fn links(sessions: &Sessions, asked: &ByShard, found: &mut [Links]) -> Result<(), StoreError> {
     let shard = smallint(asked.shard);
-    let first: Vec<i64> = asked.numbers.iter().map(|revision| bigint(whole_at(*revision))).collect();
+    let first: Vec<i64> = asked.numbers.iter().map(|revision| bigint(first_of(*revision))).collect();
     let last: Vec<i64> = asked.numbers.iter().map(|revision| bigint(*revision)).collect();
     let arguments: [&(dyn ToSql + Sync); 5] = [&shard, &asked.namespaces, &asked.run_ids, &first, &last];
     for row in &rows(sessions, LINKS, &arguments, |_| 0).await? {

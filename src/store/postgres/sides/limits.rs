@@ -37,21 +37,22 @@ const COUNTS: &str = concat!(
                              offset 0))"
 );
 
-/// The values of the labels that claims of pending and ready runs limit.
+/// The values of the labels that claims limit, of runs that [await one](crate::domain::Run::awaits_claim).
 fn asked() -> String {
+    let waiting = Status::ALL.into_iter().filter(|status| status.awaits_claim());
+    let waiting = waiting.map(|status| status.code().to_string()).collect::<Vec<_>>().join(", ");
     format!(
         "(
     select distinct v.namespace, v.label,
            (select r.labels ->> v.label from runs r
             where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id
-              and (r.status = {pending}
+              and (r.status in ({waiting})
                    or exists (select from suspended s
                               where s.shard = $1 and s.namespace = v.namespace and s.run_id = v.run_id offset 0)))
                as value
     from unnest($2::text[], $3::text[], $4::text[]) as v (namespace, run_id, label)
     offset 0) as asked
-where value is not null",
-        pending = Status::Pending.code(),
+where value is not null"
     )
 }
 

@@ -8,9 +8,10 @@ use rusqlite::Transaction;
 use crate::clock::Clock;
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, Loaded, Position, Run, RunKey, Shard, Time, Wanted};
+use crate::domain::{Command, Loaded, Run, RunKey, Shard, Wanted};
 use crate::store::StoreError;
 use crate::store::bulk::End;
+use crate::store::sqlite::ends;
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{self, Cell};
 use crate::store::sqlite::sides;
@@ -24,9 +25,9 @@ pub(in crate::store::sqlite) fn load(
     sides: &Wanted,
     uptime: &UptimeClock,
 ) -> Result<Loaded, StoreError> {
-    let last = last(transaction, shard)?;
+    let last = ends::last(transaction, shard)?;
     let clock = uptime.now();
-    let now = rows::after_all(clock, elsewhere(transaction, shard)?);
+    let now = rows::after_all(clock, ends::elsewhere(transaction, shard)?);
     let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
     let mut runs: Vec<Arc<Run>> = Vec::with_capacity(keys.len());
     for key in keys {
@@ -51,32 +52,8 @@ pub(in crate::store::sqlite) fn end(
     shard: Shard,
     clock: &dyn Clock,
 ) -> Result<End, StoreError> {
-    Ok(End { last: last(transaction, shard)?, elsewhere: elsewhere(transaction, shard)?, now: clock.now() })
-}
-
-fn last(transaction: &Transaction<'_>, shard: Shard) -> Result<Option<(Position, Time)>, StoreError> {
-    let mut statement = transaction
-        .prepare_cached(
-            "-- commit.last\nselect position, at from run_events where shard = ?1 order by position desc limit 1",
-        )
-        .map_err(errors::statement)?;
-    let mut rows = statement.query([shard.0]).map_err(errors::statement)?;
-    let Some(row) = rows.next().map_err(errors::statement)? else { return Ok(None) };
-    let cell = Cell { table: "run_events", key: &|| format!("shard {}", shard.0) };
-    Ok(Some((cell.count(row, 0, "position")?, Time::from_micros(cell.get(row, 1, "at")?))))
-}
-
-/// The latest time in the other shards.
-fn elsewhere(transaction: &Transaction<'_>, shard: Shard) -> Result<Option<Time>, StoreError> {
-    let mut statement = transaction
-        .prepare_cached(
-            "-- commit.elsewhere
-             select max((select at from run_events as e where e.shard = s.shard order by position desc limit 1))
-               from shards as s where s.shard <> ?1",
-        )
-        .map_err(errors::statement)?;
-    let at: Option<i64> = statement.query_row([shard.0], |row| row.get(0)).map_err(errors::statement)?;
-    Ok(at.map(Time::from_micros))
+    let (last, elsewhere) = (ends::last(transaction, shard)?, ends::elsewhere(transaction, shard)?);
+    Ok(End { last, elsewhere, now: clock.now() })
 }
 
 /// Finds by the short key and compares the texts: two requests may share a key. The plus signs keep SQLite from walking

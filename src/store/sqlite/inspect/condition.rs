@@ -7,7 +7,7 @@ use crate::domain::{Shard, Time};
 use crate::store::StoreError;
 use crate::store::inspect::{Condition, File, Head, OldRun};
 use crate::store::sqlite::rows::{Cell, shown};
-use crate::store::sqlite::{errors, read};
+use crate::store::sqlite::{ends, errors};
 
 const OLDEST: &str = "-- inspect.oldest
 select a.namespace, a.run_id, a.status, a.started_at,
@@ -21,7 +21,7 @@ pub(super) fn condition(
     wal_bytes: u64,
 ) -> Result<Condition, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let positions = read::heads_in(&snapshot, shard_count)?;
+    let positions = ends::heads(&snapshot, shard_count)?;
     let heads = (0..).zip(positions).map(|(shard, position)| {
         Ok(Head { shard, position, at: links::time_of(&snapshot, Shard(shard), position)?, ..Head::default() })
     });

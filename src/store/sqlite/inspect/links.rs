@@ -5,9 +5,10 @@ use rusqlite::{Connection, OptionalExtension as _};
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Position, RunKey, Shard, Time};
 use crate::store::StoreError;
-use crate::store::inspect::{Extent, Link, Links, whole_at};
+use crate::store::columns::first_of;
+use crate::store::inspect::{Extent, Link, Links};
 use crate::store::sqlite::rows::{Cell, bigint};
-use crate::store::sqlite::{errors, read};
+use crate::store::sqlite::{ends, errors};
 
 /// An event's own changes, or all of the run where the event carries it.
 const LINKS: &str = "-- inspect.links
@@ -34,7 +35,7 @@ pub(super) fn time_of(connection: &Connection, shard: Shard, position: Position)
 
 pub(super) fn extent(connection: &mut Connection, shard_count: u16, link: &Link) -> Result<Extent, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let heads = read::heads_in(&snapshot, shard_count)?;
+    let heads = ends::heads(&snapshot, shard_count)?;
     let (column, id) = match link {
         Link::AuditSession(id) => ("audit_session_id", id),
         Link::TaskThread(id) => ("task_thread_id", id),
@@ -56,7 +57,7 @@ pub(super) fn extent(connection: &mut Connection, shard_count: u16, link: &Link)
 pub(super) fn links(connection: &Connection, asked: &(Shard, RunKey, u64)) -> Result<Links, StoreError> {
     let (shard, key, revision) = asked;
     let mut statement = connection.prepare_cached(LINKS).map_err(errors::statement)?;
-    let values = (shard.0, &key.namespace, &key.run_id, bigint(whole_at(*revision)), bigint(*revision));
+    let values = (shard.0, &key.namespace, &key.run_id, bigint(first_of(*revision)), bigint(*revision));
     let mut rows = statement.query(values).map_err(errors::statement)?;
     let mut links = Links::default();
     while let Some(row) = rows.next().map_err(errors::statement)? {
