@@ -292,9 +292,7 @@ impl Plan {
             interrupted,
             numbers,
             delays_ms: vec![("acknowledged", tally.acknowledged.summary()), ("refused", tally.refused.summary())],
-            rounds: Vec::new(),
-            ratios: Vec::new(),
-            notes: Vec::new(),
+            ..Report::default()
         }
     }
 }

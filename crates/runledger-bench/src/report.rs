@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 pub use super::delays::Summary;
 
 /// The outcome of a measurement. Every name has its unit in it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Report {
     /// The name of the measurement.
     pub bench: &'static str,

@@ -115,10 +115,8 @@ async fn fill(args: &FillArgs, bulk: Arc<dyn Bulk>, stop: &CancellationToken) ->
             ("events_per_second", rate(done.events()).into()),
             ("settling_seconds", seconds(settling.elapsed())),
         ],
-        delays_ms: Vec::new(),
-        rounds: Vec::new(),
-        ratios: Vec::new(),
         notes,
+        ..Report::default()
     })
 }
 

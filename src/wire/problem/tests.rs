@@ -1,5 +1,6 @@
 use prost::Message;
-use tonic_types::pb::{BadRequest, ErrorInfo};
+use runledger_proto::v1;
+use tonic_types::pb::{BadRequest, ErrorInfo, ResourceInfo};
 
 use tonic::{Code, Status};
 
@@ -9,7 +10,7 @@ use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
     RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
 };
-use crate::domain::{Ask, Status as RunStatus, Time};
+use crate::domain::{Ask, MaxRunning, Refusal, Status as RunStatus, Summary, Time};
 use crate::wire::validate::VIOLATIONS_MAX;
 
 /// The longest text of a limit, of one-byte or of four-byte characters.

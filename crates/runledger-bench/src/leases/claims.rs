@@ -111,9 +111,8 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         interrupted: stop.is_cancelled(),
         numbers: vec![("runs", made.into()), ("claims_per_second", per_second(made, took).into())],
         delays_ms: vec![("claim", claims.summary())],
-        rounds: Vec::new(),
-        ratios: Vec::new(),
         notes: vec!["each worker completes what it claimed before it claims the next".to_owned()],
+        ..Report::default()
     })
 }
 

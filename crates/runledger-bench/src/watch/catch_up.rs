@@ -94,16 +94,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
     }
     let did = format!("{did}, {}", plan.servers.named());
     let notes = vec![format!("the same events again: --cursor {}", missed.cursor)];
-    Ok(Report {
-        bench: "watch catch-up",
-        did,
-        interrupted: stop.is_cancelled(),
-        numbers,
-        delays_ms: Vec::new(),
-        rounds: Vec::new(),
-        ratios: Vec::new(),
-        notes,
-    })
+    Ok(Report { bench: "watch catch-up", did, interrupted: stop.is_cancelled(), numbers, notes, ..Report::default() })
 }
 
 /// Takes a cursor and writes events after it.

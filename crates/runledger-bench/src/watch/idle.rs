@@ -92,39 +92,36 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         ("held_seconds", held.as_secs_f64().into()),
         ("checkpoints", checkpoints.load(Ordering::Relaxed).into()),
     ];
-    let mut notes = Vec::new();
-    if let [Some(before), Some(opened), Some(after)] = usages[..] {
-        let per_watcher = |usage: Usage| {
-            let grown = usage.resident_kib.saturating_sub(before.resident_kib);
-            Number::from(real(grown) / real(open.max(1)))
-        };
-        numbers.extend([
-            ("server_kib_before", before.resident_kib.into()),
-            ("server_kib_open", opened.resident_kib.into()),
-            ("server_kib_held", after.resident_kib.into()),
-            ("server_kib_per_watcher_open", per_watcher(opened)),
-            ("server_kib_per_watcher_held", per_watcher(after)),
-            ("server_processors_held", after.processors_since(&opened, held).into()),
-        ]);
-    } else {
-        notes.push("what the server takes is not known: give --server-pid, on its machine".to_owned());
-    }
+    let notes = match usages[..] {
+        [Some(before), Some(opened), Some(after)] => {
+            numbers.extend(taken([before, opened, after], open, held));
+            Vec::new()
+        }
+        _ => vec!["what the server takes is not known: give --server-pid, on its machine".to_owned()],
+    };
     let did = format!(
         "{single} x WatchRun and {} x WatchRuns open for {:.1} s, {}",
         open.saturating_sub(single),
         held.as_secs_f64(),
         plan.servers.named()
     );
-    Ok(Report {
-        bench: "watch idle",
-        did,
-        interrupted: stop.is_cancelled(),
-        numbers,
-        delays_ms: Vec::new(),
-        rounds: Vec::new(),
-        ratios: Vec::new(),
-        notes,
-    })
+    Ok(Report { bench: "watch idle", did, interrupted: stop.is_cancelled(), numbers, notes, ..Report::default() })
+}
+
+/// Memory and processor time of the server: before the watches, when all are open, and after they stayed open.
+fn taken([before, opened, after]: [Usage; 3], open: u64, held: Duration) -> [(&'static str, Number); 6] {
+    let per_watcher = |usage: Usage| {
+        let grown = usage.resident_kib.saturating_sub(before.resident_kib);
+        Number::from(real(grown) / real(open.max(1)))
+    };
+    [
+        ("server_kib_before", before.resident_kib.into()),
+        ("server_kib_open", opened.resident_kib.into()),
+        ("server_kib_held", after.resident_kib.into()),
+        ("server_kib_per_watcher_open", per_watcher(opened)),
+        ("server_kib_per_watcher_held", per_watcher(after)),
+        ("server_processors_held", after.processors_since(&opened, held).into()),
+    ]
 }
 
 /// A watch to which nothing happens.

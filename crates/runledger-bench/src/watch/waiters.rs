@@ -124,9 +124,8 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         interrupted: stop.is_cancelled(),
         numbers,
         delays_ms,
-        rounds: Vec::new(),
-        ratios: Vec::new(),
         notes,
+        ..Report::default()
     })
 }
 

@@ -96,9 +96,7 @@ async fn beat(
                 sent = Instant::now();
                 next = sent + every;
                 if let Some(abort) = answer.abort_request.filter(|_| !std::mem::replace(&mut asked_to_abort, true)) {
-                    let left = left(&abort, answer.now.as_ref());
-                    let reason = if abort.reason.is_empty() { "no reason was given".to_owned() } else { abort.reason };
-                    cancel.send_replace(Some(Cancellation::AbortRequested { reason, left }));
+                    cancel.send_replace(Some(asked_to(abort, answer.now.as_ref())));
                 }
                 continue;
             }
@@ -128,6 +126,13 @@ async fn beat(
             }
         }
     }
+}
+
+/// The cancellation that an abort request makes.
+fn asked_to(abort: v1::AbortRequest, now: Option<&Timestamp>) -> Cancellation {
+    let left = left(&abort, now);
+    let reason = if abort.reason.is_empty() { "no reason was given".to_owned() } else { abort.reason };
+    Cancellation::AbortRequested { reason, left }
 }
 
 /// Time until the grace is over, by the store's clock.
