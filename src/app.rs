@@ -34,19 +34,19 @@ use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 use crate::wire::WireFrames;
 
-/// How long commands that were accepted may take to be answered, once the stop has come.
+/// Time that accepted commands may take to be answered, once the stop has come.
 const SETTLE_WAIT_MAX: Duration = ANSWER_WAIT_MAX.saturating_add(Duration::from_secs(1));
 
-/// How long connections may stay after the last command was answered and the watchers were told to come back.
+/// Time that connections may stay after the last command was answered and the watchers were told to come back.
 const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// How long the store may take to close.
+/// Time that the store may take to close.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// How long a stop takes at most. It takes less than a second when nothing hangs.
+/// Time that a stop takes at most. A stop takes less than a second when nothing hangs.
 pub const STOP_WAIT_MAX: Duration = SETTLE_WAIT_MAX.saturating_add(GOODBYE_WAIT_MAX).saturating_add(CLOSE_WAIT_MAX);
 
-/// How long the banner waits for the store: who starts a server wants to know where it listens.
+/// Time that the banner waits for the store: an operator who starts a server wants to know where it listens.
 const BANNER_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The pause before an unreachable store is tried again.
@@ -56,7 +56,7 @@ const OPEN_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// It could not begin to serve, or a vital part of it failed.
+/// The service could not begin, or a vital part of it failed.
 pub async fn serve(config: ServeConfig, location: Location, listen: &[SocketAddr]) -> anyhow::Result<()> {
     let supervisor = Supervisor::new();
     let signals = signals(supervisor.stop())?;
@@ -77,11 +77,11 @@ async fn run(
     let address = listener.local_addr()?;
     tracing::info!(%address, store = %location, "listening");
 
-    // The port answers, and health can be asked, before the store is looked at: that may take its time.
+    // The port answers, and health can be asked, before the store is opened, because opening may take its time.
     let slot = AuthoritySlot::default();
     let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
     supervisor.vital("health", monitor.run());
-    // The listener has its own supervisor: it is waited for after the committers.
+    // The listener has its own supervisor, because the drain waits for it after the committers.
     let listening = Supervisor::new();
     let asked = config.client_connections;
     let connections_max = listener::connections_max(asked, config.store.connections)?;
@@ -100,12 +100,12 @@ async fn run(
     supervisor.vital("listener", serving.map_err(|error| anyhow::anyhow!("reflection: {}", chain(&*error)))?);
 
     let lost = Arc::new(OnceLock::new());
-    // Nothing is installed after the stop: the drain would not see it.
+    // No store is installed after the stop: the drain would not see it.
     let stop = supervisor.stop();
     let opened = tokio::select! {
         biased;
         () = stop.cancelled() => None,
-        opened = open(&config, &location, address) => Some(opened),
+        opened = open(&config, &location, address, &supervisor) => Some(opened),
     };
     match opened {
         None => {}
@@ -127,7 +127,7 @@ async fn run(
     }
 }
 
-/// Ends before the stop once the store is not the ledger any more, and leaves the sentence that says why.
+/// Ends before the stop once the store is not the ledger any more, and leaves the sentence that tells the reason.
 async fn until_lost(store: Arc<dyn Store>, why: Arc<OnceLock<String>>, stop: CancellationToken) {
     tokio::select! {
         biased;
@@ -139,9 +139,14 @@ async fn until_lost(store: Arc<dyn Store>, why: Arc<OnceLock<String>>, stop: Can
     }
 }
 
-/// Opens the store, however long it does not answer or its schema is behind; anything else is an error. Prints the
-/// banner once it is known how the first attempt ended, or when that takes long.
-async fn open(config: &ServeConfig, location: &Location, address: SocketAddr) -> anyhow::Result<Arc<dyn Store>> {
+/// Opens the store, and tries again for as long as the store does not answer or its schema is behind; every other
+/// failure is an error. Prints the banner once the first attempt has ended, or takes long.
+async fn open(
+    config: &ServeConfig,
+    location: &Location,
+    address: SocketAddr,
+    supervisor: &Supervisor,
+) -> anyhow::Result<Arc<dyn Store>> {
     let mut untold = Some(address);
     let mut tell = |store: Option<&Description>| match untold.take() {
         Some(address) => banner(address, location, store),
@@ -149,7 +154,7 @@ async fn open(config: &ServeConfig, location: &Location, address: SocketAddr) ->
     };
     let mut said = String::new();
     loop {
-        let mut attempt = pin!(open_store(config, location));
+        let mut attempt = pin!(open_store(config, location, supervisor));
         let opened = match timeout(BANNER_WAIT_MAX, &mut attempt).await {
             Ok(opened) => opened,
             Err(_elapsed) => {
@@ -179,8 +184,8 @@ async fn open(config: &ServeConfig, location: &Location, address: SocketAddr) ->
     }
 }
 
-/// The health service is told by its own monitor, watches by their sessions: both see the stop. Here every accepted
-/// command is answered, and then connections get a moment to take their answers.
+/// The health service is told by its own monitor, watches by their sessions: both see the stop. The drain answers every
+/// accepted command, and then gives connections a moment to take their answers.
 async fn drain(slot: &AuthoritySlot, supervisor: &Supervisor, listening: &Supervisor) {
     tracing::info!("draining");
     if let Some(backend) = slot.get() {
@@ -200,13 +205,18 @@ async fn drain(slot: &AuthoritySlot, supervisor: &Supervisor, listening: &Superv
     tracing::info!("stopped");
 }
 
-/// The store that was asked for. With none asked for and a data directory that cannot be written: memory, said aloud.
-async fn open_store(config: &ServeConfig, location: &Location) -> Result<Arc<dyn Store>, OpenError> {
+/// The store that was asked for. Where none was asked for and the data directory cannot be written, memory is used,
+/// with a warning.
+async fn open_store(
+    config: &ServeConfig,
+    location: &Location,
+    supervisor: &Supervisor,
+) -> Result<Arc<dyn Store>, OpenError> {
     let options = config.store.options(config.migrate, config.allow_unsafe_store);
-    match open::open(location, &options, Arc::new(SystemClock)).await {
+    match open::open(location, &options, Arc::new(SystemClock), supervisor).await {
         Err(error @ OpenError::ReadOnly { .. }) if config.store.at.location.is_none() => {
             tracing::warn!(error = chain(&error), "serving from memory: runs are gone when this process ends");
-            open::open(&Location::Memory, &options, Arc::new(SystemClock)).await
+            open::open(&Location::Memory, &options, Arc::new(SystemClock), supervisor).await
         }
         opened => opened,
     }
@@ -255,7 +265,7 @@ pub fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = I
     })
 }
 
-/// Says where it listens, where the data is, and what to try. The address is the first line's last word.
+/// Prints the address, the store, and a command to try. The address is the first line's last word.
 fn banner(address: SocketAddr, location: &Location, store: Option<&Description>) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "Runledger {} listens on {address}", env!("CARGO_PKG_VERSION"))?;

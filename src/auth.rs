@@ -1,4 +1,5 @@
-//! Who makes a call, by its metadata. Believed, not proven: it keeps honest agents apart, not hostile ones.
+//! The caller of a call, by the call's metadata. The name is believed, not proven: it keeps honest agents apart, not
+//! hostile ones.
 
 use runledger_proto::headers::{
     AGENT_ID as AGENT_ID_HEADER, AGENT_ID_BIN as AGENT_ID_BIN_HEADER, NAMESPACE as NAMESPACE_HEADER,
@@ -7,14 +8,14 @@ use tonic::metadata::MetadataMap;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::limits::LINK_BYTES_MAX;
-use crate::domain::{Principal, Violation};
+use crate::domain::{Namespace, Principal, Violation};
 
-/// Who makes a call, and where.
+/// The caller of a call, and the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The namespace that the call is for.
-    pub namespace: String,
-    /// Who asks.
+    pub namespace: Namespace,
+    /// The principal that makes the call.
     pub principal: Principal,
 }
 
@@ -63,12 +64,12 @@ fn any(id: Option<&[u8]>) -> Result<String, Violation> {
     })
 }
 
-fn namespace(metadata: &MetadataMap) -> Result<String, Violation> {
+fn namespace(metadata: &MetadataMap) -> Result<Namespace, Violation> {
     match at_most_once(NAMESPACE_HEADER, metadata.get_all(NAMESPACE_HEADER).iter())? {
         Some(value) if value.as_bytes() != DEFAULT_NAMESPACE.as_bytes() => {
             Err(Violation::new(NAMESPACE_HEADER, format!("only the namespace `{DEFAULT_NAMESPACE}` exists")))
         }
-        Some(_) | None => Ok(DEFAULT_NAMESPACE.to_owned()),
+        Some(_) | None => Ok(Namespace::only()),
     }
 }
 

@@ -31,10 +31,10 @@ use crate::wire::query::WAIT_MAX;
 /// Bytes of one answer at most: clients refuse 4 MiB, and a page that ends early loses nothing.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// What a wait leaves of the call's time for its answer at most.
+/// The largest part of a call's time that a wait leaves for the answer.
 const ANSWER_MARGIN_MAX: Duration = Duration::from_secs(1);
 
-/// What the calls work with, once the store is open.
+/// The parts that the calls use, once the store is open.
 pub struct Authority {
     /// The store.
     pub store: Arc<dyn Store>,
@@ -44,15 +44,15 @@ pub struct Authority {
     pub engine: Arc<Engine>,
     /// The heartbeats' path.
     pub renewals: Renewals,
-    /// How far watched runs have come.
+    /// The progress of watched runs.
     pub progress: Arc<ProgressBoard>,
     /// The path of callers that look for work.
     pub claims: Claims,
     /// The watch path.
     pub feed: Feed,
-    /// How long a wait for a run's end lasts at most.
+    /// Time that a wait for a run's end lasts at most.
     pub wait_max: Duration,
-    /// Whose turn it is to list or to count.
+    /// The turns of lists and counts.
     pub turns: Turns,
 }
 
@@ -82,28 +82,29 @@ impl AuthoritySlot {
     }
 }
 
-/// What a call says.
+/// A call, as a face hands it over.
 #[derive(Debug)]
 pub struct Call<M> {
-    /// Who calls, and in which namespace.
+    /// The caller, and its namespace.
     pub caller: Caller,
-    /// When it is over.
+    /// The end of the call.
     pub until: Until,
     /// The request.
     pub message: M,
 }
 
-/// When a call is over.
+/// The times at which a call is over, at the first of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Until {
-    /// Its caller waits no longer.
+    /// The time at which the caller stops waiting.
     pub deadline: Option<Instant>,
-    /// Its connection is closed.
+    /// The time at which the connection is closed.
     pub connection: Option<Instant>,
 }
 
 impl Authority {
-    /// How long a call that was asked to wait does: answered before it is over, it says more than that time is over.
+    /// Time that a call waits where it was asked to. The wait ends before the call does, because an answer tells more
+    /// than the passing of a deadline.
     fn wait_max(&self, asked: Duration, until: Until) -> Duration {
         let end = until.deadline.into_iter().chain(until.connection).min();
         let left = end.map_or(WAIT_MAX, |end| {
@@ -113,7 +114,8 @@ impl Authority {
         asked.min(self.wait_max).min(left)
     }
 
-    /// Another replica may have seen sooner that the ledger lost a part of its past.
+    /// Looks at the ledger's past where a caller names a later epoch: another replica may have seen sooner that the
+    /// ledger lost a part of its past.
     async fn knows(&self, epoch: Option<u64>) -> Result<(), StoreError> {
         if epoch.is_some_and(|epoch| epoch > self.store.ledger().epoch) {
             self.store.look_at_past().await?;
@@ -136,7 +138,8 @@ fn unlisted(rpc: &'static str, namespace: &str, error: &StoreError) -> Problem {
     failed(rpc, namespace, None, error)
 }
 
-/// The causes are for the log. While the store is away every call fails, and the health monitor has said so once.
+/// Logs why a read failed, and gives the problem for the caller. While the store is away every call fails, and the
+/// health monitor has logged it once.
 fn failed(rpc: &'static str, namespace: &str, run_id: Option<&str>, error: &StoreError) -> Problem {
     match error {
         StoreError::Unavailable(_) | StoreError::Lost(_) => {

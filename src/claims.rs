@@ -27,7 +27,9 @@ use tokio_util::sync::CancellationToken;
 use self::backlog::Outcome;
 use self::queue::Candidate;
 use self::queues::{QueueKey, Queues};
-use crate::domain::{self, Ask, Command, Filter, MaxRunning, Principal, Refusal, Request, Run, RunKey};
+use crate::domain::{
+    self, Ask, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, Run, RunId, RunKey,
+};
 use crate::engine::{self, Engine};
 use crate::feed::Feed;
 use crate::store::{Runs, StoreError, Upkeep};
@@ -40,7 +42,7 @@ const LOOK_AGAIN_MIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The namespace that the claimer looks in.
-    pub namespace: String,
+    pub namespace: Namespace,
     /// The runs that the claimer takes; only those that wait for a claim, whatever the filter says of the status.
     pub filter: Filter,
     /// The limit of runs with the same value of a label that may be running.
@@ -198,9 +200,9 @@ impl Claims {
 }
 
 /// The claim of a candidate.
-fn command(claim: &Claim, run_id: &str) -> Command {
+fn command(claim: &Claim, run_id: &RunId) -> Command {
     Command {
-        key: RunKey { namespace: claim.namespace.clone(), run_id: run_id.to_owned() },
+        key: RunKey { namespace: claim.namespace.clone(), run_id: run_id.clone() },
         ask: Ask::Claim(domain::Claim {
             expected_epoch: None,
             lease_ttl_ms: claim.lease_ttl_ms,

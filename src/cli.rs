@@ -101,7 +101,7 @@ enum Command {
 ///
 /// # Errors
 ///
-/// It asked for help, or cannot be understood. Either was printed, without passwords.
+/// The command line asks for help, or cannot be understood. The text for either was printed, without passwords.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
     let words: Vec<OsString> = words.into_iter().collect();
     let command = config::without_empty_variables(Cli::command());

@@ -1,4 +1,4 @@
-//! What the process is told: flags, then `RUNLEDGER_*`, then defaults. The only reader of the environment.
+//! The process's settings: flags, then `RUNLEDGER_*`, then defaults. No other module reads the environment.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::store::OpenOptions;
 use crate::store::open::Location;
 use crate::telemetry::{self, LogFormat};
 
-/// What the names of the process's own variables begin with.
+/// The prefix of the process's own variables.
 const PREFIX: &str = "RUNLEDGER_";
 
-/// What `runledger serve` is told.
+/// The settings of `runledger serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeConfig {
     /// Address to listen on; port 0 takes a free one
@@ -35,26 +35,26 @@ pub struct ServeConfig {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub client_connections: usize,
 
-    /// How long a client's connection stays open without a call
+    /// Time that a client's connection stays open without a call
     #[arg(long, env = "RUNLEDGER_CONNECTION_IDLE_MAX", value_name = "DURATION", default_value = "10m",
           value_parser = lifetime)]
     pub connection_idle_max: Duration,
 
-    /// How old a client's connection gets, give or take a tenth: then clients connect anew, and their streams begin anew
-    /// where they were, within a minute
+    /// Age that a client's connection reaches, give or take a tenth: then clients connect anew, and their streams begin
+    /// anew where they were, within a minute
     #[arg(long, env = "RUNLEDGER_CONNECTION_AGE_MAX", value_name = "DURATION", default_value = "30m",
           value_parser = lifetime)]
     pub connection_age_max: Duration,
 
-    /// How long one `WaitRun` waits at most: lower than what proxies in between allow a silent call
+    /// Time that one `WaitRun` waits at most: less than proxies in between allow a silent call
     #[arg(long, env = "RUNLEDGER_WAIT_MAX", value_name = "DURATION", default_value = "24h", value_parser = duration)]
     pub wait_max: Duration,
 
-    /// How log lines look (on stderr)
+    /// Format of the log lines (on stderr)
     #[arg(long, env = "RUNLEDGER_LOG_FORMAT", value_name = "FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
 
-    /// What to log: TARGET=LEVEL, comma-separated
+    /// Lines to log: TARGET=LEVEL, comma-separated
     #[arg(long, env = "RUNLEDGER_LOG", value_name = "FILTER", default_value = "warn,runledger=info",
           value_parser = telemetry::filter)]
     pub log: String,
@@ -72,7 +72,7 @@ pub struct ServeConfig {
     pub allow_unsafe_store: bool,
 }
 
-/// Which store, for every subcommand that opens or reads one.
+/// The flag that names the store, for every subcommand that opens or reads one.
 #[derive(Args, Clone, Debug)]
 pub struct StoreLocation {
     /// sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE [default: sqlite:DATA/runledger/ledger.db,
@@ -81,10 +81,10 @@ pub struct StoreLocation {
     pub location: Option<Asked>,
 }
 
-/// Which store, and how, for every subcommand that opens one.
+/// The flags that name the store and say how to open it, for every subcommand that opens one.
 #[derive(Args, Clone, Debug)]
 pub struct StoreConfig {
-    /// Which store.
+    /// The store's location.
     #[command(flatten)]
     pub at: StoreLocation,
 
@@ -97,8 +97,8 @@ pub struct StoreConfig {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(3..=1000))]
     pub connections: usize,
 
-    /// Whether replicas on Postgres tell each other of commits by NOTIFY. Off, they look 10 times a second: for poolers and
-    /// databases that do not carry it
+    /// Whether replicas on Postgres tell each other of commits by NOTIFY. Off, replicas look 10 times a second: for
+    /// poolers and databases that do not carry it
     #[arg(long, env = "RUNLEDGER_NOTIFY", value_name = "on|off", default_value = "on", action = ArgAction::Set,
           value_parser = on_or_off)]
     pub notify: bool,
@@ -109,7 +109,7 @@ impl StoreLocation {
     ///
     /// # Errors
     ///
-    /// What a store's location looks like. The text itself is not in it: it may hold a password.
+    /// The form that a store's location must have. The text itself is not shown: it may hold a password.
     pub fn location(&self) -> Result<Location, String> {
         match &self.location {
             Some(asked) => asked.location(),
@@ -123,12 +123,12 @@ impl StoreConfig {
     ///
     /// # Errors
     ///
-    /// What a store's location looks like.
+    /// The form that a store's location must have.
     pub fn location(&self) -> Result<Location, String> {
         self.at.location()
     }
 
-    /// How to open it.
+    /// The options for opening the store.
     #[must_use]
     pub fn options(&self, migrate: bool, allow_unsafe: bool) -> OpenOptions {
         let Self { shards, connections, notify, .. } = *self;
@@ -141,11 +141,11 @@ impl StoreConfig {
 pub struct Asked(String);
 
 impl Asked {
-    /// The connection string, for whoever wants a Postgres and no other store.
+    /// The connection string, for a caller that takes a Postgres and no other store.
     ///
     /// # Errors
     ///
-    /// What is wrong with it. The text itself is not in it.
+    /// The form that was expected. The text itself is not shown.
     pub fn postgres(&self) -> Result<&str, String> {
         match self.0.parse()? {
             Location::Postgres(_) => Ok(&self.0),
@@ -165,11 +165,11 @@ impl FromStr for Asked {
 }
 
 impl Asked {
-    /// Where it is.
+    /// The store's location.
     ///
     /// # Errors
     ///
-    /// What a store's location looks like.
+    /// The form that a store's location must have.
     pub fn location(&self) -> Result<Location, String> {
         self.0.parse().map_err(|expected| format!("--store: {expected}"))
     }
@@ -182,7 +182,7 @@ impl fmt::Debug for Asked {
 }
 
 impl ServeConfig {
-    /// Whether it may listen on the addresses that `listen` stands for.
+    /// Whether the service may listen on the addresses that `listen` stands for.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl ServeConfig {
     }
 }
 
-/// The command with every variable unset that is empty, as a chart or a shell leaves one that has nothing to say.
+/// The command with every empty variable unset: a chart or a shell may leave a variable empty that has no value.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
 pub fn without_empty_variables(command: Command) -> Command {
@@ -209,13 +209,13 @@ pub fn without_empty_variables(command: Command) -> Command {
     command.mut_args(unset).mut_subcommands(without_empty_variables)
 }
 
-/// The values of the process's own variables: what an error of the command line may show.
+/// The values of the process's own variables, which an error of the command line may show.
 pub fn variables() -> impl Iterator<Item = String> {
     let own = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(PREFIX));
     own.map(|(_, value)| value.to_string_lossy().into_owned())
 }
 
-/// Where the embedded store is when none was asked for.
+/// The file of the embedded store, where no store was asked for.
 #[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
 fn default_database() -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -234,7 +234,7 @@ fn on_or_off(text: &str) -> Result<bool, &'static str> {
     }
 }
 
-/// How long connections last: shorter than a second, clients would do nothing but connect.
+/// The lifetime of connections: below a second, clients would do nothing but connect.
 fn lifetime(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_hours(24 * 366);
     duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 1s to 366 days".to_owned()) })
@@ -244,7 +244,7 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 ///
-/// What a duration looks like.
+/// The form that a duration must have.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed: Result<SignedDuration, _> = text.parse();
     let duration = parsed.ok().and_then(|duration| Duration::try_from(duration).ok());

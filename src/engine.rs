@@ -194,7 +194,7 @@ impl Engine {
             Ok(Err(error)) => chain(&error),
             Err(_elapsed) => "no answer in time".to_owned(),
         };
-        let RunKey { namespace, run_id } = key;
+        let (namespace, run_id) = (key.namespace.as_str(), key.run_id.as_str());
         tracing::error!(namespace, run_id, revision, error = reason, "a replayed call's run cannot be read");
         Err(Failure::OutcomeUnknown)
     }

@@ -1,7 +1,7 @@
-//! Fills a ledger with finished runs, past any server: so that what servers do on a large ledger can be measured.
+//! Fills a ledger with finished runs, past any server, so that servers can be measured on a large ledger.
 //!
-//! Runs are made from a seed and a number each, and written in the order of their numbers, each shard for itself. So what
-//! is there says where to go on: a fill that was ended early is finished by the same fill once more.
+//! Runs are made from a seed and a number each, and written in the order of their numbers, each shard for itself. So
+//! the last run of each shard tells where to go on: the same fill, once more, finishes a fill that was ended early.
 
 mod recipe;
 
@@ -19,22 +19,23 @@ use crate::store::bulk::{Bulk, Load, LoadError};
 use crate::store::{Ledger, StoreError};
 use recipe::Recipe;
 
-/// Runs of one transaction. It holds its shard's head for a tenth of a second, and servers wait for that long.
+/// Runs of one transaction. The transaction holds its shard's head for a tenth of a second, and servers wait for that
+/// long.
 const LOAD_RUNS: usize = 1_024;
 
-/// Why a fill was not done, or not to its end.
+/// The reason why a fill was not done, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
-    /// The disk would be full before the end. Nothing was written.
+    /// The disk would be full before the end. No run was written.
     #[error("{runs} runs want about {wanted} bytes, and {free} are free at {}", place.display())]
     NoRoom {
         /// Runs that were to be written.
         runs: u64,
-        /// Bytes that they want, about.
+        /// Bytes that these runs want, about.
         wanted: u64,
-        /// Bytes that there are.
+        /// Bytes that are free.
         free: u64,
-        /// Where.
+        /// The place of the store.
         place: PathBuf,
     },
     /// A run id of the seed is not one that a fill makes.
@@ -46,7 +47,7 @@ pub enum FillError {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A transaction failed. Those before it are there.
+    /// A transaction failed. The transactions before it are durable.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// A part of the work broke.
@@ -54,7 +55,7 @@ pub enum FillError {
     Broken(#[from] JoinError),
 }
 
-/// A fill that can begin: what is there was looked at.
+/// A fill that can begin: the runs that exist were looked at.
 pub struct Fill {
     bulk: Arc<dyn Bulk>,
     recipe: Recipe,
@@ -63,20 +64,20 @@ pub struct Fill {
     plan: Plan,
 }
 
-/// What a fill will do.
+/// The amount of work that a fill will do.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Runs of this seed that are there.
+    /// Runs of this seed that exist.
     pub there: u64,
     /// Runs that are to be written.
     pub runs: u64,
     /// Bytes that these want, about.
     pub wanted: u64,
-    /// Where they go and how many bytes are free there; none when it cannot be told from here.
+    /// The place of the runs, and the bytes that are free there; none when it cannot be told from here.
     pub free: Option<(PathBuf, u64)>,
 }
 
-/// What a fill has done so far. Counted when it is durable.
+/// The work that a fill has done so far. A transaction counts when it is durable.
 #[derive(Debug, Default)]
 pub struct Done {
     runs: AtomicU64,
@@ -89,15 +90,15 @@ impl Done {
         self.runs.load(Ordering::Relaxed)
     }
 
-    /// Their events.
+    /// Events of these runs.
     pub fn events(&self) -> u64 {
         self.events.load(Ordering::Relaxed)
     }
 }
 
 impl Fill {
-    /// Looks at what is there of this seed and whether the rest has room, so that `runs` of this seed are there at the end.
-    /// Writes nothing.
+    /// Looks which runs of this seed exist, and whether the rest has room, so that `runs` of this seed exist at the
+    /// end. Writes nothing.
     ///
     /// # Errors
     ///
@@ -135,21 +136,21 @@ impl Fill {
         Ok(Self { bulk, recipe, there, plan })
     }
 
-    /// What it will do.
+    /// The plan of this fill.
     #[must_use]
     pub fn planned(&self) -> &Plan {
         &self.plan
     }
 
-    /// Writes the runs whose numbers are up to `runs` and that are not there, until the stop: then it ends after the
-    /// transactions in hand.
+    /// Writes the missing runs whose numbers are up to `runs`, until the stop. After the stop, the transactions in hand
+    /// end.
     ///
     /// # Errors
     ///
-    /// [`FillError::Load`], [`FillError::Broken`]. What [`Done`] counts is there all the same.
+    /// [`FillError::Load`], [`FillError::Broken`]. The runs that [`Done`] counts are durable all the same.
     pub async fn run(self, runs: u64, done: Arc<Done>, stop: &CancellationToken) -> Result<(), FillError> {
         let stop = stop.child_token();
-        // Leaving early, by an error or by a caller who goes away, stops the others.
+        // An early end, by an error or by a caller that goes away, stops the other workers.
         let _stops = stop.clone().drop_guard();
         let ledger = self.bulk.ledger();
         let parts = self.bulk.loads_max().min(ledger.shard_count.into());
@@ -177,7 +178,7 @@ fn shard_of_run(ledger: Ledger, recipe: &Recipe, number: u64) -> Shard {
     shard_of(ledger.id, ledger.shard_count, &recipe.key(number))
 }
 
-/// A shard that a worker writes to, and nobody else in this process.
+/// A shard that only one worker in this process writes to.
 struct Own {
     last_run_id: Option<String>,
     last_number: u64,
@@ -229,7 +230,7 @@ impl Worker {
     async fn load(&self, shard: Shard, own: &mut Own) -> Result<(), FillError> {
         let numbers = std::mem::take(&mut own.pending);
         let histories: Vec<_> = numbers.iter().map(|number| self.recipe.history(*number)).collect();
-        let (runs, last) = (histories.len(), numbers.last().map(|number| self.recipe.key(*number).run_id));
+        let (runs, last) = (histories.len(), numbers.last().map(|number| self.recipe.key(*number).run_id.into()));
         let load = Load { histories, prefix: self.recipe.prefix(), after: own.last_run_id.take() };
         let events = self.bulk.load(shard, draw_id(), load).await?;
         own.last_run_id = last;

@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => {
             let code = runtime.block_on(cli::run(cli));
-            // What still runs, such as a statement on a store that hangs, must not hold the process.
+            // A task that still runs, such as a statement on a store that hangs, must not hold the process.
             runtime.shutdown_background();
             code
         }

@@ -1,4 +1,4 @@
-//! Tasks that somebody waits for, and how the process stops.
+//! Tasks that are all waited for, and the stop of the process.
 //!
 //! No task is detached. A vital task that ends before the stop was asked for, even by a panic, stops the service, and
 //! the process ends with an error.
@@ -42,7 +42,7 @@ impl Supervisor {
         Vital { name, supervisor: self.clone() }
     }
 
-    /// Starts a task without which the service is not one. It may end only after the stop.
+    /// Starts a task that the service cannot do without. The task may end only after the stop.
     pub fn vital(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let guard = self.guard(name);
         self.spawn(async move {

@@ -1,4 +1,4 @@
-//! What the process says of itself.
+//! The process's log.
 
 use std::error::Error;
 use std::io::IsTerminal as _;
@@ -13,16 +13,16 @@ use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Crates that log what callers sent (parameters of statements, frames, headers) when they are asked for more than
-/// this. No filter makes them say it. Those of HTTP/2 warn of each frame that a peer should not have sent: a flood of frames
-/// would be one of lines, so the listener says what there is to say.
+/// Crates that would log callers' data (parameters of statements, frames, headers) above these levels. No filter lets
+/// them. The crates of HTTP/2 warn of each frame that a peer should not have sent: a flood of frames would become a
+/// flood of lines, so the listener warns in their place.
 const TALKATIVE: &[(&str, Level)] =
     &[("tokio_postgres", Level::INFO), ("h2", Level::ERROR), ("hyper", Level::ERROR), ("hyper_util", Level::ERROR)];
 
-/// How often a line is said that others could make this process say.
+/// The shortest interval between two lines of a kind that others could make this process log.
 const SELDOM: Duration = Duration::from_secs(10);
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// A line for people.
@@ -36,7 +36,7 @@ pub enum LogFormat {
 ///
 /// # Errors
 ///
-/// A filter that cannot be read.
+/// The filter cannot be read.
 pub fn log(format: LogFormat, filter: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
     let filter = EnvFilter::try_new(filter)?.and(filter_fn(may_be_said));
     let lines =
@@ -53,7 +53,7 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), Box<dyn Error + Send +
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The filter cannot be read.
 pub fn filter(text: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
     EnvFilter::try_new(text)?;
     Ok(text.to_owned())
@@ -64,12 +64,12 @@ fn may_be_said(line: &Metadata<'_>) -> bool {
     TALKATIVE.iter().all(|(talkative, max)| name != *talkative || line.level() <= max)
 }
 
-/// A line that is said now and then, however often there is cause.
+/// Throttles a log line: it is logged now and then, however often there is cause.
 #[derive(Debug, Default)]
 pub struct LogThrottle(Mutex<(Option<Instant>, u64)>);
 
 impl LogThrottle {
-    /// There is cause. Some when the line is to be said, with how often it was not since the last time.
+    /// Takes note of a cause. Some when the line is to be logged, with the number of lines left out since the last one.
     pub fn is_due(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (said_at, unsaid) = &mut *state;

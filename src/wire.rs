@@ -1,8 +1,7 @@
 //! The wire: generated messages, and what turns them into domain values and back.
 //!
-//! Nothing here decides anything. [`request`] checks a request whole before the domain sees it, [`answer`] shows domain
-//! values, and [`problem`] says why
-//! something was not done; only `status` makes a [`tonic::Status`] of it.
+//! No rule of a run's life is here. [`request`] checks a request whole before the domain sees it, [`answer`] shows
+//! domain values, and [`problem`] says why a call was not done; only `status` makes a [`tonic::Status`] of a problem.
 
 pub mod answer;
 pub mod codec;

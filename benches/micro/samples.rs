@@ -33,7 +33,7 @@ pub(super) fn now() -> Time {
 }
 
 pub(super) fn caller() -> Caller {
-    Caller { namespace: DEFAULT_NAMESPACE.to_owned(), principal: Principal::claimed("agent-1".to_owned()) }
+    Caller { namespace: DEFAULT_NAMESPACE.into(), principal: Principal::claimed("agent-1".to_owned()) }
 }
 
 /// A `StartRun` whose metadata is about so large.

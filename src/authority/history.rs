@@ -26,12 +26,12 @@ impl Authority {
             token => page_token::revision(token, ledger, &key).map_err(problem::page_token_invalid)?,
         };
         let unreadable = |error| unreadable("ListRunEvents", &key, &error);
-        // The run first: one that is there has its first event, whatever is committed in between.
+        // The run is read first: a run that is found has its first event, whatever is committed in between.
         let Some(run) = self.reads.run(&key).await.map_err(unreadable)? else { return Err(run_not_found(key)) };
         let _turn = self.turns.of_events().await?;
         let read = self.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
         if after > 0 && self.store.ledger().epoch != ledger.epoch {
-            // What the caller has may be of another past than this page.
+            // The caller's pages may be of another past than this page.
             return Err(problem::page_token_invalid(page_token::PageTokenInvalid));
         }
         let (mut bytes, mut yielding) = (0, YieldEvery::default());

@@ -1,4 +1,4 @@
-//! What leases have besides commands: renewals, claims of whatever comes next, and what a lease's own row says.
+//! The calls of leases besides commands: renewals, claims of the next run, and reads of a lease's own row.
 
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// Why the lease was not renewed.
+    /// The lease was not renewed, or nobody knows.
     pub async fn heartbeat_run(
         &self,
         call: Call<v1::HeartbeatRunRequest>,
@@ -30,7 +30,7 @@ impl Authority {
             Failure::Refused(refusal) => problem::refusal(&refusal),
             Failure::Overloaded => problem::overloaded(),
             Failure::Draining => problem::draining(),
-            // Perhaps it was renewed, and renewing again does no harm.
+            // The lease may have been renewed, and renewing again does no harm.
             Failure::Deadline => problem::outcome_unknown(true),
             Failure::Store(error) => unreadable("HeartbeatRun", &key, &error),
         })?;
@@ -46,7 +46,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// Why nothing was claimed, although something may wait.
+    /// No run was claimed, although one may wait.
     pub async fn claim_next_run(
         &self,
         call: Call<v1::ClaimNextRunRequest>,
@@ -88,14 +88,15 @@ impl Authority {
         let ahead = self.count_waiting(&key.namespace, &value, &Place::of(run)).await?;
         let running = self.store.running(std::slice::from_ref(&value)).await;
         let running = running.map_err(|error| unreadable("GetRun", key, &error))?;
-        // Claimed a moment ago, it would wait for itself.
-        let running_run_ids = running.into_iter().flatten().filter(|run_id| *run_id != key.run_id).collect();
+        // A run that was claimed a moment ago would wait for itself.
+        let running_run_ids =
+            running.into_iter().flatten().filter(|run_id| *run_id != key.run_id).map(String::from).collect();
         let LabelValue { label, value, .. } = value;
         let position = ahead.counts.values().sum::<u64>() + 1;
         Ok(Some(v1::QueuePlace { label, value, position, truncated: ahead.truncated, running_run_ids }))
     }
 
-    /// A run with what its lease's own row says. Only a running run with a lease has one.
+    /// A run with the expiry and the progress in its lease's own row. Only a running run with a lease has such a row.
     pub(super) async fn shown(&self, key: &RunKey, run: &Run) -> Result<v1::Run, Problem> {
         let mut shown: v1::Run = run.into();
         let Some(lease) = &mut shown.lease else { return Ok(shown) };
@@ -104,7 +105,7 @@ impl Authority {
         }
         let kept = self.store.leases(std::slice::from_ref(key)).await;
         let kept = kept.map_err(|error| unreadable("GetRun", key, &error))?.pop().flatten();
-        // Read a moment after the run: it may be another lease by now, which this run does not have.
+        // The row is read a moment after the run: it may be of a later lease, which this run does not have.
         if let Some(kept) = kept.filter(|kept| kept.epoch == lease.epoch) {
             lease.expires_at = Some(timestamp(kept.expires_at));
             shown.progress = kept.progress.as_ref().map(answer::progress);

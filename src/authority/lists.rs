@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::{ANSWER_BYTES_MAX, Authority, Call, unlisted};
-use crate::domain::{Filter, LabelValue, Status as RunStatus};
+use crate::domain::{Filter, LabelValue, Namespace, Status as RunStatus};
 use crate::store::PAGE_BYTES_MAX;
 use crate::store::query::{COUNT_RUNS_MAX, Order, Place, READY_RUNS_MAX, RunCounts, RunPage, RunQuery};
 use crate::wire::page_token::PAGE_TOKEN_BYTES_MAX;
@@ -16,7 +16,7 @@ use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
 use runledger_proto::v1;
 
-/// How long a call waits for its turn: what does not come to it by then is too much.
+/// Time that a call waits for its turn. A call that gets no turn by then is refused as too much.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Authority {
@@ -74,10 +74,10 @@ impl Authority {
         Ok(v1::CountRunsResponse { counts: counts.collect(), truncated: counted.truncated })
     }
 
-    /// How many runs with a value of a label wait for a claim, of those that come before a place.
+    /// The number of runs that wait for a claim, have a value of a label, and come before a place.
     pub(super) async fn count_waiting(
         &self,
-        namespace: &str,
+        namespace: &Namespace,
         value: &LabelValue,
         before: &Place,
     ) -> Result<RunCounts, Problem> {
@@ -108,8 +108,8 @@ impl Authority {
     }
 }
 
-/// Whose turn it is: one list, one count, and one search for a place in a queue at a time walk along the indexes of the
-/// store, and two pages of events are read, so that they leave readers for all other calls.
+/// The turns of large reads: one list, one count and one search for a place in a queue at a time walk along the store's
+/// indexes, and two pages of events at a time are read, so that connections are left for all other calls.
 #[derive(Debug)]
 pub struct Turns {
     lists: Semaphore,
@@ -137,7 +137,7 @@ async fn turn(turns: &Semaphore) -> Result<SemaphorePermit<'_>, Problem> {
     Ok(turn.expect("never closed"))
 }
 
-/// Lets others have the processor between the parts of a large answer: one that is made in one go takes as long as tens of
+/// Yields the processor between the parts of a large answer: an answer that is made in one go takes as long as tens of
 /// calls.
 #[derive(Debug, Default)]
 pub(super) struct YieldEvery {
@@ -148,7 +148,7 @@ pub(super) struct YieldEvery {
 const YIELD_BYTES: usize = 64 * 1024;
 
 impl YieldEvery {
-    /// So many bytes more were made.
+    /// Counts bytes that were made, and yields where it is time.
     pub(super) async fn made(&mut self, bytes: usize) {
         self.bytes += bytes;
         if self.bytes > YIELD_BYTES {
@@ -158,7 +158,7 @@ impl YieldEvery {
     }
 }
 
-/// What of a page fits, at least one run of it, and where to go on.
+/// The runs of a page that fit into an answer, one at least, and the place to go on from.
 async fn fitting(page: RunPage, bytes_max: usize) -> (Vec<v1::Run>, Option<Place>) {
     let (mut bytes, mut yielding) = (0, YieldEvery::default());
     let mut runs: Vec<v1::Run> = Vec::with_capacity(page.runs.len());
@@ -166,7 +166,7 @@ async fn fitting(page: RunPage, bytes_max: usize) -> (Vec<v1::Run>, Option<Place
         let shown: v1::Run = run.into();
         let encoded = shown.encoded_len();
         yielding.made(encoded).await;
-        // In front of each run stand its field's number and its length.
+        // The field's number and the length stand in front of each run.
         bytes += 1 + prost::length_delimiter_len(encoded) + encoded;
         if bytes > bytes_max && index > 0 {
             return (runs, Some(Place::of(&page.runs[index - 1])));
@@ -185,7 +185,7 @@ mod tests {
         let at = Time::from_micros(micros);
         Run {
             task_thread_id: "task".into(),
-            run_id: format!("run-{micros}"),
+            run_id: format!("run-{micros}").into(),
             namespace: "default".into(),
             status: RunStatus::Running,
             revision: 1,

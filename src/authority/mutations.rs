@@ -1,4 +1,4 @@
-//! The calls that change a run: each is a command, and its answer the run after it.
+//! The calls that change a run: each is a command, and its answer is the run after the command.
 
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ use crate::wire::problem::{self, Problem};
 use crate::wire::request;
 use runledger_proto::v1;
 
-/// What every mutation answers.
+/// The answer of every mutation.
 struct Mutated {
     run: Option<v1::Run>,
     disposition: i32,
@@ -18,14 +18,14 @@ struct Mutated {
     abort_requested: bool,
 }
 
-/// A mutation that names its run, and says whether its run is to be aborted.
+/// A mutation that names its run, and whose answer says whether the run is to be aborted.
 macro_rules! of_its_holder {
     ($($call:ident: $request:ident -> $response:ident;)*) => {$(
         #[doc = concat!("Answers a `", stringify!($request), "`.")]
         ///
         /// # Errors
         ///
-        /// Why it was not applied.
+        /// The command was not applied, or nobody knows.
         pub async fn $call(&self, call: Call<v1::$request>) -> Result<v1::$response, Problem> {
             let command = |message, caller: &_, _| request::$call(message, caller);
             let Mutated { run, disposition, current_revision, abort_requested } =
@@ -42,7 +42,7 @@ macro_rules! of_anybody {
         ///
         /// # Errors
         ///
-        /// Why it was not applied.
+        /// The command was not applied, or nobody knows.
         pub async fn $call(&self, call: Call<v1::$request>) -> Result<v1::$response, Problem> {
             let command = |message, caller: &_, _| request::$call(message, caller);
             let Mutated { run, disposition, current_revision, .. } = self.mutate(call, true, command).await?;
@@ -56,7 +56,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// Why it was not applied.
+    /// The command was not applied, or nobody knows.
     pub async fn start_run(&self, call: Call<v1::StartRunRequest>) -> Result<v1::StartRunResponse, Problem> {
         let names_run = !call.message.run_id.is_empty();
         let Mutated { run, disposition, current_revision, .. } =
@@ -68,7 +68,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// Why it was not applied.
+    /// The command was not applied, or nobody knows.
     pub async fn update_run(&self, call: Call<v1::UpdateRunRequest>) -> Result<v1::UpdateRunResponse, Problem> {
         let mut renewal = None;
         let command = |message, caller: &_, _| {
@@ -77,7 +77,7 @@ impl Authority {
         };
         let Mutated { run, disposition, current_revision, abort_requested } = self.mutate(call, true, command).await?;
         if let Some((key, renewal)) = renewal {
-            // The update was made: its answer waits for no renewal, and no deadline may pass in between.
+            // The update was made: the answer waits for no renewal, and no deadline may pass in between.
             self.renewals.renew_soon(key, renewal);
         }
         Ok(v1::UpdateRunResponse { run, disposition, current_revision, abort_requested })
@@ -95,7 +95,8 @@ impl Authority {
         request_abort: RequestAbortRequest -> RequestAbortResponse;
     }
 
-    /// Commits the command that a request asks for. `names_run`: it named its run, so that a repetition meets the same.
+    /// Commits the command that a request asks for. `names_run`: the request named its run, so that a repetition meets
+    /// the same run.
     async fn mutate<M>(
         &self,
         call: Call<M>,
@@ -121,7 +122,7 @@ impl Authority {
     }
 }
 
-/// Why a command has no answer. `retry_is_safe`: see [`problem::outcome_unknown`].
+/// The problem for a command without an answer. `retry_is_safe`: see [`problem::outcome_unknown`].
 pub(super) fn failed(failure: Failure, retry_is_safe: bool) -> Problem {
     match failure {
         Failure::Refused(refusal) => problem::refusal(&refusal),

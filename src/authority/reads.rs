@@ -1,4 +1,4 @@
-//! Reads of one run: as it is, and what a call on it would come to.
+//! Reads of one run: its state, and the result that a call on it would have.
 
 use super::{Authority, Call, run_not_found, unreadable};
 use crate::domain::check::{Outcome, check_matrix, check_run};

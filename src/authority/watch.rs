@@ -1,4 +1,4 @@
-//! Watches and waits: what they show, and what ends them.
+//! Watches and waits: their frames, and their ends.
 
 use std::future;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::pin;
 use tokio::time::sleep_until;
 
 use super::{Authority, Call, Until, run_not_found, unlisted, unreadable};
-use crate::domain::{Progress, RunKey, Time};
+use crate::domain::{Namespace, Progress, RunId, RunKey, Time};
 use crate::feed::watch_runs::Begin;
 use crate::feed::{Feed, Waited, WatchError, watch_run, watch_runs};
 use crate::leases::progress::{ProgressBoard, ProgressWatch};
@@ -18,12 +18,12 @@ use crate::wire::problem::{self, Problem};
 use crate::wire::{query, request};
 use runledger_proto::v1;
 
-/// What a watch of one run shows.
+/// A frame of one run's watch.
 #[derive(Debug)]
 pub enum OneFrame {
-    /// What happened to the run.
+    /// A snapshot, a change, or another frame of the run.
     Run(watch_run::Frame),
-    /// How far its work has come, and when its worker said so.
+    /// The progress of the run's work, and the time at which its worker reported it.
     Progressed(Progress, Time),
 }
 
@@ -33,7 +33,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// Why it does not begin.
+    /// The watch does not begin.
     pub async fn watch_run(
         &self,
         feed: Feed,
@@ -55,7 +55,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// Why it does not begin.
+    /// The watch does not begin.
     pub async fn watch_runs(
         &self,
         feed: Feed,
@@ -92,7 +92,7 @@ impl Authority {
     }
 }
 
-/// The frames of one run's watch, and between them how far its work comes, once the watch has caught up.
+/// The frames of one run's watch, and between them the progress of its work, once the watch has caught up.
 fn with_progress(
     board: Arc<ProgressBoard>,
     key: RunKey,
@@ -133,12 +133,12 @@ fn with_progress(
     }
 }
 
-/// The frames until the call is over. Nobody else ends them then: the transport's timer is for the first answer.
+/// The frames until the call is over. The transport does not end them: its timer is for the first answer.
 pub fn over<F, E: From<Problem>>(
     until: Until,
     frames: impl Stream<Item = Result<F, E>>,
 ) -> impl Stream<Item = Result<F, E>> {
-    // In a place of its own: moved into the stream below, it would take its room there twice.
+    // The frames are boxed: a value that is moved into the stream below takes its room there twice.
     let mut frames = Box::pin(frames);
     stream! {
         let deadline_is_first = until.deadline.is_some_and(|deadline| until.connection.is_none_or(|end| deadline < end));
@@ -165,17 +165,17 @@ pub fn over<F, E: From<Problem>>(
     }
 }
 
-/// Why a watch of many runs ended.
-fn cut_many(namespace: &str, error: &WatchError) -> Problem {
-    let key = RunKey { namespace: namespace.to_owned(), run_id: String::new() };
+/// The problem for the end of a watch of many runs.
+fn cut_many(namespace: &Namespace, error: &WatchError) -> Problem {
+    let key = RunKey { namespace: namespace.clone(), run_id: RunId::default() };
     if matches!(error, WatchError::LedgerRestored) {
-        // A cursor says where to go on, and none leads on from there.
+        // No cursor leads on from before the loss.
         return problem::cursor_invalid(CursorInvalid);
     }
     cut("WatchRuns", error, &key, None)
 }
 
-/// Why a watch or a wait ended.
+/// The problem for the end of a watch or a wait.
 fn cut(rpc: &'static str, error: &WatchError, key: &RunKey, after_revision: Option<u64>) -> Problem {
     match error {
         WatchError::RunNotFound => run_not_found(key.clone()),
@@ -186,7 +186,7 @@ fn cut(rpc: &'static str, error: &WatchError, key: &RunKey, after_revision: Opti
         WatchError::CursorExpired => problem::cursor_expired(),
         WatchError::LedgerRestored => problem::ledger_restored(),
         WatchError::Draining => problem::draining(),
-        // Whoever met the event has logged it.
+        // The reader that met the event has logged it.
         WatchError::Unreadable(error) => problem::store(error),
         WatchError::Store(error) => unreadable(rpc, key, error),
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::lanes::{Lane, Lanes, News};
 use super::limit::Limit;
 use super::queues::QueueKey;
-use crate::domain::Run;
+use crate::domain::{Run, RunId};
 use crate::store::query::{Place, RunPage};
 
 /// Runs that are kept at most: of those that only their owner may have, or whose value has no room, some may stay for long.
@@ -48,7 +48,7 @@ pub(super) struct Backlog {
     runs_max: usize,
     lanes: Lanes,
     /// By run id. A page shows them still waiting.
-    handed_out: HashMap<String, HandedOut>,
+    handed_out: HashMap<RunId, HandedOut>,
     /// The number of times that the feed has begun.
     feed: u64,
     /// Runs after this place may wait that are not kept.
@@ -112,7 +112,7 @@ impl Backlog {
 
     /// Hands out the oldest run that this agent may have and that may be running, up to where the agent has read, or
     /// somebody for all.
-    pub(super) fn take(&mut self, agent_id: Option<&str>, read_to: &Place) -> Option<String> {
+    pub(super) fn take(&mut self, agent_id: Option<&str>, read_to: &Place) -> Option<RunId> {
         let place = self.lanes.oldest(agent_id).filter(|place| *place <= read_to.max(&self.unread_after))?.clone();
         let (lane, run_id) = (self.lanes.take(&place)?, place.run_id.clone());
         self.handed_out.insert(run_id.clone(), HandedOut { place, lane, feed: self.feed, ready: None });
@@ -142,7 +142,7 @@ impl Backlog {
 
     /// The claim of a run that was handed out was refused because these runs count. Returns the value, of which the store is
     /// to be asked before that is decided: an end that the feed told of before the refusal came is not told again.
-    pub(super) fn refused(&mut self, run_id: &str, running: &[String]) -> Option<Arc<str>> {
+    pub(super) fn refused(&mut self, run_id: &str, running: &[RunId]) -> Option<Arc<str>> {
         let value = self.value_of(run_id)?;
         for run_id in running {
             self.lanes.count(&value, run_id);
@@ -160,7 +160,7 @@ impl Backlog {
     }
 
     /// The store says which runs of a value count: of the others, only those that are being claimed may.
-    pub(super) fn counts_at_most(&mut self, value: &Arc<str>, running: &[String]) {
+    pub(super) fn counts_at_most(&mut self, value: &Arc<str>, running: &[RunId]) {
         let Self { lanes, handed_out, .. } = self;
         lanes.limit.retain(value, |run_id| handed_out.contains_key(run_id) || running.iter().any(|it| it == run_id));
         self.room_made(value);
@@ -202,7 +202,7 @@ impl Backlog {
         feed: u64,
         page: RunPage,
         agent_id: Option<&str>,
-    ) -> (Option<String>, Place) {
+    ) -> (Option<RunId>, Place) {
         if feed != self.feed {
             // The page may not show what came before the feed began, and the feed does not tell that.
             return (None, self.unread_after.clone());

@@ -48,8 +48,8 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
             Ok(answer) => {
                 if answer.disposition == Disposition::Applied {
                     tracing::debug!(
-                        namespace,
-                        run_id,
+                        namespace = namespace.as_str(),
+                        run_id = run_id.as_str(),
                         epoch = lease.epoch,
                         "nobody received a claim: it is given back"
                     );
@@ -73,5 +73,6 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
             }
         }
     }
+    let (namespace, run_id) = (namespace.as_str(), run_id.as_str());
     tracing::warn!(namespace, run_id, epoch = lease.epoch, "a claim that nobody received could not be given back");
 }

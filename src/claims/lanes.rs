@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::limit::Limit;
-use crate::domain::Run;
+use crate::domain::{Run, RunId};
 use crate::store::query::Place;
 
 /// The properties of a run that decide which callers may have it, and when.
@@ -143,7 +143,7 @@ impl Lanes {
     }
 
     /// A run counts towards a value, and towards no other.
-    pub(super) fn count(&mut self, value: &Arc<str>, run_id: &str) {
+    pub(super) fn count(&mut self, value: &Arc<str>, run_id: &RunId) {
         for value in self.limit.count(value, run_id).iter().chain([value]) {
             self.counts_changed(value);
         }

@@ -5,13 +5,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::domain::RunId;
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Limit {
     pub(super) max: usize,
     /// The runs that count, by value.
-    running: HashMap<Arc<str>, HashSet<String>>,
-    value_of: HashMap<String, Arc<str>>,
+    running: HashMap<Arc<str>, HashSet<RunId>>,
+    value_of: HashMap<RunId, Arc<str>>,
 }
 
 impl Limit {
@@ -26,10 +28,10 @@ impl Limit {
     }
 
     /// A run counts towards a value. Returns the value that it counted towards before.
-    pub(super) fn count(&mut self, value: &Arc<str>, run_id: &str) -> Option<Arc<str>> {
+    pub(super) fn count(&mut self, value: &Arc<str>, run_id: &RunId) -> Option<Arc<str>> {
         let before = self.discount(run_id);
-        self.running.entry(value.clone()).or_default().insert(run_id.to_owned());
-        self.value_of.insert(run_id.to_owned(), value.clone());
+        self.running.entry(value.clone()).or_default().insert(run_id.clone());
+        self.value_of.insert(run_id.clone(), value.clone());
         before
     }
 

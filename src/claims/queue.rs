@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::backlog::{Backlog, Outcome};
 use super::held;
 use super::queues::QueueKey;
-use crate::domain::LabelValue;
+use crate::domain::{LabelValue, RunId};
 use crate::store::query::{self, Place, READY_RUNS_MAX, RunPage, RunQuery};
 use crate::store::{PAGE_BYTES_MAX, Runs, StoreError};
 
@@ -155,7 +155,7 @@ async fn waiting(runs: &dyn Runs, query: &RunQuery) -> Result<RunPage, StoreErro
 /// A run that one claimer was handed. Dropped undecided, the run waits for the next claimer.
 pub(super) struct Candidate<'a> {
     queue: &'a Queue,
-    pub(super) run_id: String,
+    pub(super) run_id: RunId,
     is_decided: bool,
 }
 
@@ -167,7 +167,7 @@ impl Candidate<'_> {
 
     /// The claim was refused because these runs count. The store is asked whether they still do, since the feed has perhaps
     /// told of an end before the refusal came; then the run waits for an end, or for the next claimer.
-    pub(super) async fn refused(self, runs: &dyn Runs, running: &[String]) -> Result<(), StoreError> {
+    pub(super) async fn refused(self, runs: &dyn Runs, running: &[RunId]) -> Result<(), StoreError> {
         let value = self.queue.backlog().refused(&self.run_id, running);
         self.queue.look_for_room(runs, value.as_slice()).await?;
         self.decided(Outcome::Waits);

@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::held;
 use super::queue::Queue;
-use crate::domain::{Filter, MaxRunning, Status};
+use crate::domain::{Filter, MaxRunning, Namespace, Status};
 use crate::feed::watch_runs::{Begin, Frame};
 use crate::feed::{Feed, WatchError};
 
@@ -27,14 +27,14 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// The part of a claim that the claimers of one queue have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct QueueKey {
-    pub(super) namespace: String,
+    pub(super) namespace: Namespace,
     /// Of runs that wait for a claim.
     pub(super) filter: Filter,
     pub(super) max_running: Option<MaxRunning>,
 }
 
 impl QueueKey {
-    pub(super) fn new(namespace: String, filter: Filter, max_running: Option<MaxRunning>) -> Self {
+    pub(super) fn new(namespace: Namespace, filter: Filter, max_running: Option<MaxRunning>) -> Self {
         let filter = Filter { statuses: [Status::Pending].into(), or_ready: true, ..filter };
         Self { namespace, filter, max_running }
     }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     fn key(number: usize) -> QueueKey {
-        QueueKey::new(format!("namespace-{number}"), Filter::default(), None)
+        QueueKey::new(format!("namespace-{number}").into(), Filter::default(), None)
     }
 
     #[tokio::test(start_paused = true)]

@@ -175,7 +175,7 @@ const WAITERS_HELP: &str = help!(
 pub(super) struct BenchArgs {
     #[command(subcommand)]
     what: What,
-    /// What to print
+    /// Form of the output
     #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value = "table")]
     output: Output,
 }
@@ -235,16 +235,16 @@ struct WatchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Mode {
-    /// How long a commit takes to come to who watches
+    /// Delay from a commit to those who watch
     #[command(after_help = DELAY_HELP)]
     Delay(delay::Plan),
-    /// What watchers cost to whom nothing happens
+    /// Cost of watchers for whom nothing happens
     #[command(after_help = IDLE_HELP)]
     Idle(idle::Plan),
-    /// How long a watcher that was away takes to see what it missed
+    /// Time in which a watcher that was away sees what it missed
     #[command(after_help = CATCH_UP_HELP)]
     CatchUp(catch_up::Plan),
-    /// How soon waits for a run's end are answered, and what they cost until then
+    /// Delay of the answers to waits for a run's end, and the cost of the waits until then
     #[command(after_help = WAITERS_HELP)]
     Waiters(waiters::Plan),
 }
@@ -304,7 +304,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// From here on, none of them ends the process by itself.
+    /// Catches the signals. From here on, none of them ends the process by itself.
     fn caught() -> io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }

@@ -1,4 +1,4 @@
-//! Whom a command calls, as whom, and for how long it waits.
+//! The flags that name the server to call, the acting agent, and the time to wait for an answer.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::fields::duration;
 use runledger_client::HostPort;
 use runledger_client::{Call, Client};
 
-/// How long a call may take that was given no limit of its own.
+/// Time that a call may take where it has no limit of its own.
 pub(super) const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Which server.
+/// The server that a command calls, and the agent that it calls as.
 #[derive(Args, Debug)]
 pub(super) struct Server {
     /// The server's address; or several with commas, replicas of one ledger: the next is called where one does not serve
@@ -41,13 +41,13 @@ impl Server {
     }
 }
 
-/// Which server, for a command whose calls are answered at once.
+/// The server of a command whose calls are answered at once.
 #[derive(Args, Debug)]
 pub(super) struct Caller {
     #[command(flatten)]
     server: Server,
 
-    /// How long to wait for an answer: seconds, or such as 500ms or 2m
+    /// Time to wait for an answer: seconds, or such as 500ms or 2m
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, help_heading = "Connection")]
     timeout: Duration,
 }

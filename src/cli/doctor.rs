@@ -1,4 +1,4 @@
-//! `runledger doctor`: how a ledger is, for the operator at night. It says what is wrong first, and what to do.
+//! `runledger doctor`: the condition of a ledger, for the operator at night. Problems come first, each with its remedy.
 
 mod problems;
 mod replicas;
@@ -17,7 +17,7 @@ use crate::config::StoreLocation;
 use runledger_client::HostPort;
 use runledger_proto::json;
 
-/// How long a store is asked that did answer before: who asks is in a hurry.
+/// Time for which a store that answered before is asked again: the operator is in a hurry.
 const ASKED_MAX: Duration = Duration::from_secs(3);
 
 pub(super) const HELP: &str = "Examples:\n  \

@@ -1,4 +1,4 @@
-//! How a command ends: what it says on stderr, and its exit code.
+//! The end of a command: its line on stderr, and its exit code.
 
 use std::io;
 use std::process::ExitCode;
@@ -22,28 +22,28 @@ macro_rules! exit_codes {
 }
 pub(super) use exit_codes;
 
-/// Why a command ends before it has done what was asked.
+/// The reason why a command ends before it has done what was asked.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// A call has no answer.
     Failed(Failure),
-    /// What was asked makes no sense.
+    /// The command line makes no sense.
     Usage(String),
-    /// It was tried, and failed for a reason that lasts.
+    /// The command was tried, and failed for a reason that lasts.
     Undone(String),
-    /// What was to be looked at, or was to do it, does not answer.
+    /// The store or server that the command needs does not answer.
     Unreachable(String),
-    /// What was looked at is not as it must be. The output says so.
+    /// The verdict of the command is negative. The output says so.
     Unsound,
     /// The time that was given is over.
     TimedOut(String),
-    /// Whoever read the output has enough.
+    /// The reader of the output has closed it.
     Closed,
     /// The output cannot be written.
     Unwritable(io::Error),
     /// A signal, by its number.
     Signal(u8),
-    /// A program that was run ended so.
+    /// The exit code of a program that was run.
     Program(u8),
 }
 
@@ -71,7 +71,7 @@ impl From<anyhow::Error> for Stop {
     }
 }
 
-/// Says what is to be said, and gives the exit code.
+/// Prints the reason of a stop, and gives the exit code.
 pub(super) fn code(done: Result<(), Stop>) -> ExitCode {
     let code = match done {
         Ok(()) | Err(Stop::Closed) => 0,
@@ -119,12 +119,12 @@ pub(super) fn code(done: Result<(), Stop>) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// A line on stderr. What came from elsewhere is in it: the terminal is not to obey it.
+/// Writes a line to stderr. The line may hold text from elsewhere, so its control characters are escaped.
 pub(super) fn say(sentence: &str) {
     warn(&format!("runledger: {}", shown(sentence)));
 }
 
-/// Nobody may be listening.
+/// Writes a line to stderr, which may be closed.
 fn warn(line: &str) {
     let _closed = io::Write::write_all(&mut io::stderr(), format!("{line}\n").as_bytes());
 }

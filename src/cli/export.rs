@@ -1,7 +1,7 @@
 //! `runledger export`: the log as JSON lines, for the bridges' `lifecycle.jsonl`.
 //!
-//! What is written is bounded by heads that are taken first, and stands in one order: by time, shard and position. One page
-//! and the links of runs that are under way are all that is held in memory.
+//! The output ends at the heads, which are read first, and has one order: by time, shard and position. Memory holds one
+//! page and the links of runs that are under way, and no more.
 
 mod line;
 mod lineage;
@@ -29,8 +29,7 @@ use super::ending::{Stop, say};
 use super::look::{self, PATIENCE, Progress, patiently};
 use crate::app;
 use crate::config::StoreLocation;
-use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Event, RunKey, Time};
+use crate::domain::{Event, Namespace, RunKey, Time};
 use crate::store::inspect::{Inspect, Link, Links};
 use crate::store::{PAGE_BYTES_MAX, StoreError};
 use crate::telemetry::chain;
@@ -38,7 +37,7 @@ use crate::telemetry::chain;
 /// Events of one shard, or of one run, in a page.
 const PAGE_EVENTS_MAX: usize = 4096;
 
-/// How often the log is looked at for new events.
+/// Interval between two looks at the log for new events.
 const POLL: Duration = Duration::from_millis(200);
 
 pub(super) const HELP: &str = "Examples:\n  \
@@ -72,7 +71,7 @@ pub(super) struct ExportArgs {
     /// Only events before then
     #[arg(long, value_name = "TIME|DURATION", conflicts_with = "follow")]
     until: Option<When>,
-    /// Where to write: a file, which is there once it is complete, a pipe or a device, or - for standard output
+    /// The output: a file, which is there once it is complete, a pipe or a device, or - for standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: String,
     /// Go on with new events as they come; a file is gone on with behind its last whole line
@@ -80,7 +79,7 @@ pub(super) struct ExportArgs {
     follow: bool,
 }
 
-/// Why an export ended before its end.
+/// The reason why an export ended before its end.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error(transparent)]
@@ -110,7 +109,7 @@ struct Export {
     stop: CancellationToken,
     sink: Sink,
     lines: Lines,
-    /// What the file has already.
+    /// The events that the file has already.
     seen: Seen,
     written: u64,
 }
@@ -120,7 +119,7 @@ pub(super) async fn run(args: ExportArgs) -> Result<(), Stop> {
     if !args.follow {
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut terminated = signal(SignalKind::terminate())?;
-        // Dropped, it takes the unfinished file with it.
+        // The export, when it is dropped, removes the unfinished file.
         return tokio::select! {
             biased;
             _ = interrupted.recv() => Err(Stop::Signal(2)),
@@ -161,7 +160,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         seen: Seen::default(),
         written: 0,
     };
-    let run = args.run.map(|run_id| RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id });
+    let run = args.run.map(|run_id| RunKey { namespace: Namespace::only(), run_id: run_id.into() });
     match export.all(run, args.since, args.until).await {
         Ok(()) | Err(Ended::Stopped) => export.sink.finish().await.map_err(Ended::Output).map_err(failed)?,
         Err(ended) => return Err(failed(ended)),
@@ -212,7 +211,7 @@ impl Export {
             self.flush().await?;
             match (page.is_empty(), self.follow) {
                 (false, _) => {}
-                (true, false) if revision == 0 => return Err(Ended::NoRun(key.run_id.clone())),
+                (true, false) if revision == 0 => return Err(Ended::NoRun(key.run_id.to_string())),
                 (true, false) => return self.is_of_one_past(&trail).await,
                 (true, true) => self.pause().await?,
             }
@@ -223,7 +222,7 @@ impl Export {
         self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
     }
 
-    /// Asks the store, patiently: one that follows waits as long as it takes.
+    /// Asks the store, again and again while it does not answer: an export that follows waits as long as it takes.
     async fn ask<T, F>(&self, ask: impl FnMut() -> F) -> Result<T, Ended>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -243,7 +242,7 @@ impl Export {
         }
     }
 
-    /// Waits for new events, and for whoever reads to be gone.
+    /// Waits before the next look at the log. Fails when the output has no reader any more, or the stop has come.
     async fn pause(&self) -> Result<(), Ended> {
         if self.sink.is_closed() {
             return Err(Ended::Output(std::io::ErrorKind::BrokenPipe.into()));
@@ -255,7 +254,7 @@ impl Export {
         }
     }
 
-    /// Writes what was gathered, whole lines, and waits until it is written.
+    /// Writes the gathered lines, whole ones, and waits until they are written.
     async fn flush(&mut self) -> Result<(), Ended> {
         let (lines, count) = self.lines.take();
         if count > 0 {

@@ -1,4 +1,4 @@
-//! Values of flags: labels, metadata, times, durations, and the words for what the proto has as enums.
+//! Values of flags: labels, metadata, times, durations, and the words for the proto's enums.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,10 +12,10 @@ use crate::domain::Time;
 use runledger_proto::Struct;
 use runledger_proto::{json::structure, v1};
 
-/// How much of a file is read as metadata: far more than the authority takes.
+/// Bytes of a file that are read as metadata: far more than the authority takes.
 const METADATA_READ_BYTES_MAX: u64 = 4 << 20;
 
-/// How a run is executed.
+/// The route by which a run is executed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Route {
     Mcp,
@@ -38,7 +38,7 @@ pub(super) fn route(route: Option<Route>) -> i32 {
     route.map_or(v1::Route::Unspecified, v1::Route::from).into()
 }
 
-/// Where a run is in its life.
+/// A run's status.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Status {
     Pending,
@@ -60,7 +60,7 @@ impl From<Status> for v1::RunStatus {
     }
 }
 
-/// A label. Its value may hold more `=`, and may be empty.
+/// A label. The value may hold more `=`, and may be empty.
 #[derive(Clone, Debug)]
 pub(super) struct Label(pub(super) String, pub(super) String);
 
@@ -75,7 +75,7 @@ impl FromStr for Label {
     }
 }
 
-/// How many runs with the same value of a label may be running.
+/// The limit of runs with the same value of a label that may be running.
 #[derive(Clone, Debug)]
 pub(super) struct MaxRunning {
     label: String,
@@ -113,7 +113,7 @@ impl FromStr for MetadataSource {
 }
 
 impl MetadataSource {
-    /// Reads it.
+    /// Reads the object.
     pub(super) fn read(&self) -> Result<Struct, Stop> {
         let usage = |what: String| Stop::Usage(format!("--metadata: {what}"));
         let text = match (self.0.as_str(), self.0.strip_prefix('@')) {

@@ -1,4 +1,4 @@
-//! Which runs: the flags of every command that is about many.
+//! The flags that choose runs, for every command that is about many.
 
 use clap::Args;
 

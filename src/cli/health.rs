@@ -25,7 +25,7 @@ pub(super) struct HealthArgs {
     /// The health service to ask for
     #[arg(long, value_name = "NAME", default_value = "readiness")]
     service: String,
-    /// How long to wait for an answer: seconds, or such as 500ms or 2m
+    /// Time to wait for an answer: seconds, or such as 500ms or 2m
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     timeout: Duration,
 }

@@ -1,4 +1,4 @@
-//! What a live table shows: the runs that changed last, how many there are in each status, and whether it is live.
+//! The content of a live table: the runs that changed last, their number in each status, and whether the table is live.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -17,7 +17,7 @@ const ACTIVE_MAX: usize = 200_000;
 /// Lines above the runs.
 const HEADER_LINES: usize = 4;
 
-/// What the watch has shown so far.
+/// The state of the table after the frames of a watch so far.
 #[derive(Debug)]
 pub(super) struct Board {
     server: String,
@@ -26,7 +26,7 @@ pub(super) struct Board {
     rows: VecDeque<Run>,
     /// The statuses of the runs that have not ended.
     active: HashMap<String, RunStatus>,
-    /// There were too many to count.
+    /// Whether there were too many active runs to count.
     uncounted: bool,
     completed: u64,
     aborted: u64,
@@ -56,7 +56,7 @@ impl Board {
         }
     }
 
-    /// Takes in what the watch tells.
+    /// Applies the watch's next frame or news.
     pub(super) fn take(&mut self, news: News<WatchRunsResponse>, now: Time) {
         match news {
             News::Lost(failure) => {
@@ -64,7 +64,7 @@ impl Board {
                 self.link = Link::Lost { since, failure: failure.to_string() };
             }
             News::Found => self.link = Link::Live,
-            // What was shown may never have happened.
+            // The events shown before may never have happened.
             News::Restored => *self = Self::new(std::mem::take(&mut self.server)),
             News::Frame(frame) => match frame.frame {
                 Some(Frame::Snapshot(snapshot)) => {
@@ -81,7 +81,7 @@ impl Board {
                     }
                 }
                 Some(Frame::CaughtUp(_)) => self.link = Link::Live,
-                // It may come before that.
+                // A checkpoint may come before the watch has caught up.
                 Some(Frame::Checkpoint(_)) | None => {}
             },
         }

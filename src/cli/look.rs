@@ -1,4 +1,4 @@
-//! What the commands have in common that look at a ledger past its servers: opening, patience, progress.
+//! The common part of commands that read a ledger past its servers: opening, patience, progress.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::store::inspect::Inspect;
 use crate::store::{self, OpenOptions, StoreError};
 use crate::telemetry::chain;
 
-/// How long a store that does not answer is asked again by a command that is under way.
+/// Time for which a command under way asks a store again that does not answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// Where a progress bar would go there is none: a line this often.
+/// Interval between two lines of progress, where stderr is no terminal and has no bar.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Opens the store for a look.
@@ -53,7 +53,7 @@ where
     }
 }
 
-/// How far a command has come, on stderr: a bar on a terminal, else a line every ten seconds.
+/// A command's progress, on stderr: a bar on a terminal, else a line every ten seconds.
 pub(super) struct Progress {
     bar: ProgressBar,
     what: &'static str,
@@ -78,7 +78,7 @@ impl Progress {
         Self { bar, what, lines: false, begun: Instant::now(), said_at: Instant::now() }
     }
 
-    /// Nothing.
+    /// A progress that is not shown.
     pub(super) fn none() -> Self {
         let bar = ProgressBar::hidden();
         Self { bar, what: "", lines: false, begun: Instant::now(), said_at: Instant::now() }
@@ -96,7 +96,8 @@ impl Progress {
         }
     }
 
-    /// Prints a line to stdout, past the bar. What came from elsewhere is in it.
+    /// Prints a line to stdout, past the bar. The line may hold text from elsewhere, so its control characters are
+    /// escaped.
     pub(super) fn print(&self, line: &str) -> io::Result<()> {
         self.bar.suspend(|| tell(&format!("{}\n", shown(line))))
     }
@@ -106,7 +107,7 @@ impl Progress {
     }
 }
 
-/// So many a second.
+/// The number per second.
 pub(super) fn rate(count: u64, elapsed: Duration) -> u64 {
     let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
     count.saturating_mul(1000) / millis

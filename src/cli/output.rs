@@ -1,4 +1,4 @@
-//! What a command prints: a table for people, or JSON for programs.
+//! The output of a command: a table for people, or JSON for programs.
 
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
 
@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::table::{Column, Table};
 use runledger_proto::json::{self, Named};
 
-/// What standard output is for.
+/// The form of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
     /// Columns for people
@@ -16,15 +16,15 @@ pub(super) enum Output {
     Json,
 }
 
-/// How a command prints its answer.
+/// The flag for the form in which a command prints its answer.
 #[derive(Args, Debug)]
 pub(super) struct Format {
-    /// What to print
+    /// Form of the output
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value = "table")]
     pub(super) output: Output,
 }
 
-/// How a command prints runs that others are to be asked for.
+/// The flags of a command whose output may be only the run's id, for use in other commands.
 #[derive(Args, Debug)]
 pub(super) struct RunFormat {
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(super) struct RunFormat {
     quiet: bool,
 }
 
-/// What of a run is printed.
+/// The part of a run that is printed, and its form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunOutput {
     Ids,
@@ -56,7 +56,7 @@ pub(super) fn tell(text: &str) -> io::Result<()> {
     }
 }
 
-/// How many columns a terminal has that does not say.
+/// The columns of a terminal that does not tell its width.
 const WIDTH_DEFAULT: usize = 80;
 const HEIGHT_DEFAULT: usize = 24;
 

@@ -16,14 +16,15 @@ use runledger_client::Failure;
 use runledger_client::News;
 use runledger_proto::v1::WatchRunsResponse;
 
-/// How often the picture is drawn at most, and how often when nothing happens: ages go on.
+/// The shortest interval between two drawings, and the number of intervals after which the screen is drawn although
+/// nothing happened: ages go on.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 const TICKS_IDLE: u32 = 10;
 
 /// The other screen, no cursor, and lines that are cut instead of wrapped; and all of it back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// What stands between these is drawn at once, by terminals that know them.
+/// A terminal that knows these sequences draws the text between them at once.
 const BEGIN: &str = "\x1b[?2026h\x1b[H";
 const END: &str = "\x1b[?2026l";
 /// Clears a line before it is written: behind one that is full, the cursor stands on its last cell.

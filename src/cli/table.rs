@@ -7,23 +7,23 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 /// Between columns.
 const GAP: &str = "  ";
 
-/// A column, and what becomes of it where the terminal is too narrow for all.
+/// A column, and the way in which it is made narrower where the terminal has no room for all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     name: &'static str,
     cut: Cut,
-    /// How wide its cells are as a rule, so that the lines of a watch stand under one another from the first.
+    /// The usual width of the cells, so that the lines of a watch stand under one another from the first.
     usual: usize,
-    /// How narrow it is made before columns are left out.
+    /// The width to which the column is narrowed before columns are left out.
     comfortable: usize,
-    /// Which columns are left out first: those with the greatest number. 0: never.
+    /// The order in which columns are left out: those with the greatest number first. 0: never.
     leaves: u8,
 }
 
-/// How a cell is made to fit.
+/// The place at which a cell is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// It is not: half a time or half a status would be another one.
+    /// Never: half a time or half a status would be another one.
     Never,
     /// In its middle: ids that a program made are alike where they begin, and differ at their end.
     Middle,
@@ -32,7 +32,7 @@ enum Cut {
 }
 
 impl Cut {
-    /// What a column is not made narrower than.
+    /// The smallest width of a column.
     fn least(self) -> usize {
         match self {
             Self::Never => usize::MAX,
@@ -120,7 +120,7 @@ impl Table {
             if self.narrow(&mut narrower, width_max, |column| column.comfortable) {
                 return narrower;
             }
-            // One in which nothing stands goes before all others.
+            // An empty column is left out before all others.
             let order = self
                 .columns
                 .iter()
@@ -181,7 +181,7 @@ impl Table {
 }
 
 /// A text without anything that a terminal obeys or hides: control characters, line breaks, marks that turn the
-/// direction of writing. They are shown as Rust writes them.
+/// direction of writing. Such characters are shown as Rust's escapes.
 pub(super) fn shown(text: &str) -> Cow<'_, str> {
     let plain = |character: char| matches!(character, ' '..='~');
     if text.chars().all(plain) {

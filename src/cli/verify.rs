@@ -1,7 +1,8 @@
-//! `runledger verify`: whether what a ledger holds is what its events say.
+//! `runledger verify`: whether a ledger's rows are what its events say.
 //!
-//! Every run is folded from its events and held against its row, and every event is looked at in its place in the log. It
-//! goes on while servers write: each page is one snapshot, events never change, and a run's row is read before its events.
+//! Every run is folded from its events and held against its row, and every event is looked at in its place in the log.
+//! Servers may write meanwhile: each page is one snapshot, events never change, and a run's row is read before its
+//! events.
 
 mod difference;
 mod places;
@@ -54,7 +55,7 @@ pub(super) struct VerifyArgs {
     shard: Option<u16>,
 }
 
-/// What the parts of a verification share.
+/// The state that the parts of a verification share.
 struct Ledger {
     inspect: Arc<dyn Inspect>,
     differences: mpsc::Sender<Difference>,
@@ -66,7 +67,7 @@ struct Ledger {
 impl Ledger {
     async fn found(&self, differences: &mut Vec<Difference>) {
         for difference in differences.drain(..) {
-            // Nobody listens once the verdict is spoken.
+            // The receiver is gone once the verdict is printed.
             let _gone = self.differences.send(difference).await;
         }
     }
@@ -88,7 +89,7 @@ pub(super) async fn run(args: VerifyArgs) -> Result<(), Stop> {
     check(inspect, &shards, args.shard.is_none()).await
 }
 
-/// Whether it is sound. Every difference is told, and the verdict.
+/// Checks the ledger, and prints every difference and the verdict.
 async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Result<(), Stop> {
     let begun = Instant::now();
     let heads = patiently(PATIENCE, || inspect.heads()).await?;
@@ -115,7 +116,7 @@ async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Resu
             ended = jobs.join_next() => match ended {
                 None => break,
                 Some(Ok(Ok(()))) => {}
-                // What cannot be read is one thing more that is not as it must be; the other parts are looked at.
+                // A row that cannot be read is one difference more; the other parts go on.
                 Some(Ok(Err(error @ StoreError::Corrupt { .. }))) => show(&progress, &Difference::unreadable(&error)),
                 Some(Ok(Err(error))) => {
                     failed = Some(error);

@@ -6,7 +6,7 @@ use crate::domain::Time;
 use runledger_proto::json;
 use runledger_proto::v1;
 
-/// As wide as a UUID: so much of a run's id is shown for as long as there are other columns to leave out.
+/// The width of a UUID: a run's id is shown to this width for as long as there are other columns to leave out.
 const RUN_ID_WIDTH: usize = 36;
 const ID_WIDTH: usize = 13;
 /// As wide as `running → completed`, and as `authority` and most names of agents.
@@ -52,7 +52,7 @@ const fn events(times: &'static str) -> [Column; 6] {
     ]
 }
 
-/// What happened, as a watch shows it.
+/// A frame of a watch, as far as it is shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Happening<'a> {
     /// The run was so when the watch began.
@@ -61,7 +61,7 @@ pub(super) enum Happening<'a> {
     Event(&'a v1::RunEvent),
     /// An event, and the run after it.
     Change(&'a v1::RunEvent, &'a v1::Run),
-    /// How far the work has come.
+    /// The progress of the work.
     Progress(&'a v1::Progress),
 }
 
@@ -79,12 +79,12 @@ pub(super) fn run_row(run: &v1::Run, times: Times) -> Vec<String> {
     ]
 }
 
-/// How a time is shown.
+/// The form in which a time is shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Times {
     /// To the microsecond, as programs have it.
     Whole,
-    /// How long it is ago.
+    /// As an age.
     Ages(Time),
     /// By the clock, as far as it is of the last day: a line that stays on a terminal says when it was.
     Clock(Time),
@@ -95,7 +95,7 @@ pub(super) fn event_row(event: &v1::RunEvent, times: Times) -> Vec<String> {
     happening_row(&Happening::Event(event), times)
 }
 
-/// The same of what a watch of one run shows.
+/// A row of [`EVENTS`] for a frame of one run's watch.
 pub(super) fn happening_row(happening: &Happening<'_>, times: Times) -> Vec<String> {
     let at = |at| moment(time(at), times);
     let nothing = String::new;
@@ -133,7 +133,7 @@ pub(super) fn frame_row(happening: &Happening<'_>, times: Times) -> Vec<String> 
     vec![at, run.run_id.clone(), revision, what, status, by, run.task_thread_id.clone()]
 }
 
-/// All of a run that is set.
+/// All fields of a run that are set.
 pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
     let at = |timestamp| moment(time(timestamp), Times::Whole);
     let labels: std::collections::BTreeMap<_, _> = run.labels.iter().collect();
@@ -187,7 +187,7 @@ pub(super) fn queue_pair(queue: Option<&v1::QueuePlace>) -> Vec<String> {
     vec!["queue".to_owned(), place]
 }
 
-/// As JSON; of a request to abort its reason, for who made it and when stands beside it.
+/// An event's changes as JSON; of a request to abort only the reason, because its author and time stand beside it.
 fn changes(changes: &v1::RunChanges) -> String {
     match &changes.abort_request {
         Some(request) if !request.reason.is_empty() => request.reason.clone(),
@@ -276,7 +276,7 @@ fn transition(event: &v1::RunEvent) -> String {
     format!("{} → {}", status(event.from), status(event.to))
 }
 
-/// Who it was. What is in brackets is nobody's name.
+/// The principal's name. A word in brackets is nobody's name.
 fn principal(principal: &v1::Principal) -> String {
     match principal.kind() {
         v1::PrincipalKind::Anonymous => "(anonymous)".to_owned(),
@@ -287,7 +287,7 @@ fn principal(principal: &v1::Principal) -> String {
     }
 }
 
-/// Why the run is as it is, as short as it is known: why it ended, or what is to become of it.
+/// The reason for the run's state, in short: why it ended, was reported late, is to be aborted, or is ready.
 fn reason(run: &v1::Run) -> String {
     let why = match (run.reason_code.as_str(), run.failure_reason.as_str()) {
         ("", text) => text.to_owned(),
@@ -327,7 +327,7 @@ fn clock(at: Time) -> String {
     format!("{:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// How long ago a time was, in its two largest units. The authority's clock and this one may differ a little.
+/// The age of a time, in its two largest units. The authority's clock and this one may differ a little.
 fn age(at: Time, now: Time) -> String {
     let seconds = now.micros().saturating_sub(at.micros()).max(0) / 1_000_000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);

@@ -40,7 +40,7 @@ pub(super) const HELP: &str = concat!(
     exit_codes!("; 130 after Ctrl-C, and 128 and its number after another signal")
 );
 
-/// What a watch shows before it shows changes.
+/// The runs that a watch shows before it shows changes.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Initial {
     /// The matching runs that have not ended
@@ -55,7 +55,7 @@ enum Initial {
 pub(super) struct WatchArgs {
     #[command(flatten)]
     filter: Filter,
-    /// What to show first
+    /// Runs to show first
     #[arg(long, value_name = "RUNS", value_enum, default_value = "active")]
     initial: Initial,
     /// Go on behind this cursor of an earlier watch
@@ -67,7 +67,7 @@ pub(super) struct WatchArgs {
     /// End with 4 when the stream is cut
     #[arg(long)]
     no_reconnect: bool,
-    /// What to print [default: table on a terminal, else json]
+    /// Form of the output [default: table on a terminal, else json]
     #[arg(long, short, value_name = "FORMAT", value_enum)]
     output: Option<Output>,
     #[command(flatten)]
@@ -110,7 +110,7 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
     }
 }
 
-/// What a frame of all runs' watch shows.
+/// The part of a frame of all runs' watch that is shown.
 pub(super) fn happening(frame: &WatchRunsResponse) -> Option<Happening<'_>> {
     match frame.frame.as_ref()? {
         Frame::Snapshot(snapshot) => snapshot.run.as_ref().map(Happening::Snapshot),
@@ -119,7 +119,7 @@ pub(super) fn happening(frame: &WatchRunsResponse) -> Option<Happening<'_>> {
     }
 }
 
-/// What is known, and was said, of the connection.
+/// The state of the connection, as the user was last told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Link {
     There,
@@ -141,7 +141,7 @@ impl Link {
     }
 }
 
-/// How what happened is shown in columns.
+/// The function that turns a frame into a row.
 type Row = fn(&Happening<'_>, Times) -> Vec<String>;
 
 /// Prints a watch to its end: every frame as JSON, or a row for everything that happened. Without an `output` that

@@ -3,7 +3,8 @@
 use super::decide::{Context, Decision, decide};
 use super::evolve::evolve;
 use super::{
-    Ask, Changes, Command, Complete, End, Event, EventType, Principal, Refusal, Run, RunKey, Start, Status, Time,
+    Ask, Changes, Command, Complete, End, Event, EventType, Namespace, Principal, Refusal, Run, RunId, RunKey, Start,
+    Status, Time,
 };
 
 /// What the RPC that leads to a status would come to on a run as it is.
@@ -65,7 +66,7 @@ pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Princip
 /// Tries the transition from a status, or from none, on a run that has nothing else.
 #[must_use]
 pub fn check_matrix(from: Option<Status>, to: Status) -> Check {
-    let key = RunKey { namespace: String::new(), run_id: String::new() };
+    let key = RunKey { namespace: Namespace::default(), run_id: RunId::default() };
     let run = from.map(|status| {
         let event = Event {
             key: key.clone(),

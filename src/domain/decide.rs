@@ -4,6 +4,7 @@ mod changes;
 
 use self::changes::{changes, within_limits};
 use super::evolve::evolve;
+use super::revision::FIRST_REVISION;
 use super::sides::Found;
 use super::sweep::Due;
 use super::{
@@ -349,7 +350,7 @@ fn event(
     };
     let event = Event {
         key: command.key.clone(),
-        revision: run.map_or(0, |run| run.revision) + 1,
+        revision: run.map_or(FIRST_REVISION, |run| run.revision + 1),
         at,
         request_id: command.request.as_ref().map(|request| request.id.clone()),
         event_type,

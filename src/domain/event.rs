@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Changes, Principal, RunKey, Status, Time};
+use super::{Changes, Namespace, Principal, RunId, RunKey, Status, Time};
 
 /// One entry of a run's history. Its serde form is what the ledger's `event` column keeps; the skipped fields have
 /// columns of their own.
@@ -48,7 +48,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventType {
-    /// The run was created. Always revision 1.
+    /// The run was created. Always the [first revision](super::revision::FIRST_REVISION).
     Created,
     /// A pending run became running.
     Started,
@@ -75,7 +75,7 @@ pub enum EventType {
 }
 
 fn no_key() -> RunKey {
-    RunKey { namespace: String::new(), run_id: String::new() }
+    RunKey { namespace: Namespace::default(), run_id: RunId::default() }
 }
 
 fn no_time() -> Time {

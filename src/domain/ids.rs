@@ -1,8 +1,13 @@
 //! Who is who in the ledger, and which shard a run lives in. The functions here are frozen: stored data depends on
 //! them, and test vectors hold them.
 
+use std::borrow::Borrow;
+use std::fmt;
 use std::hash::Hasher as _;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use siphasher::sip::SipHasher13;
 use uuid::Uuid;
@@ -10,13 +15,137 @@ use uuid::Uuid;
 /// The only namespace until namespaces exist.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
+/// A name that is compared, kept and shown, and never changed: a clone shares the text.
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0.as_ref().to_owned()
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, text: &str) -> bool {
+                *self.0 == *text
+            }
+        }
+
+        impl PartialEq<&str> for $name {
+            fn eq(&self, text: &&str) -> bool {
+                *self.0 == **text
+            }
+        }
+
+        impl PartialEq<String> for $name {
+            fn eq(&self, text: &String) -> bool {
+                *self.0 == **text
+            }
+        }
+
+        impl PartialEq<$name> for String {
+            fn eq(&self, name: &$name) -> bool {
+                **self == *name.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer).map(Self::from)
+            }
+        }
+    };
+}
+
+name!(
+    /// A namespace's name.
+    Namespace
+);
+
+name!(
+    /// A run's id, unique in its namespace.
+    RunId
+);
+
+/// The [only namespace](DEFAULT_NAMESPACE), which all keys share.
+static DEFAULT: LazyLock<Namespace> = LazyLock::new(|| DEFAULT_NAMESPACE.into());
+
+impl Namespace {
+    /// The [only namespace](DEFAULT_NAMESPACE) until namespaces exist.
+    #[must_use]
+    pub fn only() -> Self {
+        DEFAULT.clone()
+    }
+}
+
 /// A run's identity: unique for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunKey {
     /// The namespace that the run lives in.
-    pub namespace: String,
+    pub namespace: Namespace,
     /// The run's id, unique in its namespace.
-    pub run_id: String,
+    pub run_id: RunId,
 }
 
 /// One of the ledger's shards, from 0.

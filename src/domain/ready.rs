@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Run, Status, Time};
+use super::{Run, Time};
 
 /// Since when a run is ready, and until when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ impl Run {
     /// Whether the run waits for a claim: it is pending or ready.
     #[must_use]
     pub fn awaits_claim(&self) -> bool {
-        self.status == Status::Pending || self.is_ready()
+        self.status.awaits_claim() || self.is_ready()
     }
 
     /// How long the run may wait to be started, in microseconds, as it was said at its creation.

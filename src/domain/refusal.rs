@@ -1,6 +1,6 @@
 //! Why a command was not applied. A refusal carries what was asked and what was found.
 
-use super::{Claimed, MaxRunning, Run, RunKey, Status, Summary, Time};
+use super::{Claimed, MaxRunning, Run, RunId, RunKey, Status, Summary, Time};
 
 /// A command's typed refusal. Nothing was changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +70,7 @@ pub enum Refusal {
         /// The run's value of the label.
         value: String,
         /// The runs that count, by id: as many as the claim allows, or more.
-        running: Vec<String>,
+        running: Vec<RunId>,
         /// The run as it is.
         run: Summary,
     },

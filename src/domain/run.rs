@@ -18,7 +18,7 @@ pub use self::supervision::{
     AbortRequest, HeldLease, LateReport, Lease, Progress, Renewal, Supervision, SupervisionChange,
 };
 use super::limits::SUMMARY_REASON_BYTES_MAX;
-use super::{Event, Metadata, RunKey, Status, Time};
+use super::{Event, Metadata, Namespace, RunId, RunKey, Status, Time};
 
 /// One run. Its serde form is the bridges' envelope without the metadata, as the ledger's keyframes keep it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,9 +27,9 @@ pub struct Run {
     /// The orchestration task that the run belongs to. Never changes.
     pub task_thread_id: String,
     /// The run's id.
-    pub run_id: String,
+    pub run_id: RunId,
     /// The namespace that the run lives in.
-    pub namespace: String,
+    pub namespace: Namespace,
     /// The lifecycle state.
     pub status: Status,
     /// 1 at creation, +1 with every event.
@@ -141,9 +141,9 @@ impl Run {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// See [`Run::namespace`].
-    pub namespace: String,
+    pub namespace: Namespace,
     /// See [`Run::run_id`].
-    pub run_id: String,
+    pub run_id: RunId,
     /// See [`Run::task_thread_id`].
     pub task_thread_id: String,
     /// See [`Run::agent_id`].

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use self::claims::{ClaimKey, Claimed, Claims};
 use self::leases::Leases;
 use self::limits::{LabelValue, Limits};
-use super::{Command, Event, HeldLease, Lease, Run, RunKey, RunWrite, Time};
+use super::{Command, Event, HeldLease, Lease, Run, RunId, RunKey, RunWrite, Time};
 
 /// The rows that the decisions on some commands may rest on.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +57,7 @@ pub struct Sides {
     pub leases: Vec<(RunKey, HeldLease)>,
     /// The runs that count, of each value whose row was read, also where none counts. Until the commit has ended, nobody
     /// else's claim changes it.
-    pub limits: Vec<(LabelValue, Vec<String>)>,
+    pub limits: Vec<(LabelValue, Vec<RunId>)>,
     /// What is remembered of claim requests. Until the commit has ended, nobody else changes it.
     pub claims: Vec<(ClaimKey, Claimed)>,
 }
@@ -70,7 +70,7 @@ pub struct SideWrites {
     /// Runs that are ready from now on, with the time of their creation; none: the row goes.
     pub ready: Vec<(RunKey, Option<Time>)>,
     /// The runs that count from now on towards the limits on values.
-    pub limits: Vec<(LabelValue, Vec<String>)>,
+    pub limits: Vec<(LabelValue, Vec<RunId>)>,
     /// Claim requests that are to be remembered; none: to be forgotten.
     pub claims: Vec<(ClaimKey, Option<Claimed>)>,
 }
@@ -81,7 +81,7 @@ pub struct Found<'a> {
     /// The run's lease as it is kept; none where the command is not decided on it.
     pub lease: Option<HeldLease>,
     /// The runs that count towards the command's [`MaxRunning`](limits::MaxRunning).
-    pub running: &'a [String],
+    pub running: &'a [RunId],
     /// What is remembered of the command's [claim request](Command::claim_request).
     pub claimed: Option<&'a Claimed>,
 }

@@ -33,6 +33,15 @@ impl Status {
         }
     }
 
+    /// Whether every run of this status waits for a claim. See [`Run::awaits_claim`](super::Run::awaits_claim).
+    #[must_use]
+    pub fn awaits_claim(self) -> bool {
+        match self {
+            Self::Pending => true,
+            Self::Running | Self::Completed | Self::Aborted | Self::Failed => false,
+        }
+    }
+
     /// The lower-case name that the bridges' envelope and every message use.
     #[must_use]
     pub fn name(self) -> &'static str {

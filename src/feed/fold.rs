@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::in_a_task;
 use crate::domain::evolve::evolve;
+use crate::domain::revision::revision_before;
 use crate::domain::{Event, Filter, Run, RunKey};
 use crate::store::{Runs, StoreError};
 
@@ -90,8 +91,8 @@ impl Folder<'_> {
         event: &Event,
         following: impl Iterator<Item = &Event>,
     ) -> Result<Folded, StoreError> {
-        let before = match event.revision.checked_sub(1) {
-            None | Some(0) => None,
+        let before = match revision_before(event.revision) {
+            None => None,
             Some(revision) => {
                 let place = (event.key.clone(), revision);
                 let known = if self.turns.is_none() {
@@ -123,10 +124,10 @@ impl Folder<'_> {
             if places.len() == FETCH_RUNS_MAX {
                 break;
             }
-            // A run that is here already, or comes to be, is not read.
-            let place = (event.key.clone(), event.revision.saturating_sub(1));
-            let known = place.1 == 0 || places.iter().any(|(key, _)| *key == event.key);
-            if !known && self.cache.peek(&place).is_none() {
+            // A run that comes to be, or is here already, is not read.
+            let Some(before) = revision_before(event.revision) else { continue };
+            let place = (event.key.clone(), before);
+            if places.iter().all(|(key, _)| *key != event.key) && self.cache.peek(&place).is_none() {
                 places.push(place);
             }
         }

@@ -6,6 +6,7 @@ use super::fold::Folder;
 use super::ring::Stand;
 use super::watch_runs::Watch;
 use super::{Change, Feed, Held, WatchError};
+use crate::domain::revision::revision_before;
 use crate::domain::{Changes, Filter, Run, RunKey, Status, Time};
 use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
 
@@ -112,8 +113,9 @@ impl Watch<'_> {
             Err(error) if error.may_be_of_one_run() => Ok(None),
             Err(error) => Err(error),
         };
-        let before = match revision.checked_sub(1) {
-            None | Some(0) => None,
+        let earlier = revision_before(revision);
+        let before = match earlier {
+            None => None,
             Some(before) => {
                 if let Some(run) = self.folded.peek(&(key.clone(), before)) {
                     Some(Run::clone(&run))
@@ -137,7 +139,7 @@ impl Watch<'_> {
         // since, which excludes nothing.
         let mut filter = Filter::clone(&self.filter);
         let mut statuses = Vec::new();
-        let mut read = if before.is_some() || revision <= 1 { revision } else { revision - 1 };
+        let mut read = earlier.filter(|_| before.is_none()).unwrap_or(revision);
         for _ in 0..LATER_PAGES_MAX {
             if read >= now.revision {
                 break;

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use super::ring::{Entry, Next, Ring, Stand};
 use super::wait_run::Looks;
-use crate::domain::{Filter, Position, RunKey, Time};
+use crate::domain::{Filter, Namespace, Position, RunKey, Time};
 use crate::store::StoreError;
 use crate::telemetry::chain;
 
@@ -131,7 +131,7 @@ impl Hub {
     }
 
     /// Takes a place at all runs that match, for what is of a ledger's epoch.
-    pub(super) fn admit(self: &Arc<Self>, namespace: String, filter: Arc<Filter>, epoch: u64) -> Admission {
+    pub(super) fn admit(self: &Arc<Self>, namespace: Namespace, filter: Arc<Filter>, epoch: u64) -> Admission {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let wake = self.state().ring.admit(id, namespace, filter, epoch);
         self.watched.notify_one();
@@ -204,7 +204,7 @@ impl Hub {
             logged.clear();
         }
         if logged.insert((key.clone(), revision)) {
-            let RunKey { namespace, run_id } = key;
+            let (namespace, run_id) = (key.namespace.as_str(), key.run_id.as_str());
             let sentence = "an event cannot be read: the watches that it is for end";
             tracing::error!(namespace, run_id, revision, error = chain(error), sentence);
         }

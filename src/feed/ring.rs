@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::cursor::{advance, reaches};
 use super::{Change, LogPlace};
-use crate::domain::{Filter, Position, Time};
+use crate::domain::{Filter, Namespace, Position, Time};
 
 /// Bytes of recent changes kept for sessions at most.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -74,7 +74,7 @@ struct Begun {
 
 /// A session that watches many runs.
 struct Watcher {
-    namespace: String,
+    namespace: Namespace,
     filter: Arc<Filter>,
     /// The oldest entry that it has not looked at and that may be for it. Before that, nothing is.
     pending: u64,
@@ -137,7 +137,7 @@ impl Ring {
         !self.watchers.is_empty()
     }
 
-    pub(super) fn admit(&mut self, id: u64, namespace: String, filter: Arc<Filter>, epoch: u64) -> Arc<Notify> {
+    pub(super) fn admit(&mut self, id: u64, namespace: Namespace, filter: Arc<Filter>, epoch: u64) -> Arc<Notify> {
         let wake = Arc::new(Notify::new());
         // Whatever is here may be for it.
         self.watchers.insert(id, Watcher { namespace, filter, pending: 0, wake: wake.clone(), epoch });

@@ -12,6 +12,7 @@ use super::hub::Hub;
 use super::ring::Entry;
 use super::{Change, Encode};
 use crate::domain::Position;
+use crate::domain::revision::revision_before;
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Runs, StoreError, Unreadable};
 use crate::telemetry::chain;
 
@@ -137,7 +138,9 @@ impl Tailer<'_> {
             };
             end[usize::from(shard.0)] = position;
             if !wants_all && !self.hub.is_watched(key) {
-                self.cache.remove(&(key.clone(), revision.saturating_sub(1)));
+                if let Some(before) = revision_before(revision) {
+                    self.cache.remove(&(key.clone(), before));
+                }
                 continue;
             }
             let folded = match read {

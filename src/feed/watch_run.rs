@@ -13,6 +13,7 @@ use super::hub::Signal;
 use super::quiet::Quiet;
 use super::{Change, Feed, Held, WatchError};
 use crate::domain::evolve::evolve;
+use crate::domain::revision::FIRST_REVISION;
 use crate::domain::{Event, Run, RunKey, Time};
 use crate::store::StoreError;
 
@@ -234,7 +235,7 @@ impl History {
         if event.revision != self.after + 1 {
             return Err(missing(&self.key, self.after + 1));
         }
-        if self.run.is_none() && self.after > 0 {
+        if self.run.is_none() && self.after >= FIRST_REVISION {
             let (key, after) = (self.key.clone(), self.after);
             let run = feed.read(move |feed| async move { feed.runs.run_at(&key, after).await }).await?;
             self.run = Some(run.ok_or_else(|| missing(&self.key, self.after))?);

@@ -17,7 +17,7 @@ use super::history::History;
 use super::quiet::{Passing, Quiet};
 use super::ring::{Next, Stand};
 use super::{Change, Feed, Held, WatchError};
-use crate::domain::{Filter, Position, Run, RunKey, Time};
+use crate::domain::{Filter, Namespace, Position, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, RunQuery};
 
@@ -79,7 +79,7 @@ impl Feed {
     /// See [`WatchError`]; the stream ends with one when it is cut, and never without one.
     pub async fn watch_runs(
         &self,
-        namespace: String,
+        namespace: Namespace,
         filter: Filter,
         begin: Begin,
     ) -> Result<impl Stream<Item = Result<Frame, WatchError>> + Send + use<>, WatchError> {
@@ -215,7 +215,7 @@ pub(super) struct Watch<'a> {
     pub(super) folded: Arc<Cache>,
     /// The ledger's epoch when it began.
     epoch: u64,
-    pub(super) namespace: String,
+    pub(super) namespace: Namespace,
     pub(super) filter: Arc<Filter>,
 }
 

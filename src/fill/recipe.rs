@@ -1,20 +1,19 @@
-//! What the runs of a fill are like: each is made from the seed and its number alone.
+//! The recipe for the runs of a fill: each run is made from the seed and its number alone.
 
 use runledger_bench::filled::run_id;
 use serde_json::json;
 
-use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{
-    Ask, Command, Complete, End, Ending, Labels, LinksChange, Metadata, Principal, Request, Route, RunKey, Start,
-    Update,
+    Ask, Command, Complete, End, Ending, Labels, LinksChange, Metadata, Namespace, Principal, Request, Route, RunKey,
+    Start, Update,
 };
 
-/// The small task threads of so many runs that follow one another, ten runs each: the runs of a thread lie apart, as those
-/// of a task that takes its time do.
+/// The number of small task threads among `RUNS_OF_THREADS` consecutive runs, ten runs each. The runs of a thread lie
+/// apart, as those of a slow task do.
 const THREADS: u64 = 1_000;
 const RUNS_OF_THREADS: u64 = 10 * THREADS;
 
-/// Every twentieth run, of so many that follow one another, is of one large thread: 100,000 of them.
+/// Every twentieth of `RUNS_OF_A_LARGE_THREAD` consecutive runs is of one large thread, which has 100,000 runs.
 const LARGE_ONE_IN: u64 = 20;
 const RUNS_OF_A_LARGE_THREAD: u64 = 100_000 * LARGE_ONE_IN;
 
@@ -32,14 +31,14 @@ impl Recipe {
         Self { seed }
     }
 
-    /// What its run ids begin with.
+    /// The prefix of the seed's run ids.
     pub(super) fn prefix(&self) -> String {
         format!("fill-{}-", self.seed)
     }
 
     /// The run with a number, from 1.
     pub(super) fn key(&self, number: u64) -> RunKey {
-        RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id: run_id(self.seed, number) }
+        RunKey { namespace: Namespace::only(), run_id: run_id(self.seed, number).into() }
     }
 
     /// The number of a run; none when it is not of this seed.
@@ -49,8 +48,8 @@ impl Recipe {
         (self.key(number).run_id == run_id).then_some(number)
     }
 
-    /// What its callers ask for, from its start to its end: a start, up to two updates, and an end. Every fourth run's calls
-    /// have request ids.
+    /// The commands of a run, from its start to its end: a start, up to two updates, and an end. Every fourth run's
+    /// commands have request ids.
     pub(super) fn history(&self, number: u64) -> Vec<Command> {
         let mut dice = Dice(self.seed.wrapping_mul(0x0100_0000_01b3) ^ number);
         let key = self.key(number);
@@ -136,11 +135,11 @@ fn object(value: serde_json::Value) -> Metadata {
     Metadata::from(map)
 }
 
-/// The same throws for the same run, each time.
+/// A generator that gives the same numbers for the same run, each time.
 struct Dice(u64);
 
 impl Dice {
-    /// From 0, below this.
+    /// A number from 0, below `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

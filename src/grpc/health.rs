@@ -1,15 +1,15 @@
-//! What probes and balancers ask for.
+//! The health service, for probes and load balancers.
 //!
 //! - `liveness`: the process does its work; never looks at the store, so that an outage of the store restarts nobody.
 //! - `readiness`: may be sent traffic. Not before the store is open, not while draining, not once the store has been
 //!   unreachable, or commits have failed, for 30 seconds.
-//! - `""` and `runledger.v1.RunService`: the store answers, and commits succeed. They follow the store within two seconds;
-//!   that a commit hangs is known after six.
+//! - `""` and `runledger.v1.RunService`: the store answers, and commits succeed. Both follow the store within two
+//!   seconds; a commit that hangs shows after six.
 //! - `durability`: not serving when an acknowledged call could be lost (in memory, or an unsafe Postgres).
 //!
-//! Whether commits succeed is known from those that are made. While they fail, callers may have been sent elsewhere, so
-//! this replica then tries for itself, with a write that means nothing, until one succeeds. While they do not fail, it
-//! writes nothing.
+//! The commits that are made tell whether commits succeed. While they fail, callers may have been sent elsewhere, so
+//! this replica then probes by itself, with a write that means nothing, until one succeeds. While commits do not fail,
+//! the replica writes no probe.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -37,19 +37,19 @@ use crate::store::StoreError;
 use crate::telemetry::chain;
 use crate::wire::problem;
 
-/// How often the store is asked.
+/// Interval between two pings of the store.
 const PING_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long the store may take to answer.
+/// Time that the store may take to answer a ping.
 const PING_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The pause before a write is tried, while commits fail.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long that write may take: as on a disk that is slow.
+/// Time that such a write may take: as on a slow disk.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long the store may be unreachable, or refuse what is written, before this replica asks for no more traffic: a shorter
+/// Time that the store may be unreachable, or refuse writes, before this replica asks for no more traffic: a shorter
 /// outage hits every replica alike, and taking all of them out would only add to it.
 const UNREADY_AFTER: Duration = Duration::from_secs(30);
 
@@ -107,11 +107,11 @@ impl HealthService for Watched {
     }
 }
 
-/// Keeps what the health service says true.
+/// Keeps the statuses of the health service true.
 pub struct Monitor {
     board: Board,
     slot: AuthoritySlot,
-    /// Cancelled once watches were told of the stop.
+    /// Cancelled once the watches were told of the stop.
     told: CancellationToken,
     stop: CancellationToken,
 }
@@ -122,7 +122,7 @@ impl Monitor {
         let Self { mut board, slot, told, stop } = self;
         let work = async {
             let backend = opened(&slot).await;
-            // Known of an open store, whether it answers now or not.
+            // Durability is known of an open store, whether the store answers now or not.
             board.says("durability", backend.store.describe().not_durable.is_none()).await;
             tokio::join!(follow(&mut board, backend), probe(backend));
         };
@@ -147,7 +147,7 @@ async fn opened(slot: &AuthoritySlot) -> &Authority {
     }
 }
 
-/// Says how the store is, for ever.
+/// Reports the store's health, for ever.
 async fn follow(board: &mut Board, backend: &Authority) {
     let mut ticks = interval(PING_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -168,8 +168,8 @@ async fn follow(board: &mut Board, backend: &Authority) {
     }
 }
 
-/// Writes while commits fail, until that succeeds, for ever. To one shard after the other: where one of them can be written
-/// to, this replica is of use.
+/// Writes a probe while commits fail, until one succeeds, for ever. The probes go to one shard after the other: a
+/// replica that can write to one of them is of use.
 async fn probe(backend: &Authority) {
     let health = backend.engine.commit_health();
     let shards = backend.store.ledger().shard_count;
@@ -190,17 +190,17 @@ async fn probe(backend: &Authority) {
     }
 }
 
-/// What is known of the store. Changes are logged.
+/// The store's health, as last seen. Changes are logged.
 #[derive(Default)]
 struct Known {
-    /// Whether it answered; none before it was asked.
+    /// Whether the store answered; none before the first ping.
     answers: Option<bool>,
-    /// Since when commits fail.
+    /// The time since which commits fail.
     failing: Option<Instant>,
 }
 
 impl Known {
-    /// Whether it answers.
+    /// Whether the store answers.
     fn ping(&mut self, ping: Result<Result<(), StoreError>, Elapsed>) -> bool {
         let answers = matches!(ping, Ok(Ok(())));
         let before = self.answers.replace(answers);
@@ -233,7 +233,8 @@ impl Known {
     }
 }
 
-/// What the health service says. A watcher hears of changes only, so what is said already is not said again.
+/// The statuses that the health service gives. A watcher hears of changes only, so that a status is not set again to
+/// the same value.
 struct Board {
     reporter: HealthReporter,
     said: HashMap<&'static str, bool>,
@@ -249,14 +250,14 @@ impl Board {
     }
 }
 
-/// What a server says of one of its services.
+/// A server's health status of one of its services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It serves.
+    /// The service is served.
     Serving,
-    /// It does not.
+    /// The service is not served now.
     NotServing,
-    /// It has no such service.
+    /// The server has no such service.
     Unknown,
 }
 

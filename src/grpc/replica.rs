@@ -1,4 +1,4 @@
-//! What this process is doing, for operators.
+//! The replica service: the state of this process, for operators.
 
 use std::sync::Arc;
 

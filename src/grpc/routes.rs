@@ -1,4 +1,4 @@
-//! Which service answers a call.
+//! The choice of the service that answers a call.
 
 use std::convert::Infallible;
 
@@ -14,7 +14,7 @@ use crate::wire::served::run_service_server::RunServiceServer;
 /// All services of the port.
 #[derive(Clone)]
 pub(super) struct Routes {
-    /// Called directly: it has nearly all calls.
+    /// Called directly, because nearly all calls are for it.
     pub(super) runs: RunServiceServer<Runs>,
     pub(super) others: tonic::service::Routes,
 }

@@ -22,7 +22,7 @@ pub(super) struct Runs {
     slot: AuthoritySlot,
 }
 
-/// When a call is over, as the transport knows it.
+/// The end of a call, as the transport knows it.
 pub(super) fn until(extensions: &Extensions) -> Until {
     let context = extensions.get::<Context>();
     Until {
@@ -31,7 +31,7 @@ pub(super) fn until(extensions: &Extensions) -> Until {
     }
 }
 
-/// What a watch of a connection reads from.
+/// The feed that a watch of a connection reads from.
 fn feed_of(authority: &Authority, peer: Option<Arc<Peer>>) -> Feed {
     match peer {
         Some(peer) => authority.feed.of_reader(peer),

@@ -20,12 +20,12 @@ use runledger_proto::FILE_DESCRIPTOR_SET;
 /// Bytes of one question to reflection: a name.
 const QUESTION_BYTES_MAX: usize = 1024;
 
-/// Serves on a listener, with this health service, until the stop. Each connection is a task of `connections`: those then
-/// let the calls in flight end.
+/// Serves on a listener, with this health service, until the stop. Each connection is a task of `connections`; after
+/// the stop, these tasks let the calls in flight end.
 ///
 /// # Errors
 ///
-/// What reflection is told is no descriptor set.
+/// The bytes for reflection are no descriptor set.
 pub fn serve(
     listener: TcpListener,
     slot: AuthoritySlot,

@@ -1,8 +1,8 @@
 //! The transport: connections, and the bytes that travel on them.
 //!
 //! Invariant: what one connection can take of the process is bounded: frames that do no work, calls in execution, bytes
-//! of requests and of unsent answers, and time without progress. Who takes more is slowed down, and only who cannot be
-//! slowed down is refused or cut.
+//! of requests and of unsent answers, and time without progress. A connection that takes more is slowed down; only one
+//! that cannot be slowed down is refused or cut.
 
 mod answer;
 mod calls;

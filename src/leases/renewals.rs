@@ -235,7 +235,7 @@ mod tests {
             let (reply, answer) = oneshot::channel();
             answers.push(answer);
             let progress = done.map(|done| Progress { done, total: 0, message: String::new() });
-            let key = RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() };
+            let key = RunKey { namespace: "default".into(), run_id: run_id.into() };
             let renewal = Renewal { epoch, agent_id: None, progress };
             Ask { key, renewal, since: Some(Instant::now()), reply: Some(reply) }
         };
@@ -266,7 +266,7 @@ mod tests {
         let mut ask = |run_id: &str, epoch| {
             let (reply, answer) = oneshot::channel();
             answers.push(answer);
-            let key = RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() };
+            let key = RunKey { namespace: "default".into(), run_id: run_id.into() };
             let renewal = Renewal { epoch, agent_id: None, progress: None };
             Ask { key, renewal, since: Some(Instant::now()), reply: Some(reply) }
         };

@@ -118,6 +118,7 @@ async fn end(engine: &Engine, key: RunKey) -> bool {
         Ok(answer) => match answer.disposition {
             Disposition::Applied => {
                 let reason_code = answer.run.ending.reason_code.as_deref();
+                let (namespace, run_id) = (namespace.as_str(), run_id.as_str());
                 tracing::debug!(namespace, run_id, reason_code, "a run's time was over");
                 true
             }

@@ -206,7 +206,7 @@ mod tests {
 
     fn command(run_id: &str, ask: Ask) -> Command {
         Command {
-            key: RunKey { namespace: NAMESPACE.to_owned(), run_id: run_id.to_owned() },
+            key: RunKey { namespace: NAMESPACE.into(), run_id: run_id.into() },
             ask,
             expected_revision: None,
             request: None,

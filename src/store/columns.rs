@@ -1,6 +1,7 @@
 //! What both stores do alike with the values of columns.
 
 use crate::domain::limits::KEYFRAME_EVENTS;
+use crate::domain::revision::FIRST_REVISION;
 use crate::domain::{Route, RunKey, Status, Time};
 
 /// A position or revision as the stores keep it. No ledger gets near 2^63; a caller may ask for anything, and then the
@@ -22,7 +23,7 @@ pub(super) fn after_all(now: Time, elsewhere: Option<Time>) -> Time {
 
 /// The first event to read for the state after `revision`: the last one with a keyframe, else the run's first.
 pub(super) fn first_of(revision: u64) -> u64 {
-    (revision - revision % KEYFRAME_EVENTS).max(1)
+    (revision - revision % KEYFRAME_EVENTS).max(FIRST_REVISION)
 }
 
 /// The status of a `status` column.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use super::columns::{self, shown};
 use crate::domain::evolve::evolve;
+use crate::domain::revision::FIRST_REVISION;
 use crate::domain::{Ending, Event, Labels, Links, Metadata, Run, RunKey, Supervision, Time};
 
 /// The columns of `runs` that make a run, with its documents as text.
@@ -291,16 +292,16 @@ pub fn read_keyframe(key: &RunKey, keyframe: &str) -> Result<Run, StoreError> {
 pub fn fold(keyframe: Option<Run>, events: &[Event]) -> Result<Option<Run>, StoreError> {
     let mut run = keyframe;
     for event in events {
-        let revision = run.as_ref().map_or(0, |run| run.revision);
-        if event.revision <= revision {
+        let next = run.as_ref().map_or(FIRST_REVISION, |run| run.revision + 1);
+        if event.revision < next {
             continue;
         }
-        if event.revision != revision + 1 {
+        if event.revision > next {
             return Err(StoreError::Corrupt {
                 table: "run_events",
                 column: "revision",
                 key: shown(&event.key),
-                source: format!("revision {} follows {revision}", event.revision).into(),
+                source: format!("revision {} follows {}", event.revision, next - 1).into(),
             });
         }
         run = Some(evolve(run, event));

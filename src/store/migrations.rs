@@ -42,6 +42,11 @@ pub const POSTGRES: &[Migration] = &[
     Migration { number: 5, name: "max_running", sql: include_str!("../../migrations/postgres/0005_max_running.sql") },
     Migration { number: 6, name: "lineage", sql: include_str!("../../migrations/postgres/0006_lineage.sql") },
     Migration { number: 7, name: "ready", sql: include_str!("../../migrations/postgres/0007_ready.sql") },
+    Migration {
+        number: 8,
+        name: "drop_alive_at",
+        sql: include_str!("../../migrations/postgres/0008_drop_alive_at.sql"),
+    },
 ];
 
 /// SQLite's migrations in order.
@@ -57,6 +62,7 @@ pub const SQLITE: &[Migration] = &[
     Migration { number: 5, name: "max_running", sql: include_str!("../../migrations/sqlite/0005_max_running.sql") },
     Migration { number: 6, name: "lineage", sql: include_str!("../../migrations/sqlite/0006_lineage.sql") },
     Migration { number: 7, name: "ready", sql: include_str!("../../migrations/sqlite/0007_ready.sql") },
+    Migration { number: 8, name: "drop_alive_at", sql: include_str!("../../migrations/sqlite/0008_drop_alive_at.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

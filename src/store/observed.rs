@@ -18,7 +18,8 @@ use super::{
     CommitError, Commits, Description, Ledger, OfLedger, Page, RunLog, Runs, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Renewal, Run, RunId, RunKey,
+    Shard,
 };
 
 /// A store, or one of its paths, and how often each of its methods was called.
@@ -139,17 +140,22 @@ impl<S: Runs + ?Sized> Runs for Observed<S> {
         self.inner.list(query).await
     }
 
-    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
+    async fn count(
+        &self,
+        namespace: &Namespace,
+        filter: &Filter,
+        before: Option<&Place>,
+    ) -> Result<RunCounts, StoreError> {
         self.calls.count(Call::Count);
         self.inner.count(namespace, filter, before).await
     }
 
-    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+    async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
         self.calls.count(Call::Ready);
         self.inner.ready(namespace, after, limit).await
     }
 
-    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
         self.calls.count(Call::Running);
         self.inner.running(values).await
     }
@@ -176,12 +182,12 @@ impl<S: Upkeep + ?Sized> Upkeep for Observed<S> {
         self.inner.overdue(shard, limit).await
     }
 
-    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+    async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
         self.calls.count(Call::Claimed);
         self.inner.claimed(namespace, request_id).await
     }
 
-    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+    async fn replay_claim(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
         self.calls.count(Call::ReplayClaim);
         self.inner.replay_claim(namespace, request_id).await
     }

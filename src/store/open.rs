@@ -12,6 +12,7 @@ use super::postgres::{PostgresBulk, PostgresInspect, PostgresStore, dsn};
 use super::sqlite::{SqliteBulk, SqliteInspect, SqliteStore};
 use super::{OpenError, OpenOptions, Store};
 use crate::clock::Clock;
+use crate::supervise::Supervisor;
 
 /// Where a store is. `Display` and `Debug` never show a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -56,7 +57,8 @@ impl fmt::Debug for Location {
     }
 }
 
-/// Opens the store at a location, once: a caller that wants to wait tries again while the error is temporary.
+/// Opens the store at a location, once: a caller that wants to wait tries again while the error is temporary. What the
+/// store needs all the time is vital to `supervisor`'s service.
 ///
 /// # Errors
 ///
@@ -65,11 +67,12 @@ pub async fn open(
     location: &Location,
     options: &OpenOptions,
     clock: Arc<dyn Clock>,
+    supervisor: &Supervisor,
 ) -> Result<Arc<dyn Store>, OpenError> {
     match location {
         Location::Sqlite(path) => Ok(Arc::new(SqliteStore::open(path.clone(), options, clock).await?)),
         Location::Memory => Ok(Arc::new(SqliteStore::in_memory(options, clock).await?)),
-        Location::Postgres(dsn) => Ok(Arc::new(PostgresStore::open(dsn, options).await?)),
+        Location::Postgres(dsn) => Ok(Arc::new(PostgresStore::open(dsn, options, supervisor).await?)),
     }
 }
 

@@ -9,9 +9,11 @@ mod bulk;
 mod changes;
 mod commit;
 pub mod dsn;
+mod ends;
 mod errors;
 mod fence;
 mod grants;
+mod ids;
 mod inspect;
 mod lineage;
 mod migrate;
@@ -57,8 +59,10 @@ use super::{
 };
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Renewal, Run, RunId, RunKey,
+    Shard,
 };
+use crate::supervise::Supervisor;
 
 /// Runs and their log in a Postgres database.
 pub struct PostgresStore {
@@ -70,12 +74,13 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the database that the connection string names, and creates the ledger in an empty one.
+    /// Opens the database that the connection string names, and creates the ledger in an empty one. What the store needs
+    /// all the time is vital to `supervisor`'s service.
     ///
     /// # Errors
     ///
     /// See [`OpenError`].
-    pub async fn open(dsn: &str, options: &OpenOptions) -> Result<Self, OpenError> {
+    pub async fn open(dsn: &str, options: &OpenOptions, supervisor: &Supervisor) -> Result<Self, OpenError> {
         let config = dsn::config(dsn)?;
         let location = dsn::redacted(dsn);
         let mut alone = Alone::connect(&config, &location).await?;
@@ -89,7 +94,7 @@ impl PostgresStore {
             description: Description { kind: "postgres", location, not_durable },
             commits,
             over_shards: OverShards::new(ledger.shard_count),
-            announcer: if options.notify { Announcer::start(config) } else { Announcer::silent() },
+            announcer: if options.notify { Announcer::start(config, supervisor) } else { Announcer::silent() },
         })
     }
 
@@ -216,15 +221,20 @@ impl Runs for PostgresStore {
         query::list_runs(&self.commits.sessions, query).await
     }
 
-    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
+    async fn count(
+        &self,
+        namespace: &Namespace,
+        filter: &Filter,
+        before: Option<&Place>,
+    ) -> Result<RunCounts, StoreError> {
         query::count_runs(&self.commits.sessions, namespace, filter, before).await
     }
 
-    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+    async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
         query::ready_runs(&self.commits.sessions, namespace, after, limit).await
     }
 
-    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
         limits::running(&self.commits.sessions, values).await
     }
 }
@@ -247,11 +257,11 @@ impl Upkeep for PostgresStore {
         leases::overdue(&self.commits.sessions, &self.commits.uptime, shard, limit).await
     }
 
-    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+    async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
         claims::claimed(&self.commits.sessions, namespace, request_id).await
     }
 
-    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+    async fn replay_claim(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
         claims::replay(&self.commits.sessions, namespace, request_id).await
     }
 

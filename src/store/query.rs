@@ -9,7 +9,7 @@ pub(super) mod page;
 
 use std::collections::BTreeMap;
 
-use crate::domain::{Filter, Run, Status, Time};
+use crate::domain::{Filter, Namespace, Run, RunId, Status, Time};
 
 /// Runs that one page of a list looks at.
 pub const LIST_RUNS_MAX: usize = 10_000;
@@ -22,7 +22,7 @@ pub const READY_RUNS_MAX: usize = 256;
 #[derive(Clone, Debug)]
 pub struct RunQuery {
     /// The namespace that they live in.
-    pub namespace: String,
+    pub namespace: Namespace,
     /// Which of them.
     pub filter: Filter,
     /// In which order.
@@ -52,7 +52,7 @@ pub struct Place {
     /// [`Run::started_at`].
     pub started_at: Time,
     /// [`Run::run_id`].
-    pub run_id: String,
+    pub run_id: RunId,
 }
 
 /// A page of a list.
@@ -102,13 +102,13 @@ impl Place {
 
     /// Before every run of that time, for no run id is empty.
     fn at(started_at: Time) -> Self {
-        Self { started_at, run_id: String::new() }
+        Self { started_at, run_id: RunId::default() }
     }
 
     /// After every run.
     #[must_use]
     pub fn end() -> Self {
-        Self { started_at: Time::from_micros(i64::MAX), run_id: char::MAX.to_string() }
+        Self { started_at: Time::from_micros(i64::MAX), run_id: char::MAX.to_string().into() }
     }
 }
 
@@ -250,11 +250,11 @@ mod tests {
     use super::*;
 
     fn place(micros: i64, run_id: &str) -> Place {
-        Place { started_at: Time::from_micros(micros), run_id: run_id.to_owned() }
+        Place { started_at: Time::from_micros(micros), run_id: run_id.into() }
     }
 
     fn query(order: Order, after: Option<Place>, filter: Filter) -> RunQuery {
-        let namespace = "default".to_owned();
+        let namespace = "default".into();
         RunQuery { namespace, filter, order, after, limit: 1, bytes_max: 1, metadata: false }
     }
 

@@ -11,7 +11,8 @@ pub(super) mod sides;
 
 use super::error::Source;
 use super::{StoreError, columns};
-use crate::domain::{RunKey, Status, Time};
+use crate::domain::ids::DEFAULT_NAMESPACE;
+use crate::domain::{Namespace, RunId, RunKey, Status, Time};
 
 /// Which column of a row.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +92,20 @@ impl Value<'_> for Status {
     fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
         let status = |code| columns::status(code).ok_or_else(|| format!("no status is {code}"));
         Ok(i16::of(row, column)?.map(status).transpose()?)
+    }
+}
+
+/// Almost every row has the only namespace, whose text all share.
+impl Value<'_> for Namespace {
+    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
+        let shared = |text: &str| if text == DEFAULT_NAMESPACE { Self::only() } else { text.into() };
+        Ok(row.text(column)?.map(shared))
+    }
+}
+
+impl Value<'_> for RunId {
+    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
+        Ok(row.text(column)?.map(Self::from))
     }
 }
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{OfLedger, StoreError};
-use crate::domain::{Filter, LabelValue, Run, RunKey};
+use crate::domain::{Filter, LabelValue, Namespace, Run, RunId, RunKey};
 
 /// Runs, read.
 #[async_trait]
@@ -59,7 +59,12 @@ pub trait Runs: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError>;
+    async fn count(
+        &self,
+        namespace: &Namespace,
+        filter: &Filter,
+        before: Option<&Place>,
+    ) -> Result<RunCounts, StoreError>;
 
     /// The runs of a namespace that are [ready](Run::is_ready), without their metadata, by (`started_at`, `run_id`) after a
     /// place, at most `limit`: as [`list`](Runs::list) reads them.
@@ -67,7 +72,7 @@ pub trait Runs: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError>;
+    async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError>;
 
     /// The runs that count towards what claims allow of values of labels, in the order of the values, those of each by id:
     /// claimed under a [`MaxRunning`](crate::domain::MaxRunning), and neither terminal nor ready.
@@ -75,5 +80,5 @@ pub trait Runs: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError>;
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError>;
 }

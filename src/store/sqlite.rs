@@ -8,8 +8,10 @@ mod bulk;
 mod changes;
 mod commit;
 mod connections;
+mod ends;
 mod errors;
 mod identity;
+mod ids;
 mod inspect;
 mod lock;
 mod migrate;
@@ -42,7 +44,8 @@ use super::{
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Renewal, Run, RunId, RunKey,
+    Shard,
 };
 pub use bulk::SqliteBulk;
 use connections::Connections;
@@ -231,17 +234,22 @@ impl Runs for SqliteStore {
         self.connections.read(move |connection| query::list(connection, &query)).await?
     }
 
-    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
-        let (namespace, filter, before) = (namespace.to_owned(), filter.clone(), before.cloned());
+    async fn count(
+        &self,
+        namespace: &Namespace,
+        filter: &Filter,
+        before: Option<&Place>,
+    ) -> Result<RunCounts, StoreError> {
+        let (namespace, filter, before) = (namespace.clone(), filter.clone(), before.cloned());
         self.connections.read(move |connection| query::count(connection, &namespace, &filter, before)).await?
     }
 
-    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
-        let (namespace, after) = (namespace.to_owned(), after.cloned());
+    async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+        let (namespace, after) = (namespace.clone(), after.cloned());
         self.connections.read(move |connection| query::ready(connection, &namespace, after, limit)).await?
     }
 
-    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
         let values = values.to_vec();
         let read = move |connection: &mut rusqlite::Connection| {
             values.iter().map(|value| limits::running(connection, value)).collect()
@@ -275,13 +283,13 @@ impl Upkeep for SqliteStore {
         self.connections.read(move |connection| leases::overdue(connection, shard, limit, &clock)).await?
     }
 
-    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        let key = (namespace.to_owned(), request_id.to_owned());
+    async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        let key = (namespace.clone(), request_id.to_owned());
         self.connections.read(move |connection| claims::claimed(connection, &key)).await?
     }
 
-    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        let key = (namespace.to_owned(), request_id.to_owned());
+    async fn replay_claim(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+        let key = (namespace.clone(), request_id.to_owned());
         self.connections.write(move |connection| claims::replay(connection, &key)).await?
     }
 

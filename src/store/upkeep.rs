@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::leases::{KeptLease, Renewed};
 use super::{OfLedger, StoreError};
-use crate::domain::{Claimed, Renewal, RunKey, Shard};
+use crate::domain::{Claimed, Namespace, Renewal, RunKey, Shard};
 
 /// Leases, answered claims and stamps, kept up.
 #[async_trait]
@@ -46,7 +46,7 @@ pub trait Upkeep: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError>;
+    async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError>;
 
     /// The same, and notes that the claimer is answered once more: the claim is not given back any more as one that nobody
     /// received before that. Waits for a claim that is being given back.
@@ -54,7 +54,7 @@ pub trait Upkeep: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read or written; it may have been noted all the same.
-    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError>;
+    async fn replay_claim(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError>;
 
     /// Says that a server is alive, where others want to know, or where renewals failed and none was made since; and looks
     /// whether the database still has what was acknowledged. Called once a second, by every server.

@@ -14,7 +14,7 @@ impl From<&Run> for v1::Run {
     fn from(run: &Run) -> Self {
         let mut shown = Self {
             task_thread_id: run.task_thread_id.clone(),
-            run_id: run.run_id.clone(),
+            run_id: run.run_id.to_string(),
             status: v1::RunStatus::from(run.status).into(),
             started_at: Some(timestamp(run.started_at)),
             agent_id: text(run.agent_id.as_ref()),
@@ -26,7 +26,7 @@ impl From<&Run> for v1::Run {
             updated_at: Some(timestamp(run.updated_at)),
             reason_code: text(run.ending.reason_code.as_ref()),
             labels: run.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
-            namespace: run.namespace.clone(),
+            namespace: run.namespace.to_string(),
             lease: run.supervision.lease.as_ref().map(Into::into),
             presumed: run.supervision.presumed,
             abort_request: run.supervision.abort_request.as_deref().map(Into::into),
@@ -81,7 +81,7 @@ impl From<&LateReport> for v1::LateReport {
     }
 }
 
-/// How far the work has come, and when its worker said so.
+/// The progress of the work, and the time at which its worker reported it.
 #[must_use]
 pub fn progress((progress, at): &(Progress, Time)) -> v1::Progress {
     let Progress { done, total, message } = progress.clone();
@@ -91,8 +91,8 @@ pub fn progress((progress, at): &(Progress, Time)) -> v1::Progress {
 impl From<&Summary> for v1::RunSummary {
     fn from(run: &Summary) -> Self {
         Self {
-            namespace: run.namespace.clone(),
-            run_id: run.run_id.clone(),
+            namespace: run.namespace.to_string(),
+            run_id: run.run_id.to_string(),
             task_thread_id: run.task_thread_id.clone(),
             agent_id: text(run.agent_id.as_ref()),
             status: v1::RunStatus::from(run.status).into(),
@@ -111,7 +111,7 @@ impl From<&Summary> for v1::RunSummary {
 impl From<&Event> for v1::RunEvent {
     fn from(event: &Event) -> Self {
         Self {
-            run_id: event.key.run_id.clone(),
+            run_id: event.key.run_id.to_string(),
             revision: event.revision,
             at: Some(timestamp(event.at)),
             r#type: v1::RunEventType::from(event.event_type).into(),

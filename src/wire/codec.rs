@@ -1,4 +1,4 @@
-//! The codec that generated servers and clients use: protobuf, with a typed answer to what is not protobuf.
+//! The codec that generated servers and clients use: protobuf, with a typed answer to bytes that are not protobuf.
 
 use std::marker::PhantomData;
 
@@ -9,8 +9,8 @@ use tonic_prost::ProstEncoder;
 
 use super::problem;
 
-/// What a stream's buffer begins with. A watch keeps it while nothing happens: tonic's own 8 KiB were two thirds of what
-/// an idle watch took. Longer messages make it grow.
+/// The initial size of a stream's buffer. A watch keeps the buffer while nothing happens: tonic's own 8 KiB were two
+/// thirds of an idle watch's memory. Longer messages make the buffer grow.
 const BUFFER_BYTES: usize = 1024;
 
 /// Messages that are ready are sent together up to this size.
@@ -47,11 +47,11 @@ where
     }
 }
 
-/// Decodes a message. What cannot be decoded (bad UTF-8, nested too deep, noise) is the sender's fault and is answered
-/// as any other bad field, where tonic's own codec says INTERNAL and so tells the caller to blame the server.
+/// Decodes a message. A message that cannot be decoded (bad UTF-8, nested too deep, noise) is the sender's fault and is
+/// answered as any other bad field, where tonic's own codec says INTERNAL and so tells the caller to blame the server.
 ///
-/// A generated client decodes answers with it too, and then sees `INVALID_ARGUMENT` for a broken answer: a decoder is
-/// not told which side it serves, and no server of ours sends one.
+/// A generated client decodes answers with this decoder too, and sees `INVALID_ARGUMENT` for a broken answer: a decoder
+/// is not told which side it serves, and no server of ours sends a broken answer.
 #[derive(Debug)]
 pub struct RequestDecoder<U> {
     message: PhantomData<U>,
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use runledger_proto::v1;
 
-    /// What the server makes of one frame's bytes.
+    /// The request that the server decodes from one frame's bytes.
     async fn decoded(message: &str) -> Result<Option<v1::GetRunRequest>, Status> {
         let length = char::from(u8::try_from(message.len()).unwrap());
         let decoder = Codec::<v1::GetRunResponse, v1::GetRunRequest>::default().decoder();

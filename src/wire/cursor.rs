@@ -1,8 +1,8 @@
 //! The cursor that resumes a watch of many runs. Opaque to clients; bound to its ledger, epoch and namespace, and not to a
 //! filter.
 //!
-//! The tag keeps a cursor from being used where it was not given out. It is no secret: who forges one only skips events
-//! that they may read anyway.
+//! The tag keeps a cursor from being used where it was not given out. The tag is no secret: a client that forges one
+//! only skips events that it may read anyway.
 
 use std::hash::Hasher as _;
 
@@ -19,12 +19,13 @@ use crate::store::query::Place;
 const VERSION: u8 = 1;
 const TAG_BYTES: usize = 8;
 
-/// Why a cursor is not taken: one answer for noise, another ledger's or namespace's, and one ahead of the ledger.
+/// The refusal of a cursor: one answer for noise, for a cursor of another ledger or namespace, and for one ahead of the
+/// ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cursor is not one that was given out here")]
 pub struct CursorInvalid;
 
-/// What is inside, behind the version: later releases may add fields.
+/// The content of a cursor, behind the version: later releases may add fields.
 #[derive(Clone, PartialEq, Message)]
 struct Inside {
     #[prost(uint64, tag = "1")]
@@ -55,7 +56,7 @@ pub fn encode(cursor: &Cursor, ledger: Ledger, namespace: &str) -> String {
         Some(ViewOf::All) => 2,
     };
     let shown = cursor.view.as_ref().and_then(|view| view.shown.as_ref());
-    let shown = shown.map(|place| Shown { started_at: place.started_at.micros(), run_id: place.run_id.clone() });
+    let shown = shown.map(|place| Shown { started_at: place.started_at.micros(), run_id: place.run_id.to_string() });
     let inside = Inside { epoch: cursor.epoch, positions: cursor.positions.clone(), view, shown };
     let mut bytes = Vec::with_capacity(1 + inside.encoded_len() + TAG_BYTES);
     bytes.push(VERSION);
@@ -72,11 +73,11 @@ pub fn epoch(text: &str, ledger: Ledger, namespace: &str) -> Option<u64> {
     inside(text, ledger, namespace).ok().map(|inside| inside.epoch)
 }
 
-/// The cursor of what a client sent.
+/// The cursor in a text that a client sent.
 ///
 /// # Errors
 ///
-/// It was not given out by this ledger, as it is now, for this namespace.
+/// The cursor was not given out by this ledger, as it is now, for this namespace.
 pub fn decode(text: &str, ledger: Ledger, namespace: &str) -> Result<Cursor, CursorInvalid> {
     let inside = inside(text, ledger, namespace)?;
     if inside.epoch != ledger.epoch || inside.positions.len() != usize::from(ledger.shard_count) {
@@ -88,12 +89,13 @@ pub fn decode(text: &str, ledger: Ledger, namespace: &str) -> Result<Cursor, Cur
         2 => Some(ViewOf::All),
         _ => return Err(CursorInvalid),
     };
-    let shown =
-        inside.shown.map(|Shown { started_at, run_id }| Place { started_at: Time::from_micros(started_at), run_id });
+    let shown = inside
+        .shown
+        .map(|shown| Place { started_at: Time::from_micros(shown.started_at), run_id: shown.run_id.into() });
     Ok(Cursor { epoch: inside.epoch, positions: inside.positions, view: of.map(|of| View { of, shown }) })
 }
 
-/// Of this ledger, at whatever epoch.
+/// The content of a cursor of this ledger, whatever its epoch.
 fn inside(text: &str, ledger: Ledger, namespace: &str) -> Result<Inside, CursorInvalid> {
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| CursorInvalid)?;
     let (told, found) = bytes.split_last_chunk::<TAG_BYTES>().ok_or(CursorInvalid)?;
@@ -127,7 +129,7 @@ mod tests {
     }
 
     fn showing(of: ViewOf) -> Cursor {
-        let shown = Place { started_at: Time::from_micros(-5), run_id: "run:1".to_owned() };
+        let shown = Place { started_at: Time::from_micros(-5), run_id: "run:1".into() };
         Cursor { view: Some(View { of, shown: Some(shown) }), ..live() }
     }
 

@@ -1,4 +1,4 @@
-//! How the feed's runs, events and cursors look on the wire.
+//! The encoding of the feed's runs, events and cursors for the wire.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -13,7 +13,7 @@ use runledger_proto::v1;
 /// Encodes for the watches of one ledger.
 #[derive(Clone, Copy, Debug)]
 pub struct WireFrames {
-    /// What cursors are bound to; its epoch is that of each cursor.
+    /// The ledger that cursors are bound to. Each cursor has its epoch.
     pub ledger: Ledger,
 }
 

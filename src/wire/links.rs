@@ -1,4 +1,4 @@
-//! How a run is executed, and its links: as requests bring them, and as answers show them.
+//! A run's route and links: as requests bring them, and as answers show them.
 
 use super::answer::{route, text};
 use super::validate::Violations;
@@ -57,7 +57,7 @@ pub(super) mod tests {
         }
     }
 
-    /// What a run shows of them.
+    /// Sets the fields of a run that show these links.
     pub(in crate::wire) fn shown(run: &mut v1::Run) {
         run.route = v1::Route::Cli.into();
         run.fallback_used = true;

@@ -10,9 +10,9 @@ use crate::domain::Metadata;
 use crate::domain::limits::METADATA_DEPTH_MAX;
 use crate::domain::metadata::canonical_number;
 
-/// How much of a path a violation shows.
+/// Bytes of a path that a violation shows.
 const PATH_BYTES_MAX: usize = 100;
-/// How much of one key it shows.
+/// Bytes of one key that a path shows.
 const PATH_KEY_BYTES_MAX: usize = 64;
 
 /// The request's `metadata`, at most `bytes_max` as compact JSON. Absent is empty.
@@ -26,7 +26,7 @@ pub(super) fn metadata(metadata: Option<Struct>, bytes_max: usize, violations: &
     metadata
 }
 
-/// Where a value stands: a list on the stack, spelled out only for a violation.
+/// The path of a value: a list on the stack, spelled out only for a violation.
 enum Path<'a> {
     Root,
     Key(&'a Path<'a>, &'a str),
@@ -34,7 +34,7 @@ enum Path<'a> {
 }
 
 impl Path<'_> {
-    /// How many objects and lists deep a value at this path is: 1 at the root.
+    /// The number of objects and lists around a value at this path, and itself: 1 at the root.
     fn depth(&self) -> usize {
         match self {
             Self::Root => 1,
@@ -87,7 +87,7 @@ fn value(value: Value, path: &Path<'_>, violations: &mut Violations) -> Json {
         Some(Kind::NumberValue(_)) => refused(path, "must be a finite number", violations),
         Some(Kind::StringValue(text)) if text.contains('\0') => refused(path, "must not contain U+0000", violations),
         Some(Kind::StringValue(text)) => Json::String(text),
-        // Nothing is walked below the limit, so the walk is never deeper than it.
+        // No value below the limit is walked, so that the walk is never deeper than the limit.
         Some(Kind::StructValue(_) | Kind::ListValue(_)) if path.depth() > METADATA_DEPTH_MAX => refused(
             path,
             &format!(

@@ -1,8 +1,8 @@
-//! The tokens that lead from one page to the next. Opaque to clients; bound to their ledger, their namespace and what
-//! they page over: a run's history, or a list of runs with its filter.
+//! The tokens that lead from one page to the next. Opaque to clients; bound to their ledger, their namespace and the
+//! question that they page over: a run's history, or a list of runs with its filter.
 //!
-//! The tag keeps a token from being used where it was not given out. It is no secret: who forges one only skips what
-//! they may read anyway.
+//! The tag keeps a token from being used where it was not given out. The tag is no secret: a client that forges one
+//! only skips entries that it may read anyway.
 
 use std::hash::Hasher as _;
 
@@ -17,18 +17,18 @@ use crate::store::Ledger;
 use crate::store::query::Place;
 
 const VERSION: u8 = 1;
-/// A version, a tag, and where the page ended.
+/// Bytes of the tag. A token is a version, a tag, and the end of its page.
 const TAG: usize = 8;
 const BYTES_MAX: usize = 1 + TAG + size_of::<i64>() + RUN_ID_BYTES_MAX;
 /// As base64, which makes four characters of three bytes.
 pub const PAGE_TOKEN_BYTES_MAX: usize = BYTES_MAX.div_ceil(3) * 4;
 
-/// Why a token is not taken: one answer for noise, another ledger's, another run's, another filter's.
+/// The refusal of a token: one answer for noise, and for a token of another ledger, run or filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the page token is not one that was given out for this question")]
 pub struct PageTokenInvalid;
 
-/// What a token pages over.
+/// The question that a token pages over.
 #[derive(Clone, Copy, Debug)]
 pub enum Pages<'a> {
     /// A run's history, in a past of the ledger that has this epoch.
@@ -68,15 +68,15 @@ pub fn after_place(place: &Place, ledger: Uuid, namespace: &str, filter: &Filter
 pub fn place(token: &str, ledger: Uuid, namespace: &str, filter: &Filter) -> Result<Place, PageTokenInvalid> {
     let end = decode(token, ledger, Pages::Runs(namespace, filter))?;
     let (micros, run_id) = end.split_first_chunk().ok_or(PageTokenInvalid)?;
-    let run_id = String::from_utf8(run_id.to_vec()).map_err(|_| PageTokenInvalid)?;
-    Ok(Place { started_at: Time::from_micros(i64::from_be_bytes(*micros)), run_id })
+    let run_id = std::str::from_utf8(run_id).map_err(|_| PageTokenInvalid)?;
+    Ok(Place { started_at: Time::from_micros(i64::from_be_bytes(*micros)), run_id: run_id.into() })
 }
 
 fn encode(end: &[u8], ledger: Uuid, pages: Pages<'_>) -> String {
     URL_SAFE_NO_PAD.encode([&[VERSION], &tag(end, ledger, pages)[..], end].concat())
 }
 
-/// Where a page ended. The engine refuses a second spelling of a token.
+/// The end of a token's page. The base64 engine refuses a second spelling of a token.
 fn decode(token: &str, ledger: Uuid, pages: Pages<'_>) -> Result<Vec<u8>, PageTokenInvalid> {
     if token.len() > PAGE_TOKEN_BYTES_MAX {
         return Err(PageTokenInvalid);
@@ -111,7 +111,7 @@ fn tag(end: &[u8], ledger: Uuid, pages: Pages<'_>) -> [u8; TAG] {
     tagged.0.finish().to_be_bytes()
 }
 
-/// What a tag is made of: each part with its length in front, so that no two lists of parts are the same bytes.
+/// The hash behind a tag. Each part has its length in front, so that no two lists of parts are the same bytes.
 struct Tagged(SipHasher13);
 
 impl Tagged {

@@ -1,147 +1,31 @@
-//! What the authority says when it does not do what was asked: the one form of a refusal, for every face.
+//! A problem: the authority's answer where it does not do what was asked, in one form for every face.
 //!
-//! Every problem has a `google.rpc.ErrorInfo` whose reason is for programs and never changes; its text is for people and
-//! says what to do. What a caller sent is shown only as far as it was found valid, or as an excerpt.
+//! Every problem has a `google.rpc.ErrorInfo` whose reason is for programs and never changes; the text is for people
+//! and says what to do. Values from a caller are shown only where they were found valid, or as an excerpt.
 
 mod code;
 mod not_held;
+mod refused;
 mod sealed;
 
 use std::time::Duration;
 
-use tonic_types::pb::{ResourceInfo, RetryInfo};
+use tonic_types::pb::RetryInfo;
 
 pub use self::code::Code;
-use self::not_held::not_held;
+pub use self::refused::refusal;
 pub use self::sealed::Problem;
-use super::answer::timestamp;
 use super::cursor::CursorInvalid;
 use super::page_token::PageTokenInvalid;
-use crate::domain::{MaxRunning, Refusal, RunKey, Status as RunStatus, Summary, Time, Violation};
+use crate::domain::{RunKey, Violation};
 use crate::store::StoreError;
-use runledger_proto::v1;
 
-/// When a client is asked to come back to a full queue.
+/// The wait before a client is asked to come back to a full queue.
 const OVERLOADED_RETRY: Duration = Duration::from_millis(200);
-/// When it is asked to come back to a store that does not answer.
+/// The wait before a client is asked to come back to a store that does not answer.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
-/// When it is asked to look for another replica.
+/// The wait before a client is asked to look for another replica.
 const DRAINING_RETRY: Duration = Duration::from_millis(100);
-
-/// A command that the rules refuse.
-#[must_use]
-pub fn refusal(refusal: &Refusal) -> Problem {
-    match refusal {
-        Refusal::RequestIdReused { key, request_id } => problem(
-            Code::InvalidArgument,
-            refusal,
-            "This request_id was used for a different request: send a new one.".to_owned(),
-        )
-        .info("run_id", &key.run_id)
-        .info("request_id", request_id),
-        Refusal::RunNotFound { key } => problem(
-            Code::NotFound,
-            refusal,
-            format!("Run {} does not exist: check the run_id, or start the run.", key.run_id),
-        )
-        .info("run_id", &key.run_id)
-        .detail(
-            "google.rpc.ResourceInfo",
-            &ResourceInfo {
-                resource_type: "runledger.v1.Run".to_owned(),
-                resource_name: key.run_id.clone(),
-                ..ResourceInfo::default()
-            },
-        ),
-        Refusal::RunIdConflict { field, requested, actual, run } => problem(
-            Code::AlreadyExists,
-            refusal,
-            format!("Run {} exists with another {field}: use another run_id.", run.run_id),
-        )
-        .info("run_id", &run.run_id)
-        .info("field", field)
-        .detail(
-            "runledger.v1.RunIdConflictError",
-            &v1::RunIdConflictError {
-                field: (*field).to_owned(),
-                requested: requested.clone(),
-                actual: actual.clone(),
-                run: Some(run.into()),
-            },
-        ),
-        Refusal::NotOwner { agent_id, owner_agent_id, tab_group_id, rpc, key } => problem(
-            Code::PermissionDenied,
-            refusal,
-            format!("Run {} belongs to another agent: only its owner may call {rpc}.", key.run_id),
-        )
-        .info("run_id", &key.run_id)
-        .info("action", rpc)
-        .detail(
-            "runledger.v1.OwnershipError",
-            &v1::OwnershipError {
-                run_id: key.run_id.clone(),
-                agent_id: agent_id.clone(),
-                owner_agent_id: owner_agent_id.clone(),
-                tab_group_id: tab_group_id.clone().unwrap_or_default(),
-                action: (*rpc).to_owned(),
-            },
-        ),
-        Refusal::LeaseLost { rpc, asked, epoch, released, run } => {
-            lease_lost(refusal, not_held(rpc, *asked, *epoch, *released, run), *asked, *epoch, run)
-        }
-        Refusal::LeaseHeld { epoch, expires_at, run } => lease_held(refusal, *epoch, *expires_at, run),
-        Refusal::MaxRunning { max, value, running, run } => max_running(refusal, max, value, running, run),
-        Refusal::RevisionMismatch { key, expected, run } => {
-            revision_mismatch(problem(Code::Aborted, refusal, String::new()), key, *expected, run.as_ref())
-        }
-        Refusal::InvalidTransition { run, to } => invalid_transition(refusal, run, *to),
-        Refusal::RunNotRunning { run } => problem(
-            Code::FailedPrecondition,
-            refusal,
-            format!("Run {} is {}: only a running run can do this.", run.run_id, run.status),
-        )
-        .info("run_id", &run.run_id)
-        .info("status", run.status.name())
-        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run)),
-        Refusal::RunBegun { run } => problem(
-            Code::FailedPrecondition,
-            refusal,
-            format!(
-                "Run {} was begun, or its lease was not granted by a claim: release it without not_begun, or end it.",
-                run.run_id
-            ),
-        )
-        .info("run_id", &run.run_id)
-        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run)),
-        // A claim is answered with the one that was made before: no call is refused so.
-        Refusal::ClaimedBefore { claimed } => problem(
-            Code::Aborted,
-            refusal,
-            format!("This request_id has claimed run {}: send the same call again.", claimed.key.run_id),
-        )
-        .info("run_id", &claimed.key.run_id),
-        Refusal::InvalidFields(violations) => invalid(violations.clone()),
-    }
-}
-
-fn invalid_transition(refusal: &Refusal, run: &Summary, to: RunStatus) -> Problem {
-    let message = format!("Invalid lifecycle transition for run {}: {} → {to}", run.run_id, run.status);
-    problem(Code::FailedPrecondition, refusal, message.clone())
-        .info("run_id", &run.run_id)
-        .info("from", run.status.name())
-        .info("to", to.name())
-        .detail(
-            "runledger.v1.LifecycleTransitionError",
-            &v1::LifecycleTransitionError {
-                name: "LifecycleTransitionError".to_owned(),
-                run_id: run.run_id.clone(),
-                from: v1::RunStatus::from(run.status).into(),
-                to: v1::RunStatus::from(to).into(),
-                message,
-                run: Some(run.into()),
-            },
-        )
-}
 
 /// A request that breaks rules: at most 20 of the violations, and how many more there are.
 #[must_use]
@@ -155,7 +39,7 @@ pub fn undecodable(error: &prost::DecodeError) -> Problem {
     invalid(vec![Violation::new("request", error.to_string())])
 }
 
-/// A store that did not answer a read, or surely did not apply a commit. What it said is for the log.
+/// A store that did not answer a read, or surely did not apply a commit. The store's own words are for the log.
 #[must_use]
 pub fn store(error: &StoreError) -> Problem {
     match error {
@@ -243,7 +127,7 @@ pub fn arrived_too_slowly(wait_max: Duration) -> Problem {
     Problem::new(Code::DeadlineExceeded, "DEADLINE", message)
 }
 
-/// A watch that asks for what comes after a revision that the run does not have yet.
+/// A watch that asks for the events after a revision that the run does not have yet.
 #[must_use]
 pub fn revision_ahead(key: &RunKey, after_revision: u64, revision: u64) -> Problem {
     let message = format!(
@@ -280,110 +164,17 @@ pub fn ledger_restored() -> Problem {
     Problem::new(Code::OutOfRange, "LEDGER_RESTORED", message)
 }
 
-/// A cursor from before what the ledger still keeps.
+/// A cursor that is older than the events that the ledger still keeps.
 #[must_use]
 pub fn cursor_expired() -> Problem {
     let message = "The ledger no longer keeps all events after this cursor: begin again without it.";
     Problem::new(Code::OutOfRange, "CURSOR_EXPIRED", message)
 }
 
-/// Runs that a refused claim names.
-const RUNNING_LISTED_MAX: usize = 4;
-
 const RETRY: &str = "google.rpc.RetryInfo";
 
 fn after(delay: Duration) -> RetryInfo {
     RetryInfo { retry_delay: Some(delay.try_into().expect("a constant of at most seconds")) }
-}
-
-fn problem(code: Code, refusal: &Refusal, message: String) -> Problem {
-    Problem::new(code, refusal.reason(), message)
-}
-
-fn lease_lost(refusal: &Refusal, message: String, asked: u64, epoch: u64, run: &Summary) -> Problem {
-    let id = &run.run_id;
-    problem(Code::FailedPrecondition, refusal, message)
-        .info("run_id", id)
-        .info("lease_epoch", &asked.to_string())
-        .info("current_epoch", &epoch.to_string())
-        .detail(
-            "runledger.v1.LeaseLostError",
-            &v1::LeaseLostError { run_id: id.clone(), lease_epoch: asked, current_epoch: epoch, run: Some(run.into()) },
-        )
-}
-
-fn lease_held(refusal: &Refusal, epoch: u64, expires_at: Option<Time>, run: &Summary) -> Problem {
-    let id = &run.run_id;
-    let message = match expires_at {
-        Some(at) => format!("Run {id} is held under epoch {epoch} until {at}: claim it after that."),
-        None if epoch > 0 => format!("Run {id} is held under epoch {epoch}: claim it when that is over."),
-        None => format!("Run {id} is running without a lease: it cannot be claimed, whoever reports it."),
-    };
-    problem(Code::FailedPrecondition, refusal, message)
-        .info("run_id", id)
-        .info("current_epoch", &epoch.to_string())
-        .detail(
-            "runledger.v1.LeaseHeldError",
-            &v1::LeaseHeldError {
-                run_id: id.clone(),
-                current_epoch: epoch,
-                expires_at: expires_at.map(timestamp),
-                run: Some(run.into()),
-            },
-        )
-}
-
-fn max_running(refusal: &Refusal, max: &MaxRunning, value: &str, running: &[String], run: &Summary) -> Problem {
-    let MaxRunning { label, limit } = max;
-    let first = running.first().map_or("", String::as_str);
-    let message = match running.len() {
-        1 => format!("Run {} waits: run {first} of the same {label} is running, and the limit is {limit}.", run.run_id),
-        count => {
-            format!("Run {} waits: {count} of the same {label} are running, and the limit is {limit}.", run.run_id)
-        }
-    };
-    let running_count = u32::try_from(running.len()).unwrap_or(u32::MAX);
-    problem(Code::FailedPrecondition, refusal, message)
-        .info("run_id", &run.run_id)
-        .info("label", label)
-        .info("value", value)
-        .info("limit", &limit.to_string())
-        .info("running", &running_count.to_string())
-        .detail(
-            "runledger.v1.MaxRunningError",
-            &v1::MaxRunningError {
-                run_id: run.run_id.clone(),
-                label: label.clone(),
-                value: value.to_owned(),
-                limit: *limit,
-                running: running_count,
-                running_run_ids: running.iter().take(RUNNING_LISTED_MAX).cloned().collect(),
-                run: Some(run.into()),
-            },
-        )
-}
-
-fn revision_mismatch(problem: Problem, key: &RunKey, expected: u64, run: Option<&Summary>) -> Problem {
-    let actual = run.map_or(0, |run| run.revision);
-    let id = &key.run_id;
-    let message = match (run, expected) {
-        (Some(_), 0) => format!("Run {id} exists, at revision {actual}: use another run_id, or read it."),
-        (Some(_), _) => format!("Run {id} is at revision {actual}, not {expected}: read it and decide again."),
-        (None, _) => format!("Run {id} does not exist, and revision {expected} was expected: expect 0, or nothing."),
-    };
-    problem
-        .message(message)
-        .info("run_id", id)
-        .info("expected_revision", &expected.to_string())
-        .info("actual_revision", &actual.to_string())
-        .detail(
-            "runledger.v1.RevisionMismatchError",
-            &v1::RevisionMismatchError {
-                expected_revision: expected,
-                actual_revision: actual,
-                run: run.map(v1::RunSummary::from),
-            },
-        )
 }
 
 #[cfg(test)]

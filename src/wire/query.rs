@@ -16,18 +16,18 @@ use crate::feed::cursor::ViewOf;
 use runledger_proto::v1;
 use runledger_proto::v1::watch_runs_request::Initial;
 
-/// How many events a page of history holds when the request does not say.
+/// Events in a page of history where the request does not say.
 const EVENTS_PAGE_SIZE_DEFAULT: usize = 100;
-/// How many runs a page of a list holds when the request does not say.
+/// Runs in a page of a list where the request does not say.
 const RUNS_PAGE_SIZE_DEFAULT: usize = 50;
-/// How many of either a page holds at most.
+/// Events or runs in a page at most.
 const PAGE_SIZE_MAX: usize = 1_000;
-/// How long a `WaitRun` waits when the request does not say.
+/// Time that a `WaitRun` waits where the request does not say.
 const WAIT_DEFAULT: Duration = Duration::from_mins(1);
-/// How long it waits at most.
+/// Time that a `WaitRun` waits at most.
 pub const WAIT_MAX: Duration = Duration::from_hours(24);
 
-/// The run and the page size of a `ListRunEvents`. Its token is for [`page_token`](super::page_token), which has an
+/// The run and the page size of a `ListRunEvents`. The token is for [`page_token`](super::page_token), which has an
 /// answer of its own.
 ///
 /// # Errors
@@ -37,17 +37,18 @@ pub fn list_run_events(request: &v1::ListRunEventsRequest, caller: &Caller) -> R
     let mut violations = Violations::default();
     violations.run_id(&request.run_id);
     let page_size = page_size(request.page_size, EVENTS_PAGE_SIZE_DEFAULT, &mut violations);
-    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.clone() }, page_size))
+    violations
+        .settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.as_str().into() }, page_size))
 }
 
-/// What a `ListRuns` asks. Its token is for [`page_token`](super::page_token).
+/// The question of a `ListRuns`. The token is for [`page_token`](super::page_token).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunList {
-    /// Which runs.
+    /// The filter that runs must match.
     pub filter: Filter,
-    /// How many at most.
+    /// Runs in the page at most.
     pub page_size: usize,
-    /// With their metadata.
+    /// Whether the runs are shown with their metadata.
     pub full: bool,
 }
 
@@ -82,7 +83,7 @@ pub fn count_runs(request: v1::CountRunsRequest) -> Result<Filter, Vec<Violation
     violations.settle(filter)
 }
 
-/// The filter and the first view of a `WatchRuns`. Its cursor is for [`cursor`](super::cursor).
+/// The filter and the first view of a `WatchRuns`. The cursor is for [`cursor`](super::cursor).
 ///
 /// # Errors
 ///
@@ -102,7 +103,7 @@ pub fn watch_runs(request: v1::WatchRunsRequest) -> Result<(Filter, Option<ViewO
     violations.settle((filter, view))
 }
 
-/// The run of a `WaitRun`, and how long to wait.
+/// The run of a `WaitRun`, and the time to wait.
 ///
 /// # Errors
 ///
@@ -115,11 +116,11 @@ pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey,
     if timeout.is_none() {
         violations.push("timeout", "must be 0 to 24 hours");
     }
-    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id };
+    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() };
     violations.settle((key, timeout.unwrap_or(WAIT_DEFAULT)))
 }
 
-/// The run of a `GetRun`, and the label whose queue it is asked about.
+/// The run of a `GetRun`, and the label whose queue the caller asks about.
 ///
 /// # Errors
 ///
@@ -131,27 +132,27 @@ pub fn get_run(request: v1::GetRunRequest, caller: &Caller) -> Result<(RunKey, O
     if let Some(label) = &label {
         violations.label_key(|| "queue_label".to_owned(), label);
     }
-    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id }, label))
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() }, label))
 }
 
-/// What a `ClaimNextRun` asks for.
+/// The claim that a `ClaimNextRun` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimNext {
-    /// Which runs.
+    /// The filter that runs must match.
     pub filter: Filter,
-    /// How long the lease lasts.
+    /// Milliseconds that the lease lasts without a heartbeat.
     pub lease_ttl_ms: u64,
-    /// How long to wait.
+    /// The time to wait.
     pub wait: Duration,
-    /// How many runs with the same value of a label may be running.
+    /// The limit of runs with the same value of a label that may be running.
     pub max_running: Option<MaxRunning>,
-    /// What makes it safe to retry.
+    /// The request id, which makes the call safe to retry.
     pub request: Option<Request>,
 }
 
 impl ClaimNext {
-    /// The digest of everything that a repetition must repeat: all but how long it waits, with the acting agent.
-    /// Frozen: it is compared with digests in the ledger.
+    /// The digest of everything that a repetition must repeat: all but the time to wait, with the acting agent. The
+    /// format is frozen: the digest is compared with digests in the ledger.
     fn digest(&self, caller: &Caller) -> [u8; 32] {
         #[derive(Serialize)]
         struct Asked<'a> {

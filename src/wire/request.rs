@@ -52,7 +52,7 @@ pub fn start_run(mut request: v1::StartRunRequest, caller: &Caller, ledger: Uuid
     Asked { ask: Ask::Start(start), run_id, request_id, expected_revision }.command(violations, caller)
 }
 
-/// The command of an `UpdateRun`. What it says of the work is a [`renewal`](update_renewal).
+/// The command of an `UpdateRun`. The progress in it is a [`renewal`](update_renewal).
 ///
 /// # Errors
 ///
@@ -180,20 +180,20 @@ pub fn heartbeat_run(request: v1::HeartbeatRunRequest, caller: &Caller) -> Resul
         agent_id: caller.principal.agent_id.clone(),
         progress: violations.progress(request.progress),
     };
-    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id }, renewal))
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() }, renewal))
 }
 
-/// What an `UpdateRun` says of the work, as a heartbeat: none where it says nothing. To be looked at once
-/// [`update_run`] has found nothing wrong.
+/// The progress in an `UpdateRun`, as a heartbeat; none where it has no progress. Valid only where [`update_run`] has
+/// found no violation.
 #[must_use]
 pub fn update_renewal(request: &v1::UpdateRunRequest, caller: &Caller) -> Option<(RunKey, Renewal)> {
     let progress = Violations::default().progress(request.progress.clone())?;
     let agent_id = caller.principal.agent_id.clone();
-    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.clone() };
+    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.as_str().into() };
     Some((key, Renewal { epoch: request.lease_epoch, agent_id, progress: Some(progress) }))
 }
 
-/// The lease of a call that its holder alone may make; 0: it names no lease.
+/// The lease of a call that only the lease's holder may make; 0: the call names no lease.
 fn holder(lease_epoch: u64) -> Option<u64> {
     Some(lease_epoch).filter(|epoch| *epoch > 0)
 }
@@ -210,20 +210,20 @@ fn timeout(field: &str, timeout: Option<prost_types::Duration>, violations: &mut
 pub fn run_key(run_id: String, caller: &Caller) -> Result<RunKey, Vec<Violation>> {
     let mut violations = Violations::default();
     violations.run_id(&run_id);
-    violations.settle(RunKey { namespace: caller.namespace.clone(), run_id })
+    violations.settle(RunKey { namespace: caller.namespace.clone(), run_id: run_id.into() })
 }
 
-/// What a `CheckTransition` asks.
+/// The question of a `CheckTransition`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransitionQuestion {
-    /// Whether the matrix allows it.
+    /// Whether the matrix allows a transition.
     Matrix {
         /// The status to leave; none: there is no run.
         from: Option<Status>,
         /// The status to reach.
         to: Status,
     },
-    /// Whether this run, as it is, may go there.
+    /// Whether this run, as it is, may reach a status.
     Run {
         /// The run.
         key: RunKey,
@@ -247,7 +247,7 @@ pub fn check_transition(
     if request.to == i32::from(v1::RunStatus::Unspecified) {
         violations.push("to", "is required: the status to reach");
     }
-    // Where there is a violation, what stands here is not looked at.
+    // Where there is a violation, this value is not used.
     let to = to.unwrap_or(Status::Running);
     let question = match (from, request.run_id) {
         (Some(from), run_id) if run_id.is_empty() => TransitionQuestion::Matrix { from, to },
@@ -259,13 +259,13 @@ pub fn check_transition(
             } else {
                 violations.run_id(&run_id);
             }
-            TransitionQuestion::Run { key: RunKey { namespace: caller.namespace.clone(), run_id }, to }
+            TransitionQuestion::Run { key: RunKey { namespace: caller.namespace.clone(), run_id: run_id.into() }, to }
         }
     };
     violations.settle(question)
 }
 
-/// What every mutation brings.
+/// The fields that every mutation has.
 struct Asked {
     ask: Ask,
     run_id: String,
@@ -281,7 +281,7 @@ impl Asked {
             violations.push("expected_revision", "must be at least 1: only StartRun may expect that no run exists");
         }
         let mut command = violations.settle(Command {
-            key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id },
+            key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id.into() },
             ask: self.ask,
             expected_revision: self.expected_revision,
             request: None,

@@ -1,6 +1,6 @@
-//! The rules of single fields. Each check notes what is wrong and goes on, so that one answer names every violation.
+//! The rules of single fields. Each check notes violations and goes on, so that one answer names every violation.
 //!
-//! A violation never repeats more than [`EXCERPT_BYTES_MAX`] bytes of what the caller sent.
+//! A violation never repeats more than [`EXCERPT_BYTES_MAX`] bytes of the caller's text.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -14,29 +14,29 @@ use crate::domain::{MaxRunning, Progress, Route, Status, Violation};
 
 use runledger_proto::v1;
 
-/// How many violations of one request are kept: a request of nothing else is not to cost more than itself.
+/// Violations of one request that are kept, so that a request of nothing else does not cost more than its own size.
 pub(super) const VIOLATIONS_MAX: usize = 100;
-/// How much of a caller's text a violation shows.
+/// Bytes of a caller's text that a violation shows.
 const EXCERPT_BYTES_MAX: usize = 64;
 
-/// What is wrong with a request.
+/// The violations that were found in a request.
 #[derive(Debug, Default)]
 pub(super) struct Violations(Vec<Violation>);
 
 impl Violations {
-    /// Notes one, up to [`VIOLATIONS_MAX`].
+    /// Notes a violation, up to [`VIOLATIONS_MAX`].
     pub(super) fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
         if !self.is_full() {
             self.0.push(Violation::new(field, description));
         }
     }
 
-    /// Whether no more are kept: a walk over many values need not spell out what is wrong with the rest.
+    /// Whether no more violations are kept: a walk over many values need not spell out those of the rest.
     pub(super) fn is_full(&self) -> bool {
         self.0.len() >= VIOLATIONS_MAX
     }
 
-    /// The value, if nothing was wrong.
+    /// The value, if there is no violation.
     pub(super) fn settle<T>(self, value: T) -> Result<T, Vec<Violation>> {
         if self.0.is_empty() { Ok(value) } else { Err(self.0) }
     }
@@ -107,7 +107,7 @@ impl Violations {
         Some(code).filter(|code| !code.is_empty())
     }
 
-    /// A duration in whole milliseconds; what is below one is cut off.
+    /// A duration in whole milliseconds, rounded down.
     pub(super) fn duration_ms(
         &mut self,
         field: &str,
@@ -131,7 +131,7 @@ impl Violations {
         epoch
     }
 
-    /// How long a lease that is asked for lasts.
+    /// The time that a lease which is asked for lasts.
     pub(super) fn lease_ttl_ms(&mut self, ttl: Option<prost_types::Duration>) -> Option<u64> {
         self.duration_ms("lease_ttl", ttl, LEASE_TTL_MS_MIN..=LEASE_TTL_MS_MAX, "1 second to 24 hours")
     }
@@ -144,7 +144,7 @@ impl Violations {
         self.lease_ttl_ms(ttl).unwrap_or_default()
     }
 
-    /// How far the work has come.
+    /// The progress of the work.
     pub(super) fn progress(&mut self, progress: Option<v1::Progress>) -> Option<Progress> {
         let v1::Progress { done, total, message, at: _ } = progress?;
         self.text("progress.message", &message, PROGRESS_MESSAGE_BYTES_MAX);
@@ -225,7 +225,7 @@ impl Violations {
         keys.into_iter().collect()
     }
 
-    /// How many runs with the same value of a label may be running.
+    /// The limit of runs with the same value of a label that may be running.
     pub(super) fn max_running(&mut self, max: Option<v1::MaxRunning>) -> Option<MaxRunning> {
         let v1::MaxRunning { label, limit } = max?;
         self.label_key(|| "max_running.label".to_owned(), &label);
@@ -242,7 +242,8 @@ impl Violations {
     }
 }
 
-/// A duration of the wire that is not negative. Not `prost`'s own conversion: it overflows on the least of all.
+/// A duration of the wire that is not negative. `prost`'s own conversion is not used, because it overflows on the least
+/// duration.
 pub(super) fn domain_duration(duration: prost_types::Duration) -> Option<Duration> {
     let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     Some(Duration::new(u64::try_from(duration.seconds).ok()?, nanos))
@@ -256,8 +257,8 @@ fn quoted(text: &str) -> String {
     excerpt(text, EXCERPT_BYTES_MAX)
 }
 
-/// The beginning of a caller's text, of about `max` bytes at most as shown: control characters, quotes and what cannot
-/// be seen are escaped, so that it neither ends its quotes nor rearranges a terminal.
+/// The beginning of a caller's text, of about `max` bytes at most as shown. Control characters, quotes and invisible
+/// characters are escaped, so that the text neither ends its quotes nor rearranges a terminal.
 pub(super) fn excerpt(text: &str, max: usize) -> String {
     let mut shown = String::new();
     for character in text.chars() {

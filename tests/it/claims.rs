@@ -37,9 +37,9 @@ struct Process {
 
 impl Process {
     async fn start() -> Self {
-        let store = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
-        let store = Arc::new(Wrapped::around(store));
-        let (supervisor, committed) = (Supervisor::new(), Arc::new(Notify::new()));
+        let (supervisor, options) = (Supervisor::new(), OpenOptions::default());
+        let store = open::open(&Location::Memory, &options, Arc::new(SystemClock), &supervisor).await.unwrap();
+        let (store, committed) = (Arc::new(Wrapped::around(store)), Arc::new(Notify::new()));
         let commits: Arc<dyn Commits> = store.clone();
         let engine = Arc::new(Engine::start(&commits, store.clone(), &supervisor, &committed));
         let frames = Arc::new(WireFrames { ledger: store.ledger() });
@@ -59,7 +59,7 @@ impl Process {
 
 async fn next(claims: Arc<Claims>, agent: Option<String>, wait: Duration) -> Result<Option<String>, Failure> {
     let claim = Claim {
-        namespace: DEFAULT_NAMESPACE.to_owned(),
+        namespace: DEFAULT_NAMESPACE.into(),
         filter: Filter::default(),
         max_running: None,
         lease_ttl_ms: TTL_MS,
@@ -68,7 +68,7 @@ async fn next(claims: Arc<Claims>, agent: Option<String>, wait: Duration) -> Res
         wait_until: Instant::now() + wait,
         deadline: None,
     };
-    Ok(claims.next(&claim).await?.map(|granted| granted.run.run_id.clone()))
+    Ok(claims.next(&claim).await?.map(|granted| granted.run.run_id.to_string()))
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn a_lease_begins_and_ends_with_a_commit_of_unknown_outcome() {
 /// A claim that lets one run of each instance run.
 async fn next_of_an_instance(claims: Arc<Claims>, wait: Duration) -> Option<String> {
     let claim = Claim {
-        namespace: DEFAULT_NAMESPACE.to_owned(),
+        namespace: DEFAULT_NAMESPACE.into(),
         filter: Filter { labels: [("pool".to_owned(), "p".to_owned())].into(), ..Filter::default() },
         max_running: Some(MaxRunning { label: "instance".to_owned(), limit: 1 }),
         lease_ttl_ms: TTL_MS,
@@ -170,7 +170,7 @@ async fn next_of_an_instance(claims: Arc<Claims>, wait: Duration) -> Option<Stri
         wait_until: Instant::now() + wait,
         deadline: None,
     };
-    claims.next(&claim).await.unwrap().map(|granted| granted.run.run_id.clone())
+    claims.next(&claim).await.unwrap().map(|granted| granted.run.run_id.to_string())
 }
 
 fn queued(run_id: &str, instance: &str) -> Command {
@@ -200,8 +200,7 @@ async fn each_instance_takes_one_run_at_a_time_first_in_first_out() {
 #[tokio::test]
 async fn a_limited_claim_of_unknown_outcome_counts_once() {
     let process = Process::start().await;
-    let value =
-        LabelValue { namespace: DEFAULT_NAMESPACE.to_owned(), label: "instance".to_owned(), value: "a".to_owned() };
+    let value = LabelValue { namespace: DEFAULT_NAMESPACE.into(), label: "instance".to_owned(), value: "a".to_owned() };
     let running = async || process.store.running(std::slice::from_ref(&value)).await.unwrap().concat();
     for run_id in ["one", "two", "three"] {
         process.apply(queued(run_id, "a")).await;
@@ -347,7 +346,7 @@ async fn of_more_filters_than_there_may_be_queues_each_is_served() {
     let process = Process::start().await;
     let next = async |pool: usize| {
         let claim = Claim {
-            namespace: DEFAULT_NAMESPACE.to_owned(),
+            namespace: DEFAULT_NAMESPACE.into(),
             filter: Filter { labels: [("pool".to_owned(), pool.to_string())].into(), ..Filter::default() },
             max_running: None,
             lease_ttl_ms: TTL_MS,
@@ -356,7 +355,7 @@ async fn of_more_filters_than_there_may_be_queues_each_is_served() {
             wait_until: Instant::now(),
             deadline: None,
         };
-        process.claims.next(&claim).await.unwrap().map(|granted| granted.run.run_id.clone())
+        process.claims.next(&claim).await.unwrap().map(|granted| granted.run.run_id.to_string())
     };
     for pool in 0..1_030 {
         assert_eq!(next(pool).await, None);

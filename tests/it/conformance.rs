@@ -172,6 +172,7 @@ conformance! { conforms_on_disk:
         the_columns_of_runs_are_the_run_and_each_of_its_fields_is_there_once
         the_columns_of_events_are_what_was_decided
         keyframes_stand_at_every_32nd_revision_and_are_the_run
+        a_shard_goes_on_behind_its_newest_event_when_older_ones_are_gone
         an_event_that_cannot_be_read_stands_in_its_place_and_costs_no_other
         the_active_table_holds_the_runs_that_are_not_terminal
         a_run_that_the_database_refuses_is_surely_not_applied

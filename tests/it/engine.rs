@@ -28,9 +28,9 @@ struct Process {
 
 impl Process {
     async fn start() -> Self {
-        let store = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
+        let (supervisor, options) = (Supervisor::new(), OpenOptions::default());
+        let store = open::open(&Location::Memory, &options, Arc::new(SystemClock), &supervisor).await.unwrap();
         let store = Arc::new(Wrapped::around(store));
-        let supervisor = Supervisor::new();
         let commits: Arc<dyn Commits> = store.clone();
         let engine = Arc::new(Engine::start(&commits, store.clone(), &supervisor, &Arc::new(Notify::new())));
         Self { store, engine, supervisor }

@@ -18,6 +18,7 @@ use runledger::store::postgres::PostgresStore;
 use runledger::store::{
     CommitError, Commits as _, OfLedger as _, OpenError, RunLog as _, Runs as _, Store, StoreError, Unsettled,
 };
+use runledger::supervise::Supervisor;
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
@@ -27,7 +28,7 @@ use crate::support::commands::{Asking as _, complete, key, start, update};
 use crate::support::postgres::{Cluster, Database, direct};
 
 async fn open(dsn: &str) -> PostgresStore {
-    PostgresStore::open(dsn, &OpenOptions::default()).await.unwrap()
+    PostgresStore::open(dsn, &OpenOptions::default(), &Supervisor::new()).await.unwrap()
 }
 
 /// A session that holds a shard's head, as a replica in the middle of a commit does.
@@ -88,7 +89,7 @@ async fn a_killed_postgres_keeps_what_it_acknowledged() {
     let (ends, mut cluster) = join(join_all((0..6).map(writer)), kill).await;
     assert!(matches!(store.run(&key("run-0-0")).await, Err(StoreError::Unavailable(_))));
     assert!(matches!(
-        PostgresStore::open(&cluster.dsn(), &OpenOptions::default()).await,
+        PostgresStore::open(&cluster.dsn(), &OpenOptions::default(), &Supervisor::new()).await,
         Err(OpenError::Unreachable { .. })
     ));
 
@@ -117,7 +118,7 @@ async fn a_killed_postgres_keeps_what_it_acknowledged() {
 #[tokio::test]
 async fn a_postgres_that_may_lose_acknowledged_calls_is_refused() {
     let cluster = Cluster::start(&[("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")]);
-    match PostgresStore::open(&cluster.dsn(), &OpenOptions::default()).await {
+    match PostgresStore::open(&cluster.dsn(), &OpenOptions::default(), &Supervisor::new()).await {
         Err(OpenError::Unsafe(why)) => {
             assert!(["fsync", "full_page_writes", "synchronous_commit"].iter().all(|name| why.contains(name)), "{why}");
         }
@@ -125,7 +126,7 @@ async fn a_postgres_that_may_lose_acknowledged_calls_is_refused() {
         Ok(_) => panic!("it was opened"),
     }
     let options = OpenOptions { allow_unsafe: true, ..OpenOptions::default() };
-    let store = PostgresStore::open(&cluster.dsn(), &options).await.unwrap();
+    let store = PostgresStore::open(&cluster.dsn(), &options, &Supervisor::new()).await.unwrap();
     assert!(store.describe().not_durable.is_some_and(|why| why.contains("fsync")));
 }
 

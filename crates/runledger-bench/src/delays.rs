@@ -1,21 +1,21 @@
-//! Delays, by how many were how long.
+//! Delays, as a histogram.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// What is longer counts as this.
+/// The greatest delay that is told apart; longer ones count as this.
 const MICROS_MAX: u64 = 3_600_000_000;
 
 /// Delays in microseconds, to three digits.
 #[derive(Clone, Debug)]
 pub(super) struct Delays(Histogram<u64>);
 
-/// What a report says of delays, in milliseconds.
+/// A summary of delays for a report, in milliseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Summary {
-    /// How many there were.
+    /// The number of delays.
     pub count: u64,
     /// Half of them were not longer.
     pub p50: f64,

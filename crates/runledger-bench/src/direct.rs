@@ -1,7 +1,7 @@
 //! The baseline: the same transitions, written to the same Postgres as a user without Runledger would write them.
 //!
-//! One row a run and one row an event, with the checks that a careful user makes. All of it is in a schema of its own,
-//! which is dropped and made again before the first round and dropped after the last.
+//! The baseline has one row a run and one row an event, with the checks that a careful user makes. The tables are in a
+//! schema of their own, which is dropped and made again before the first round and dropped after the last.
 
 mod callers;
 pub mod pgbench;
@@ -29,17 +29,17 @@ use crate::dsn::Dsn;
 /// Connections at most: more than this make a Postgres slower, so a user would pool them too.
 const CONNECTIONS_MAX: usize = 64;
 
-/// How long to connect.
+/// Time that a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// How long sessions may take to be gone once they were closed, and how often that is looked at.
+/// Time that sessions may take to be gone once they were closed, and the interval between two looks.
 const GONE_WAIT_MAX: Duration = Duration::from_secs(10);
 const GONE_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the sessions are called in `pg_stat_activity`.
+/// The name of the sessions in `pg_stat_activity`.
 const APPLICATION: &str = "runledger bench direct";
 
-/// How transitions are written without Runledger.
+/// A way to write transitions without Runledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Baseline {
     /// A transaction with a statement for each step: five round trips a transition
@@ -64,7 +64,7 @@ impl Baseline {
     }
 }
 
-/// What to compare with.
+/// The flags for the baselines to compare with.
 #[derive(Args, Clone, Debug)]
 pub struct Versus {
     /// Write the same transitions directly to Postgres as well, in rounds that alternate with Runledger's, and compare
@@ -78,7 +78,7 @@ pub struct Versus {
     )]
     baselines: Vec<Baseline>,
     /// The Postgres that is written to directly, best the one that the servers use:
-    /// postgres://USER:PASSWORD@HOST:PORT/DATABASE. Its schema `runledger_bench` is dropped
+    /// postgres://USER:PASSWORD@HOST:PORT/DATABASE. The schema `runledger_bench` in it is dropped
     #[arg(
         long,
         env = "RUNLEDGER_BENCH_DATABASE",
@@ -92,7 +92,7 @@ pub struct Versus {
     pgbench: Option<PathBuf>,
 }
 
-/// Who writes in a round.
+/// The writer of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Runledger,
@@ -111,7 +111,7 @@ impl Side {
 }
 
 impl Versus {
-    /// Who writes in each round.
+    /// The writers of each round.
     pub(super) fn sides(&self) -> Vec<Side> {
         let with_pgbench = |side| self.pgbench.as_ref().map(|_path| side);
         let direct = self.baselines.iter().flat_map(|baseline| {
@@ -184,12 +184,12 @@ pub(super) struct Direct {
     asked: Arc<Asked>,
     runs: Arc<[String]>,
     pgbench: Option<Pgbench>,
-    /// What of its settings decides whether a commit is durable.
+    /// The database's settings that decide whether a commit is durable.
     pub(super) durability: String,
 }
 
 impl Direct {
-    /// One phase, with connections of its own: while Runledger has its turn, there are none.
+    /// Runs one phase, with connections of its own: while Runledger has its turn, there are none.
     pub(super) async fn phase(
         &self,
         baseline: Baseline,
@@ -208,7 +208,7 @@ impl Direct {
         Ok(measured)
     }
 
-    /// One phase of pgbench: transitions a second; none when it was stopped.
+    /// Runs one phase of pgbench, and gives its transitions a second; none when it was stopped.
     pub(super) async fn pgbench(
         &self,
         baseline: Baseline,
@@ -247,7 +247,7 @@ async fn connected(settings: &Config, drivers: &mut JoinSet<()>) -> Result<Clien
     let connected = settings.connect(NoTls).await;
     let (client, connection) = connected.map_err(|source| BenchError::DatabaseUnreachable { source: source.into() })?;
     drivers.spawn(async move {
-        // Whoever waits for an answer is told why there is none.
+        // A caller that waits for an answer is told why there is none.
         let _ended = connection.await;
     });
     Ok(client)

@@ -1,8 +1,8 @@
 //! `runledger bench`: load on real servers, and measurements of what their callers see.
 //!
-//! It is a client and nothing else: it knows neither store nor engine, so that a number of it is one that users can
-//! have. It writes runs of its own and ends them, but the ledger keeps their events: measure on a ledger that may have
-//! them.
+//! The bench is a client and nothing else: it knows neither store nor engine, so that users can have the numbers that
+//! it measures. The bench writes runs of its own and ends them, but the ledger keeps their events: measure on a ledger
+//! that may have them.
 
 mod delays;
 pub mod direct;
@@ -26,23 +26,23 @@ use std::io;
 use tokio::task::JoinError;
 use tonic::{Code, Status};
 
-/// Why there is no measurement.
+/// The reason why there is no measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// Nobody answers there.
+    /// The server does not answer.
     #[error("{server} does not answer")]
     Unreachable {
         /// The server.
         server: String,
-        /// Why not.
+        /// The cause.
         source: tonic::transport::Error,
     },
-    /// A call of the load failed: what was measured before it would not be what was asked for.
+    /// A call of the load failed: the measurement would not be of the load that was asked for.
     #[error("{rpc} failed: {status}")]
     Call {
         /// The call.
         rpc: &'static str,
-        /// Its answer.
+        /// The status that the server answered.
         status: Box<Status>,
     },
     /// A stream ended that should not have.
@@ -56,43 +56,43 @@ pub enum BenchError {
     Answer {
         /// The call.
         rpc: &'static str,
-        /// What is missing.
+        /// The field that is missing.
         field: &'static str,
     },
-    /// A call was answered, and wrote nothing: the load would not be what it is called.
+    /// A call was answered, and wrote nothing: the load would not be the one that its name says.
     #[error("{rpc} answered {disposition}: somebody else changes the runs of this load")]
     NotApplied {
         /// The call.
         rpc: &'static str,
-        /// Its answer.
+        /// The disposition that the server answered.
         disposition: &'static str,
     },
     /// The Postgres that was to be written to directly does not answer.
     #[error("the database to compare with does not answer")]
     DatabaseUnreachable {
-        /// Why not.
+        /// The cause.
         source: Box<dyn Error + Send + Sync>,
     },
     /// The Postgres that was to be written to directly refuses.
     #[error("the database to compare with: {what}")]
     Database {
-        /// What it refuses.
+        /// The step that the database refuses.
         what: &'static str,
-        /// Why.
+        /// The cause.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A direct transition wrote nothing: what was compared would not be what it is called.
+    /// A direct transition wrote nothing: the comparison would not be the one that its name says.
     #[error("a transition that was written directly found its run in another state: somebody else changes it")]
     NotWritten,
     /// pgbench cannot be run, or failed.
     #[error("{what} failed")]
     Pgbench {
-        /// What it was started as, or the file that it was to read.
+        /// The command of pgbench, or the file that it was to read.
         what: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// What was asked for does not go together.
+    /// The flags do not go together.
     #[error("{0}")]
     Senseless(String),
     /// Fewer changes came to the watchers than were written, or others.
@@ -106,23 +106,23 @@ pub enum BenchError {
     /// Fewer or more changes came than there are.
     #[error("a watcher caught up after {seen} changes, and {written} were written")]
     Miscounted {
-        /// What was to come.
+        /// Changes that were to come.
         written: u64,
-        /// What came.
+        /// Changes that came.
         seen: u64,
     },
     /// A wait ended before its run.
     #[error("{timed_out} waits were given up by the server before their runs ended: see its --wait-max")]
     TimedOut {
-        /// How many.
+        /// The number of waits.
         timed_out: u64,
     },
     /// The server's process cannot be looked at.
     #[error("the process {pid} cannot be looked at")]
     Process {
-        /// Its id.
+        /// The process's id.
         pid: u32,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// A part of the load broke.

@@ -27,7 +27,7 @@ use super::report::Report;
 use super::servers::Replicas;
 use crate::filled;
 
-/// What the callers do, again and again.
+/// The sequence of calls that the callers repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// Start a run, update it twice, complete it.
@@ -36,12 +36,12 @@ pub enum Workload {
     StartComplete,
     /// Update one of a few runs.
     HotRun {
-        /// How many.
+        /// The number of runs.
         runs: u32,
     },
     /// Read one of many runs.
     Read {
-        /// How many are started for it.
+        /// The number of runs that are started for it.
         runs: u32,
         /// The runs of a fill, which are read instead.
         filled: Option<Filled>,
@@ -57,24 +57,24 @@ pub struct Filled {
     runs: u64,
 }
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
-    /// Callers, each of which calls again once it was answered; with --rate, how many may be busy at once
-    /// [default: 32, with --rate 8192]
+    /// Callers, each of which calls again once it was answered; with --rate, callers that may be busy at once [default:
+    /// 32, with --rate 8192]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     callers: Option<u32>,
-    /// Begin so many in a second whether or not earlier ones were answered: runs, or updates or reads of such. What is
-    /// late counts from when it was due
+    /// Begin this many in a second whether or not earlier ones were answered: runs, or updates or reads of such. A late
+    /// call counts from the time at which it was due
     #[arg(long, value_name = "N")]
     rate: Option<NonZeroU32>,
-    /// How long to measure in each round, in seconds
+    /// Time to measure in each round, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// How long to call before that in each round, in seconds
+    /// Time to call before that in each round, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3)]
     warm_up: u32,
-    /// How often to measure [default: 1, with --versus 5]
+    /// Number of rounds [default: 1, with --versus 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: Option<u32>,
     #[command(flatten)]
@@ -85,20 +85,20 @@ pub struct Plan {
     versus: Versus,
 }
 
-/// What a load over runs that were started before is told.
+/// The settings of a load over runs that were started before.
 #[derive(Args, Clone, Debug)]
 pub struct HotRunPlan {
-    /// On how many runs all callers are
+    /// Number of runs that all callers share
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
     #[command(flatten)]
     plan: Plan,
 }
 
-/// What a load that reads is told.
+/// The settings of a load that reads.
 #[derive(Args, Clone, Debug)]
 pub struct ReadPlan {
-    /// How many runs to start first, and to read then
+    /// Number of runs to start first, and to read then
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
     /// Read the runs of `bench fill N` instead, all of them alike
@@ -143,7 +143,7 @@ impl Filled {
 }
 
 impl Workload {
-    /// As on the command line.
+    /// The workload's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -179,7 +179,7 @@ impl Plan {
         self.rounds.unwrap_or(if sides.len() > 1 { 5 } else { 1 })
     }
 
-    /// What is done, in words.
+    /// The load in words.
     fn named(&self, phase: &Phase, rounds: u32) -> String {
         let Self { seconds, warm_up, .. } = self;
         let who = match self.rate {
@@ -202,12 +202,13 @@ pub async fn measure(workload: Workload, plan: &Plan, stop: &CancellationToken) 
     let progress = Progress::new();
     let asked = Asked::new(&plan.content);
     let runledger = Runledger::open(workload, &plan.replicas, asked.clone()).await?;
-    // What may be left behind by a failure is the tables, which the next comparison drops, and not runs that are open.
+    // A failure here may leave the tables behind, which the next comparison drops, and no open runs.
     let direct = plan.versus.prepare(workload, &asked).await?;
     let runs = runledger.prepared(&progress, stop).await?;
     let sides = Sides { runledger, direct, runs, progress, stop };
     let measured = sides.rounds(workload, plan).await;
-    // What was made is removed, also when a round failed; why it failed is what matters then.
+    // The runs are ended and the tables removed, also when a round failed; the round's failure is then the one that is
+    // given.
     let (around, ended) = sides.end().await;
     let rounds = measured?;
     ended?;
@@ -215,11 +216,11 @@ pub async fn measure(workload: Workload, plan: &Plan, stop: &CancellationToken) 
     Ok(rounds.report(workload.name(), did, around, stop.is_cancelled()))
 }
 
-/// Who is called.
+/// The sides of a comparison.
 struct Sides<'a> {
     runledger: Runledger,
     direct: Option<Direct>,
-    /// What the load is on.
+    /// The runs that the load is on.
     runs: Arc<[String]>,
     progress: Progress,
     stop: &'a CancellationToken,
@@ -239,7 +240,7 @@ impl Sides<'_> {
                     rounds.add(Turn { round, side: *side, wrote, whole: !self.stop.is_cancelled() });
                 }
             }
-            // Who comes first finds the machine as the round before left it: that is not always the same one.
+            // The first side finds the machine as the round before left it, so that the order changes with each round.
             sides.reverse();
         }
         Ok(rounds)

@@ -1,4 +1,4 @@
-//! What a server still does when it is asked for more than it can do.
+//! The work that a server still does when it is asked for more than it can do.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ const RUNS: u64 = 1_000;
 /// Calls that may be open: more are not made, and counted as such.
 const OPEN_MAX: usize = 65_536;
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
     /// Calls to make in a second, whatever becomes of earlier ones
@@ -40,13 +40,13 @@ pub struct Plan {
     /// Call again at once after a refusal
     #[arg(long, conflicts_with = "rate")]
     impatient: bool,
-    /// How long a caller waits for its answer, in milliseconds
+    /// Time that a caller waits for its answer, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     deadline_ms: u32,
-    /// How long to measure, in seconds
+    /// Time to measure, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// How long to call before that, in seconds
+    /// Time to call before that, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     warm_up: u32,
     #[command(flatten)]
@@ -110,7 +110,7 @@ async fn until(then: Instant, stop: &CancellationToken) {
     }
 }
 
-/// Calls and what becomes of them.
+/// A load of calls, and the tally of their results.
 #[derive(Clone, Debug)]
 struct Load {
     connections: Connections,
@@ -122,17 +122,17 @@ struct Load {
     tally: Arc<Mutex<Tally>>,
 }
 
-/// What became of calls.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Acknowledged,
-    /// By the server, which says when to come back.
+    /// Refused by the server, which says when to come back.
     Refused(Duration),
-    /// Its time was over.
+    /// The call's time was over.
     Late,
     /// Anything else.
     Failed,
-    /// It was not made.
+    /// The call was not made.
     Unsent,
 }
 
@@ -231,7 +231,7 @@ fn fate(status: &Status) -> Fate {
     }
 }
 
-/// What was counted.
+/// The counts of the calls.
 #[derive(Debug)]
 struct Tally {
     acknowledged: Delays,
@@ -292,9 +292,7 @@ impl Plan {
             interrupted,
             numbers,
             delays_ms: vec![("acknowledged", tally.acknowledged.summary()), ("refused", tally.refused.summary())],
-            rounds: Vec::new(),
-            ratios: Vec::new(),
-            notes: Vec::new(),
+            ..Report::default()
         }
     }
 }

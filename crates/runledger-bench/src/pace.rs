@@ -1,6 +1,6 @@
-//! When the calls of a load are made.
+//! The times at which the calls of a load are made.
 //!
-//! An open loop makes them at their times whether or not earlier ones were answered, as many independent callers do: a
+//! An open loop makes calls at their times whether or not earlier ones were answered, as many independent callers do: a
 //! server that stalls does not slow its own load down, and the stall shows in the delays. A closed loop waits.
 
 use std::num::NonZeroU32;
@@ -22,10 +22,10 @@ const PAUSE_MS: std::ops::Range<u64> = 25..75;
 /// The same load each time.
 pub(super) const SEED: u64 = 0x52_75_6e_6c_65_64_67_65;
 
-/// How often calls are made.
+/// The rate of calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
-    /// So many a second, whatever becomes of them.
+    /// Calls a second, whatever becomes of them.
     PerSecond(NonZeroU32),
     /// One at a time, with pauses: about 20 a second.
     OneAtATime,

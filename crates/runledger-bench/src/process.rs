@@ -1,4 +1,4 @@
-//! What a process on this machine takes, as Linux tells it.
+//! The memory and processor time of a process on this machine, as Linux tells them.
 
 use std::time::Duration;
 use std::{fs, io};
@@ -14,7 +14,7 @@ pub(super) struct Meter {
     pid: Option<u32>,
 }
 
-/// What a process takes.
+/// The resources that a process uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage {
     /// Memory that is in use, in KiB.
@@ -24,21 +24,21 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// How many processors it kept busy since then, which was so long ago.
+    /// The number of processors that the process kept busy since `before`, which was `time` ago.
     pub(super) fn processors_since(&self, before: &Self, time: Duration) -> f64 {
         self.processor.saturating_sub(before.processor).as_secs_f64() / time.as_secs_f64()
     }
 }
 
 impl Meter {
-    /// Of a process that can be looked at.
+    /// A meter of a process that can be looked at.
     pub(super) fn open(pid: Option<u32>) -> Result<Self, BenchError> {
         let meter = Self { pid };
         meter.usage()?;
         Ok(meter)
     }
 
-    /// None when no process was named.
+    /// The usage of the process; none when no process was named.
     pub(super) fn usage(&self) -> Result<Option<Usage>, BenchError> {
         let Some(pid) = self.pid else { return Ok(None) };
         let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}"));

@@ -1,4 +1,4 @@
-//! How far a measurement has come, on a terminal. Says nothing to anything else.
+//! The progress of a measurement, on a terminal. Nothing is written where stderr is no terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
@@ -42,12 +42,12 @@ impl Progress {
         }
     }
 
-    /// One step more is done.
+    /// Counts one step more.
     pub(super) fn step(&self) {
         self.draw(|state| state.done += 1);
     }
 
-    /// So many steps are done.
+    /// Sets the number of steps that are done.
     pub(super) fn show(&self, done: u64) {
         self.draw(|state| state.done = done);
     }

@@ -1,4 +1,4 @@
-//! What a measurement says: a table for people, or one JSON object for programs.
+//! The report of a measurement: a table for people, or one JSON object for programs.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use serde::{Serialize, Serializer};
 pub use super::delays::Summary;
 
 /// The outcome of a measurement. Every name has its unit in it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Report {
-    /// Which measurement.
+    /// The name of the measurement.
     pub bench: &'static str,
-    /// What was done, in one line.
+    /// The load, in one line.
     pub did: String,
-    /// It was ended before its time: the numbers are of what was done until then.
+    /// Whether the measurement was ended before its time: the numbers are then of the part that was done.
     pub interrupted: bool,
     /// Numbers by name.
     #[serde(serialize_with = "by_name")]
@@ -26,19 +26,19 @@ pub struct Report {
     /// The same of each round and each side, where there were several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<Round>,
-    /// How it stands to what it is compared with.
+    /// The ratios to the other sides of the comparison.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ratios: Vec<Ratio>,
-    /// What to know when reading the numbers.
+    /// Notes for reading the numbers.
     pub notes: Vec<String>,
 }
 
 /// One round of a measurement that is made several times.
 #[derive(Debug, Serialize)]
 pub struct Round {
-    /// Which one, from 1.
+    /// The round's number, from 1.
     pub round: u32,
-    /// What was measured in it.
+    /// The side that was measured in it.
     pub of: &'static str,
     /// Numbers by name.
     #[serde(serialize_with = "by_name")]
@@ -48,12 +48,12 @@ pub struct Round {
     pub delays_ms: Vec<(&'static str, Summary)>,
 }
 
-/// What was measured, divided by the same of something else in the same round.
+/// A measured number, divided by the same number of another side in the same round.
 #[derive(Debug, Serialize)]
 pub struct Ratio {
-    /// What.
+    /// The side whose number is divided.
     pub of: &'static str,
-    /// Over whose.
+    /// The side whose number it is divided by.
     pub over: &'static str,
     /// The middle one; the mean of the two in the middle when they are even.
     pub median: f64,
@@ -66,7 +66,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// None of nothing.
+    /// The ratio of all rounds; none when there is no round.
     pub(super) fn of(of: &'static str, over: &'static str, each: impl Iterator<Item = f64>) -> Option<Self> {
         let rounded = |ratio: f64| (ratio * 1e3).round() / 1e3;
         let each: Vec<f64> = each.map(rounded).collect();
@@ -82,9 +82,9 @@ impl Ratio {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Number {
-    /// Counted.
+    /// A count.
     Count(u64),
-    /// Measured.
+    /// A measure.
     Measure(f64),
 }
 

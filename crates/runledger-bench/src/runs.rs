@@ -18,7 +18,7 @@ pub(super) const AT_ONCE: usize = 64;
 /// The runs of one measurement, by number.
 #[derive(Clone, Debug)]
 pub(super) struct Runs {
-    /// Their task thread.
+    /// The runs' task thread.
     name: String,
     writer: Connections,
 }
@@ -27,9 +27,9 @@ pub(super) struct Runs {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub(super) revision: u64,
-    /// When the call was sent.
+    /// The time at which the call was sent.
     pub(super) sent: Instant,
-    /// When its answer had come: what it wrote is committed.
+    /// The time at which the answer had come: the change is committed.
     pub(super) answered: Instant,
 }
 
@@ -38,7 +38,7 @@ impl Runs {
         Self { name: format!("bench-{}", draw_id().simple()), writer }
     }
 
-    /// Their task thread, which no other run has.
+    /// The runs' task thread, which no other run has.
     pub(super) fn thread(&self) -> &str {
         &self.name
     }

@@ -1,4 +1,4 @@
-//! Whom a measurement calls.
+//! The servers that a measurement calls.
 
 use clap::Args;
 use tonic::transport::{Channel, Endpoint};
@@ -10,10 +10,10 @@ use runledger_proto::v1::run_service_client::RunServiceClient;
 
 pub(super) type Client = RunServiceClient<Channel>;
 
-/// Streams that a connection is given: a server lets it have 1,024, and what is above waits for its turn.
+/// Streams that a connection is given: a server lets it have 1,024, and more streams wait for their turn.
 const STREAMS_EACH: u32 = 1_000;
 
-/// Whom a measurement calls.
+/// The servers that a measurement calls.
 #[derive(Args, Clone, Debug)]
 pub struct Servers {
     /// The server that is written to
@@ -45,14 +45,14 @@ impl Connections {
         Ok(Self(clients))
     }
 
-    /// The one that this call uses.
+    /// The connection that this call uses.
     pub(super) fn of(&self, number: u64) -> Client {
         let count = self.0.len() as u64;
         self.0[usize::try_from(number % count).expect("less than a count")].clone()
     }
 }
 
-/// Whom a load calls.
+/// The servers that a load calls.
 #[derive(Args, Clone, Debug)]
 pub struct Replicas {
     /// The servers that are called, replicas of one ledger: callers are spread over them
@@ -70,7 +70,7 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Neighbours go to different replicas.
+    /// Connects to all replicas. Consecutive callers go to different replicas.
     pub(super) async fn connect(&self) -> Result<Connections, BenchError> {
         let mut replicas = Vec::new();
         for server in &self.servers {
@@ -83,7 +83,7 @@ impl Replicas {
         Ok(Connections(clients))
     }
 
-    /// Who was called, for a report.
+    /// The servers' names, for a report.
     pub(super) fn named(&self) -> String {
         let names: Vec<&str> = self.servers.iter().map(HostPort::as_str).collect();
         let many = if self.connections == 1 { "" } else { "s" };
@@ -104,7 +104,7 @@ impl Servers {
         Ok((writer, Connections::open(self.watched(), self.connections.max(needed)).await?))
     }
 
-    /// What measures the watched server's process, if it was named.
+    /// The meter of the watched server's process, if the process was named.
     pub(super) fn meter(&self) -> Result<Meter, BenchError> {
         Meter::open(self.server_pid)
     }
@@ -113,7 +113,7 @@ impl Servers {
         self.watch_server.as_ref().unwrap_or(&self.server)
     }
 
-    /// Who was called, for a report.
+    /// The servers' names, for a report.
     pub(super) fn named(&self) -> String {
         match &self.watch_server {
             Some(watched) => format!("{} written to, {watched} watched", self.server),

@@ -16,10 +16,10 @@ use tokio::task::JoinSet;
 use super::BenchError;
 use super::report::{per_second, real};
 
-/// How long the last changes may take to come to all watchers once everything was written.
+/// Time that the last changes may take to come to all watchers once everything was written.
 const STRAGGLERS_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Which call watches.
+/// The call that watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Rpc {
     /// All runs that match a filter

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long to wait before the next attempt.
+/// The wait before the next attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     attempts: u32,

@@ -12,12 +12,12 @@ pub(crate) type Wire = RunServiceClient<Channel>;
 
 /// A request that is answered once.
 pub trait Call: Clone + Send + Sync {
-    /// What answers it.
+    /// The message that answers the request.
     type Answer: Send;
-    /// Whether it may change a run.
+    /// Whether the call may change a run.
     const MUTATES: bool;
 
-    /// Sends it.
+    /// Sends the request.
     fn send(
         wire: &mut RunServiceClient<Channel>,
         request: Request<Self>,

@@ -14,14 +14,14 @@ use crate::calls::{Call, Wire};
 use crate::failure::{Failure, Kind};
 use crate::follow::Watch;
 
-/// How often a silent connection is asked whether it is still there, and how long it may take to say so.
+/// Interval at which a silent connection is asked whether it is still there, and the time that it has for its answer.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long a watch may take to connect and to be accepted.
+/// Time that a watch may take to connect and to be accepted.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long it may take to connect to one of several servers, before the next is tried.
+/// Time that a connection to one of several servers may take, before the next server is tried.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// Calls a ledger's servers, one at a time: the first, until it does not serve; then the next. Connects at its first call,
@@ -29,7 +29,7 @@ const CONNECT_WAIT_MAX: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug)]
 pub struct Client {
     servers: Vec<Server>,
-    /// Which of them is called.
+    /// The index of the server that is called.
     current: usize,
     agent: Option<Agent>,
     wire: Option<Wire>,
@@ -54,7 +54,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// What no server can be called.
+    /// The text is not a server's address.
     pub fn new(servers: &str, agent_id: Option<&str>) -> Result<Self, Failure> {
         let servers = servers.split(',').map(|address| {
             let endpoint = Endpoint::from_shared(format!("http://{address}"))
@@ -79,13 +79,14 @@ impl Client {
 
     /// Makes a call and waits for the answer until the deadline.
     ///
-    /// A mutation whose outcome stayed open is sent again, the same, until it is known: it must have a `request_id`, so
-    /// that it cannot apply twice. A call that a server did not serve is made at the others, each once. Nothing else is
-    /// tried again.
+    /// A mutation whose outcome stayed open is sent again, the same, until the outcome is known: it must have a
+    /// `request_id`, so that it cannot apply twice. A call that a server did not serve is made at the others, each
+    /// once. No other call is made again.
     ///
     /// # Errors
     ///
-    /// Why there is no answer. That a call may have been applied is not forgotten because a later attempt failed too.
+    /// There is no answer. Where an earlier attempt may have been applied, the failure of that attempt is given, even
+    /// when a later one failed too.
     pub async fn ask<C: Call>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
         let mut open = None;
         let mut backoff = Backoff::default();
@@ -111,11 +112,11 @@ impl Client {
         }
     }
 
-    /// What the server's process is doing.
+    /// The state of the server's process.
     ///
     /// # Errors
     ///
-    /// Why there is no answer.
+    /// There is no answer.
     pub async fn replica(&self, deadline: Instant) -> Result<v1::GetReplicaResponse, Failure> {
         let channel = self.connected(deadline).await?;
         let mut replica = ReplicaServiceClient::new(channel);
@@ -149,7 +150,7 @@ impl Client {
 
     async fn open_once<W: Watch>(&mut self, watch: &W) -> Result<Streaming<W::Frame>, Failure> {
         let deadline = Instant::now() + OPEN_WAIT_MAX;
-        // Without a deadline of its own: it would end the stream.
+        // The call has no deadline: a deadline would end the stream.
         let request = self.request(watch.resume());
         let wire = self.wire(deadline).await?;
         let frames = match timeout_at(deadline, W::open(wire, request)).await {
@@ -169,7 +170,8 @@ impl Client {
         request
     }
 
-    /// The connection. Made before a call, not by it: so a server that is not there is told from a call that was cut.
+    /// The connection, made before a call and not by the call: so a server that is not there is told from a call that
+    /// was cut.
     async fn wire(&mut self, deadline: Instant) -> Result<&mut Wire, Failure> {
         let wire = match self.wire.take() {
             Some(wire) => wire,
@@ -195,13 +197,13 @@ impl Client {
         }
     }
 
-    /// The next call makes a new connection, to the next server.
+    /// Drops the connection. The next call makes a new one, to the next server.
     pub(crate) fn disconnect(&mut self) {
         self.wire = None;
         self.current = (self.current + 1) % self.servers.len();
     }
 
-    /// A connection on which a call was lost is not used again.
+    /// Passes the answer on, and drops a connection on which a call was lost.
     fn settled<T>(&mut self, answer: Result<T, Failure>) -> Result<T, Failure> {
         if answer.as_ref().is_err_and(|failure| failure.kind != Kind::Refused) {
             self.disconnect();

@@ -1,4 +1,4 @@
-//! What it means that a call was not answered: refused, not served at all, or cut off with an open outcome.
+//! The failure of a call without an answer: refused, not served at all, or cut off with an open outcome.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use runledger_proto::{chain, v1};
 use tonic::{Code, Status};
 use tonic_types::pb::{BadRequest, ErrorInfo, RetryInfo, Status as RpcStatus};
 
-/// Why a call has no answer.
+/// The reason why a call has no answer.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What it means for the caller.
+    /// The kind of the failure, for the caller.
     pub kind: Kind,
     /// The authority's reason; none when the error is not its own.
     pub reason: Option<String>,
-    /// For people.
+    /// The text for people.
     pub message: String,
-    /// What it says besides, a line each: what is wrong with the request, which run won.
+    /// Details, a line each: the violations of the request, or the run that won.
     pub details: Vec<String>,
-    /// When the server asks to come back.
+    /// The wait after which the server asks the caller to come back.
     pub retry_after: Option<Duration>,
     safe_to_repeat: bool,
 }
 
-/// What a failure means for the caller.
+/// The kind of a failure, for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The authority refused the call.
     Refused,
-    /// Nobody served the call, and nothing was done: it can be made again.
+    /// No server served the call, and nothing was done: the call can be made again.
     Unreachable,
-    /// The call was cut off or not answered in time: whether it did anything is open.
+    /// The call was cut off or not answered in time: its outcome is open.
     Cut,
 }
 
@@ -46,12 +46,12 @@ impl Failure {
         Self::own(Kind::Cut, "no answer came in time".to_owned())
     }
 
-    /// A stream closed, or says nothing any more, without its end.
+    /// A stream closed or became silent, without its end.
     pub(crate) fn cut(message: &str) -> Self {
         Self::own(Kind::Cut, message.to_owned())
     }
 
-    /// The same as the end of a stream that was open.
+    /// The same failure, as the end of a stream that was open.
     pub(crate) fn of_a_stream(self) -> Self {
         let kind = if self.kind == Kind::Refused { Kind::Refused } else { Kind::Cut };
         Self { kind, ..self }
@@ -69,8 +69,8 @@ impl Failure {
 }
 
 impl From<&Status> for Failure {
-    /// What a status means. One without an `ErrorInfo` was made on the way and not by the authority, so nobody knows
-    /// how far the call came.
+    /// The failure that a status stands for. A status without an `ErrorInfo` was made on the way and not by the
+    /// authority, so that nobody knows how far the call came.
     fn from(status: &Status) -> Self {
         let details = Details::of(status);
         let kind = match (details.reason.as_deref(), status.code()) {
@@ -107,12 +107,12 @@ fn on_the_way(code: Code) -> bool {
     [Code::DeadlineExceeded, Code::Unavailable, Code::Cancelled, Code::Unknown, Code::Internal].contains(&code)
 }
 
-/// A status's message, with its causes where it says nothing by itself.
+/// A status's message, or its causes where it has some.
 fn said(status: &Status) -> String {
     std::error::Error::source(status).map_or_else(|| status.message().to_owned(), chain)
 }
 
-/// What comes with a status.
+/// The details of a status.
 #[derive(Debug, Default)]
 struct Details {
     reason: Option<String>,
@@ -121,7 +121,7 @@ struct Details {
 }
 
 impl Details {
-    /// Details that cannot be read are left out: the status's code still says enough.
+    /// Reads a status's details. Details that cannot be read are left out: the status's code still says enough.
     fn of(status: &Status) -> Self {
         let mut found = Self::default();
         let details = RpcStatus::decode(status.details()).map(|status| status.details).unwrap_or_default();
@@ -180,7 +180,7 @@ fn lines(name: &str, bytes: &[u8]) -> Result<Vec<String>, prost::DecodeError> {
     })
 }
 
-/// The run as it is: who won, and when.
+/// The run's status in a line: the winner, and the time.
 fn summary(run: &v1::RunSummary) -> String {
     let status = run.status().as_str_name().trim_start_matches("RUN_STATUS_").to_lowercase();
     let mut line = format!("run {} is {status} at revision {}", run.run_id, run.revision);

@@ -1,5 +1,5 @@
-//! A watch that goes on where it was cut, for as long as its caller wants: nothing twice, nothing missing. Where the ledger
-//! was restored it begins again, and says so.
+//! A watch that goes on where it was cut, for as long as its caller wants: no frame comes twice, and none is missing.
+//! Where the ledger was restored, the watch begins again and says so.
 
 use std::future::Future;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::calls::Wire;
 use crate::client::Client;
 use crate::failure::{Failure, Kind};
 
-/// How long a stream may say nothing. A server that has nothing else to say sends a checkpoint every 15 seconds.
+/// Time that a stream may be silent. A server that has nothing else to send sends a checkpoint every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_mins(1);
 
-/// What a followed watch tells.
+/// An item of a followed watch.
 #[derive(Clone, Debug)]
 pub enum News<F> {
     /// A frame that was not told before.
     Frame(F),
-    /// The stream was cut, or could not be opened again. It is tried again.
+    /// The stream was cut, or could not be opened again. The watch tries again.
     Lost(Failure),
     /// The stream is open again after it was lost.
     Found,
@@ -32,25 +32,25 @@ pub enum News<F> {
     Restored,
 }
 
-/// What a frame means for the whole of a watch.
+/// The meaning of a frame for the whole of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// It is news.
+    /// The frame is news.
     Shown,
-    /// The caller has it already, or does not know what it is.
+    /// The caller has the frame already, or does not know its kind.
     Skipped,
-    /// It is news, and the last.
+    /// The frame is news, and the last.
     Last,
 }
 
-/// A watch and how far it has come.
+/// A watch and its place.
 pub trait Watch: Send {
-    /// The request that opens it.
+    /// The request that opens the stream.
     type Request: Send;
-    /// A frame of its stream.
+    /// A frame of the stream.
     type Frame: Send;
 
-    /// The request that goes on where it stands.
+    /// The request that goes on from the watch's place.
     fn resume(&self) -> Self::Request;
 
     /// Opens the stream.
@@ -72,9 +72,9 @@ pub trait Watch: Send {
 /// One run's watch.
 #[derive(Clone, Debug)]
 pub struct RunWatch {
-    /// Where it stands.
+    /// The request that goes on from the watch's place.
     pub request: v1::WatchRunRequest,
-    /// It began with the whole history.
+    /// Whether the watch began with the whole history.
     of_all: bool,
     caught_up: bool,
 }
@@ -82,7 +82,7 @@ pub struct RunWatch {
 /// The watch of all runs that match a filter.
 #[derive(Clone, Debug)]
 pub struct RunsWatch {
-    /// Where it stands.
+    /// The request that goes on from the watch's place.
     pub request: v1::WatchRunsRequest,
     caught_up: bool,
 }
@@ -126,7 +126,7 @@ impl Watch for RunWatch {
             Some(of_run::Frame::CaughtUp(caught_up)) => (Some(caught_up.revision), once(&mut self.caught_up)),
             Some(of_run::Frame::Checkpoint(checkpoint)) => (Some(checkpoint.revision), Pass::Shown),
             Some(of_run::Frame::End(end)) => (run_at(&end.run), Pass::Last),
-            // Nothing to resume from.
+            // A frame of progress has no revision to resume from.
             Some(of_run::Frame::Progressed(_)) => (None, Pass::Shown),
             None => (None, Pass::Skipped),
         };
@@ -178,19 +178,19 @@ impl Watch for RunsWatch {
     fn begin_again(&mut self) {
         self.request.cursor.clear();
         if self.request.initial() == Initial::None {
-            // From now on would leave out what happened since the ledger was restored.
+            // A watch from now on would leave out the events since the ledger was restored.
             self.request.set_initial(Initial::Active);
         }
         self.caught_up = false;
     }
 }
 
-/// Each stream catches up once, and so does the whole of them.
+/// Shows `CaughtUp` once: each stream catches up, and the followed watch does so only the first time.
 fn once(caught_up: &mut bool) -> Pass {
     if std::mem::replace(caught_up, true) { Pass::Skipped } else { Pass::Shown }
 }
 
-/// The news of a watch. It ends behind the last frame, or with an error: what was refused; and what was cut, unless it
+/// The news of a watch. The stream ends behind the last frame, or with an error: a refusal; or a cut, unless the watch
 /// is to `reconnect`. The first stream must open: a server that was never there is not waited for.
 pub fn follow<W: Watch>(
     mut client: Client,
@@ -236,7 +236,7 @@ pub fn follow<W: Watch>(
                 continue;
             }
             if !reconnect || !opened || lost.kind == Kind::Refused {
-                // A server that ends a stream that it had opened has cut it, whatever it says of itself.
+                // A server that ends a stream that it had opened has cut it, whatever its status says.
                 yield Err(if opened { lost.of_a_stream() } else { lost });
                 return;
             }

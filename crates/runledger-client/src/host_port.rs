@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// Where to listen, or whom to ask: a name or an address, and a port.
+/// The address to listen on, or of a server to call: a name or an address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort(String);
 
@@ -30,7 +30,7 @@ impl fmt::Display for HostPort {
 }
 
 impl HostPort {
-    /// As it was given.
+    /// The text as it was given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,6 +1,6 @@
-//! The client's side of Runledger: it makes calls, asks again where that is safe, and says what came of them.
+//! The client's side of Runledger: makes calls, asks again where that is safe, and tells their result.
 //!
-//! Nothing here prints or decides how the process ends.
+//! No part of this crate prints, or decides how the process ends.
 //!
 //! # Examples
 //!

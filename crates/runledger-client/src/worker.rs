@@ -23,7 +23,7 @@ use crate::calls::Call;
 use crate::client::Client;
 use crate::failure::{Failure, Kind};
 
-/// How long one call waits for its answer, before it is made again.
+/// Time that one call waits for its answer, before it is made again.
 pub const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The pause after a call that nobody served.
@@ -32,15 +32,15 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Longer than any worker lives.
 const FAR: Duration = Duration::from_hours(24 * 365);
 
-/// How a worker works.
+/// The options of a worker.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a run lives without a heartbeat: 1 second to 24 hours. Heartbeats are sent every third of it.
+    /// Time that a run lives without a heartbeat: 1 second to 24 hours. Heartbeats are sent every third of it.
     pub lease_ttl: Duration,
-    /// How long the end of a run is reported again, where nobody serves the report.
+    /// Time for which the end of a run is reported again, where nobody serves the report.
     pub report_for: Duration,
-    /// How long work may go on that was told of an abort request, or of the loss of its lease. The end of the request's own
-    /// grace may come sooner.
+    /// Time that work may go on after it was told of an abort request, or of the loss of its lease. The end of the
+    /// request's own grace may come sooner.
     pub cancel_grace: Duration,
 }
 
@@ -54,17 +54,18 @@ impl Default for Options {
     }
 }
 
-/// What happens to a worker beside its work, for a log.
+/// An incident of a worker beside its work, for a log.
 #[derive(Clone, Debug)]
 pub enum Notice {
-    /// A call was not served. It is made again until it is; said once, not for every attempt.
+    /// A call was not served. The worker makes it again until it is served; the notice comes once, not for every
+    /// attempt.
     Retrying(Failure),
     /// The authority concluded that this worker had gone, and ended the run. The work goes on, and its end is kept as a
     /// late report.
     PresumedGone(Failure),
     /// A run was claimed for a worker that stopped, and is given back: it was not begun.
     GivenBack(String),
-    /// Such a run could not be given back. It ends when its lease is over.
+    /// Such a run could not be given back. The run ends when its lease is over.
     NotGivenBack(Option<String>, Failure),
 }
 
@@ -86,12 +87,12 @@ impl fmt::Display for Notice {
     }
 }
 
-/// What became of a start.
+/// The result of a start.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Started {
     /// The run is this worker's.
     Held(Held),
-    /// It was running already, and is not this worker's.
+    /// The run was running already, and is not this worker's.
     Running(v1::Run),
 }
 
@@ -110,23 +111,23 @@ impl fmt::Debug for Worker {
 }
 
 impl Worker {
-    /// A worker that says nothing of what happens beside its work.
+    /// A worker without notices.
     #[must_use]
     pub fn new(client: Client, options: Options) -> Self {
         Self { client, options, notices: Arc::new(|_| {}) }
     }
 
-    /// The same, and whoever listens is told what happens beside the work.
+    /// The same worker, which calls `notices` for each incident beside its work.
     #[must_use]
     pub fn with_notices(self, notices: impl Fn(Notice) + Send + Sync + 'static) -> Self {
         Self { notices: Arc::new(notices), ..self }
     }
 
-    /// Starts a run under a lease. Its `request_id` and `lease_ttl` are this worker's.
+    /// Starts a run under a lease. The worker sets `request_id` and `lease_ttl`.
     ///
     /// # Errors
     ///
-    /// Why it was not started.
+    /// The run was not started.
     pub async fn start(&mut self, request: v1::StartRunRequest) -> Result<Started, Failure> {
         let request = v1::StartRunRequest {
             request_id: request_id(),
@@ -139,9 +140,9 @@ impl Worker {
         Ok(if unchanged { Started::Running(run) } else { Started::Held(Held::from(run)) })
     }
 
-    /// Claims the oldest run that is pending or ready and matches. None when there was none for as long as it is waited for
-    /// one, or when the stop came first; a run that was claimed in that moment is given back. A server that is away is
-    /// waited for.
+    /// Claims the oldest run that is pending or ready and matches. None when there was no such run for as long as the
+    /// worker waits, or when the stop came first; a run that was claimed in that moment is given back. A server that is
+    /// away is waited for.
     ///
     /// # Errors
     ///
@@ -149,8 +150,8 @@ impl Worker {
     pub async fn claim(&mut self, what: &Claiming, stop: &CancellationToken) -> Result<Option<Held>, Failure> {
         let mut asked = request_id();
         tokio::select! {
-            // The stop first: whoever stops does not look at what it is answered, and a run that was granted in this moment is
-            // asked for again below.
+            // The stop comes first: a worker that stops does not look at the answer, and a run that was granted in this
+            // moment is asked for again below.
             biased;
             () = stop.cancelled() => {}
             claimed = self.next_run(what, &mut asked) => return claimed,
@@ -159,7 +160,7 @@ impl Worker {
         Ok(None)
     }
 
-    /// Begins the work on a run: from here on it is kept alive by heartbeats.
+    /// Begins the work on a run: from here on heartbeats keep the run alive.
     #[must_use]
     pub fn begin(&self, held: Held) -> Task {
         let (progress, said) = watch::channel(None);
@@ -168,8 +169,8 @@ impl Worker {
         Task { job, worker: self.clone(), _beats: beats }
     }
 
-    /// Has the work on a run done, and reports how it ended. Where the run is to be aborted or was lost, the work is told and
-    /// may go on for [`Options::cancel_grace`]; then it is dropped.
+    /// Has the work on a run done, and reports its end. Where the run is to be aborted or was lost, the work is told
+    /// and may go on for [`Options::cancel_grace`]; then it is dropped.
     ///
     /// # Errors
     ///
@@ -201,8 +202,8 @@ impl Worker {
         }
     }
 
-    /// Claims runs one after the other and has the work on each done, until there is none for as long as it is waited for
-    /// one, or the stop came: then the work in hand is waited for.
+    /// Claims runs one after the other and has the work on each done, until there is no run for as long as the worker
+    /// waits, or the stop came: then the work in hand is waited for.
     ///
     /// # Errors
     ///
@@ -221,7 +222,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Asks until it is answered, or for as long as it may take.
+    /// Makes a call again until it is answered, for [`Options::report_for`] at most.
     async fn insist<C: Call>(&mut self, call: &C) -> Result<C::Answer, Failure> {
         let until = after(self.options.report_for);
         let mut lost = false;
@@ -244,13 +245,13 @@ impl Worker {
     }
 }
 
-/// A moment so far ahead, or as far as there is time.
+/// The moment after this time, or the last one that can be told.
 fn after(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(time).unwrap_or(now + FAR)
 }
 
-/// Each call has an id of its own, so that it can be sent again.
+/// A new request id. Each call has an id of its own, so that it can be sent again.
 #[expect(clippy::disallowed_methods, reason = "the one place of this crate that draws ids")]
 fn request_id() -> String {
     format!("worker-{}", uuid::Uuid::now_v7())

@@ -1,4 +1,4 @@
-//! Messages as `ProtoJSON`, as grpcurl shows them: only what is set, fields in the order of the proto, maps by key.
+//! Messages as `ProtoJSON`, as grpcurl shows them: only fields that are set, in the order of the proto; maps by key.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -20,14 +20,14 @@ pub trait Named: Message + Name {}
 
 impl<M: Message + Name> Named for M {}
 
-/// A message on one line. What a terminal would obey, no line has: control characters are escaped, also those that
-/// JSON allows.
+/// A message on one line. All control characters are escaped, also those that JSON allows, so that no terminal obeys
+/// them.
 #[must_use]
 pub fn line<M: Named>(message: &M) -> String {
     written(message, &M::full_name())
 }
 
-/// The same of `Run.metadata` and its like.
+/// A `Struct`, such as `Run.metadata`, on one line.
 #[must_use]
 pub fn object(fields: &Struct) -> String {
     written(fields, "google.protobuf.Struct")
@@ -153,7 +153,8 @@ fn write_value(json: &mut String, field: &FieldDescriptor, value: &Value) {
     }
 }
 
-/// JSON has no number for what is not finite; protobuf has names. An integer is written as one.
+/// Writes a number. JSON has no number that is not finite, and protobuf has names for these. An integer is written
+/// without a fraction.
 fn write_double(json: &mut String, double: f64) {
     const INTEGERS: f64 = 9_223_372_036_854_775_808.0; // 2^63
     if double.fract() == 0.0 && double.abs() < INTEGERS {
@@ -192,7 +193,7 @@ fn write_text(json: &mut String, text: &str) {
     json.push_str(&plain(&quoted));
 }
 
-/// JSON on one line, as it is, but for the control characters that JSON allows in texts: they are escaped.
+/// JSON on one line, unchanged but for the control characters that JSON allows in texts, which are escaped.
 #[must_use]
 pub fn plain(json: &str) -> Cow<'_, str> {
     if !json.contains(char::is_control) {

@@ -1,5 +1,5 @@
-//! What travels between a Runledger server and its callers: the messages of `runledger.v1`, generated from `proto/`, their
-//! form in JSON, and the names of the headers.
+//! The interface between a Runledger server and its callers: the messages of `runledger.v1`, generated from `proto/`,
+//! their form in JSON, and the names of the headers.
 //!
 //! The comments of the proto files are the contract, and stand on the generated types.
 
@@ -17,7 +17,7 @@ pub mod v1 {
     tonic::include_proto!("runledger.v1");
 }
 
-/// The compiled protos with their comments and imports: what server reflection serves.
+/// The compiled protos with their comments and imports, for server reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptor.bin"));
 
 /// A duration as the wire has it. The authority refuses one that is too long for the wire.

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// An error with all its causes, on one line. Some say what their cause says, and the transport's says nothing.
+/// An error with all its causes, on one line. Some errors repeat their cause, and the transport's says nothing.
 #[must_use]
 pub fn chain(error: &dyn Error) -> String {
     let mut said = vec![error.to_string()];

@@ -50,7 +50,7 @@ struct Claimer {
     agent_id: Option<&'static str>,
     gives_up: bool,
     /// The runs that were to be had when it came, and ever since.
-    due: BTreeSet<String>,
+    due: BTreeSet<RunId>,
     does: Does,
 }
 
@@ -65,12 +65,12 @@ enum Does {
         feed: u64,
         page: RunPage,
     },
-    Claims(String),
-    Hears(String, Answer),
+    Claims(RunId),
+    Hears(RunId, Answer),
     /// The store is asked what counts for a value, and its answer is on its way.
     Asks {
-        run_id: Option<String>,
-        counts: Vec<(Arc<str>, Vec<String>)>,
+        run_id: Option<RunId>,
+        counts: Vec<(Arc<str>, Vec<RunId>)>,
     },
     Waits(u64, Pin<Box<OwnedNotified>>),
     Leaves,
@@ -79,20 +79,20 @@ enum Does {
 enum Answer {
     Granted,
     Lost,
-    Refused(Vec<String>),
+    Refused(Vec<RunId>),
 }
 
 struct World {
     limit: usize,
     runs: BTreeMap<Place, Run>,
     /// The runs that count towards their value.
-    counts: BTreeSet<String>,
+    counts: BTreeSet<RunId>,
     feed: VecDeque<Run>,
     backlog: Backlog,
     claimers: Vec<Claimer>,
     come: usize,
     /// The runs that were told or shown as waiting.
-    informed: BTreeSet<String>,
+    informed: BTreeSet<RunId>,
     /// The claimer whose turn it is to read.
     reader: Option<usize>,
 }
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    fn running(&self, value: &str) -> Vec<String> {
+    fn running(&self, value: &str) -> Vec<RunId> {
         let of_value = self.runs.values().filter(|run| instance(run) == value && self.counts.contains(&run.run_id));
         of_value.map(|run| run.run_id.clone()).collect()
     }
@@ -145,7 +145,7 @@ impl World {
     }
 
     /// The runs that an agent could be granted now, if all claims that are on their way are granted.
-    fn to_be_had(&self, agent_id: Option<&str>) -> BTreeSet<String> {
+    fn to_be_had(&self, agent_id: Option<&str>) -> BTreeSet<RunId> {
         let is_for = |run: &Run| agent_id.is_none() || run.agent_id.is_none() || run.agent_id.as_deref() == agent_id;
         let is_out = |run: &Run| self.backlog.handed_out.contains_key(&run.run_id);
         let has_room = |run: &Run| {
@@ -325,7 +325,7 @@ impl World {
     }
 
     /// A claimer was handed a run. Of runs that are not kept, an older one may have come to be had after it was read.
-    fn handed(&mut self, run_id: String, agent_id: Option<&str>) -> Does {
+    fn handed(&mut self, run_id: RunId, agent_id: Option<&str>) -> Does {
         let taken = self.backlog.handed_out[&run_id].place.clone();
         let older = self.runs.values().filter(|run| Place::of(run) < taken && run.awaits_claim());
         for run in older.filter(|run| self.informed.contains(&run.run_id)) {

@@ -13,7 +13,7 @@ use crate::domain::{
 /// A queue that keeps so many runs, of whose instances one run each may be running.
 pub(super) fn backlog(runs_max: usize, limit: u32) -> Backlog {
     let max_running = Some(MaxRunning { label: "instance".to_owned(), limit });
-    Backlog { runs_max, ..Backlog::new(QueueKey::new("default".to_owned(), Filter::default(), max_running)) }
+    Backlog { runs_max, ..Backlog::new(QueueKey::new("default".into(), Filter::default(), max_running)) }
 }
 
 /// A pending run, created at this time.
@@ -26,7 +26,7 @@ pub(super) fn pending(at: usize, instance: &str, owner: Option<&str>) -> Run {
         ..Changes::default()
     };
     let event = Event {
-        key: RunKey { namespace: "default".to_owned(), run_id: format!("run-{at}") },
+        key: RunKey { namespace: "default".into(), run_id: format!("run-{at}").into() },
         revision: 1,
         at: Time::from_micros(i64::try_from(at).unwrap()),
         request_id: None,
@@ -55,8 +55,8 @@ fn place(at: usize) -> Place {
 
 /// A run that is not in the queue, and counts for a value.
 fn stranger(backlog: &mut Backlog, value: &str, run_id: &str) -> Run {
-    backlog.lanes.count(&value.into(), run_id);
-    Run { run_id: run_id.to_owned(), ..ended(&pending(1_000_000, value, None)) }
+    backlog.lanes.count(&value.into(), &run_id.into());
+    Run { run_id: run_id.into(), ..ended(&pending(1_000_000, value, None)) }
 }
 
 /// A claimer that waits: it is woken when this is ready.
@@ -75,7 +75,7 @@ fn is_woken(waiter: &mut Pin<Box<OwnedNotified>>) -> bool {
 }
 
 /// Reads a page that ends with its last run, or with the ledger.
-fn read(backlog: &mut Backlog, after: &Place, agent_id: Option<&str>, runs: Vec<Run>, is_last: bool) -> Option<String> {
+fn read(backlog: &mut Backlog, after: &Place, agent_id: Option<&str>, runs: Vec<Run>, is_last: bool) -> Option<RunId> {
     let feed = backlog.begin_page();
     let next = runs.last().filter(|_| !is_last).map(Place::of);
     backlog.end_page(after, feed, RunPage { runs, next }, agent_id).0
@@ -102,12 +102,12 @@ fn is_known(backlog: &Backlog, agent_id: Option<&str>) -> bool {
     backlog.begin_walk(agent_id, false).0 == Place::end()
 }
 
-fn take(backlog: &mut Backlog, agent_id: Option<&str>) -> Option<String> {
+fn take(backlog: &mut Backlog, agent_id: Option<&str>) -> Option<RunId> {
     backlog.take(agent_id, &Place::start())
 }
 
 /// All that callers that name no agent may have.
-fn all(backlog: &mut Backlog) -> Vec<String> {
+fn all(backlog: &mut Backlog) -> Vec<RunId> {
     std::iter::from_fn(|| take(backlog, None)).collect()
 }
 
@@ -189,7 +189,7 @@ fn what_is_told_while_a_page_is_read_that_does_not_show_it_is_kept() {
     backlog.tell(&pending(2, "a", None));
     backlog.tell(&pending(9, "a", None));
     let page = RunPage { runs: vec![pending(1, "a", None)], next: Some(place(5)) };
-    assert_eq!(backlog.end_page(&Place::start(), feed, page, None), (Some("run-1".to_owned()), place(5)));
+    assert_eq!(backlog.end_page(&Place::start(), feed, page, None), (Some("run-1".into()), place(5)));
     assert_eq!(all(&mut backlog), ["run-2"], "before the last one, others may be");
     let feed = backlog.begin_page();
     backlog.tell(&pending(10, "a", None));
@@ -236,15 +236,15 @@ fn a_value_is_full_until_one_of_its_runs_ends() {
     for (at, instance) in [(1, "a"), (2, "a"), (3, "a"), (4, "b")] {
         backlog.tell(&pending(at, instance, None));
     }
-    backlog.lanes.count(&"a".into(), "runs-1");
+    backlog.lanes.count(&"a".into(), &"runs-1".into());
     assert_eq!(take(&mut backlog, None).as_deref(), Some("run-1"));
-    assert_eq!(backlog.refused("run-1", &["runs-1".to_owned(), "runs-2".to_owned()]).as_deref(), Some("a"));
+    assert_eq!(backlog.refused("run-1", &["runs-1".into(), "runs-2".into()]).as_deref(), Some("a"));
     backlog.decided("run-1", Outcome::Waits);
     assert_eq!(all(&mut backlog), ["run-4"]);
     let mut waiters = [waiter(&backlog), waiter(&backlog)];
-    backlog.tell(&Run { run_id: "stranger".to_owned(), ..ended(&pending(5, "a", None)) });
+    backlog.tell(&Run { run_id: "stranger".into(), ..ended(&pending(5, "a", None)) });
     assert!(!waiters.iter_mut().any(is_woken));
-    backlog.tell(&Run { run_id: "runs-2".to_owned(), ..ended(&pending(6, "a", None)) });
+    backlog.tell(&Run { run_id: "runs-2".into(), ..ended(&pending(6, "a", None)) });
     assert_eq!(waiters.iter_mut().map(is_woken).collect::<Vec<_>>(), [true, false], "one of them is enough");
     assert_eq!(all(&mut backlog), ["run-1"]);
     let given_back = ready(&pending(1, "a", None));
@@ -261,13 +261,13 @@ fn what_ended_while_a_claim_was_on_its_way_is_not_waited_for() {
     let mut backlog = Backlog { unread_after: Place::end(), ..backlog(9, 1) };
     backlog.tell(&pending(1, "a", None));
     assert_eq!(take(&mut backlog, None).as_deref(), Some("run-1"));
-    backlog.tell(&Run { run_id: "runs".to_owned(), ..ended(&pending(2, "a", None)) });
-    let value = backlog.refused("run-1", &["runs".to_owned()]).unwrap();
+    backlog.tell(&Run { run_id: "runs".into(), ..ended(&pending(2, "a", None)) });
+    let value = backlog.refused("run-1", &["runs".into()]).unwrap();
     backlog.counts_at_most(&value, &[]);
     backlog.decided("run-1", Outcome::Waits);
     assert_eq!(take(&mut backlog, None).as_deref(), Some("run-1"), "it will not be told again");
-    let value = backlog.refused("run-1", &["runs-2".to_owned()]).unwrap();
-    backlog.counts_at_most(&value, &["runs-2".to_owned()]);
+    let value = backlog.refused("run-1", &["runs-2".into()]).unwrap();
+    backlog.counts_at_most(&value, &["runs-2".into()]);
     backlog.decided("run-1", Outcome::Waits);
     assert_eq!(take(&mut backlog, None), None);
 }
@@ -276,7 +276,7 @@ fn what_ended_while_a_claim_was_on_its_way_is_not_waited_for() {
 fn of_what_ended_in_a_moment_of_doubt_nothing_is_believed() {
     let mut backlog = Backlog { unread_after: Place::end(), ..backlog(9, 1) };
     let runs = || vec![pending(1, "a", None), pending(2, "a", None)];
-    backlog.lanes.count(&"a".into(), "runs");
+    backlog.lanes.count(&"a".into(), &"runs".into());
     for run in &runs() {
         backlog.tell(run);
     }
@@ -285,7 +285,7 @@ fn of_what_ended_in_a_moment_of_doubt_nothing_is_believed() {
     let found = read(&mut backlog, &Place::start(), None, runs(), true);
     assert_eq!(found.as_deref(), Some("run-1"), "its end may have been missed");
     // The claimer goes before the store has said whether the refusal still holds.
-    backlog.refused("run-1", &["other".to_owned()]);
+    backlog.refused("run-1", &["other".into()]);
     let mut waiter = waiter(&backlog);
     backlog.give_up("run-1");
     assert!(is_woken(&mut waiter));
@@ -340,11 +340,11 @@ fn what_the_store_says_counts_is_all_that_counts() {
     let mut backlog = Backlog { unread_after: Place::end(), ..backlog(9, 3) };
     (1..=3).for_each(|at| backlog.tell(&pending(at, "a", None)));
     for run_id in ["runs-1", "runs-2"] {
-        backlog.lanes.count(&"a".into(), run_id);
+        backlog.lanes.count(&"a".into(), &run_id.into());
     }
     assert_eq!(all(&mut backlog), ["run-1"]);
     assert_eq!(backlog.full(), ["a".into()]);
-    backlog.counts_at_most(&"a".into(), &["runs-2".to_owned(), "unheard-of".to_owned()]);
+    backlog.counts_at_most(&"a".into(), &["runs-2".into(), "unheard-of".into()]);
     assert_eq!(all(&mut backlog), ["run-2"], "what is being claimed counts, and what is unheard of is not added");
 }
 
@@ -355,7 +355,7 @@ fn beside_6_000_full_values_the_one_that_has_room_is_taken() {
     let mut backlog = backlog(RUNS_MAX, 1);
     let runs: Vec<Run> = (1..=VALUES).map(|at| pending(at, &format!("i-{at}"), None)).collect();
     for at in (1..=VALUES).filter(|at| *at != VALUES / 2) {
-        backlog.lanes.count(&format!("i-{at}").into(), &format!("runs-{at}"));
+        backlog.lanes.count(&format!("i-{at}").into(), &format!("runs-{at}").into());
     }
     assert_eq!(read(&mut backlog, &Place::start(), None, runs, true).as_deref(), Some("run-3000"));
     backlog.decided("run-3000", Outcome::Waits);
@@ -364,7 +364,7 @@ fn beside_6_000_full_values_the_one_that_has_room_is_taken() {
         assert_eq!(run_id, "run-3000");
         backlog.decided(&run_id, Outcome::Waits);
     }
-    let end = |at: usize| Run { run_id: format!("runs-{at}"), ..ended(&pending(at + 100_000, "x", None)) };
+    let end = |at: usize| Run { run_id: format!("runs-{at}").into(), ..ended(&pending(at + 100_000, "x", None)) };
     let ends: Vec<Run> = (1..=1_000).map(end).collect();
     for end in &ends {
         backlog.tell(end);

@@ -4,7 +4,7 @@ use super::*;
 use crate::domain::Time;
 
 fn place(at: i64) -> Place {
-    Place { started_at: Time::from_micros(at), run_id: format!("run-{at}") }
+    Place { started_at: Time::from_micros(at), run_id: format!("run-{at}").into() }
 }
 
 #[test]
@@ -15,11 +15,11 @@ fn the_oldest_of_the_lanes_that_will_do_is_taken() {
         lanes.insert(place(at), lane(value, owner));
     }
     assert_eq!((lanes.oldest(None), lanes.oldest(Some("x"))), (Some(&place(0)), Some(&place(0))));
-    lanes.count(&"a".into(), "runs");
+    lanes.count(&"a".into(), &"runs".into());
     assert_eq!(lanes.oldest(Some("y")), Some(&place(2)), "a is full, and d is the owner's");
     assert_eq!(lanes.take(&place(2)), Some(lane("b", None)));
     assert_eq!(lanes.full(), ["a".into()]);
-    lanes.count(&"e".into(), "runs");
+    lanes.count(&"e".into(), &"runs".into());
     lanes.remove(&place(3));
     let taken = std::iter::from_fn(|| lanes.oldest(Some("y")).cloned().inspect(|place| drop(lanes.take(place))));
     assert_eq!(taken.map(|place| place.started_at.micros()).collect::<Vec<_>>(), [1, 4]);

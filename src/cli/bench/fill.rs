@@ -33,7 +33,7 @@ pub(super) const HELP: &str = "Examples:\n  \
     Exit codes: 0 filled; 1 refused, or it failed, or the output cannot be written; 2 usage; 3 the store does not \
     answer; 130 after Ctrl-C, and 143 after SIGTERM.";
 
-/// How often the progress is looked at.
+/// Interval between two looks at the progress.
 const TICK: Duration = Duration::from_millis(200);
 
 #[derive(Args, Debug)]
@@ -45,7 +45,7 @@ pub(super) struct FillArgs {
     /// stands in for it: what is filled is not to be the ledger that is in use
     #[arg(long, value_name = "STORE")]
     store: Asked,
-    /// Which runs: the same seed makes the same runs
+    /// The choice of runs: the same seed makes the same runs
     #[arg(long, value_name = "SEED", default_value_t = SEED)]
     seed: u64,
     /// Connections to Postgres that write at the same time, one a shard at most
@@ -56,7 +56,7 @@ pub(super) struct FillArgs {
 
 pub(super) async fn run(args: &FillArgs, stop: &CancellationToken) -> Result<Report, Stop> {
     let location = args.store.location().map_err(Stop::Usage)?;
-    // Of a store's connections, half write.
+    // Half of a store's connections write.
     let options = OpenOptions { connections: 2 * args.connections + 1, ..OpenOptions::default() };
     let opened = store::open::for_loading(&location, &options, Arc::new(SystemClock)).await;
     let bulk = opened.map_err(|error| {
@@ -115,10 +115,8 @@ async fn fill(args: &FillArgs, bulk: Arc<dyn Bulk>, stop: &CancellationToken) ->
             ("events_per_second", rate(done.events()).into()),
             ("settling_seconds", seconds(settling.elapsed())),
         ],
-        delays_ms: Vec::new(),
-        rounds: Vec::new(),
-        ratios: Vec::new(),
         notes,
+        ..Report::default()
     })
 }
 

@@ -1,4 +1,4 @@
-//! What of a ledger's condition is a problem, and what to do about it.
+//! The problems in a ledger's condition, and the remedy for each.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ const HELD_MS_MAX: i64 = 2_000;
 pub(super) const WAITED_MS_MAX: i64 = 1_000;
 /// Our own sessions are ended after so long.
 const SILENT_MS_MAX: i64 = 2_000;
-/// A transaction as old keeps dead rows of the whole database from being cleaned up.
+/// Age of an open transaction. One as old keeps dead rows of the whole database from being cleaned up.
 const OPEN_MS_MAX: i64 = 10 * 60_000;
-/// Of the connections that the server has.
+/// Percent of the server's connections that may be in use.
 const USED_PERCENT_MAX: u64 = 90;
 /// Dead rows beside live ones that autovacuum should have cleaned up by now.
 const DEAD_ROWS_MAX: u64 = 100_000;
-/// The log is emptied at 32 MB where nothing keeps it from that.
+/// Bytes of the write-ahead log. The log is emptied at 32 MB where nothing keeps it from that.
 const WAL_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Something that is not as it should be.
+/// A problem of the ledger, and its remedy.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Problem {
     pub(super) what: String,
-    /// What to do about it.
+    /// The remedy, for the operator.
     pub(super) todo: String,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn problems(description: &Description, condition: &Condition) -> Vec<
     problems
 }
 
-/// What is as it should be for now, and may cost something one day.
+/// Conditions that are right for now, and may cost something one day.
 pub(super) fn warnings(condition: &Condition) -> Vec<Problem> {
     condition.replication.iter().filter_map(replication).collect()
 }
@@ -76,7 +76,7 @@ fn replication(replication: &Replication) -> Option<Problem> {
     })
 }
 
-/// One session may hold several heads: it is one problem.
+/// A session that holds several heads for too long is one problem.
 fn held(heads: &[Head]) -> Vec<Problem> {
     let mut holders: BTreeMap<i32, (&Session, i64, Vec<String>)> = BTreeMap::new();
     for head in heads {
@@ -188,7 +188,7 @@ pub(super) fn who(session: &Session) -> String {
     }
 }
 
-/// For how long, for people.
+/// A time in milliseconds, for people.
 pub(super) fn seconds(ms: i64) -> String {
     let ms = ms.max(0);
     match ms / 1000 {

@@ -1,4 +1,4 @@
-//! What replicas say of themselves, where the doctor was told of some.
+//! The answers of the replicas that the doctor was told of.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use runledger_client::HostPort;
 use runledger_client::{Client, Failure};
 use runledger_proto::v1;
 
-/// How long a replica has for its answer, which waits for nothing.
+/// Time that a replica has for its answer. The answer waits for nothing.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Replica {
     pub(super) server: String,
-    /// Why it did not answer.
+    /// The reason why the replica did not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) silent: Option<String>,
     pub(super) release: String,
@@ -37,7 +37,7 @@ pub(super) struct Replica {
     pub(super) refused_calls: u64,
     pub(super) request_bytes: u64,
     pub(super) unsent_bytes: u64,
-    /// When it last read the log to its end.
+    /// The time when the replica last read the log to its end.
     pub(super) log_read_at: Option<Time>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Queue {
     pub(super) oldest_ms: Option<i64>,
 }
 
-/// Asks each of them.
+/// Asks each replica.
 pub(super) async fn ask(servers: &[HostPort]) -> Vec<Replica> {
     let mut replicas = Vec::new();
     for server in servers {
@@ -95,7 +95,7 @@ impl Replica {
         }
     }
 
-    /// Its command that has waited longest: the shard, and how long.
+    /// The shard of the command that has waited longest, and its wait in milliseconds.
     pub(super) fn oldest(&self) -> Option<(u32, i64)> {
         let waiting = self.queues.iter().filter_map(|queue| Some((queue.shard, queue.oldest_ms?)));
         waiting.max_by_key(|(_, oldest_ms)| *oldest_ms)

@@ -1,4 +1,4 @@
-//! What the doctor says, in the form that programs read.
+//! The doctor's report, in the form that programs read.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::problems::{Problem, problems, warnings};
 use super::replicas::Replica;
-use crate::domain::{Status, Time};
+use crate::domain::{Namespace, RunId, Status, Time};
 use crate::store::inspect::{Condition, OldRun};
 use crate::store::migrations::RELEASE;
 use crate::store::{Description, Ledger};
@@ -16,7 +16,7 @@ use crate::store::{Description, Ledger};
 pub(super) struct Report {
     pub(super) healthy: bool,
     pub(super) problems: Vec<Problem>,
-    /// What does not make it unhealthy.
+    /// Findings that leave the ledger healthy.
     pub(super) warnings: Vec<Problem>,
     pub(super) release: &'static str,
     pub(super) store: &'static str,
@@ -24,15 +24,15 @@ pub(super) struct Report {
     pub(super) location: String,
     pub(super) ledger_id: String,
     pub(super) epoch: u64,
-    /// In which minute the ledger was last seen to be restored or failed over.
+    /// The minute in which the ledger was last seen to be restored or failed over.
     pub(super) epoch_began: Option<String>,
     pub(super) shards: u16,
-    /// Why an acknowledged call may be lost by a crash.
+    /// The reason why a crash may lose an acknowledged call.
     pub(super) not_durable: Option<String>,
     /// Runs that are not terminal, by status.
     pub(super) active: BTreeMap<String, u64>,
     pub(super) oldest_active: Vec<Active>,
-    /// Those that it was told of.
+    /// The replicas that the doctor was told of.
     pub(super) replicas: Vec<Replica>,
     #[serde(flatten)]
     pub(super) condition: Condition,
@@ -41,8 +41,8 @@ pub(super) struct Report {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Active {
-    pub(super) namespace: String,
-    pub(super) run_id: String,
+    pub(super) namespace: Namespace,
+    pub(super) run_id: RunId,
     pub(super) status: String,
     pub(super) started_at: Time,
     pub(super) agent_id: Option<String>,

@@ -1,4 +1,4 @@
-//! What the doctor says, for people: problems first.
+//! The doctor's report, for people: problems first.
 
 use std::fmt::{self, Write as _};
 

@@ -21,7 +21,7 @@ struct Line<'a> {
     reason: Option<Reason<'a>>,
 }
 
-/// Why the run ended, as far as the event says it.
+/// The reason for the run's end, as far as the event has it.
 #[derive(Serialize)]
 struct Reason<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ impl Lines {
         self.count += 1;
     }
 
-    /// What was added, and how many lines that is.
+    /// The bytes of the lines that were added, and the number of these lines.
     pub(super) fn take(&mut self) -> (Vec<u8>, u64) {
         (std::mem::take(&mut self.bytes), std::mem::take(&mut self.count))
     }

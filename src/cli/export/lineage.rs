@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::domain::revision::revision_before;
 use crate::domain::{Event, RunKey};
 use crate::store::inspect::Links;
 
@@ -15,7 +16,8 @@ pub(super) struct Lineage {
 }
 
 impl Lineage {
-    /// Of which runs, right after which revision, the links must be learned before these events can be shown.
+    /// The runs, each with a revision, whose links right after that revision must be learned before these events can be
+    /// shown.
     pub(super) fn unknown<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Vec<(RunKey, u64)> {
         if self.runs.len() > RUNS_MAX {
             self.runs.clear();
@@ -23,11 +25,12 @@ impl Lineage {
         let mut ends: HashMap<&RunKey, u64> = HashMap::new();
         let mut unknown = Vec::new();
         for event in events {
-            let before = event.revision.saturating_sub(1);
             let known = ends.insert(&event.key, event.revision).or(self.runs.get(&event.key).map(|(end, _)| *end));
-            if before > 0 && known != Some(before) {
-                unknown.push((event.key.clone(), before));
-            }
+            unknown.extend(
+                revision_before(event.revision)
+                    .filter(|before| known != Some(*before))
+                    .map(|before| (event.key.clone(), before)),
+            );
         }
         unknown
     }

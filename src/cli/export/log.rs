@@ -6,6 +6,7 @@ use super::lineage::Lineage;
 use super::past::Trail;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
+use crate::domain::revision::{FIRST_REVISION, revision_before};
 use crate::domain::{Event, Position, RunKey};
 use crate::store::inspect::{Link, Links};
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX};
@@ -22,7 +23,8 @@ impl Export {
         let mut progress = self.progress(total);
         while range.left(&after) > 0 {
             let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
-            // One that cannot be read would be missing without a trace: it ends the export, and is named.
+            // An event that cannot be read ends the export, and the error names it: otherwise it would be missing
+            // without a trace.
             let events = page.whole()?;
             if events.is_empty() {
                 break;
@@ -37,7 +39,8 @@ impl Export {
         if self.follow { self.future(range.heads, trail).await } else { self.is_of_one_past(&trail).await }
     }
 
-    /// What to write at first: no more than there is now, and no more of the log than the wanted runs can be in.
+    /// The range to write at first: it ends at the present heads, and holds only the part of the log in which the
+    /// wanted runs can be.
     async fn range(&self) -> Result<Range, Ended> {
         let inspect = self.inspect.as_ref();
         let (mut first, mut last) = (self.since, self.until);
@@ -85,8 +88,8 @@ impl Export {
         Ok(())
     }
 
-    /// Events as they come. One is shown when its run is linked as wanted before it or after it; a run that comes to be
-    /// linked brings along its events that were not shown.
+    /// Writes events as they come. An event is shown when its run is linked as wanted before it or after it. A run that
+    /// comes to be linked brings along those of its events that were not shown.
     async fn future(&mut self, mut after: Vec<Position>, mut trail: Trail) -> Result<(), Ended> {
         let inspect = self.inspect.clone();
         let mut lineage = Lineage::default();
@@ -111,7 +114,8 @@ impl Export {
             self.learn(&events, &mut lineage).await?;
             for event in events {
                 let (before, links) = lineage.pass(event);
-                match (event.revision > 1 && self.wants(&before), self.wants(&links)) {
+                let was_there = revision_before(event.revision).is_some();
+                match (was_there && self.wants(&before), self.wants(&links)) {
                     (false, false) => continue,
                     (false, true) => self.catch_up(event, left.remove(&event.key).unwrap_or(0)).await?,
                     (true, false) => drop(left.insert(event.key.clone(), event.revision)),
@@ -128,8 +132,8 @@ impl Export {
         let inspect = self.inspect.clone();
         let asked = [(event.key.clone(), after)];
         let mut links = match after {
-            0 => Links::default(),
-            _ => self.ask(|| inspect.links(&asked)).await?.swap_remove(0),
+            ..FIRST_REVISION => Links::default(),
+            FIRST_REVISION.. => self.ask(|| inspect.links(&asked)).await?.swap_remove(0),
         };
         while after + 1 < event.revision {
             let page = self.ask(|| inspect.run_events(&event.key, after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
@@ -161,7 +165,7 @@ impl Export {
         Ok(())
     }
 
-    /// Those runs of the events that were linked as wanted when the log ended at `heads`.
+    /// The runs of the events that were linked as wanted when the log ended at `heads`.
     async fn linked(&self, events: &[&Event], heads: &[Position]) -> Result<HashSet<RunKey>, Ended> {
         let keys: HashSet<&RunKey> = events.iter().map(|event| &event.key).collect();
         let keys: Vec<RunKey> = keys.into_iter().cloned().collect();

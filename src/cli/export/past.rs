@@ -18,13 +18,13 @@ const MARKS_MAX: usize = 256;
 /// The past that is followed, and places of each shard in it.
 pub(super) struct Trail {
     past: Past,
-    /// It was seen by the timeline, before any server had raised the epoch for it.
+    /// Whether this past was recognised by its timeline, before any server had raised the epoch for it.
     unraised: bool,
     marks: Vec<VecDeque<(Position, Time)>>,
 }
 
 impl Trail {
-    /// Begun before anything is read.
+    /// Begins a trail. Must be called before anything is read.
     pub(super) fn begin(past: Past, shards: usize) -> Self {
         Self { past, unraised: false, marks: vec![VecDeque::new(); shards] }
     }
@@ -51,13 +51,14 @@ impl Export {
         self.ask(|| self.inspect.past()).await
     }
 
-    /// Asked at the end by an export that does not follow, and so does not go back.
+    /// Fails where the store is of another past than the trail. An export that does not follow asks at its end, because
+    /// it does not go back.
     pub(super) async fn is_of_one_past(&self, trail: &Trail) -> Result<(), Ended> {
         if self.past().await?.is_another(&trail.past) { Err(Ended::TwoPasts) } else { Ok(()) }
     }
 
-    /// Where to go on when the store is of another past than before; none when it is not. Asked behind each read, before
-    /// anything of it is written.
+    /// The positions to go on from when the store is of another past than before; none when it is not. The export asks
+    /// after each read, before it writes anything of that read.
     pub(super) async fn goes_back(&mut self, trail: &mut Trail) -> Result<Option<Vec<Position>>, Ended> {
         let past = self.past().await?;
         if !past.is_another(&trail.past) {

@@ -1,4 +1,5 @@
-//! Which part of the log: from times to positions. In a shard times never fall, so a few looks find a time's place.
+//! The part of the log to export: from times to positions. In a shard times never fall, so that a few reads find a
+//! time's position.
 
 use std::str::FromStr;
 
@@ -49,9 +50,9 @@ impl FromStr for When {
 /// A part of the log, by each shard's positions.
 #[derive(Debug)]
 pub(super) struct Range {
-    /// It begins after these.
+    /// The last position of each shard before the range.
     pub(super) after: Vec<Position>,
-    /// It ends with these.
+    /// The last position of each shard in the range.
     pub(super) end: Vec<Position>,
     /// The log's ends when the range was made.
     pub(super) heads: Vec<Position>,
@@ -62,7 +63,7 @@ impl Range {
         self.end.get(usize::from(logged.shard.0)).is_some_and(|end| logged.position <= *end)
     }
 
-    /// How many events there are from somewhere to the end.
+    /// The number of events after these positions, to the range's end.
     pub(super) fn left(&self, after: &[Position]) -> u64 {
         self.end.iter().zip(after).map(|(end, after)| end.saturating_sub(*after)).sum()
     }

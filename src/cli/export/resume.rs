@@ -14,46 +14,46 @@ use tokio::task::spawn_blocking;
 use super::log::advance;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
-use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
-use crate::domain::{Event, Position, RunKey, Shard, Time};
+use crate::domain::ids::shard_of;
+use crate::domain::{Event, Namespace, Position, RunId, RunKey, Shard, Time};
 use crate::store::inspect::Link;
 use crate::store::{Ledger, PAGE_BYTES_MAX};
 
-/// So much of a file is read at once, from its end.
+/// Bytes of a file that are read at once, from its end.
 const CHUNK_BYTES: u64 = 64 * 1024;
 
-/// What every line begins with.
+/// The beginning of every line.
 const BEGINNING: &[u8] = br#"{"at":""#;
 
-/// What a file has already.
+/// The events that a file has already.
 #[derive(Debug, Default)]
 pub(super) enum Seen {
-    /// It is new.
+    /// None: the file is new.
     #[default]
     Nothing,
     /// Each shard's last line.
     Places(HashMap<Shard, Place>),
     /// The last revision of each run.
-    Runs(HashMap<String, u64>),
+    Runs(HashMap<RunId, u64>),
 }
 
-/// What of a line tells its event.
+/// The fields of a line that tell its event.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Place {
     at: Time,
-    run_id: String,
+    run_id: RunId,
     revision: u64,
 }
 
-/// Which lines tell where to go on.
+/// The lines that tell where to go on.
 enum Telling {
     /// The last of each shard.
     Shards(Ledger),
     /// The last of each run.
     Runs,
     /// The last of this run.
-    Run(String),
+    Run(RunId),
 }
 
 impl Seen {
@@ -66,7 +66,7 @@ impl Seen {
 }
 
 impl Export {
-    /// Looks at what the file has, and cuts half a line off its end.
+    /// Reads which events the file has, and cuts half a line off its end.
     pub(super) async fn resume(&mut self, run: Option<&RunKey>) -> Result<(), Ended> {
         let Some(file) = self.sink.appended() else { return Ok(()) };
         let mut file = file.try_clone().map_err(Ended::Output)?;
@@ -140,7 +140,7 @@ fn seen(file: &mut File, telling: &Telling) -> Result<Seen, Ended> {
         };
         match telling {
             Telling::Shards(ledger) => {
-                let key = RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id: place.run_id.clone() };
+                let key = RunKey { namespace: Namespace::only(), run_id: place.run_id.clone() };
                 places.entry(shard_of(ledger.id, ledger.shard_count, &key)).or_insert(place);
                 if places.len() == usize::from(ledger.shard_count) {
                     break;
@@ -168,7 +168,7 @@ fn seen(file: &mut File, telling: &Telling) -> Result<Seen, Ended> {
 /// A file's lines, the last one first, each with its line feed.
 struct Backwards<'a> {
     file: &'a mut File,
-    /// Where in the file begins what is held: everything before is unread.
+    /// The offset in the file at which `held` begins. Everything before is unread.
     start: u64,
     held: Vec<u8>,
 }

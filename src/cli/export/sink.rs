@@ -1,5 +1,5 @@
-//! Where an export goes. A file that is complete has its name; until then it is beside it, with `.part` at its end. What is
-//! there and is no regular file, such as a pipe or a device, is written to as it is: never replaced.
+//! The output of an export. A complete file has its name; until then it stands beside, with `.part` at its end. An
+//! existing pipe, device or other file that is not regular is written to as it is, and never replaced.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write as _};
@@ -39,7 +39,7 @@ impl Drop for Part {
 }
 
 impl Sink {
-    /// On a thread of its own, since a pipe is open once somebody reads it.
+    /// Opens the output, on a thread of its own, because a pipe opens only when somebody reads it.
     pub(super) async fn open(output: &str, append: bool) -> io::Result<Self> {
         if output == "-" {
             return Ok(Self { out: Some(Out::Stdout), part: None });
@@ -112,7 +112,7 @@ impl Sink {
         .await
     }
 
-    /// Makes it last, and gives the file its name.
+    /// Makes the file durable, and gives it its name.
     pub(super) async fn finish(&mut self) -> io::Result<()> {
         let part = self.part.take();
         self.with(move |out| {

@@ -15,7 +15,7 @@ use crate::clock;
 use runledger_client::Kind;
 use runledger_proto::v1;
 
-/// When a claim that was not answered is made again.
+/// Wait before a claim that was not answered is made again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
@@ -29,16 +29,16 @@ pub(super) struct ClaimNextArgs {
     /// Runs with this label; repeat it for more, all of which they must have
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<Label>,
-    /// How long the lease lasts without a heartbeat
+    /// Time that the lease lasts without a heartbeat
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
     lease_ttl: Duration,
-    /// How long to wait for a run
+    /// Time to wait for a run
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
     wait: Duration,
     /// Pass over runs while N (1 to 100) with the same value of this label are running that were claimed so
     #[arg(long, value_name = "LABEL=N")]
     max_running: Option<MaxRunning>,
-    /// What makes this call the same as an earlier one: it is then answered with the same run
+    /// Id that makes this call the same as an earlier one: it is then answered with the same run
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     request_id: Option<String>,
     #[command(flatten)]
@@ -75,11 +75,11 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
         request.wait = Some(runledger_proto::duration(left));
         match client.ask(&request, until).await {
             Ok(answer) => break answer,
-            // Nobody was ever there.
+            // No server was ever reached.
             Err(failure) if !lost && failure.kind == Kind::Unreachable && failure.reason.is_none() => {
                 return Err(failure.into());
             }
-            // What it was granted was given back, because nobody heard the answer.
+            // The run that this call was granted was given back, because nobody received the answer.
             Err(failure) if lost && own_id && failure.reason.as_deref() == Some("LEASE_LOST") => {
                 request.request_id = request_id();
             }
@@ -88,7 +88,7 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
                 say(&format!("what was claimed is claimed under --request-id {}", request.request_id));
                 return Err(failure.into());
             }
-            // Under the same id: a run whose claim was not answered is this one's.
+            // The same id is used again: a run whose claim was not answered belongs to this call.
             Err(failure) => {
                 if !std::mem::replace(&mut lost, true) {
                     say(&format!("{failure} (trying again)"));

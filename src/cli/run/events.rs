@@ -17,7 +17,7 @@ pub(super) const PAGE_MAX: u64 = 1_000;
 pub(super) struct EventsArgs {
     /// The run
     run_id: String,
-    /// How many events at most
+    /// Number of events at most
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
     /// All events

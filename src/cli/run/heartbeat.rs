@@ -16,13 +16,13 @@ pub(super) struct HeartbeatArgs {
     /// The epoch of the lease that you hold
     #[arg(long, value_name = "N")]
     lease_epoch: u64,
-    /// How much is done
+    /// Amount of work that is done
     #[arg(long, value_name = "N")]
     done: Option<u64>,
-    /// Of how much
+    /// Amount of all the work
     #[arg(long, value_name = "N", requires = "done")]
     total: Option<u64>,
-    /// What is being done
+    /// Text on the work in hand
     #[arg(long, value_name = "TEXT", requires = "done")]
     message: Option<String>,
     #[command(flatten)]

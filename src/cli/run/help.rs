@@ -1,4 +1,4 @@
-//! What the help of each command says after its flags. A test runs every example.
+//! The text of each command's help that stands after the flags. A test runs every example.
 
 use super::super::ending::exit_codes;
 
@@ -10,7 +10,7 @@ pub(in super::super) const HELP: &str = concat!(
     exit_codes!()
 );
 
-/// How a mutation is made safe.
+/// The paragraph on safe repetition of a mutation.
 macro_rules! once {
     () => {
         "A call that is cut off is sent again with the same request id until --timeout, so it is made once or not at \

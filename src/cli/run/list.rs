@@ -16,7 +16,7 @@ use runledger_proto::v1;
 pub(super) struct ListArgs {
     #[command(flatten)]
     filter: Filter,
-    /// How many runs at most
+    /// Number of runs at most
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
     /// All runs

@@ -1,4 +1,4 @@
-//! The calls that change a run. Each has a `request_id`, so that one that was cut off can be sent again.
+//! The calls that change a run. Every call has a `request_id`, so that a call that was cut off can be sent again.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use runledger_proto::Struct;
 use runledger_proto::json::Named;
 use runledger_proto::v1;
 
-/// What its lease's holder says.
+/// The flag by which the holder of a run's lease proves that it holds it.
 #[derive(Args, Debug)]
 struct Holder {
     /// The epoch of the lease that you hold, where the run has one
@@ -23,10 +23,10 @@ struct Holder {
     lease_epoch: u64,
 }
 
-/// What every mutation takes.
+/// The flags of every mutation.
 #[derive(Args, Debug)]
 struct Mutation {
-    /// What makes this call the same as an earlier one: it is then applied once
+    /// Id that makes this call the same as an earlier one: it is then applied once
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     request_id: Option<String>,
     /// Refuse unless the run is at this revision (start: 0 when it must not exist)
@@ -49,7 +49,7 @@ pub(super) struct StartArgs {
     /// Create it pending, to be started later
     #[arg(long)]
     deferred: bool,
-    /// How the run is executed
+    /// Route by which the run is executed
     #[arg(long, value_name = "ROUTE", value_enum)]
     route: Option<Route>,
     /// The run degraded from MCP to CLI
@@ -76,10 +76,10 @@ pub(super) struct StartArgs {
     /// Hold a lease on it: without a heartbeat for so long, it ends as failed
     #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
     lease_ttl: Option<Duration>,
-    /// How long it may stay pending; then it ends as aborted
+    /// Time that the run may stay pending; then it ends as aborted
     #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
     start_timeout: Option<Duration>,
-    /// How long it may be running; then it ends as aborted
+    /// Time that the run may be running; then it ends as aborted
     #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
     run_timeout: Option<Duration>,
     #[command(flatten)]
@@ -90,7 +90,7 @@ pub(super) struct StartArgs {
 pub(super) struct UpdateArgs {
     /// The run
     run_id: String,
-    /// How the run is executed
+    /// Route by which the run is executed
     #[arg(long, value_name = "ROUTE", value_enum)]
     route: Option<Route>,
     /// The run degraded from MCP to CLI
@@ -137,10 +137,10 @@ pub(super) struct CompleteArgs {
 pub(super) struct AbortArgs {
     /// The run
     run_id: String,
-    /// Why, for people
+    /// Reason, for people
     #[arg(long, visible_alias = "reason", value_name = "TEXT")]
     failure_reason: Option<String>,
-    /// Why, for programs, such as TIMEOUT
+    /// Reason code, for programs, such as TIMEOUT
     #[arg(long, value_name = "CODE")]
     reason_code: Option<String>,
     #[command(flatten)]
@@ -153,10 +153,10 @@ pub(super) struct AbortArgs {
 pub(super) struct FailArgs {
     /// The run
     run_id: String,
-    /// Why, for people
+    /// Reason, for people
     #[arg(long, visible_alias = "reason", value_name = "TEXT")]
     failure_reason: String,
-    /// Why, for programs, such as TIMEOUT
+    /// Reason code, for programs, such as TIMEOUT
     #[arg(long, value_name = "CODE")]
     reason_code: Option<String>,
     #[command(flatten)]
@@ -169,7 +169,7 @@ pub(super) struct FailArgs {
 pub(super) struct ClaimArgs {
     /// The run
     run_id: String,
-    /// How long the lease lasts without a heartbeat
+    /// Time that the lease lasts without a heartbeat
     #[arg(long, value_name = "DURATION", value_parser = fields::duration, default_value = "30s")]
     lease_ttl: Duration,
     /// Refuse unless the run is at this epoch (0: it never had a lease)
@@ -200,10 +200,10 @@ pub(super) struct ReleaseArgs {
 pub(super) struct RequestAbortArgs {
     /// The run
     run_id: String,
-    /// Why, for people
+    /// Reason, for people
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// How long the run may go on; then the authority ends it [default: as long as it likes]
+    /// Time that the run may go on; then the authority ends it [default: as long as it likes]
     #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
     grace: Option<Duration>,
     #[command(flatten)]

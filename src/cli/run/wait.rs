@@ -13,18 +13,18 @@ use crate::cli::view;
 use runledger_client::Kind;
 use runledger_proto::v1;
 
-/// How long one call waits: a connection that is dead in silence is noticed then, at the latest.
+/// Time that one call waits. A connection that died in silence is noticed at its end, at the latest.
 const CALL_MAX: Duration = Duration::from_mins(5);
-/// How much later than the end that was asked for an answer may come.
+/// Time by which an answer may be later than the end that was asked for.
 const LATE_MAX: Duration = Duration::from_millis(500);
-/// When a wait that was cut is taken up again.
+/// Wait before a `WaitRun` that was cut is made again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
 pub(super) struct WaitArgs {
     /// The run
     run_id: String,
-    /// How long to wait: seconds, or such as 30m [default: as long as it takes]
+    /// Time to wait: seconds, or such as 30m [default: as long as it takes]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(super) async fn run(args: WaitArgs) -> Result<(), Stop> {
             // The server may wait for less than it was asked to.
             Ok(_) => (answered, lost) = (true, false),
             Err(failure) if failure.kind == Kind::Refused => return Err(failure.into()),
-            // Nobody was ever there. A call that was cut, or that a server answered for itself, had reached one.
+            // No server was ever reached. A call that was cut, or that a server answered for itself, had reached one.
             Err(failure) if failure.kind == Kind::Unreachable && failure.reason.is_none() && !answered => {
                 return Err(failure.into());
             }

@@ -25,7 +25,7 @@ pub(super) struct WatchArgs {
     /// End with 4 when the stream is cut
     #[arg(long)]
     no_reconnect: bool,
-    /// What to print [default: table on a terminal, else json]
+    /// Form of the output [default: table on a terminal, else json]
     #[arg(long, short, value_name = "FORMAT", value_enum)]
     output: Option<Output>,
     #[command(flatten)]

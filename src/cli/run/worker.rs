@@ -1,5 +1,5 @@
-//! `runledger run worker`: any program as a run. It is started or claimed under a lease, kept alive by heartbeats, told of
-//! a request to abort it, and ended as it ends.
+//! `runledger run worker`: any program as a run. The worker starts or claims the run under a lease, keeps it alive by
+//! heartbeats, tells the program of a request to abort it, and ends the run as the program ends.
 
 pub(super) mod guard;
 mod program;
@@ -26,14 +26,14 @@ use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{Label, MaxRunning, MetadataSource, duration};
 
-/// Why the program was told to end.
+/// The reason why the program was told to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Told {
-    /// Somebody asked for the run to be aborted, for this reason.
+    /// A caller asked for the run to be aborted, for this reason.
     Abort(String),
     /// The run is not this worker's any more, or has ended.
     Lost,
-    /// This worker was told to end.
+    /// The worker itself was told to end.
     Signal,
 }
 
@@ -60,8 +60,8 @@ pub(super) struct WorkerArgs {
     /// The run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
-    /// Pass over runs while N (1 to 100) with the same value of this label are running that were claimed so. Whoever claims
-    /// them is to say the same
+    /// Pass over runs while N (1 to 100) with the same value of this label are running that were claimed so. All who
+    /// claim such runs are to give the same limit
     #[arg(long, value_name = "LABEL=N", requires = "claim")]
     max_running: Option<MaxRunning>,
     /// End after this many claimed runs [default: never]
@@ -70,13 +70,13 @@ pub(super) struct WorkerArgs {
     /// End when there is no run to claim for this long, or none that --max-running lets run [default: wait for ever]
     #[arg(long, value_name = "DURATION", requires = "claim", value_parser = duration)]
     idle: Option<Duration>,
-    /// How long the run lives without a heartbeat; they are sent every third of it
+    /// Time that the run lives without a heartbeat; a heartbeat is sent every third of it
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     lease_ttl: Duration,
-    /// How long the program may go on after SIGTERM; then SIGKILL. The end of an abort's grace may come sooner
+    /// Time that the program may go on after SIGTERM; then SIGKILL. The end of an abort's grace may come sooner
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     kill_after: Duration,
-    /// How long to try to report how it ended
+    /// Time to try to report the run's end
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     report_for: Duration,
     #[command(flatten)]
@@ -107,7 +107,7 @@ pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
     while left > 0 {
         let Some(held) = claim(&args, &mut worker, &mut signals).await? else { return Ok(()) };
         match work(&args, &server, &worker, &mut signals, &mut guard, held).await {
-            // How one run ended is no reason not to take the next.
+            // The end of one run, whatever it is, is no reason not to take the next.
             Ok(()) | Err(Stop::Program(_)) => {}
             Err(Stop::Failed(failure)) if failure.kind == Kind::Refused => say(&failure.to_string()),
             Err(stop) => return Err(stop),
@@ -215,7 +215,7 @@ async fn work(
     }
 }
 
-/// What the program finds in its environment.
+/// The variables that the worker adds to the program's environment.
 fn environment(held: &Held, server: &str) -> [(&'static str, String); 6] {
     let run = &held.run;
     let labels: BTreeMap<&String, &String> = run.labels.iter().collect();
@@ -233,11 +233,11 @@ fn failed(reason: String, code: &str) -> Outcome {
     Outcome::Failed { reason, code: code.to_owned() }
 }
 
-/// How a program ended.
+/// The end of a program.
 struct Ended {
     status: ExitStatus,
     told: Option<Told>,
-    /// The signal that told this worker to end.
+    /// The signal that told the worker to end.
     stopped_by: Option<u8>,
 }
 
@@ -265,7 +265,7 @@ async fn accompany(args: &WorkerArgs, signals: &mut Signals, job: &Job, program:
             ended = program.wait() => {
                 let ended = ended.map_err(|error| Stop::Undone(format!("the program cannot be waited for: {error}")))?;
                 if told.is_some() {
-                    // What it started and left behind was to end too.
+                    // The processes that the program started and left behind must end too.
                     program.signal(Signal::KILL);
                 }
                 return Ok(Ended { status: ended, told, stopped_by });
@@ -325,7 +325,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// From here on, none of them ends the process by itself.
+    /// Catches the signals. From here on, none of them ends the process by itself.
     fn caught() -> Result<Self, Stop> {
         let caught = |kind| signal(kind).map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")));
         let (interrupt, terminate) = (caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?);

@@ -1,4 +1,4 @@
-//! What is not as it must be: where, what was expected, what is there.
+//! A difference between a ledger's rows and its events: the place, the expected value, and the value that is there.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Where differences of one row are gathered.
+/// The collector for the differences of one row.
 pub(super) struct Row<'a> {
     pub(super) table: &'static str,
     pub(super) key: &'a str,

@@ -22,7 +22,8 @@ pub(super) async fn walk(ledger: &Ledger, shard: Shard) -> Result<(), StoreError
             let mut said = Row { table: "run_events", key: &key, differences: &mut differences };
             follows(&place, end, &mut said);
             has_run(ledger, shard, &place, &mut said);
-            // One time that is too late makes all that follow look early: only what falls below its neighbour is told.
+            // A single time that is too late would make all later events look early, so that each time is compared with
+            // the one before it only.
             end = Some((place.position, place.at));
         }
         ledger.found(&mut differences).await;

@@ -6,6 +6,7 @@ use super::difference::{Difference, Row};
 use crate::domain::evolve::evolve;
 use crate::domain::ids::request_key;
 use crate::domain::limits::KEYFRAME_EVENTS;
+use crate::domain::revision::FIRST_REVISION;
 use crate::domain::{Event, EventType, Route, Run, RunKey, Status, Time};
 use crate::store::inspect::{ActiveRow, EventRow, RunRow};
 use crate::store::json::{self, EventColumns, RunColumns};
@@ -27,7 +28,7 @@ impl<'a> Replay<'a> {
         Self {
             row,
             key: format!("{}/{}", row.columns.key.namespace, row.columns.key.run_id),
-            next: 1,
+            next: FIRST_REVISION.cast_signed(),
             run: None,
             gap: false,
         }
@@ -37,7 +38,7 @@ impl<'a> Replay<'a> {
         &self.row.columns.key
     }
 
-    /// The next event. Those above the row's revision were committed after it was read.
+    /// The next event. Events above the row's revision were committed after the row was read.
     pub(super) fn take(&mut self, event: EventRow, differences: &mut Vec<Difference>) {
         if event.revision > self.row.columns.revision {
             return;
@@ -204,7 +205,8 @@ fn active(row: &RunRow, run: &Run, said: &mut Row<'_>) {
     }
 }
 
-/// A row in `leases` exactly while the run has a lease and is neither terminal nor ready. Its expiry and progress are in no event.
+/// A row in `leases` exactly while the run has a lease and is neither terminal nor ready. The lease's expiry and
+/// progress are in no event.
 fn lease(row: &RunRow, run: &Run, said: &mut Row<'_>) {
     let expected = run.supervision.lease.filter(|_| !run.status.is_terminal() && !run.is_ready());
     match (expected, row.lease) {

@@ -7,7 +7,7 @@ use super::difference::Difference;
 use super::replay::Replay;
 use super::{Ledger, PATIENCE, patiently};
 use crate::domain::ids::shard_of;
-use crate::domain::{RunKey, Shard};
+use crate::domain::{Namespace, RunId, RunKey, Shard};
 use crate::store::StoreError;
 use crate::store::inspect::{OfRuns, RunRow};
 
@@ -50,7 +50,7 @@ async fn without_a_run(ledger: &Ledger, shard: Shard, table: OfRuns) -> Result<(
 }
 
 fn before_all() -> RunKey {
-    RunKey { namespace: String::new(), run_id: String::new() }
+    RunKey { namespace: Namespace::default(), run_id: RunId::default() }
 }
 
 fn shown(key: &RunKey) -> String {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::{Ask, Command, Refusal, Run, RunKey, Status};
+use crate::domain::{Ask, Command, Namespace, Refusal, Run, RunKey, Status};
 
 /// The RPC, as refusals name it.
 const RPC: &str = "ClaimNextRun";
@@ -22,7 +22,7 @@ pub struct Claimed {
 }
 
 /// Where a claimer's request is remembered: its namespace and its id.
-pub type ClaimKey = (String, String);
+pub type ClaimKey = (Namespace, String);
 
 /// Where what is remembered of a command's claim request stands; none where the command has none.
 pub(super) fn key(command: &Command) -> Option<ClaimKey> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use crate::domain::{Command, Run};
+use crate::domain::{Command, Namespace, Run, RunId};
 
 /// A claim's limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -24,7 +24,7 @@ pub struct MaxRunning {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelValue {
     /// The namespace.
-    pub namespace: String,
+    pub namespace: Namespace,
     /// The label's key.
     pub label: String,
     /// Its value.
@@ -51,12 +51,12 @@ impl LabelValue {
 /// The runs that count for values, as the commands of a batch leave them.
 #[derive(Debug)]
 pub(super) struct Limits {
-    rows: HashMap<LabelValue, Vec<String>>,
-    added: BTreeMap<LabelValue, Vec<String>>,
+    rows: HashMap<LabelValue, Vec<RunId>>,
+    added: BTreeMap<LabelValue, Vec<RunId>>,
 }
 
 impl Limits {
-    pub(super) fn of(rows: Vec<(LabelValue, Vec<String>)>) -> Self {
+    pub(super) fn of(rows: Vec<(LabelValue, Vec<RunId>)>) -> Self {
         Self { rows: rows.into_iter().collect(), added: BTreeMap::new() }
     }
 
@@ -67,7 +67,7 @@ impl Limits {
     }
 
     /// The runs that count towards the command's limit.
-    pub(super) fn row(&self, command: &Command, run: Option<&Run>) -> &[String] {
+    pub(super) fn row(&self, command: &Command, run: Option<&Run>) -> &[RunId] {
         let value = run.and_then(|run| LabelValue::limited(run, command));
         value.and_then(|value| self.rows.get(&value)).map_or(&[], Vec::as_slice)
     }
@@ -86,7 +86,7 @@ impl Limits {
     }
 
     /// The runs that count from now on.
-    pub(super) fn writes(self) -> Vec<(LabelValue, Vec<String>)> {
+    pub(super) fn writes(self) -> Vec<(LabelValue, Vec<RunId>)> {
         self.added.into_iter().collect()
     }
 }

@@ -137,7 +137,7 @@ impl World {
                 let thread = kind.map(|kind| format!("kind-{kind}"));
                 let filter = Filter { task_thread_id: thread, ..Filter::default() };
                 self.ids += 1;
-                let wake = self.ring.admit(self.ids, NAMESPACE.to_owned(), Arc::new(filter), 0);
+                let wake = self.ring.admit(self.ids, NAMESPACE.into(), Arc::new(filter), 0);
                 let begun = self.log.heads();
                 let stand = Stand::at(begun.clone());
                 let (id, shown, state) = (self.ids, BTreeSet::new(), State::Looks);
@@ -268,7 +268,7 @@ impl World {
 /// As large as a ring holds eight of.
 fn entry(Logged { shard, position, kind, .. }: Logged, positions: &[Position]) -> Entry {
     static LARGE: [u8; BYTES_MAX / 8] = [0; BYTES_MAX / 8];
-    let key = RunKey { namespace: NAMESPACE.to_owned(), run_id: format!("{shard}-{position}") };
+    let key = RunKey { namespace: NAMESPACE.into(), run_id: format!("{shard}-{position}").into() };
     let event = Event {
         key: key.clone(),
         revision: 1,

@@ -1,7 +1,7 @@
-//! What is answered, in parts that the peer takes one after the other.
+//! The body of an answer, in parts that the peer takes one after the other.
 //!
-//! hyper takes a part from the body before there is room for it at the peer, and then hands it over whole, however large
-//! it is. So parts are small, and all that was not sent is counted for its connection.
+//! hyper takes a part from the body before there is room for it at the peer, and then hands it over whole, however
+//! large it is. So parts are small, and every unsent byte is counted for its connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ const PART_BYTES_MAX: usize = 16 * 1024;
 /// Answers that are not counted: HTTP/2's bound of streams bounds them.
 const UNCOUNTED_BYTES: usize = 1024;
 
-/// The body of an answer. The call is open until it is dropped.
+/// The body of an answer. The call is open until the body is dropped.
 pub(super) struct Answer {
-    /// What was taken from the source, and not yet from here.
+    /// Bytes that were taken from the source, and not yet from here.
     data: Bytes,
     unsent: Option<Unsent>,
     trailers: Option<HeaderMap>,
     source: Option<(Body, Arc<Peer>)>,
-    /// The source was asked for what comes next, and may be at work: it is polled whatever is unsent, as it may have a turn
-    /// that others wait for.
+    /// Whether the source was asked for its next bytes and may be at work. Such a source is polled however much is
+    /// unsent, as it may hold a turn that others wait for.
     asked: bool,
     /// Ends once the peer has taken enough for the source to be asked again.
     until_sent: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -52,8 +52,8 @@ pub(super) async fn whole(
 ) -> Response<Answer> {
     let (head, mut body) = answer.into_parts();
     let (mut data, mut trailers) = (Bytes::new(), None);
-    // The service's answer is one message, which is encoded when it is asked for: here, so that what waits for the peer
-    // is its bytes, which are counted, and not what they are made of.
+    // The service's answer is one message, which is encoded when it is asked for. Asking here lets only its bytes,
+    // which are counted, wait for the peer, and not the values that they are made of.
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         match frame.map(Frame::into_data) {
             Ok(Ok(bytes)) => data = bytes,
@@ -75,7 +75,7 @@ pub(super) async fn whole(
     Response::from_parts(head, answer)
 }
 
-/// The same of a stream.
+/// Makes an answer's body out of a stream.
 pub(super) fn stream(answer: Response<Body>, peer: Arc<Peer>, open: Open, sending: Arc<Sending>) -> Response<Answer> {
     let (head, body) = answer.into_parts();
     let source = (!body.is_end_stream()).then_some((body, peer));
@@ -125,7 +125,7 @@ impl http_body::Body for Answer {
                 // hyper resets the stream.
                 Some(Err(status)) => return Poll::Ready(Some(Err(status))),
                 Some(Ok(frame)) => match frame.into_data() {
-                    // All of it is counted: a stream may have many small parts unsent.
+                    // Small parts are counted too: a stream may have many of them unsent.
                     Ok(data) => {
                         me.unsent = Some(peer.hold_unsent(data.len()));
                         me.data = data;

@@ -1,5 +1,5 @@
-//! Around every call: what HTTP and gRPC ask of a request, its deadline, its turn, and a type for every error, also for
-//! those that the generated code makes.
+//! The layer around every call: the rules of HTTP and gRPC for a request, its deadline, its turn, and a type for every
+//! error, also for those that the generated code makes.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -26,17 +26,17 @@ use super::stall::StreamTasks;
 use crate::domain::Violation;
 use crate::wire::problem;
 
-/// Requests of more bytes are decoded one at a time: the other processors have other work. Some hundreds may have come
-/// whole but for their last bytes, which then come together.
+/// Requests of more bytes are decoded one at a time: the other processors have other work. Hundreds of requests may
+/// lack only their last bytes, which then come together.
 const LARGE_BYTES: usize = 4 * 1024;
 
-/// Headers that are kept as they came; of more, only those that this service knows.
+/// Headers that are kept as they came. Where there are more, only those that this service knows are kept.
 const HEADERS_KEPT: usize = 24;
 
-/// What a handler finds among its request's extensions.
+/// The value that a handler finds among its request's extensions.
 #[derive(Clone, Debug)]
 pub(in crate::grpc) struct Context {
-    /// When the caller stops waiting, a little early: the answer has to travel.
+    /// The time at which the caller stops waiting, a little early: the answer has to travel.
     pub(in crate::grpc) deadline: Option<Instant>,
     /// The connection.
     pub(in crate::grpc) peer: Arc<Peer>,
@@ -50,7 +50,7 @@ pub(super) struct Calls {
     pub(super) streams: StreamTasks,
 }
 
-/// A call that was begun. What is refused by its headers costs no task's memory: that is how a flood is refused.
+/// A call that was begun. A call that is refused by its headers costs no task's memory: so a flood can be refused.
 pub(super) enum Begun {
     Refused(Box<Refused>),
     Executed(Pin<Box<dyn Future<Output = Response<Answer>> + Send>>),
@@ -67,8 +67,8 @@ impl Future for Begun {
     }
 }
 
-/// A call that is refused. Its body is dropped as it comes, and the answer sent after it: HTTP/2 takes what comes for a stream
-/// that was answered and forgotten for its sender's fault, and ends connections for many of them.
+/// A call that is refused. The body is dropped as it comes, and the answer is sent after it: HTTP/2 takes frames for a
+/// stream that was answered and forgotten as a fault of their sender, and many such faults end the connection.
 pub(super) struct Refused {
     answer: Option<Response<Answer>>,
     body: Incoming,
@@ -76,7 +76,7 @@ pub(super) struct Refused {
     until: Option<Pin<Box<Sleep>>>,
 }
 
-/// Bytes of a refused call's body that are waited for, and how long.
+/// The bytes of a refused call's body that are waited for, and the time for which they are.
 const REFUSED_BYTES_MAX: usize = 64 * 1024;
 const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -125,7 +125,8 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         keep_known(request.headers_mut());
         let deadline = deadlines.map(|deadlines| deadlines.handler);
         request.extensions_mut().insert(Context { deadline, peer: peer.clone() });
-        // As many of these futures are in memory as there are open calls: what is moved into one is kept there twice.
+        // As many of these futures are in memory as there are open calls: a value that is moved into one is kept there
+        // twice.
         Begun::Executed(Box::pin(async move {
             let answer = {
                 let executed = pin!(execute(routes, request, kind, &peer, &mut open));
@@ -142,7 +143,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
                 Some(typed) => typed.into_http(),
             };
             if kind == Kind::Wait {
-                // Many may be answered at once, by what each of them waited for.
+                // One event may answer many waits at once.
                 peer.until_sent().await;
             }
             match kind {
@@ -153,16 +154,16 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     }
 }
 
-/// By when a call is answered.
+/// The times by which a call is answered.
 #[derive(Clone, Copy, Debug)]
 struct Deadlines {
-    /// By its handler, which knows whether anything was written.
+    /// For the handler, which knows whether anything was written.
     handler: Instant,
-    /// By whoever is around the handler, a little later.
+    /// For the code around the handler, a little later.
     around: Instant,
 }
 
-/// What HTTP and gRPC ask of a request, seen by its headers. Gives its deadline, if it has one.
+/// Checks a request's headers against the rules of HTTP and gRPC. Gives the request's deadlines, if it has any.
 fn asked_rightly(request: &Request<Incoming>, arrived: Instant) -> Result<Option<Deadlines>, Response<Body>> {
     if request.method() != Method::POST {
         return Err(refused_by_http(StatusCode::METHOD_NOT_ALLOWED));
@@ -222,7 +223,7 @@ fn execute<'a>(
         let large = body.len() > LARGE_BYTES;
         let mut answer = routes.call(Request::from_parts(head, request::Whole::new(body)));
         if large {
-            // It is decoded and validated when it is polled first.
+            // The first poll decodes and validates the request.
             let _alone = peer.large_turn().await;
             if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
                 return answer.unwrap_or_else(|never| match never {});
@@ -236,14 +237,14 @@ fn execute<'a>(
 fn keep_known(headers: &mut HeaderMap) {
     if headers.len() > HEADERS_KEPT {
         let known = |name: &str| name.starts_with("runledger-") || name.starts_with("grpc-");
-        // A map anew: one that was large stays so.
+        // The map is made anew: a map that was large keeps its capacity.
         let kept = headers.iter().filter(|(name, _)| known(name.as_str()));
         *headers = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     }
 }
 
-/// The typed form of an error that the generated code made before the service saw the call. The service's own have
-/// details.
+/// The typed form of an error that the generated code made before the service saw the call. The service's own errors
+/// have details.
 fn untyped(headers: &HeaderMap) -> Option<Status> {
     if !headers.contains_key("grpc-status") || headers.contains_key("grpc-status-details-bin") {
         return None;

@@ -25,16 +25,16 @@ use super::stall::StreamTasks;
 use super::totals::Totals;
 use crate::telemetry::{LogThrottle, chain};
 
-/// How long a connection may take to begin.
+/// Time that a connection may take to begin.
 const BEGIN_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// A connection that says nothing is asked this often whether it is still there.
+/// Interval at which a silent connection is asked whether it is still there.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A connection that does not answer is closed after this.
+/// Time after which a connection that does not answer is closed.
 const KEEPALIVE_WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// Calls and watches on one connection at most; what is above waits for its turn at the client.
+/// Calls and watches on one connection at most; more of them wait for their turn at the client.
 const STREAMS_MAX: u32 = 1024;
 
 /// Streams that were given up before they were looked at: more of them at once end the connection. Clients that give up
@@ -50,22 +50,22 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// Bytes of a call's headers.
 const HEADERS_BYTES_MAX: u32 = 8 * 1024;
 
-/// How long a connection that was told to close may take. After half of it, its streams end themselves.
+/// Time that a connection may take to close once it was told to. After half of it, its streams end themselves.
 const GRACE: Duration = Duration::from_mins(1);
 
-/// The same when it has no call.
+/// The same for a connection without a call.
 const IDLE_GRACE: Duration = Duration::from_secs(2);
 
-/// The same while others wait for its place.
+/// Time that a connection may take to begin while others wait for its place.
 const CROWDED_BEGIN_MAX: Duration = Duration::from_secs(1);
 
-/// How long a connection without a call stays while others wait for its place.
+/// Time that a connection without a call stays while others wait for its place.
 const CROWDED_IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// How long a peer may take nothing of what is unsent.
+/// Time that a peer may take nothing of its unsent bytes.
 const STUCK_WAIT_MAX: Duration = Duration::from_mins(2);
 
-/// How long connections last.
+/// The lifetime of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetime {
     /// Without a call.
@@ -84,7 +84,8 @@ pub(super) struct Accepted {
 }
 
 impl Accepted {
-    /// Serves it to its end. While others wait for a place (`crowded`), it leaves sooner when it does not begin or is idle.
+    /// Serves the connection to its end. While others wait for a place (`crowded`), a connection that does not begin or
+    /// is idle is closed sooner.
     pub(super) async fn serve(self, routes: Routes, totals: Arc<Totals>, crowded: watch::Receiver<bool>) {
         let Self { mut stream, address, lifetime, stop } = self;
         let begun = tokio::select! {
@@ -99,7 +100,7 @@ impl Accepted {
             Err(error) => return tracing::debug!(%address, %error, "a connection did not begin"),
         };
         let aged_at = Instant::now() + spread(lifetime.age_max, address);
-        // Who wants connections to be short wants them to end soon, too.
+        // Where connections are to be short, they are to close soon, too.
         let grace = GRACE.min(lifetime.age_max);
         let peer = Peer::new(address, aged_at + grace / 2, totals.clone());
         let streams = StreamTasks::default();
@@ -137,8 +138,8 @@ impl Accepted {
     }
 }
 
-/// A tenth more or less, so that connections that came together do not leave together. By the port, which is another one
-/// for each of them.
+/// A tenth more or less, so that connections that came together do not leave together. The share is taken from the
+/// port, which differs between them.
 fn spread(age: Duration, address: SocketAddr) -> Duration {
     age.mul_f64(0.9 + f64::from(address.port() % 201) / 1_000.0)
 }
@@ -157,7 +158,7 @@ async fn idle(peer: &Peer, idle_max: Duration, crowded: watch::Receiver<bool>) {
     }
 }
 
-/// Ends when a connection that was told to close has had its time: not much of it where no call is open.
+/// Ends when a connection that was told to close has had its time: little where no call is open.
 async fn closing(peer: &Peer, grace: Duration) {
     let short = IDLE_GRACE.min(grace);
     sleep(short).await;
@@ -166,7 +167,8 @@ async fn closing(peer: &Peer, grace: Duration) {
     }
 }
 
-/// Ends once the peer has taken nothing for long of what is unsent. What h2 was given to send is watched by no stream's task.
+/// Ends once the peer has taken nothing of its unsent bytes for long. No stream's task watches the bytes that h2 has to
+/// send.
 async fn stuck(peer: &Peer) {
     loop {
         sleep(STUCK_WAIT_MAX / 2).await;
@@ -176,7 +178,7 @@ async fn stuck(peer: &Peer) {
     }
 }
 
-/// Ends so long after others have begun to wait for a place.
+/// Ends this time after others have begun to wait for a place.
 async fn crowded_for(time: Duration, mut crowded: watch::Receiver<bool>) {
     if crowded.wait_for(|crowded| *crowded).await.is_err() {
         pending::<()>().await;
@@ -199,8 +201,8 @@ fn builder(streams: StreamTasks) -> http2::Builder<StreamTasks> {
     builder
 }
 
-/// Says why a connection ended. That the network or the peer ended it is nothing to be told of; what this side ended it for
-/// is, but a peer that comes back again and again is not to fill the log.
+/// Logs why a connection ended. An end by the network or the peer is logged for debugging only. An end by this side is
+/// a warning, but a peer that comes back again and again must not fill the log.
 fn tell(address: SocketAddr, error: &hyper::Error, said: &LogThrottle) {
     let fault = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
     match fault {

@@ -1,4 +1,4 @@
-//! The listener: which connections are taken, and how many.
+//! The listener: it accepts connections up to a bound.
 
 use std::io;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::totals::Totals;
 use crate::supervise::Supervisor;
 use crate::telemetry::LogThrottle;
 
-/// Descriptors that are kept for the store, its files, and whatever else the process opens.
+/// Descriptors that are kept for the store, its files, and everything else that the process opens.
 const DESCRIPTORS_KEPT: u64 = 90;
 
 /// The pause after a connection could not be accepted: the system has no descriptors or no memory left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many connections there may be at once: as many as were asked for, but fewer than the process may have descriptors,
-/// whose limit is raised as far as the system lets it. The store may have so many connections of its own.
+/// The bound of connections at once: as many as were asked for, but fewer than the process may have descriptors, whose
+/// limit is raised as far as the system lets it. `of_store`: connections that the store may have of its own.
 ///
 /// # Errors
 ///
@@ -33,7 +33,7 @@ pub fn connections_max(asked: usize, of_store: usize) -> io::Result<usize> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let wanted = maximum.unwrap_or(u64::MAX).min(asked as u64 + kept);
     if getrlimit(Resource::Nofile).current.is_some_and(|current| current < wanted) {
-        // Where it cannot be raised, the limit stays what it is.
+        // A limit that cannot be raised stays as it is.
         let _unchanged = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -46,12 +46,12 @@ pub fn connections_max(asked: usize, of_store: usize) -> io::Result<usize> {
     }
 }
 
-/// What holds for all connections.
+/// The limits of all connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How many there may be at once.
+    /// Connections at once.
     pub connections_max: usize,
-    /// How long one lasts.
+    /// The lifetime of one.
     pub lifetime: Lifetime,
 }
 
@@ -103,7 +103,7 @@ pub(in crate::grpc) async fn listen(
     }
 }
 
-/// Says what goes wrong, not more often than somebody wants to read it.
+/// Logs failures to accept, not more often than somebody wants to read of them.
 #[derive(Debug, Default)]
 struct AcceptLog {
     full: LogThrottle,

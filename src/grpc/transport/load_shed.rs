@@ -1,9 +1,8 @@
-//! How many calls are let in: as many as are answered in 150 ms, at the rate at which they are being
-//! answered.
+//! Load shedding: as many calls are admitted as are answered in 150 ms, at the rate at which calls are being answered.
 //!
-//! What is above is refused at once, by its headers, before its message is received or decoded: a call that waits longer
-//! than its caller does is work for nobody, and under more load than there is room for, all would be such calls. Each
-//! connection has its share, so that none is refused because of another one's calls.
+//! More calls are refused at once, by their headers, before their message is received or decoded: a call that waits
+//! longer than its caller does is work for nobody, and under overload all would be such calls. Each connection has its
+//! share, so that none is refused because of another one's calls.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,33 +14,33 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::wire::problem;
 
-/// How long calls should take at most, from their arrival to their answer.
+/// Time that calls should take at most, from their arrival to their answer.
 const WAIT_MAX: Duration = Duration::from_millis(150);
 
-/// How often the rate is looked at.
+/// Interval between two looks at the rate.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The rate is the mean of so many looks, or of those since calls began to wait: commits answer many calls at once, and then
+/// Looks whose mean is the rate, or fewer where calls began to wait later: commits answer many calls at once, and then
 /// none for a while.
 const LOOKS: usize = 10;
 
-/// So many calls are let in at any rate: a store that stands still for a moment is waited for.
+/// Calls that are admitted at any rate: a store that stands still for a moment is waited for.
 const CALLS_MIN: usize = 512;
 
-/// So many are let in before a rate is known: a crowd that comes at once is no overload yet. A shard's queue takes a
-/// thousand more, for those that have less than their share.
+/// Calls that are admitted before a rate is known: a crowd that comes at once is no overload yet. A shard's queue takes
+/// a thousand more, for connections that have less than their share.
 const CALLS_UNKNOWN: usize = 3072;
 
-/// What each connection may have of them, however many others there are.
+/// Calls that each connection may have, however many connections there are.
 const SHARE_MIN: usize = 8;
 
-/// What a refused caller is told to wait at most.
+/// The longest wait that a refused caller is told.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct LoadShed {
-    /// Calls that were let in and not answered.
+    /// Calls that were admitted and not answered.
     calls: AtomicUsize,
     /// Connections with such calls.
     busy: AtomicUsize,
@@ -65,7 +64,7 @@ impl Default for LoadShed {
 }
 
 impl LoadShed {
-    /// Whether a call is let in, of a connection that has so many others.
+    /// Whether a call is admitted. `own`: other calls of its connection.
     pub(super) fn admit(&self, own: usize) -> bool {
         let calls_max = self.calls_max.load(Ordering::Relaxed);
         let share = (calls_max / self.busy.load(Ordering::Relaxed).max(1)).max(SHARE_MIN);
@@ -76,7 +75,7 @@ impl LoadShed {
         admitted
     }
 
-    /// Counts a call, of a connection that has so many others.
+    /// Counts a call. `own`: other calls of its connection.
     pub(super) fn add(&self, own: usize) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         if own == 0 {
@@ -92,7 +91,7 @@ impl LoadShed {
         }
     }
 
-    /// A call was answered by what it asked for: refusals cost less, and say nothing of how fast work is done.
+    /// Counts a call whose answer is no refusal: refusals cost less, and say nothing about the rate of work.
     pub(super) fn answered(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
@@ -122,7 +121,7 @@ impl LoadShed {
         let (mut refused_before, mut log) = (0, Log::default());
         loop {
             looks.tick().await;
-            // Not when it was due: where this process is late, that was before.
+            // The time of the look and not that at which it was due: where this process is late, the latter is earlier.
             let now = Instant::now();
             let answered = self.answered.load(Ordering::Relaxed);
             #[expect(clippy::cast_precision_loss, reason = "a rate")]
@@ -143,7 +142,7 @@ impl LoadShed {
         }
     }
 
-    /// Sets what is let in by a rate of calls a second. Calm: nobody was refused, and few calls are here.
+    /// Sets the bound of calls by their rate per second. Calm: no call was refused, and few calls are open.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
     fn look(&self, rate: f64, is_calm: bool) {
         if is_calm {
@@ -158,7 +157,7 @@ impl LoadShed {
     }
 }
 
-/// Says when calls begin to be refused, and when no more are.
+/// Logs the beginning and the end of each time in which calls are refused.
 #[derive(Debug, Default)]
 struct Log(Option<Overload>);
 
@@ -170,11 +169,11 @@ struct Overload {
     refused: u64,
 }
 
-/// An overload is over when no call was refused for this long: one that comes and goes is one.
+/// Time without a refusal after which an overload is over: an overload that comes and goes is one.
 const CALM: Duration = Duration::from_secs(10);
 
 impl Log {
-    /// So many calls were refused since the last look.
+    /// Takes note of the number of calls that were refused since the last look.
     fn look(&mut self, refused: u64) {
         let now = Instant::now();
         match &mut self.0 {
@@ -195,7 +194,7 @@ impl Log {
     }
 }
 
-/// What a refused caller's wait is multiplied by, in turn: those who are refused together come back apart.
+/// The factors of a refused caller's wait, in turn: callers that are refused together come back apart.
 const SPREAD: [f64; 5] = [0.8, 0.9, 1.0, 1.1, 1.2];
 
 fn refusal(retry_after: Duration) -> Arc<HeaderMap> {
@@ -206,7 +205,7 @@ fn refusal(retry_after: Duration) -> Arc<HeaderMap> {
 mod tests {
     use super::*;
 
-    /// How many calls one connection is let in with.
+    /// The calls that one connection is admitted with.
     fn admitted(load_shed: &LoadShed) -> usize {
         let mut own = 0;
         while load_shed.admit(own) {

@@ -1,22 +1,22 @@
-//! What kind of call a path is: it decides which bounds hold for it.
+//! The kind of a call, by its path. The kind decides which bounds hold for the call.
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It reads or changes a run, and is answered soon.
+    /// A call that reads or changes a run, and is answered soon.
     Call,
-    /// It reads many: its answer may be the largest there is.
+    /// A call that reads many runs or events: its answer may be the largest there is.
     Page,
-    /// It is answered when something happens.
+    /// A call that is answered when something happens.
     Wait,
     /// A stream of answers.
     Watch,
-    /// It looks at this process alone, and is answered however busy it is.
+    /// A call that concerns this process alone, and is answered however busy the process is.
     Local,
 }
 
 impl Kind {
-    /// Of a call to any of this port's services. A test holds that every method of `RunService` is what it says.
+    /// The kind of a call to any of this port's services. A test checks the kind of every method of `RunService`.
     pub(super) fn of(path: &str) -> Self {
         let Some(method) = path.strip_prefix(RUNS) else {
             return if path == "/grpc.health.v1.Health/Watch" || path.starts_with("/grpc.reflection.") {
@@ -35,8 +35,8 @@ impl Kind {
 }
 
 impl Kind {
-    /// Whether it is refused while more is asked for than can be done. Pages have turns of their own; a watch that was cut
-    /// comes back, and what only looks is to be answered then.
+    /// Whether such a call is refused under overload. Pages have turns of their own; a watch that was cut comes back;
+    /// and a call that concerns the process alone is to be answered just then.
     pub(super) fn is_refused_in_need(self) -> bool {
         match self {
             Self::Call | Self::Wait => true,
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// What the paths of `RunService` begin with.
+/// The beginning of the paths of `RunService`.
 pub(in crate::grpc) const RUNS: &str = "/runledger.v1.RunService/";
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::feed::{Held, Reader, Turn};
 /// Watches and waits are not among them.
 const CALLS_MAX: usize = 128;
 
-/// A call counts as one more for each so many bytes of its request, which take their time in a batch that others wait for.
+/// Bytes of a request for which its call counts as one more: they take their time in a batch that others wait for.
 const BYTES_PER_CALL: usize = 2 * 1024;
 
 /// Pages of one connection that are read at once.
@@ -29,13 +29,13 @@ const PAGES_MAX: usize = 2;
 /// Bytes of one connection's requests that are being received or executed.
 const OWN_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What a connection may take of these although all others together have taken everything.
+/// Bytes of requests that a connection may take although all others together have taken everything.
 const GRANTED_REQUEST_BYTES: usize = 64 * 1024;
 
 /// Bytes of one connection's unsent answers: its next calls wait until there are fewer.
 const OWN_UNSENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Bytes that its watches have read from the store and not shown: above, they read nothing more.
+/// Bytes that a connection's watches have read from the store and not shown: above, they read nothing more.
 const OWN_READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// See the module.
@@ -81,28 +81,29 @@ impl Peer {
         peer
     }
 
-    /// Whether it comes from this machine, a proxy on it included.
+    /// Whether the connection comes from this machine, a proxy on it included.
     pub(in crate::grpc) fn is_local(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
     }
 
-    /// When its streams end themselves, because the connection is told to close before then.
+    /// The time at which the connection's streams end themselves. The connection is told to close before.
     pub(in crate::grpc) fn streams_end_at(&self) -> Instant {
         *self.streams_end_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has streams end themselves by then that begin from now on.
+    /// Lets streams that begin from now on end themselves at this time.
     pub(super) fn end_streams_at(&self, at: Instant) {
         *self.streams_end_at.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
-    /// How many calls were begun, when none is open.
+    /// The number of calls that were begun; none while one is open.
     pub(super) fn idle_after(&self) -> Option<u64> {
         let begun = self.begun.load(Ordering::Acquire);
         (self.open.load(Ordering::Acquire) == 0).then_some(begun)
     }
 
-    /// Counts a call until the value is dropped. None when there are too many, and too many of them are this connection's.
+    /// Counts a call until the value is dropped. None when there are too many calls, and too many of them are this
+    /// connection's.
     pub(super) fn begin(self: &Arc<Self>, kind: Kind) -> Option<Open> {
         self.begun.fetch_add(1, Ordering::AcqRel);
         if !self.totals.begin(self.open.load(Ordering::Acquire)) {
@@ -115,15 +116,15 @@ impl Peer {
         is_admitted.then_some(open)
     }
 
-    /// What a call is told that cannot [begin](Self::begin).
+    /// The answer to a call that cannot [begin](Self::begin).
     pub(super) fn overloaded(&self) -> Response<Body> {
         let mut answer = Response::new(Body::empty());
         *answer.headers_mut() = HeaderMap::clone(&self.totals.load_shed.refusal());
         answer
     }
 
-    /// Waits for a call's turn to be executed. There may be too many by now: when it [began](Self::begin), the requests of
-    /// others had not come.
+    /// Waits for a call's turn to be executed. There may be too many calls by now: when this one [began](Self::begin),
+    /// the requests of others had not come.
     pub(super) async fn turn(
         &self,
         kind: Kind,
@@ -138,7 +139,7 @@ impl Peer {
                 Some(turn.expect("never closed"))
             }
             Kind::Call => {
-                // What waits for its own peer is no work yet.
+                // A call that waits for its own peer is no work yet.
                 self.until_sent().await;
                 if !self.totals.load_shed.admit(self.unanswered.load(Ordering::Relaxed)) {
                     return Err(Overloaded);
@@ -150,7 +151,8 @@ impl Peer {
         })
     }
 
-    /// Waits for the turn of a request that takes long to decode: one of each connection waits for that of all.
+    /// Waits for the turn of a request that takes long to decode. Only one request of each connection waits for the
+    /// turn that all connections share.
     pub(super) async fn large_turn(&self) -> (SemaphorePermit<'_>, SemaphorePermit<'_>) {
         let never_closed = "never closed";
         let own = self.large.acquire().await.expect(never_closed);
@@ -162,7 +164,7 @@ impl Peer {
         self.unsent_bytes() > OWN_UNSENT_BYTES_MAX
     }
 
-    /// Waits until that is no more so.
+    /// Waits until the connection [has](Self::has_much_unsent) no longer too much unsent.
     pub(super) async fn until_sent(&self) {
         self.until_unsent(OWN_UNSENT_BYTES_MAX).await;
     }
@@ -196,24 +198,24 @@ impl Peer {
         self.unsent_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether its watches read nothing more.
+    /// Whether the connection's watches must read nothing more for now.
     fn has_much_untaken(&self) -> bool {
         self.has_much_unsent() || self.read_bytes.load(Ordering::Relaxed) > OWN_READ_BYTES_MAX
     }
 
-    /// All that is in memory because the peer does not take it.
+    /// Bytes that are in memory because the peer does not take them.
     pub(super) fn untaken_bytes(&self) -> usize {
         self.unsent_bytes() + self.read_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether something is unsent, and the peer has taken nothing of it for so long.
+    /// Whether something is unsent, and the peer has taken nothing of it for this time.
     pub(super) fn has_taken_nothing_for(&self, time: Duration) -> bool {
         // Another task may have taken note of a later time meanwhile.
         let since_ms = self.totals.now_ms().saturating_sub(self.taken_at_ms());
         self.unsent_bytes() > 0 && u128::from(since_ms) > time.as_millis()
     }
 
-    /// Since when the peer has taken nothing of what is unsent.
+    /// The time since which the peer has taken nothing of its unsent bytes.
     pub(super) fn taken_at_ms(&self) -> u64 {
         self.taken_at_ms.load(Ordering::Relaxed)
     }
@@ -239,7 +241,7 @@ impl Drop for Peer {
     }
 }
 
-/// There are too many calls, and too many of them are one connection's.
+/// The refusal where there are too many calls, and too many of them are one connection's.
 #[derive(Debug)]
 pub(super) struct Overloaded;
 
@@ -247,18 +249,18 @@ pub(super) struct Overloaded;
 #[derive(Debug)]
 pub(super) struct Open {
     peer: Arc<Peer>,
-    /// It is to be answered soon, and was not yet.
+    /// Whether the call is to be answered soon, and was not yet.
     is_work: bool,
 }
 
 impl Open {
-    /// Its request has come, and is to be executed.
+    /// Counts the call as work: its request has come, and is to be executed.
     fn begins_work(&mut self) {
         self.is_work = true;
         self.peer.totals.load_shed.add(self.peer.unanswered.fetch_add(1, Ordering::AcqRel));
     }
 
-    /// Its answer is made.
+    /// Takes note that the call's answer is made.
     pub(super) fn answered(&mut self) {
         if self.is_work {
             self.peer.totals.load_shed.answered();
@@ -266,7 +268,7 @@ impl Open {
         }
     }
 
-    /// It is executed no more.
+    /// Takes note that the call is executed no more.
     pub(super) fn ends_work(&mut self) {
         if std::mem::take(&mut self.is_work) {
             let left = self.peer.unanswered.fetch_sub(1, Ordering::AcqRel) - 1;
@@ -316,7 +318,7 @@ impl Reader for Peer {
                 let sent = self.sent.notified();
                 if !self.has_much_untaken() {
                     let turn = self.pages.acquire().await.expect("never closed");
-                    // The turn is not kept while it waits: lists take the same ones.
+                    // The turn is not held during the wait: lists take the same turns.
                     if !self.has_much_untaken() {
                         return Box::new(turn) as Turn<'_>;
                     }
@@ -359,7 +361,7 @@ pub(super) struct Unsent {
 }
 
 impl Unsent {
-    /// Some of the bytes, on their own.
+    /// Splits off some of the bytes, to be counted on their own.
     pub(super) fn split(&mut self, bytes: usize) -> Self {
         self.bytes -= bytes;
         Self { peer: self.peer.clone(), bytes }

@@ -1,4 +1,5 @@
-//! How a connection begins: HTTP/2's preface and the head of the client's first SETTINGS frame (RFC 9113, section 3.4).
+//! The beginning of a connection: HTTP/2's preface and the head of the client's first SETTINGS frame (RFC 9113, section
+//! 3.4).
 //!
 //! hyper waits for them without a bound, so they are read before hyper sees the connection, and replayed to it.
 
@@ -6,7 +7,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// What every HTTP/2 client sends first.
+/// The first bytes that every HTTP/2 client sends.
 const MAGIC: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The head of a frame: length, type, flags, stream.
@@ -18,7 +19,7 @@ const SETTINGS: u8 = 4;
 /// The bytes that a connection began with.
 pub(super) type Preface = [u8; MAGIC.len() + HEAD_BYTES];
 
-/// Answers whoever speaks HTTP/1, such as a browser or a probe.
+/// The answer to a peer that speaks HTTP/1, such as a browser or a probe.
 const NOT_HTTP_1: &[u8] =
     b"HTTP/1.1 505 HTTP Version Not Supported\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
     This port speaks gRPC, over HTTP/2 without an upgrade from HTTP/1.\n";
@@ -58,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// What is made of these bytes, and what is answered to them.
+    /// The result of reading these bytes, and the answer to them.
     async fn sent(bytes: &[u8]) -> (io::Result<Preface>, String) {
         let (mut client, mut server) = duplex(1024);
         client.write_all(bytes).await.unwrap();

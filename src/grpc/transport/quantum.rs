@@ -1,4 +1,4 @@
-//! How much of what a connection sends is read before other connections have their turn.
+//! The quantum: bytes that are read from one connection before other connections have their turn.
 //!
 //! hyper and h2 would read on for as long as there is something to read, before they look at what they have read. With a
 //! quantum for each turn, a connection that floods is a few calls ahead of others and no more (deficit round robin). The
@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Bytes that one connection reads in its turn: some tens of calls.
 const BYTES_MAX: usize = 4 * 1024;
 
-/// The same while many have more to read than that: a call or two.
+/// The same while many connections have more to read than that: a call or two.
 const BYTES_MIN: usize = 256;
 
 /// Bytes of one round over all connections that have more to read.
 const ROUND_BYTES: usize = 32 * 1024;
 
-/// How many connections have more to read than their last quantum.
+/// The number of connections that have more to read than their last quantum.
 #[derive(Debug, Default)]
 pub(super) struct Backlog(AtomicUsize);
 
 impl Backlog {
-    /// What a connection may read in its turn.
+    /// Bytes that a connection may read in its turn.
     fn quantum(&self) -> usize {
         (ROUND_BYTES / self.0.load(Ordering::Relaxed).max(1)).clamp(BYTES_MIN, BYTES_MAX)
     }
@@ -45,12 +45,12 @@ impl Quantum {
         Self(Arc::new(Turn { left: AtomicUsize::new(BYTES_MAX), has_more: AtomicBool::new(false), backlog }))
     }
 
-    /// How many bytes may still be read in this turn.
+    /// Bytes that may still be read in this turn.
     pub(super) fn left(&self) -> usize {
         self.0.left.load(Ordering::Relaxed)
     }
 
-    /// So many were read.
+    /// Counts bytes that were read.
     pub(super) fn take(&self, bytes: usize) {
         self.0.left.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ impl Quantum {
 }
 
 impl Turn {
-    /// Its connection's turn is over.
+    /// Takes note that the connection's turn is over.
     fn ends(&self, has_more: bool) {
         match (self.has_more.swap(has_more, Ordering::Relaxed), has_more) {
             (false, true) => _ = self.backlog.0.fetch_add(1, Ordering::Relaxed),

@@ -38,7 +38,7 @@ pub(super) struct Frames {
     /// The head of a frame that has come in part.
     head: [u8; 9],
     head_bytes: usize,
-    /// What is to come of the frame whose head was seen.
+    /// Bytes that are still to come of the frame whose head was seen.
     payload_bytes: usize,
 }
 
@@ -51,7 +51,7 @@ struct Head {
 }
 
 impl Frames {
-    /// After bytes that were read elsewhere and end with a frame's head.
+    /// The frames after bytes that were read elsewhere and end with a frame's head.
     pub(super) fn after_head(head: [u8; 9]) -> Self {
         let payload_bytes = length(head);
         Self { payload_bytes, ..Self::default() }
@@ -81,7 +81,7 @@ fn length([first, second, third, ..]: [u8; 9]) -> usize {
     usize::from(first) << 16 | usize::from(second) << 8 | usize::from(third)
 }
 
-/// What a connection may still send, see the module.
+/// The frames that a connection may still send, see the module.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     read: Frames,
@@ -91,7 +91,7 @@ pub(super) struct RateLimit {
     small_data: Bucket,
 }
 
-/// How many frames of a kind may still come.
+/// A token bucket: the frames of a kind that may still come.
 #[derive(Debug)]
 struct Bucket {
     left: f64,
@@ -107,7 +107,7 @@ impl Bucket {
         self.left = (self.left + frames).min(BURST);
     }
 
-    /// How long to wait until one more may come.
+    /// Time to wait until one more may come.
     fn wait(&mut self) -> Option<Duration> {
         if self.left >= 0.0 {
             return None;
@@ -148,7 +148,7 @@ impl RateLimit {
         }
     }
 
-    /// How long to wait before more is read.
+    /// Time to wait before more is read.
     pub(super) fn pause(&mut self) -> Option<Duration> {
         self.control.wait().max(self.small_data.wait())
     }

@@ -1,7 +1,7 @@
 //! A call's request: received whole, within its bounds, before anything is decoded.
 //!
-//! Every method of ours takes one message. It stands in the body behind a flag and its length (gRPC's length-prefixed
-//! message), and nothing follows it.
+//! Every method of ours takes one message. The message stands in the body behind a flag and its length (gRPC's
+//! length-prefixed message), and nothing follows it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const FIELDS_MAX: usize = 1_024;
 /// The flag and the length in front of a message.
 const PREFIX_BYTES: usize = 5;
 
-/// How long a request may take to arrive.
+/// Time that a request may take to arrive.
 const ARRIVAL_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// A request's body, whole.
@@ -58,7 +58,7 @@ impl Body for Whole {
 ///
 /// # Errors
 ///
-/// It is not one message, is too large, or does not come. A body that breaks off is for nobody to read the answer to.
+/// The body is not one message, is too large, or does not come. Where a body breaks off, nobody reads the answer.
 pub(super) async fn receive(body: Incoming, peer: &Arc<Peer>) -> Result<(Bytes, RequestBytes), Status> {
     let arriving = Arriving { body: BytesMut::new(), held: peer.hold_request(), whole_bytes: None };
     match timeout(ARRIVAL_WAIT_MAX, arriving.rest(body)).await {
@@ -98,7 +98,7 @@ impl Arriving {
         }
     }
 
-    /// Copies what came: a part of what was read from the socket keeps all of it in memory.
+    /// Copies the data: a slice of a buffer that was read from the socket would keep the whole buffer in memory.
     fn add(&mut self, data: &[u8]) -> Result<(), Status> {
         if !self.held.add(data.len()) {
             return Err(problem::overloaded().into());
@@ -120,7 +120,8 @@ impl Arriving {
     }
 }
 
-/// Whether a message has more than [`FIELDS_MAX`] fields. One that is no message has none: the decoder says so.
+/// Whether a message has more than [`FIELDS_MAX`] fields. Bytes that are no message have none: the decoder refuses
+/// them.
 fn has_many_fields(mut message: &[u8]) -> bool {
     (0..FIELDS_MAX).all(|_| field(&mut message).is_some()) && !message.is_empty()
 }

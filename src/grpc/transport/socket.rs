@@ -12,14 +12,15 @@ use super::preface::Preface;
 use super::quantum::Quantum;
 use super::rate_limit::{Frames, RateLimit};
 
-/// How long a write may wait for a peer that takes nothing.
+/// Time that a write may wait for a peer that takes nothing.
 const WRITE_WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// See the module. It replays the preface, reads by quanta and at a [`RateLimit`], and gives up on a peer that takes nothing.
+/// See the module. The socket replays the preface, reads by quanta and at a [`RateLimit`], and gives up on a peer that
+/// takes nothing.
 ///
-/// It writes without scatter and gather. With it, h2 writes a message of 256 bytes or more by itself and what comes after
-/// it, an answer's trailers, in a second write, which costs both sides a wake-up; without, messages below 1 KiB go out
-/// together with what is around them. Longer ones take a write more, for the nine bytes in front of them.
+/// Writes go without scatter and gather. With it, h2 writes a message of 256 bytes or more by itself, and the answer's
+/// trailers in a second write, which costs both sides a wake-up. Without it, messages below 1 KiB go out together with
+/// the frames around them. Longer ones take a write more, for the nine bytes in front of them.
 #[derive(Debug)]
 pub(super) struct Socket<S> {
     stream: S,
@@ -39,7 +40,7 @@ impl<S> Socket<S> {
         Self { stream, preface, replayed: 0, quantum, rate_limit, pausing: None, stalled: None }
     }
 
-    /// Passes on what a write came to, unless it has waited for too long.
+    /// Passes on the result of a write, unless the write has waited for too long.
     fn written<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;

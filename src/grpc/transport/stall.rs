@@ -1,5 +1,5 @@
-//! Whether a stream gets on. An answer that its peer does not take holds memory, and hyper waits for the peer without a
-//! bound: so each stream's task is looked at whenever it waits.
+//! The guard against streams that stall. An answer that its peer does not take holds memory, and hyper waits for the
+//! peer without a bound: so each stream's task is looked at whenever it waits.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use hyper_util::rt::TokioExecutor;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
-/// How long a stream may have something to send that its peer does not take.
+/// Time that a stream may have something to send that its peer does not take.
 const PROGRESS_WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// How far one stream has come. Its body tells; its task looks.
+/// The progress of one stream. The stream's body reports it; the stream's task reads it.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     parts: AtomicU64,
@@ -24,12 +24,12 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// The body is asked for a part: those before were taken.
+    /// Takes note that the body is asked for a part: the parts before were taken.
     pub(super) fn asked(&self) {
         self.waits_for_peer.store(false, Ordering::Relaxed);
     }
 
-    /// The body has handed over a part.
+    /// Takes note that the body has handed over a part.
     pub(super) fn handed_over(&self) {
         self.parts.fetch_add(1, Ordering::Relaxed);
         self.waits_for_peer.store(true, Ordering::Relaxed);
@@ -41,8 +41,8 @@ impl Sending {
     }
 }
 
-/// Runs a connection's streams. hyper makes a call's task right after it has begun the call, so that the value which
-/// was left here last is the stream's.
+/// Runs a connection's streams. hyper makes a call's task right after it has begun the call, so that the value that was
+/// left here last belongs to the stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamTasks(Arc<Mutex<Option<Arc<Sending>>>>);
 
@@ -70,7 +70,7 @@ pin_project! {
         #[pin]
         task: F,
         sending: Arc<Sending>,
-        // The part that waits, and until when.
+        // The part that waits, and the end of its wait.
         stalled: Option<(u64, Pin<Box<Sleep>>)>,
     }
 }

@@ -1,4 +1,4 @@
-//! What all connections together take of the process.
+//! The memory and the calls that all connections together take of the process.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -20,13 +20,13 @@ const UNSENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// A connection with fewer unsent bytes is not cut for the bound in all.
 const MUCH_UNSENT_BYTES_MIN: usize = 256 * 1024;
 
-/// The pause between two looks at who is to be cut.
+/// The pause between two looks for a connection to cut.
 const CUT_INTERVAL_MS: u64 = 2;
 
 /// Calls, watches and waits that are open at once, in all.
 const OPEN_MAX: usize = 12_288;
 
-/// What each connection may have of them, however many others there are.
+/// Calls, watches and waits that each connection may have open, however many connections there are.
 const GRANTED_OPEN: usize = 16;
 
 /// See the module.
@@ -71,7 +71,7 @@ impl Totals {
     pub(super) fn add(&self, peer: &Arc<Peer>) {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let mut peers = self.peers();
-        // Places of those that have gone are taken again, so that the list grows no longer than it has to.
+        // Places of connections that have gone are used again, so that the list does not grow without need.
         match peers.iter_mut().find(|place| place.strong_count() == 0) {
             Some(place) => *place = Arc::downgrade(peer),
             None => peers.push(Arc::downgrade(peer)),
@@ -82,19 +82,19 @@ impl Totals {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many connections there are.
+    /// The number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// How many calls, watches and waits are open.
+    /// The number of open calls, watches and waits.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Follows what goes on. Never ends by itself.
+    /// Follows the rate of answers. Never ends by itself.
     pub(super) async fn follow(&self) {
         self.load_shed.follow().await;
     }
@@ -111,8 +111,8 @@ impl Totals {
         self.load_shed.refused()
     }
 
-    /// Counts a call, of a connection that has so many others, until its [end](Totals::end). False, and not counted, when
-    /// there are too many.
+    /// Counts a call until its [end](Totals::end). False, and not counted, when there are too many. `own`: other open
+    /// calls of its connection.
     pub(super) fn begin(&self, own: usize) -> bool {
         let is_too_many = self.open() >= OPEN_MAX && own >= (OPEN_MAX / self.connections().max(1)).max(GRANTED_OPEN);
         if !is_too_many {
@@ -142,15 +142,15 @@ impl Totals {
         self.unsent_bytes.load(Ordering::Relaxed)
     }
 
-    /// Adds to the unsent bytes. Above the bound, of the connections that hold much of them the one is cut whose peer has not
-    /// taken anything for the longest time: all others would pay for it.
+    /// Adds to the unsent bytes. Above the bound, of the connections that hold much of them, the one is cut whose peer
+    /// has taken nothing for the longest time: all others would pay for it.
     pub(super) fn add_unsent(&self, bytes: usize) {
         if self.unsent_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > UNSENT_BYTES_MAX {
             self.cut_slowest();
         }
     }
 
-    /// Whether so much is unsent that who has not taken its last page gets no other one.
+    /// Whether so much is unsent that a peer gets no other page before it has taken its last one.
     pub(super) fn is_unsent_much(&self) -> bool {
         self.unsent_bytes() > UNSENT_BYTES_MAX / 2
     }
@@ -160,7 +160,7 @@ impl Totals {
     }
 
     fn cut_slowest(&self) {
-        // Each part that is added above the bound asks for it; who was cut needs a moment to go.
+        // Every part that is added above the bound asks for a cut, and a connection that was cut needs a moment to go.
         let (now, before) = (self.now_ms(), self.looked_at_ms.load(Ordering::Relaxed));
         if now < before + CUT_INTERVAL_MS || self.looked_at_ms.swap(now, Ordering::Relaxed) != before {
             return;
@@ -170,7 +170,7 @@ impl Totals {
         if self.unsent_bytes().saturating_sub(leaving) <= UNSENT_BYTES_MAX {
             return;
         }
-        // Not who has little: that it is cut helps nobody.
+        // A connection that holds little is not cut: its end would help nobody.
         let much = (UNSENT_BYTES_MAX / peers.len().max(1) / 2).max(MUCH_UNSENT_BYTES_MIN);
         let holders = peers.iter().filter(|peer| !peer.is_cut() && peer.untaken_bytes() >= much);
         if let Some(peer) = holders.min_by_key(|peer| peer.taken_at_ms()) {

@@ -6,15 +6,17 @@ use uuid::Uuid;
 use super::{Call, Observed};
 use crate::clock::SystemClock;
 use crate::domain::{Ask, Command, Filter, LabelValue, Principal, Renewal, Rules, RunKey, Shard, Start};
-use crate::store::query::{Order, RunQuery};
 use crate::store::open::{self, Location};
+use crate::store::query::{Order, RunQuery};
 use crate::store::{
     Commits as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _, Store as _, Unsettled, Upkeep as _,
 };
+use crate::supervise::Supervisor;
 
 #[tokio::test]
 async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
-    let inner = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
+    let (options, supervisor) = (OpenOptions::default(), Supervisor::new());
+    let inner = open::open(&Location::Memory, &options, Arc::new(SystemClock), &supervisor).await.unwrap();
     let store = Observed::around(inner);
     let counted = |expected: &[Call]| {
         for call in Call::ALL {
@@ -27,7 +29,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     store.announce_commit();
     counted(&[]);
 
-    let key = RunKey { namespace: "default".to_owned(), run_id: "observed".to_owned() };
+    let key = RunKey { namespace: "default".into(), run_id: "observed".into() };
     let ask = Ask::Start(Start { task_thread_id: "thread".to_owned(), ..Start::default() });
     let principal = Principal::anonymous();
     let command = Command { key: key.clone(), ask, expected_revision: None, request: None, principal };

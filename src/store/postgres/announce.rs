@@ -16,6 +16,7 @@ use tokio_postgres::{AsyncMessage, Config, NoTls};
 use super::errors::TimedOut;
 use super::sessions::CREATE_MAX;
 use crate::store::error::Source;
+use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 
 /// At most one `NOTIFY` in this time.
@@ -46,11 +47,23 @@ struct Signals {
 }
 
 impl Announcer {
-    /// Starts to listen; while the database does not answer, it goes on trying.
-    pub(super) fn start(config: Config) -> Self {
+    /// Starts to listen; while the database does not answer, it goes on trying. The task is vital, and goes on after the
+    /// stop of the service, until this one is told to stop: the last commits are announced as well.
+    pub(super) fn start(config: Config, supervisor: &Supervisor) -> Self {
+        Self::of(supervisor, |signals| keep_listening(config, signals))
+    }
+
+    fn of<T>(supervisor: &Supervisor, task: impl FnOnce(Arc<Signals>) -> T) -> Self
+    where
+        T: Future<Output = ()> + Send + 'static,
+    {
         let signals = Arc::new(Signals::default());
+        let (guard, task) = (supervisor.guard("announcer"), task(signals.clone()));
         let mut tasks = JoinSet::new();
-        tasks.spawn(keep_listening(config, signals.clone()));
+        tasks.spawn(async move {
+            let _guard = guard;
+            task.await;
+        });
         Self { signals, tasks: Mutex::new(tasks) }
     }
 
@@ -129,5 +142,32 @@ async fn listen(config: &Config, signals: &Signals, listens: impl FnOnce()) -> R
     tokio::select! {
         end = hear => end,
         end = speak => end,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_listener_that_panics_stops_the_service() {
+        let supervisor = Supervisor::new();
+        let _announcer = Announcer::of(&supervisor, |_signals| async { panic!("on purpose") });
+        supervisor.stop().cancelled().await;
+        assert_eq!(supervisor.failed(), Some("announcer"));
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_ends_after_the_stop_is_no_failure() {
+        let supervisor = Supervisor::new();
+        let announcer = Announcer::of(&supervisor, |_signals| pending());
+        supervisor.stop().cancel();
+        announcer.stop();
+        while announcer.tasks.lock().unwrap().try_join_next().is_none() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(supervisor.failed(), None);
     }
 }

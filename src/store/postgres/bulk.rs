@@ -13,8 +13,8 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use self::copy::Copy;
-use super::commit::ends::{self, Ends};
 use super::commit::statements::{COMMIT, ROLLBACK};
+use super::ends::{self, Ends};
 use super::rows::{Reader, bigint, smallint};
 use super::sessions::{Session, Sessions};
 use super::{Alone, dsn, errors, migrate, safety};

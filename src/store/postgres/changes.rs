@@ -7,6 +7,7 @@ use futures_util::TryStreamExt as _;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
+use super::ends;
 use super::read::{self, reading};
 use super::rows::{Reader, bigint};
 use super::sessions::{Session, Sessions};
@@ -29,18 +30,10 @@ pub(super) struct OverShards {
 
 impl OverShards {
     pub(super) fn new(shard_count: u16) -> Self {
-        let mut heads = "-- changes.heads".to_owned();
         let mut changes = "-- changes.changes".to_owned();
         for shard in 0..shard_count {
             let union = if shard == 0 { "" } else { "\nunion all" };
             let index = u32::from(shard) + 1;
-            write!(
-                heads,
-                "{union}
-select {shard}::bigint as shard, coalesce((
-    select position from run_events where shard = {shard}::smallint order by position desc limit 1), 0) as position"
-            )
-            .expect("a string takes all");
             write!(
                 changes,
                 "{union}
@@ -58,6 +51,7 @@ order by position)"
             )
             .expect("a string takes all");
         }
+        let heads = format!("-- changes.heads\n{}", ends::heads(shard_count));
         Self { shard_count, heads, changes }
     }
 

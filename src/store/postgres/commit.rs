@@ -5,7 +5,6 @@
 //! begins after the wait sees what the one before committed. Runs that this process left behind need not be read: the
 //! second flush writes nothing when they are otherwise. For one flush see [`optimistic`].
 
-pub(super) mod ends;
 pub(super) mod hints;
 mod load;
 mod optimistic;
@@ -28,6 +27,7 @@ use self::optimistic::Optimistic;
 use self::sent::{Written, write_and_commit};
 use self::statements::ROLLBACK;
 use self::write::{Place, write};
+use super::ends;
 use super::errors::{self, LeftBehind, TimedOut};
 use super::lineage::Lineage;
 use super::rows::smallint;

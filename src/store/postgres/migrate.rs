@@ -44,8 +44,8 @@ create table ledger_migrations (number integer primary key, name text not null, 
 const APPLIED: &str = "-- migrate.applied
 insert into ledger_migrations (number, name, applied_at) values ($1::bigint, $2, clock_timestamp())";
 const INSERT_LEDGER: &str = "-- migrate.insert_ledger
-insert into ledger (id, epoch, shard_count, schema_release, min_release, created_at, alive_at)
-select $1, 0, $2::smallint, $3, $4, t.now, t.now from (select clock_timestamp() as now) as t";
+insert into ledger (id, epoch, shard_count, schema_release, min_release, created_at)
+values ($1, 0, $2::smallint, $3, $4, clock_timestamp())";
 const INSERT_SHARDS: &str = "-- migrate.insert_shards
 insert into shards (shard) select * from generate_series(0, $1::smallint - 1)";
 /// Every head, and a new version of each: a commit in one flush that waits for its head sees by that that somebody had it

@@ -36,7 +36,7 @@ returning namespace, request_id, request_digest, run_id, epoch, replays";
 /// A claim, from the columns of [`READ_CLAIM`].
 pub(in crate::store) fn claim<R: Columns>(row: &R) -> Result<(ClaimKey, Claimed), StoreError> {
     let claim = Reader { table: "claims", row, key: &|| "a row without a key".to_owned() };
-    let (namespace, request_id): (String, String) = (claim.get((0, "namespace"))?, claim.get((1, "request_id"))?);
+    let (namespace, request_id): ClaimKey = (claim.get((0, "namespace"))?, claim.get((1, "request_id"))?);
     let claim = Reader { table: "claims", row, key: &|| format!("{namespace}/{request_id}") };
     let claimed = Claimed {
         key: RunKey { namespace: namespace.clone(), run_id: claim.get((3, "run_id"))? },

@@ -1,4 +1,4 @@
-//! Brings the schema up to this release: each migration in one transaction, the first together with the ledger's row.
+//! Brings the schema up to this release: each migration in one transaction, in an empty database all of them.
 
 use std::path::Path;
 
@@ -47,16 +47,16 @@ pub(super) fn migrate(
     options: &OpenOptions,
     clock: &dyn Clock,
 ) -> Result<Migrated, OpenError> {
-    let mut at = applied(connection).map_err(|error| errors::open(path, error))?;
-    let mut names = Vec::new();
-    for migration in SQLITE {
-        if migration.number > at {
-            apply(connection, migration, options, clock).map_err(|error| errors::open(path, error))?;
-            names.push(migration.name.to_owned());
-            at = migration.number;
-        }
+    let failed = |error| errors::open(path, error);
+    let found = applied(connection).map_err(failed)?;
+    let steps = &SQLITE[SQLITE.iter().take_while(|step| step.number <= found).count()..];
+    if found == 0 {
+        create(connection, options.shards.unwrap_or(1), clock).map_err(failed)?;
+    } else {
+        steps.iter().try_for_each(|step| take(connection, step, clock)).map_err(failed)?;
     }
-    Ok(Migrated { applied: names, at })
+    let at = steps.last().map_or(found, |step| step.number);
+    Ok(Migrated { applied: steps.iter().map(|step| step.name.to_owned()).collect(), at })
 }
 
 fn applied(connection: &Connection) -> rusqlite::Result<u32> {
@@ -69,33 +69,39 @@ fn applied(connection: &Connection) -> rusqlite::Result<u32> {
     }
 }
 
-fn apply(
-    connection: &mut Connection,
-    migration: &Migration,
-    options: &OpenOptions,
-    clock: &dyn Clock,
-) -> rusqlite::Result<()> {
+/// An empty database gets all steps and its identity in one transaction, so that there is no half of one.
+fn create(connection: &mut Connection, shard_count: u16, clock: &dyn Clock) -> rusqlite::Result<()> {
     let now = clock.now().micros();
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(
         "-- migrate.table
-         create table if not exists ledger_migrations (
+         create table ledger_migrations (
              number integer primary key,
              name text not null,
              applied_at integer not null
          ) strict",
     )?;
-    transaction.execute_batch(migration.sql)?;
+    SQLITE.iter().try_for_each(|step| apply(&transaction, step, now))?;
+    create_ledger(&transaction, shard_count, now)?;
+    transaction.commit()
+}
+
+/// A later step is one transaction.
+fn take(connection: &mut Connection, step: &Migration, clock: &dyn Clock) -> rusqlite::Result<()> {
+    let now = clock.now().micros();
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    apply(&transaction, step, now)?;
+    release(&transaction)?;
+    transaction.commit()
+}
+
+fn apply(transaction: &Transaction<'_>, step: &Migration, now: i64) -> rusqlite::Result<()> {
+    transaction.execute_batch(step.sql)?;
     transaction.execute(
         "-- migrate.record\ninsert into ledger_migrations (number, name, applied_at) values (?1, ?2, ?3)",
-        params![migration.number, migration.name, now],
+        params![step.number, step.name, now],
     )?;
-    if migration.number == 1 {
-        create_ledger(&transaction, options.shards.unwrap_or(1), now)?;
-    } else {
-        release(&transaction)?;
-    }
-    transaction.commit()
+    Ok(())
 }
 
 /// States who migrated the schema last and who can work with it.
@@ -114,8 +120,8 @@ fn release(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
 fn create_ledger(transaction: &Transaction<'_>, shard_count: u16, now: i64) -> rusqlite::Result<()> {
     transaction.execute(
         "-- migrate.ledger
-         insert into ledger (singleton, id, epoch, shard_count, schema_release, min_release, created_at, alive_at)
-         values (1, ?1, 0, ?2, ?3, ?4, ?5, ?5)",
+         insert into ledger (singleton, id, epoch, shard_count, schema_release, min_release, created_at)
+         values (1, ?1, 0, ?2, ?3, ?4, ?5)",
         params![clock::draw_id().to_string(), shard_count, RELEASE, MIN_RELEASE, now],
     )?;
     for shard in 0..shard_count {

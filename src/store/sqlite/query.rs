@@ -165,8 +165,8 @@ pub(super) fn count(
 
 /// A run's key as errors show it.
 fn named(row: &Row<'_>, namespace: &str) -> String {
-    let run_id = row.get(RUN_ID).unwrap_or_else(|_| "a run without an id".to_owned());
-    shown(&RunKey { namespace: namespace.to_owned(), run_id })
+    let run_id: String = row.get(RUN_ID).unwrap_or_else(|_| "a run without an id".to_owned());
+    shown(&RunKey { namespace: namespace.into(), run_id: run_id.into() })
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use rusqlite::Connection;
 
-use super::errors;
 use super::rows::{Reader, bigint, each, first, ledger, shown};
+use super::{ends, errors};
 use crate::domain::{Event, Position, Run, RunKey, Shard};
 use crate::store::columns::first_of;
 use crate::store::dialect::run_columns;
@@ -95,19 +95,7 @@ pub(super) fn run_events(
 /// Each shard's last position, in one snapshot.
 pub(super) fn heads(connection: &mut Connection, shard_count: u16) -> Result<Vec<Position>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    heads_in(&snapshot, shard_count)
-}
-
-/// The same, in a snapshot that is there.
-pub(super) fn heads_in(snapshot: &Connection, shard_count: u16) -> Result<Vec<Position>, StoreError> {
-    let statement = "-- read.head\nselect position from run_events where shard = ?1 order by position desc limit 1";
-    let head = |shard: u16| {
-        let head = first(snapshot, statement, [shard], |row| {
-            Reader { table: "run_events", row, key: &|| format!("the last of shard {shard}") }.get((0, "position"))
-        });
-        Ok(head?.unwrap_or(0))
-    };
-    (0..shard_count).map(head).collect()
+    ends::heads(&snapshot, shard_count)
 }
 
 /// Reads the ledger's row.

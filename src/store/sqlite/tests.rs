@@ -35,7 +35,7 @@ fn ticks() -> Arc<dyn Clock> {
 }
 
 fn key(run_id: &str) -> RunKey {
-    RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() }
+    RunKey { namespace: "default".into(), run_id: run_id.into() }
 }
 
 fn command(run_id: &str, ask: Ask) -> Command {
@@ -408,8 +408,7 @@ async fn settling_what_was_not_applied_writes_a_page_and_changes_nothing() {
     let store = at(&directory.path().join("runs.db")).await.unwrap();
     let log = directory.path().join("runs.db-wal");
     let ledger = || {
-        let row =
-            "select id || epoch || shard_count || schema_release || min_release || created_at || alive_at from ledger";
+        let row = "select id || epoch || shard_count || schema_release || min_release || created_at from ledger";
         store.connections.read(move |connection| connection.query_row(row, [], |row| row.get::<_, String>(0)).unwrap())
     };
     let (before, mut length) = (ledger().await.unwrap(), std::fs::metadata(&log).unwrap().len());

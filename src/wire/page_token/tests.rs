@@ -56,7 +56,7 @@ fn a_token_leads_back_to_where_the_page_ended() {
     for filter in filters() {
         for micros in [i64::MIN, -1, 0, 1_764_000_000_123_456, i64::MAX] {
             for run_id in ["r", "run-1", &"~".repeat(RUN_ID_BYTES_MAX)] {
-                let place_at = Place { started_at: Time::from_micros(micros), run_id: run_id.to_owned() };
+                let place_at = Place { started_at: Time::from_micros(micros), run_id: run_id.into() };
                 let token = after_place(&place_at, LEDGER, "default", &filter);
                 assert!(token.len() <= PAGE_TOKEN_BYTES_MAX);
                 assert_eq!(place(&token, LEDGER, "default", &filter), Ok(place_at));

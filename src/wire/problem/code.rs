@@ -1,6 +1,6 @@
 //! The codes of `google.rpc.Code` that the authority uses.
 
-/// What kind of problem it is.
+/// The kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// Nobody can say whether the call was applied.
@@ -9,28 +9,28 @@ pub enum Code {
     InvalidArgument,
     /// The time was over.
     DeadlineExceeded,
-    /// There is no such thing.
+    /// The named run does not exist.
     NotFound,
-    /// Another one has this name.
+    /// Another run has this name.
     AlreadyExists,
-    /// The caller may not.
+    /// The caller may not make the call.
     PermissionDenied,
-    /// Too much at once.
+    /// Too much was asked for at once.
     ResourceExhausted,
     /// The run is not in a state for it.
     FailedPrecondition,
-    /// Somebody else came first.
+    /// Another caller came first.
     Aborted,
-    /// Beyond what there is.
+    /// The request names a revision or position beyond the end.
     OutOfRange,
-    /// The ledger's own trouble.
+    /// The fault is in the ledger.
     Internal,
-    /// Not now.
+    /// The call cannot be answered now.
     Unavailable,
 }
 
 impl Code {
-    /// The number that `google.rpc.Code` gives it.
+    /// The code's number in `google.rpc.Code`.
     #[must_use]
     pub fn number(self) -> i32 {
         match self {

@@ -1,4 +1,4 @@
-//! Why a caller does not hold a run's lease, in words that are true of the run as it is.
+//! The reason why a caller does not hold a run's lease, in words that are true of the run as it is.
 
 use crate::domain::Summary;
 

@@ -1,5 +1,5 @@
 //! A problem, and the one place that keeps it small: all details of one problem are at most 4 KiB encoded, because they
-//! travel in HTTP/2 trailers and clients cut or drop what is larger.
+//! travel in HTTP/2 trailers, and clients cut or drop larger ones.
 
 use std::collections::HashMap;
 
@@ -12,19 +12,19 @@ use super::Code;
 use crate::domain::Violation;
 use crate::wire::validate::VIOLATIONS_MAX;
 
-/// How large the encoded `google.rpc.Status` may be.
+/// Bytes of the encoded `google.rpc.Status`.
 pub(super) const DETAILS_BYTES_MAX: usize = 4096;
-/// How large the text may be: it travels twice, the second time percent-encoded.
+/// Bytes of the text: it travels twice, the second time percent-encoded.
 pub(super) const MESSAGE_BYTES_MAX: usize = 512;
-/// How many violations one status lists.
+/// Violations that one status lists.
 const LISTED_MAX: usize = 20;
-/// How much of a violation's field and description it lists.
+/// Bytes of a listed violation's field and description.
 const FIELD_BYTES_MAX: usize = 128;
 const DESCRIPTION_BYTES_MAX: usize = 256;
 
 const BAD_REQUEST: &str = "google.rpc.BadRequest";
 
-/// A refusal, or a failure, as callers are told of it.
+/// A refusal or a failure, as callers are told of it.
 #[derive(Clone, Debug)]
 pub struct Problem {
     code: Code,
@@ -39,10 +39,6 @@ impl Problem {
         Self { code, reason, message: message.into(), metadata: HashMap::new(), details: Vec::new() }
     }
 
-    pub(super) fn message(self, message: String) -> Self {
-        Self { message, ..self }
-    }
-
     /// A dynamic part of the message, for programs.
     pub(super) fn info(mut self, key: &str, value: &str) -> Self {
         self.metadata.insert(key.to_owned(), value.to_owned());
@@ -55,7 +51,7 @@ impl Problem {
         self
     }
 
-    /// Its code.
+    /// The problem's code.
     #[must_use]
     pub fn code(&self) -> Code {
         self.code
@@ -113,7 +109,7 @@ pub(super) fn invalid(violations: Vec<Violation>) -> Problem {
 fn listing(listed: &[FieldViolation], total: usize) -> Problem {
     let more = total - listed.len();
     let first = listed.first().map(|first| format!("{}: {}", first.field, first.description)).unwrap_or_default();
-    // A request that is wrong in more places than are kept is not counted to its end.
+    // A request that breaks more rules than are kept is not counted to its end.
     let at_least = if total >= VIOLATIONS_MAX { "at least " } else { "" };
     let message = match (total, more) {
         (0 | 1, _) => format!("Correct the request: {first}"),

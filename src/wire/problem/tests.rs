@@ -1,5 +1,6 @@
 use prost::Message;
-use tonic_types::pb::{BadRequest, ErrorInfo};
+use runledger_proto::v1;
+use tonic_types::pb::{BadRequest, ErrorInfo, ResourceInfo};
 
 use tonic::{Code, Status};
 
@@ -9,7 +10,7 @@ use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
     RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
 };
-use crate::domain::{Ask, Status as RunStatus, Time};
+use crate::domain::{Ask, MaxRunning, Refusal, Status as RunStatus, Summary, Time};
 use crate::wire::validate::VIOLATIONS_MAX;
 
 /// The longest text of a limit, of one-byte or of four-byte characters.
@@ -18,13 +19,13 @@ type Fill = fn(usize) -> String;
 const FILLS: [Fill; 3] = [|max| "x".repeat(max), |max| "🦀".repeat(max / 4), |max| "\u{1}".repeat(max)];
 
 fn key() -> RunKey {
-    RunKey { namespace: "default".into(), run_id: "r".repeat(RUN_ID_BYTES_MAX) }
+    RunKey { namespace: "default".into(), run_id: "r".repeat(RUN_ID_BYTES_MAX).into() }
 }
 
 fn summary(fill: Fill) -> Summary {
     let latest = Time::from_micros(i64::MAX);
     Summary {
-        namespace: fill(64),
+        namespace: fill(64).into(),
         run_id: key().run_id,
         task_thread_id: fill(LINK_BYTES_MAX),
         agent_id: Some(fill(LINK_BYTES_MAX)),
@@ -197,7 +198,7 @@ fn details_name_what_was_asked_and_what_was_found() {
 
     let missing = ResourceInfo {
         resource_type: "runledger.v1.Run".into(),
-        resource_name: key().run_id,
+        resource_name: key().run_id.into(),
         ..ResourceInfo::default()
     };
     let status = refusal(&Refusal::RunNotFound { key: key() });

@@ -36,9 +36,9 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) async fn start() -> Self {
-        let store = open::open(&Location::Memory, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
-        let store = Arc::new(Wrapped::around(store));
-        let (supervisor, committed) = (Supervisor::new(), Arc::new(Notify::new()));
+        let (supervisor, options) = (Supervisor::new(), OpenOptions::default());
+        let store = open::open(&Location::Memory, &options, Arc::new(SystemClock), &supervisor).await.unwrap();
+        let (store, committed) = (Arc::new(Wrapped::around(store)), Arc::new(Notify::new()));
         let commits: Arc<dyn Commits> = store.clone();
         let engine = Engine::start(&commits, store.clone(), &supervisor, &committed);
         let frames = Arc::new(WireFrames { ledger: store.ledger() });

@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(30);
 type Frames = Pin<Box<dyn Stream<Item = Result<Frame, WatchError>> + Send>>;
 
 async fn watch(process: &Process, filter: Filter, begin: Begin) -> Result<Frames, WatchError> {
-    Ok(Box::pin(process.feed.watch_runs(DEFAULT_NAMESPACE.to_owned(), filter, begin).await?))
+    Ok(Box::pin(process.feed.watch_runs(DEFAULT_NAMESPACE.into(), filter, begin).await?))
 }
 
 /// From now on, past its caught-up.
@@ -294,7 +294,7 @@ async fn sessions_that_read_history_do_not_crowd_the_store() {
         let after = Cursor { epoch: 0, positions: vec![begun[0] + run], view: None };
         let (feed, changes) = (process.feed.clone(), usize::try_from(SESSIONS - run).unwrap());
         sessions.spawn(async move {
-            let frames = feed.watch_runs(DEFAULT_NAMESPACE.to_owned(), Filter::default(), Begin::After(after));
+            let frames = feed.watch_runs(DEFAULT_NAMESPACE.into(), Filter::default(), Begin::After(after));
             frames.await.unwrap().take(changes + 1).map(Result::unwrap).count().await
         });
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use runledger::clock::draw_id;
 use runledger::domain::ids::shard_of;
-use runledger::domain::{Command, Position, Refusal, Rules, Run, RunKey, Shard, Verdict};
-use runledger::store::Store;
+use runledger::domain::{Command, Decided, Position, Refusal, Rules, Run, RunKey, Shard, Verdict};
+use runledger::store::{CommitError, Store};
 
 pub(crate) type Answer = Result<Verdict, Refusal>;
 
@@ -16,13 +16,28 @@ pub(crate) async fn ask_all(store: &dyn Store, commands: Vec<Command>) -> Vec<An
     let commands: Vec<Arc<Command>> = commands.into_iter().map(Arc::new).collect();
     let mut verdicts: Vec<Answer> = Vec::new();
     while verdicts.len() < commands.len() {
-        let more =
-            store.commit(shard, draw_id(), commands[verdicts.len()..].into(), &Rules::shared()).await.unwrap().verdicts;
+        let more = commit(store, shard, commands[verdicts.len()..].into()).await.verdicts;
         assert!(!more.is_empty(), "a batch looks at one command at least");
         verdicts.extend(more);
     }
     assert_eq!(verdicts.len(), commands.len(), "one verdict for each command");
     verdicts
+}
+
+/// Commits as the engine does: a commit of unknown outcome, which a slow machine can make of any, is settled, and made
+/// again where it was not applied.
+async fn commit(store: &dyn Store, shard: Shard, commands: Arc<[Arc<Command>]>) -> Decided {
+    loop {
+        match store.commit(shard, draw_id(), commands.clone(), &Rules::shared()).await {
+            Ok(decided) => return decided,
+            Err(CommitError::Unknown { unsettled, .. }) => {
+                if store.settle(&unsettled).await.unwrap() {
+                    return unsettled.decided;
+                }
+            }
+            Err(CommitError::NotApplied(error)) => panic!("not applied: {error:?}"),
+        }
+    }
 }
 
 pub(crate) async fn ask(store: &dyn Store, command: Command) -> Answer {

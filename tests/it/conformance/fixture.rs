@@ -12,6 +12,7 @@ use runledger::store::Store;
 use runledger::store::observed::Observed;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::sqlite::SqliteStore;
+use runledger::supervise::Supervisor;
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -271,7 +272,7 @@ impl PostgresFixture {
     }
 
     async fn open(database: &Database) -> Arc<PostgresStore> {
-        Arc::new(PostgresStore::open(&database.dsn(), &OpenOptions::default()).await.unwrap())
+        Arc::new(PostgresStore::open(&database.dsn(), &OpenOptions::default(), &Supervisor::new()).await.unwrap())
     }
 }
 

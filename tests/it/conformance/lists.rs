@@ -8,7 +8,7 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Command, Filter, Metadata, Route, Run, Shard, Status, Time};
+use runledger::domain::{Command, Filter, Metadata, Route, Run, RunId, Shard, Status, Time};
 use runledger::store::query::{Order, Place, RunCounts, RunPage, RunQuery};
 use runledger::store::{PAGE_BYTES_MAX, Store};
 use serde_json::json;
@@ -22,7 +22,7 @@ const ORDERS: [Order; 2] = [Order::NewestFirst, Order::OldestFirst];
 
 pub(super) fn asked(filter: &Filter, order: Order) -> RunQuery {
     RunQuery {
-        namespace: DEFAULT_NAMESPACE.to_owned(),
+        namespace: DEFAULT_NAMESPACE.into(),
         filter: filter.clone(),
         order,
         after: None,
@@ -174,7 +174,7 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
         for run in &matching {
             *counts.counts.entry(run.status).or_default() += 1;
         }
-        assert_eq!(store.count(DEFAULT_NAMESPACE, &filter, None).await.unwrap(), counts, "{filter:?}");
+        assert_eq!(store.count(&DEFAULT_NAMESPACE.into(), &filter, None).await.unwrap(), counts, "{filter:?}");
         for order in ORDERS {
             let expected = in_order(order, matching.clone());
             let limit = [1_000, 1, 7, matching.len().max(1)][n % 4];
@@ -190,7 +190,7 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
         }
     }
     assert!(sizes.len() > 20, "the filters meant many different things: {sizes:?}");
-    assert_eq!(store.count("nobody's", &Filter::default(), None).await.unwrap(), RunCounts::default());
+    assert_eq!(store.count(&"nobody's".into(), &Filter::default(), None).await.unwrap(), RunCounts::default());
 }
 
 pub(crate) async fn a_page_goes_on_after_any_place<F: Fixture>(fixture: F) {
@@ -203,7 +203,7 @@ pub(crate) async fn a_page_goes_on_after_any_place<F: Fixture>(fixture: F) {
             let places = all.iter().flat_map(|run| {
                 // Whether the run there matches, or there is none at all.
                 let Place { started_at, run_id } = Place::of(run);
-                [run_id.clone(), run_id.clone() + "~", String::new()].map(|run_id| Place { started_at, run_id })
+                [run_id.clone(), format!("{run_id}~").into(), "".into()].map(|run_id| Place { started_at, run_id })
             });
             for after in places {
                 let rest = expected.iter().filter(|run| match order {
@@ -237,7 +237,7 @@ pub(crate) async fn pages_neither_skip_nor_repeat_while_runs_start_and_end<F: Fi
             for limit in [1, 4, 25] {
                 let runs = listed(&*replica, RunQuery { limit, ..asked(&Filter::default(), order) }).await;
                 assert_eq!(ids(&runs), ids(&in_order(order, runs.clone())));
-                let shown: BTreeSet<String> = runs.iter().map(|run| run.run_id.clone()).collect();
+                let shown: BTreeSet<RunId> = runs.iter().map(|run| run.run_id.clone()).collect();
                 assert_eq!(shown.len(), runs.len(), "nothing is repeated");
                 assert!(shown.is_superset(&before), "nothing is skipped");
             }
@@ -283,7 +283,7 @@ pub(crate) async fn what_was_acknowledged_is_listed_on_every_replica<F: Fixture>
         let ended = apply(&*replica, complete(&id)).await;
         assert_eq!(listed(fixture.store(), asked(&running, Order::NewestFirst)).await, []);
         assert_eq!(listed(fixture.store(), asked(&thread, Order::OldestFirst)).await, [ended]);
-        let counted = fixture.store().count(DEFAULT_NAMESPACE, &thread, None).await.unwrap();
+        let counted = fixture.store().count(&DEFAULT_NAMESPACE.into(), &thread, None).await.unwrap();
         assert_eq!(counted, RunCounts { counts: [(Status::Completed, 1)].into(), truncated: false });
     }
 }
@@ -310,7 +310,7 @@ pub(crate) async fn a_hostile_string_finds_its_own_runs_only<F: Fixture>(fixture
             let found = listed(store, asked(&filter, Order::NewestFirst)).await;
             assert_eq!(ids(&found), [format!("run-{n}")], "{filter:?}");
             assert_eq!(
-                store.count(DEFAULT_NAMESPACE, &filter, None).await.unwrap().counts,
+                store.count(&DEFAULT_NAMESPACE.into(), &filter, None).await.unwrap().counts,
                 [(Status::Running, 1)].into()
             );
         }
@@ -372,6 +372,6 @@ pub(crate) async fn a_page_that_looks_at_ten_thousand_runs_in_vain_ends_there<F:
         let page = store.list(&asked(&none, Order::NewestFirst)).await.unwrap();
         assert!(page.runs.is_empty() && page.next.is_some());
         assert_eq!(listed(store, asked(&none, Order::OldestFirst)).await, []);
-        assert_eq!(store.count(DEFAULT_NAMESPACE, &none, None).await.unwrap(), RunCounts::default());
+        assert_eq!(store.count(&DEFAULT_NAMESPACE.into(), &none, None).await.unwrap(), RunCounts::default());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use runledger::clock::draw_id;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Command, LabelValue, Refusal, Rules, Shard, Status};
+use runledger::domain::{Command, LabelValue, Refusal, Rules, RunId, Shard, Status};
 use runledger::store::Store;
 
 use super::asking::{Answer, apply, ask, ask_all, neighbours, word, words};
@@ -23,17 +23,17 @@ fn at_most(limit: u32, run_id: &str) -> Command {
     claim(run_id).max_running("instance", limit)
 }
 
-async fn running(store: &dyn Store, instance: &str) -> Vec<String> {
+async fn running(store: &dyn Store, instance: &str) -> Vec<RunId> {
     let (label, value) = ("instance".to_owned(), instance.to_owned());
-    let value = LabelValue { namespace: DEFAULT_NAMESPACE.to_owned(), label, value };
-    let nobodys = LabelValue { namespace: "nobody's".to_owned(), ..value.clone() };
+    let value = LabelValue { namespace: DEFAULT_NAMESPACE.into(), label, value };
+    let nobodys = LabelValue { namespace: "nobody's".into(), ..value.clone() };
     let [nobodys, running]: [_; 2] = store.running(&[nobodys, value]).await.unwrap().try_into().unwrap();
     assert_eq!(nobodys, [""; 0]);
     running
 }
 
 /// The runs that a refusal names.
-fn waits_for(answer: &Answer) -> (u32, &[String]) {
+fn waits_for(answer: &Answer) -> (u32, &[RunId]) {
     match answer {
         Err(Refusal::MaxRunning { max, running, .. }) => (max.limit, running),
         other => panic!("not refused for others: {other:?}"),
@@ -49,16 +49,16 @@ pub(crate) async fn a_claim_is_refused_while_as_many_run_as_it_allows<F: Fixture
     apply(store, deferred("anywhere").label("other", "é\"\\ 7")).await;
     apply(store, at_most(1, "one")).await;
     let refused = ask(store, at_most(1, "two")).await;
-    assert_eq!(waits_for(&refused), (1, &["one".to_owned()][..]));
+    assert_eq!(waits_for(&refused), (1, &["one".into()][..]));
     assert_eq!(apply(store, at_most(1, "elsewhere")).await.status, Status::Running, "another value has its own");
     assert_eq!(apply(store, at_most(1, "anywhere")).await.status, Status::Running, "a run without the label has none");
     apply(store, at_most(2, "two")).await;
     let refused = ask(store, at_most(2, "three")).await;
-    assert_eq!(waits_for(&refused), (2, &["one".to_owned(), "two".to_owned()][..]));
-    assert_eq!(waits_for(&ask(store, at_most(1, "three")).await), (1, &["one".to_owned(), "two".to_owned()][..]));
+    assert_eq!(waits_for(&refused), (2, &["one".into(), "two".into()][..]));
+    assert_eq!(waits_for(&ask(store, at_most(1, "three")).await), (1, &["one".into(), "two".into()][..]));
     apply(store, complete("one").epoch(1)).await;
     assert_eq!(running(store, "é\"\\ 7").await, ["two"]);
-    assert_eq!(waits_for(&ask(store, at_most(1, "three")).await), (1, &["two".to_owned()][..]));
+    assert_eq!(waits_for(&ask(store, at_most(1, "three")).await), (1, &["two".into()][..]));
     assert_eq!(apply(store, at_most(2, "three")).await.status, Status::Running);
     assert_eq!(running(store, "é\"\\ 7").await, ["three", "two"]);
     assert_eq!(running(store, "nobody's").await, [""; 0]);
@@ -96,7 +96,7 @@ pub(crate) async fn what_was_started_or_claimed_without_a_limit_does_not_count<F
     apply(store, start("started")).await;
     apply(store, at_most(1, "counted")).await;
     let refused = ask(store, at_most(1, "waits")).await;
-    assert_eq!(waits_for(&refused), (1, &["counted".to_owned()][..]));
+    assert_eq!(waits_for(&refused), (1, &["counted".into()][..]));
 }
 
 pub(crate) async fn in_one_batch_each_claim_counts_for_the_next_and_each_end_makes_room<F: Fixture>(fixture: F) {
@@ -117,7 +117,7 @@ pub(crate) async fn in_one_batch_each_claim_counts_for_the_next_and_each_end_mak
     .await;
     let expected = ["applied", "MAX_RUNNING", "applied", "applied", "applied", "MAX_RUNNING"];
     assert_eq!(words(&answers), expected);
-    let mut now = vec![ids[1].clone(), ids[2].clone()];
+    let mut now: Vec<RunId> = vec![ids[1].as_str().into(), ids[2].as_str().into()];
     now.sort_unstable();
     assert_eq!(running(store, "7").await, now);
     assert_eq!(waits_for(&ask(store, at_most(2, &ids[3])).await), (2, &now[..]));
@@ -174,7 +174,7 @@ pub(crate) async fn claims_at_once_never_let_more_run_than_allowed<F: Fixture>(f
                     ids.retain(|other| other != id);
                     held.push(id.clone());
                 }
-                "MAX_RUNNING" => assert!(waits_for(&answer).1.contains(&ended)),
+                "MAX_RUNNING" => assert!(waits_for(&answer).1.contains(&ended.as_str().into())),
                 other => panic!("{other}"),
             }
         }

@@ -35,7 +35,7 @@ pub(crate) async fn random_commands_make_the_store_the_fold_and_the_model_the_sa
         for (n, batch) in batches.into_iter().enumerate() {
             let mut by_shard: BTreeMap<Shard, Vec<Command>> = BTreeMap::new();
             for mut command in batch {
-                command.key.run_id = format!("case-{case}-{}", command.key.run_id);
+                command.key.run_id = format!("case-{case}-{}", command.key.run_id).into();
                 // The digest stands as it was taken: what a retry repeats is the same in every case.
                 by_shard.entry(home(stores[0], &command.key)).or_default().push(command);
             }

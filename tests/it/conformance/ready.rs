@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use runledger::domain::ids::{DEFAULT_NAMESPACE, shard_of};
-use runledger::domain::{Claimed, Command, LabelValue, Refusal, Renewal, Request, Shard, Status, Verdict};
+use runledger::domain::{Claimed, Command, LabelValue, Refusal, Renewal, Request, RunId, Shard, Status, Verdict};
 use runledger::store::Store;
 use runledger::store::query::Place;
 
@@ -30,13 +30,13 @@ fn unreceived(run_id: &str, epoch: u64, request_id: &str) -> Command {
 }
 
 async fn ready(store: &dyn Store) -> Vec<String> {
-    let page = store.ready(DEFAULT_NAMESPACE, None, 100).await.unwrap();
-    page.runs.into_iter().map(|run| run.run_id).collect()
+    let page = store.ready(&DEFAULT_NAMESPACE.into(), None, 100).await.unwrap();
+    page.runs.into_iter().map(|run| run.run_id.into()).collect()
 }
 
 async fn replayed(store: &dyn Store, request_id: &str) -> Option<(String, u64)> {
-    let claimed = store.replay_claim(DEFAULT_NAMESPACE, request_id).await.unwrap();
-    claimed.map(|Claimed { key, epoch, .. }| (key.run_id, epoch))
+    let claimed = store.replay_claim(&DEFAULT_NAMESPACE.into(), request_id).await.unwrap();
+    claimed.map(|Claimed { key, epoch, .. }| (key.run_id.into(), epoch))
 }
 
 async fn overdue(store: &dyn Store) -> usize {
@@ -156,8 +156,8 @@ pub(crate) async fn a_run_that_is_ready_does_not_count_and_its_claim_does<F: Fix
     apply(store, at_most_one("first")).await;
     apply(store, not_begun("first", 1)).await;
     let (label, value) = ("instance".to_owned(), "7".to_owned());
-    let value = LabelValue { namespace: DEFAULT_NAMESPACE.to_owned(), label, value };
-    assert_eq!(store.running(std::slice::from_ref(&value)).await.unwrap(), [[""; 0]]);
+    let value = LabelValue { namespace: DEFAULT_NAMESPACE.into(), label, value };
+    assert_eq!(store.running(std::slice::from_ref(&value)).await.unwrap(), [[] as [RunId; 0]]);
     apply(store, at_most_one("second")).await;
     assert_eq!(word(&ask(store, at_most_one("first")).await), "MAX_RUNNING", "it is subject to the limit again");
     apply(store, complete("second").epoch(1)).await;
@@ -178,15 +178,15 @@ pub(crate) async fn ready_runs_are_paged_in_the_order_of_their_creation<F: Fixtu
     }
     let (mut paged, mut after): (Vec<String>, Option<Place>) = (Vec::new(), None);
     loop {
-        let page = store.ready(DEFAULT_NAMESPACE, after.as_ref(), 3).await.unwrap();
-        paged.extend(page.runs.into_iter().map(|run| run.run_id));
+        let page = store.ready(&DEFAULT_NAMESPACE.into(), after.as_ref(), 3).await.unwrap();
+        paged.extend(page.runs.into_iter().map(|run| run.run_id.to_string()));
         after = page.next;
         if after.is_none() {
             break;
         }
     }
     assert_eq!(paged, ids);
-    assert_eq!(store.ready("elsewhere", None, 3).await.unwrap().runs, []);
+    assert_eq!(store.ready(&"elsewhere".into(), None, 3).await.unwrap().runs, []);
 }
 
 pub(crate) async fn of_two_attempts_of_one_request_one_claims_and_the_other_finds_that<F: Fixture>(fixture: F) {
@@ -248,7 +248,7 @@ pub(crate) async fn a_claim_is_given_back_unless_its_claimer_has_been_answered_m
     }
     assert_eq!(replayed(store, "asked-again").await, Some(("asked-again".to_owned(), 1)));
     assert_eq!(word(&ask(store, unreceived("asked-again", 1, "asked-again")).await), "unchanged");
-    assert!(store.claimed(DEFAULT_NAMESPACE, "lost").await.unwrap().is_some(), "a look answers nobody");
+    assert!(store.claimed(&DEFAULT_NAMESPACE.into(), "lost").await.unwrap().is_some(), "a look answers nobody");
     assert_eq!(word(&ask(store, unreceived("lost", 1, "another's")).await), "unchanged");
     let run = apply(store, unreceived("lost", 1, "lost")).await;
     assert!(run.is_ready() && !stored(store, &key("asked-again")).await.is_ready());

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::asking::{apply, ask_all, beginning, home, neighbours, stored, words};
 use super::fixture::OnDisk;
 use super::lists::asked;
-use super::sound::{pages, sound};
+use super::sound::{Whole, pages, sound};
 use crate::support::commands::{Asking as _, abort, complete, deferred, fail, key, start, update};
 
 /// Runs in every status, with every column set and with none.
@@ -73,7 +73,7 @@ pub(crate) async fn the_columns_of_runs_are_the_run_and_each_of_its_fields_is_th
     assert_eq!(rows.len(), contents.runs.len());
     for row in rows {
         let [namespace, run_id] = [0, 1].map(|column| row[column].clone().unwrap());
-        let key = RunKey { namespace, run_id };
+        let key = RunKey { namespace: namespace.into(), run_id: run_id.into() };
         let run: &Run = &contents.runs[&key];
         let plain = [
             Some(home(fixture.store(), &key).0.to_string()),
@@ -166,7 +166,7 @@ pub(crate) async fn the_active_table_holds_the_runs_that_are_not_terminal<F: OnD
         .map(|(key, run)| {
             let shard = home(fixture.store(), key).0.to_string();
             let (started_at, status) = (run.started_at.micros().to_string(), run.status.code().to_string());
-            [shard, key.namespace.clone(), key.run_id.clone(), started_at, status].map(Some).to_vec()
+            [shard, key.namespace.to_string(), key.run_id.to_string(), started_at, status].map(Some).to_vec()
         })
         .collect();
     let micros = F::micros("started_at");
@@ -227,6 +227,28 @@ pub(crate) async fn a_run_that_cannot_be_read_is_corrupt_by_name<F: OnDisk>(fixt
     // The shard is free, and the neighbours live.
     apply(store, complete("run-2")).await;
     assert_eq!(store.run_events(&key("run-1"), 0, 10, PAGE_BYTES_MAX).await.unwrap().len(), 1);
+}
+
+/// Whatever takes away what is old takes whole runs, and leaves each shard its newest event.
+pub(crate) async fn a_shard_goes_on_behind_its_newest_event_when_older_ones_are_gone<F: OnDisk>(mut fixture: F) {
+    let ids = neighbours(fixture.store(), 3);
+    for id in &ids[..2] {
+        ask_all(fixture.store(), vec![start(id), complete(id)]).await;
+    }
+    let before = fixture.store().heads().await.unwrap();
+    for table in ["run_events", "runs"] {
+        fixture.sql(&format!("delete from {table} where run_id = '{}'", ids[0])).await;
+    }
+    // Nobody remembers where the shard ended.
+    fixture.reopen().await;
+    let store = fixture.store();
+    assert_eq!(store.heads().await.unwrap(), before);
+    let started = apply(store, start(&ids[2])).await;
+    let page = Whole::of(store.changes(&before, 10, PAGE_BYTES_MAX).await.unwrap());
+    let shard = home(store, &key(&ids[2]));
+    let next = (shard, before[usize::from(shard.0)] + 1, started.key());
+    let shown: Vec<_> = page.events.iter().map(|read| (read.shard, read.position, read.event.key.clone())).collect();
+    assert_eq!(shown, [next]);
 }
 
 pub(crate) async fn an_event_that_cannot_be_read_stands_in_its_place_and_costs_no_other<F: OnDisk>(fixture: F) {

@@ -7,6 +7,7 @@ use runledger::domain::ids::shard_of;
 use runledger::domain::{Command, Rules, Verdict};
 use runledger::store::OpenOptions;
 use runledger::store::open::{self, Location};
+use runledger::supervise::Supervisor;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -42,7 +43,7 @@ impl Ledger {
     pub(crate) async fn commit(&self, commands: Vec<Command>) {
         let location: Location = self.store().parse().unwrap();
         let options = OpenOptions { shards: Some(3), ..OpenOptions::default() };
-        let store = open::open(&location, &options, Arc::new(SystemClock)).await.unwrap();
+        let store = open::open(&location, &options, Arc::new(SystemClock), &Supervisor::new()).await.unwrap();
         let ledger = store.ledger();
         for command in commands {
             let shard = shard_of(ledger.id, ledger.shard_count, &command.key);

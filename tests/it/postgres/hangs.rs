@@ -24,7 +24,7 @@ use crate::support::postgres::{Database, direct};
 async fn a_cancelled_read_costs_no_session() {
     let database = Database::fresh().await;
     let options = OpenOptions { connections: 3, ..OpenOptions::default() };
-    let store = PostgresStore::open(&database.dsn(), &options).await.unwrap();
+    let store = PostgresStore::open(&database.dsn(), &options, &Supervisor::new()).await.unwrap();
     apply(&store, start("run-1")).await;
     let (watch, holder) = join(direct(&database.dsn()), direct(&database.dsn())).await;
     let mut reader = None;
@@ -45,8 +45,8 @@ async fn a_cancelled_read_costs_no_session() {
 async fn a_server_that_never_answers_is_unreachable_in_seconds() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let dsn = format!("postgres://u:p@{}/d", silent.local_addr().unwrap());
-    let options = OpenOptions::default();
-    let asked = join(PostgresStore::open(&dsn, &options), PostgresStore::migrate(&dsn, &options));
+    let (options, supervisor) = (OpenOptions::default(), Supervisor::new());
+    let asked = join(PostgresStore::open(&dsn, &options, &supervisor), PostgresStore::migrate(&dsn, &options));
     let (opened, migrated) = timeout(Duration::from_secs(10), asked).await.expect("within 10 s");
     assert!(matches!(opened.err(), Some(OpenError::Unreachable { .. })));
     assert!(matches!(migrated, Err(OpenError::Unreachable { .. })), "{migrated:?}");

@@ -174,11 +174,11 @@ async fn lists_and_counts_walk_the_index_of_their_filter_and_no_further_than_the
     }
 
     // The same through the store, where the end of a walk is seen.
-    let all = store.count("default", &Filter::default(), None).await.unwrap();
+    let all = store.count(&"default".into(), &Filter::default(), None).await.unwrap();
     assert_eq!((all.counts.values().sum::<u64>(), all.truncated), (100_000, true));
     let filter = Filter { labels: [("team".to_owned(), "none".to_owned())].into(), ..Filter::default() };
     let mut query = RunQuery {
-        namespace: "default".to_owned(),
+        namespace: "default".into(),
         filter,
         order: Order::NewestFirst,
         after: None,

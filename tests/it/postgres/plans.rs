@@ -85,8 +85,7 @@ fn asked_for(command: Command, request_id: &str) -> Command {
 /// at a keyframe, starts a run that was pending, and ends one; leases are granted and end, and a deadline is set.
 fn everything_at_once() -> Decided {
     let at = Time::from_micros(1);
-    let value =
-        LabelValue { namespace: DEFAULT_NAMESPACE.to_owned(), label: "instance".to_owned(), value: "i".to_owned() };
+    let value = LabelValue { namespace: DEFAULT_NAMESPACE.into(), label: "instance".to_owned(), value: "i".to_owned() };
     let claimed = Claimed { key: key("unreceived"), epoch: 1, digest: [7; 32], replays: 0 };
     let decided = |commands: Vec<Command>, runs| {
         let commands: Vec<_> = commands.into_iter().map(Arc::new).collect();
@@ -101,7 +100,7 @@ fn everything_at_once() -> Decided {
                 sides: Sides {
                     leases: Vec::new(),
                     limits: vec![(value.clone(), Vec::new())],
-                    claims: vec![((DEFAULT_NAMESPACE.to_owned(), "other".to_owned()), claimed.clone())],
+                    claims: vec![((DEFAULT_NAMESPACE.into(), "other".to_owned()), claimed.clone())],
                 },
                 ledger_epoch: 0,
             },

@@ -67,7 +67,7 @@ impl Data {
             assert!(*before <= at, "times never fall in shard {}", cell(0));
             (*end, *before) = (*end + 1, at);
             let columns = EventColumns {
-                key: RunKey { namespace: cell(6), run_id: cell(2) },
+                key: RunKey { namespace: cell(6).into(), run_id: cell(2).into() },
                 revision: cell(3).parse().unwrap(),
                 at,
                 event: cell(4),
@@ -83,7 +83,7 @@ impl Data {
             let mut row = row.into_iter();
             let mut cell = || row.next().unwrap();
             let started_at = Time::from_micros(cell().unwrap().parse().unwrap());
-            let key = RunKey { namespace: cell().unwrap(), run_id: cell().unwrap() };
+            let key = RunKey { namespace: cell().unwrap().into(), run_id: cell().unwrap().into() };
             let columns = RunColumns {
                 key: key.clone(),
                 revision: cell().unwrap().parse().unwrap(),
@@ -106,7 +106,8 @@ impl Data {
         assert_eq!(stored.len(), runs.len(), "no run is without events");
         let active: BTreeSet<String> =
             self.sql("select run_id from active").await.into_iter().map(|row| row[0].clone().unwrap()).collect();
-        let expected = runs.values().filter(|run| !run.status.is_terminal()).map(|run| run.run_id.clone()).collect();
+        let expected =
+            runs.values().filter(|run| !run.status.is_terminal()).map(|run| run.run_id.to_string()).collect();
         assert_eq!(active, expected, "the active runs are those that are not terminal");
         Contents { events, runs }
     }
@@ -140,7 +141,7 @@ pub(crate) struct Contents {
 
 impl Contents {
     pub(crate) fn run(&self, run_id: &str) -> Option<&Run> {
-        self.runs.get(&RunKey { namespace: "default".to_owned(), run_id: run_id.to_owned() })
+        self.runs.get(&RunKey { namespace: "default".into(), run_id: run_id.into() })
     }
 
     /// The revisions of the events that a request made.

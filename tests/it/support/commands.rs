@@ -16,7 +16,7 @@ pub(crate) const THREAD: &str = "thread-1";
 pub(crate) const TTL_MS: u64 = 30_000;
 
 pub(crate) fn key(run_id: &str) -> RunKey {
-    RunKey { namespace: DEFAULT_NAMESPACE.to_owned(), run_id: run_id.to_owned() }
+    RunKey { namespace: DEFAULT_NAMESPACE.into(), run_id: run_id.into() }
 }
 
 /// Which call a command is: an [`Ask`] without what it brings, for tables of all of them.

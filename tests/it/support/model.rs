@@ -6,8 +6,8 @@ use std::sync::Arc;
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
 use runledger::domain::evolve::evolve;
 use runledger::domain::{
-    Ask, ClaimKey, Claimed, Command, Event, EventType, Found, HeldLease, LabelValue, Lease, Refusal, Run, RunKey, Time,
-    Verdict,
+    Ask, ClaimKey, Claimed, Command, Event, EventType, Found, HeldLease, LabelValue, Lease, Refusal, Run, RunId,
+    RunKey, Time, Verdict,
 };
 
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct Model {
     pub(crate) events: Vec<Event>,
     leases: HashMap<RunKey, HeldLease>,
     applied: HashMap<(RunKey, String), AppliedRequest>,
-    counted: BTreeMap<LabelValue, Vec<String>>,
+    counted: BTreeMap<LabelValue, Vec<RunId>>,
     claimed: HashMap<ClaimKey, Claimed>,
 }
 
@@ -73,8 +73,8 @@ impl Model {
         }
     }
 
-    fn running(&self, value: &LabelValue) -> Vec<String> {
-        let is_running = |run_id: &&String| {
+    fn running(&self, value: &LabelValue) -> Vec<RunId> {
+        let is_running = |run_id: &&RunId| {
             let key = RunKey { namespace: value.namespace.clone(), run_id: (*run_id).clone() };
             !self.runs[&key].status.is_terminal() && !self.runs[&key].is_ready()
         };
@@ -87,7 +87,7 @@ impl Model {
         &self,
         commands: &[Arc<Command>],
         stored: &BTreeMap<RunKey, Run>,
-    ) -> Vec<(LabelValue, Vec<String>)> {
+    ) -> Vec<(LabelValue, Vec<RunId>)> {
         let limited = |command: &Arc<Command>| LabelValue::limited(stored.get(&command.key)?, command);
         let values: BTreeSet<LabelValue> = commands.iter().filter_map(limited).collect();
         values.into_iter().map(|value| (value.clone(), self.running(&value))).collect()

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runledger::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Position, Renewal, Run, RunKey, Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Renewal, Run, RunId, RunKey,
+    Shard,
 };
 use runledger::store::leases::{KeptLease, Renewed};
 use runledger::store::query::{Place, RunCounts, RunPage, RunQuery};
@@ -251,15 +252,20 @@ impl Runs for Wrapped {
         self.store.list(query).await
     }
 
-    async fn count(&self, namespace: &str, filter: &Filter, before: Option<&Place>) -> Result<RunCounts, StoreError> {
+    async fn count(
+        &self,
+        namespace: &Namespace,
+        filter: &Filter,
+        before: Option<&Place>,
+    ) -> Result<RunCounts, StoreError> {
         self.store.count(namespace, filter, before).await
     }
 
-    async fn ready(&self, namespace: &str, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+    async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
         self.store.ready(namespace, after, limit).await
     }
 
-    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<String>>, StoreError> {
+    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
         self.store.running(values).await
     }
 }
@@ -278,11 +284,11 @@ impl Upkeep for Wrapped {
         self.store.overdue(shard, limit).await
     }
 
-    async fn claimed(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+    async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
         self.store.claimed(namespace, request_id).await
     }
 
-    async fn replay_claim(&self, namespace: &str, request_id: &str) -> Result<Option<Claimed>, StoreError> {
+    async fn replay_claim(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
         self.store.replay_claim(namespace, request_id).await
     }
 

@@ -29,13 +29,13 @@ pub(super) struct Pgbench {
     /// Metadata as a literal of SQL.
     metadata: String,
     runs: usize,
-    /// Where to connect to. In its environment, where others do not see a password.
+    /// The variables that name the database. In the environment, other users do not see a password.
     environment: Vec<(&'static str, String)>,
 }
 
 impl Pgbench {
     pub(super) fn new(path: PathBuf, workload: Workload, asked: &Asked, runs: usize, settings: &Config) -> Self {
-        // Nothing in it must be escaped.
+        // No character in it must be escaped.
         let metadata = asked.metadata_json().map_or_else(|| "null".to_owned(), |metadata| format!("'{metadata}'"));
         Self { path, workload, metadata, runs, environment: environment(settings) }
     }
@@ -185,7 +185,7 @@ impl Script {
     fn write(text: &str) -> Result<Self, BenchError> {
         let path = std::env::temp_dir().join(format!("{}.sql", crate::random::draw_id().simple()));
         let failed = |source| BenchError::Pgbench { what: path.display().to_string(), source };
-        // Its place is shared with others: a file or a link that somebody put there is not written through.
+        // Other users can write to the folder: a file or a link that somebody put there is not written through.
         let mut file = File::create_new(&path).map_err(failed)?;
         file.write_all(text.as_bytes()).map_err(failed)?;
         Ok(Self(path))
@@ -217,8 +217,8 @@ fn environment(settings: &Config) -> Vec<(&'static str, String)> {
     named.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// What it says at its end: `tps = 1234.5 (without initial connection time)`, and nothing of that when the time was over
-/// before its connections had done anything.
+/// The rate in pgbench's output: `tps = 1234.5 (without initial connection time)`. The line is missing when the time
+/// was over before pgbench's connections had done anything.
 fn scripts_per_second(said: &str) -> Option<f64> {
     if said.lines().any(|line| line == "number of transactions actually processed: 0") {
         return Some(0.0);

@@ -51,7 +51,7 @@ struct Chatty {
     event: Statement,
 }
 
-/// What a transition writes.
+/// The values that a transition writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Write<'a> {
     Start { task_thread_id: &'a str, metadata: Option<&'a str> },
@@ -78,7 +78,7 @@ impl Sessions {
         self.lender.clone()
     }
 
-    /// Once nobody has one. Returns when Postgres was told.
+    /// Closes the sessions, once no caller has one. Returns when Postgres was told.
     pub(super) async fn close(mut self) {
         drop(self.lender);
         while self.drivers.join_next().await.is_some() {}

@@ -1,4 +1,4 @@
-//! What a user would write without Runledger. `$1` is the run's id everywhere.
+//! The statements that a user would write without Runledger. `$1` is the run's id everywhere.
 
 /// Dropped and made anew. The tables and indexes are what such a user needs: runs by id and by thread, events by run.
 pub(super) const SCHEMA: &str = r#"-- direct.schema

@@ -1,4 +1,4 @@
-//! How fast pending runs are claimed.
+//! The rate at which pending runs are claimed.
 
 use std::collections::HashSet;
 
@@ -20,16 +20,16 @@ use runledger_proto::v1::{ClaimNextRunRequest, CompleteRunRequest, MaxRunning, S
 
 /// The label that has instances as values.
 const INSTANCE: &str = "instance";
-/// How long a worker waits for one that has room.
+/// Time that a worker waits for a run whose value has room.
 const WAIT: runledger_proto::Duration = runledger_proto::Duration { seconds: 2, nanos: 0 };
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
-    /// How many runs are pending
+    /// Number of pending runs
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// How many workers claim and complete them, one after the other
+    /// Number of workers, each of which claims and completes one run after the other
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     workers: u32,
     /// Spread the runs over this many values of a label, of each of which one run may be running [default: no limit]
@@ -39,11 +39,11 @@ pub struct Plan {
     servers: Replicas,
 }
 
-/// What a worker did.
+/// The work that a worker did.
 struct Done {
     runs: Vec<String>,
     claims: Delays,
-    /// When it completed the last one.
+    /// The time at which the worker completed its last run.
     last: Option<Instant>,
 }
 
@@ -73,7 +73,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
             client.start_run(request).await.map(drop).map_err(BenchError::call("StartRun"))
         }
     };
-    // What was made is taken, whoever is in a hurry.
+    // The runs that were made are claimed, even after the stop.
     let made = pace::make_all(count, AT_ONCE, stop, start).await?;
 
     progress.phase("claims", 0);
@@ -83,7 +83,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         let request = ClaimNextRunRequest {
             filter: Some(runs.filter()),
             lease_ttl: Some(LEASE_TTL),
-            // Where all that is left waits for its turn, that may be a while.
+            // Where all runs that are left wait for their turn, a claim may take a while.
             wait: instances.map(|_| WAIT),
             max_running: instances.map(|_| MaxRunning { label: INSTANCE.to_owned(), limit: 1 }),
             request_id: String::new(),
@@ -98,7 +98,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         last = last.max(done.last);
         taken.extend(done.runs);
     }
-    // Without the wait that told the last of them that there is no more.
+    // The time does not include the wait that told the last worker that there is no more.
     let took = last.map_or_else(|| begun.elapsed(), |last| last - begun);
     let once = taken.len() as u64;
     let of = instances.map_or_else(String::new, |of| format!(" of {of} instances, of each one at a time"));
@@ -111,9 +111,8 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         interrupted: stop.is_cancelled(),
         numbers: vec![("runs", made.into()), ("claims_per_second", per_second(made, took).into())],
         delays_ms: vec![("claim", claims.summary())],
-        rounds: Vec::new(),
-        ratios: Vec::new(),
         notes: vec!["each worker completes what it claimed before it claims the next".to_owned()],
+        ..Report::default()
     })
 }
 
@@ -121,7 +120,7 @@ async fn drain(mut client: Client, request: ClaimNextRunRequest) -> Result<Done,
     let mut done = Done { runs: Vec::new(), claims: Delays::new(), last: None };
     loop {
         let sent = Instant::now();
-        // As workers ask: so that no run is lost with an answer.
+        // The call has a `request_id`, as a worker's has, so that no run is lost with an answer.
         let asked = ClaimNextRunRequest { request_id: draw_id().to_string(), ..request.clone() };
         let answer = client.claim_next_run(asked).await.map_err(BenchError::call("ClaimNextRun"))?;
         let Some(run) = answer.into_inner().run else { return Ok(done) };

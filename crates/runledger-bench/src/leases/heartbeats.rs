@@ -1,4 +1,4 @@
-//! What it costs to keep many runs alive.
+//! The cost of keeping many runs alive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,19 +15,19 @@ use crate::pace::{self, Pace};
 use crate::progress::Progress;
 use crate::report::{Number, Report, per_second};
 use crate::runs::{AT_ONCE, Runs};
-use crate::servers::Servers;
+use crate::servers::{Connections, Servers};
 use runledger_proto::v1::{CompleteRunRequest, HeartbeatRunRequest, StartRunRequest};
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
-    /// How many runs are held
+    /// Number of runs that are held
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// How often each is renewed, in seconds
+    /// Interval between two heartbeats of a run, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     every: u32,
-    /// How long, in seconds
+    /// Time to measure, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     #[command(flatten)]
@@ -44,29 +44,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
     let meter = plan.servers.meter()?;
     let (connections, _) = plan.servers.connect().await?;
     let runs = Runs::new(connections.clone());
-    let count = u64::from(plan.runs);
-    progress.phase("runs", count);
-    let epoch = Arc::new(AtomicU64::new(0));
-    let start = |number| {
-        let (mut client, runs, epoch) = (connections.of(number), runs.clone(), epoch.clone());
-        progress.step();
-        async move {
-            let request = StartRunRequest {
-                task_thread_id: runs.thread().to_owned(),
-                run_id: runs.run_id(number),
-                lease_ttl: Some(LEASE_TTL),
-                ..StartRunRequest::default()
-            };
-            let answer = client.start_run(request).await.map_err(BenchError::call("StartRun"))?.into_inner();
-            // The first leases of a ledger's runs have all one epoch.
-            let lease = answer.run.and_then(|run| run.lease);
-            epoch.store(lease.map_or(0, |lease| lease.epoch), Ordering::Relaxed);
-            Ok(())
-        }
-    };
-    let started = pace::make_all(count, AT_ONCE, stop, start).await?;
-
-    let lease_epoch = epoch.load(Ordering::Relaxed);
+    let (started, lease_epoch) = start(plan, &connections, &runs, &progress, stop).await?;
     let before = meter.usage()?;
     let begun = Instant::now();
     let rate = plan.runs.div_ceil(plan.every);
@@ -90,18 +68,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
     let took = begun.elapsed();
     let after = meter.usage()?;
 
-    progress.phase("ends", started);
-    let complete = |number| {
-        let (mut client, runs) = (connections.of(number), runs.clone());
-        progress.step();
-        async move {
-            let request =
-                CompleteRunRequest { run_id: runs.run_id(number), lease_epoch, ..CompleteRunRequest::default() };
-            client.complete_run(request).await.map(drop).map_err(BenchError::call("CompleteRun"))
-        }
-    };
-    pace::make_all(started, AT_ONCE, &CancellationToken::new(), complete).await?;
-
+    complete(started, lease_epoch, &connections, &runs, &progress).await?;
     let mut numbers: Vec<(&'static str, Number)> = vec![
         ("runs", started.into()),
         ("heartbeats", made.into()),
@@ -125,8 +92,59 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         interrupted: stop.is_cancelled(),
         numbers,
         delays_ms: vec![("heartbeat", delays)],
-        rounds: Vec::new(),
-        ratios: Vec::new(),
-        notes: Vec::new(),
+        ..Report::default()
     })
+}
+
+/// Starts the runs, each under a lease. Returns how many there are, and the epoch of their leases.
+async fn start(
+    plan: &Plan,
+    connections: &Connections,
+    runs: &Runs,
+    progress: &Progress,
+    stop: &CancellationToken,
+) -> Result<(u64, u64), BenchError> {
+    let count = u64::from(plan.runs);
+    progress.phase("runs", count);
+    let epoch = Arc::new(AtomicU64::new(0));
+    let start = |number| {
+        let (mut client, runs, epoch) = (connections.of(number), runs.clone(), epoch.clone());
+        progress.step();
+        async move {
+            let request = StartRunRequest {
+                task_thread_id: runs.thread().to_owned(),
+                run_id: runs.run_id(number),
+                lease_ttl: Some(LEASE_TTL),
+                ..StartRunRequest::default()
+            };
+            let answer = client.start_run(request).await.map_err(BenchError::call("StartRun"))?.into_inner();
+            // The first leases of a ledger's runs have all one epoch.
+            let lease = answer.run.and_then(|run| run.lease);
+            epoch.store(lease.map_or(0, |lease| lease.epoch), Ordering::Relaxed);
+            Ok(())
+        }
+    };
+    let started = pace::make_all(count, AT_ONCE, stop, start).await?;
+    Ok((started, epoch.load(Ordering::Relaxed)))
+}
+
+/// Completes the runs, also after a stop.
+async fn complete(
+    started: u64,
+    lease_epoch: u64,
+    connections: &Connections,
+    runs: &Runs,
+    progress: &Progress,
+) -> Result<(), BenchError> {
+    progress.phase("ends", started);
+    let complete = |number| {
+        let (mut client, runs) = (connections.of(number), runs.clone());
+        progress.step();
+        async move {
+            let request =
+                CompleteRunRequest { run_id: runs.run_id(number), lease_epoch, ..CompleteRunRequest::default() };
+            client.complete_run(request).await.map(drop).map_err(BenchError::call("CompleteRun"))
+        }
+    };
+    pace::make_all(started, AT_ONCE, &CancellationToken::new(), complete).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! What the calls of a load ask for: the same of Runledger as of a database that is written to directly.
+//! The content of a load's calls: the same for Runledger as for a database that is written to directly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,25 +11,25 @@ use crate::random::draw_id;
 /// Task threads that the runs are spread over.
 const TASK_THREADS: u64 = 100_000;
 
-/// What metadata has in it whatever its size: as JSON without the note.
+/// The part of metadata that does not depend on the size: as JSON without the note.
 const URL: &str = "https://example.com/x";
 const FRAME: usize = r#"{"note":"","url":"https://example.com/x"}"#.len();
 
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// What a run is made of.
+/// The content of a run.
 #[derive(Args, Clone, Debug)]
 pub struct Content {
     /// Metadata of a run that is started, in bytes of JSON; 0 for none, else at least 64
     #[arg(long, value_name = "BYTES", default_value_t = 200, value_parser = metadata_bytes)]
     metadata_bytes: usize,
-    /// Who owns the runs; empty for nobody
+    /// Owner of the runs; empty for nobody
     #[arg(long, value_name = "AGENT", default_value = "agent-1")]
     agent_id: String,
     /// Give each call that changes something a request id
     #[arg(long)]
     request_ids: bool,
-    /// Draw the same numbers as the last time: which runs are read, which threads runs belong to
+    /// Seed of the choices of runs to read and of threads: the same seed makes the same choices
     #[arg(long, value_name = "N", default_value_t = crate::pace::SEED)]
     seed: u64,
 }
@@ -39,17 +39,17 @@ fn metadata_bytes(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| "expected 0, or 64 to 65536".to_owned())
 }
 
-/// What all callers ask for.
+/// The content of all callers' calls.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// Of every run. Nothing in it repeats, so that no store can make it smaller than a user's own.
+    /// The note of every run. No part of it repeats, so that no store can make it smaller than a user's own.
     pub(crate) note: Option<String>,
     pub(crate) agent_id: String,
     pub(crate) request_ids: bool,
     random: Random,
-    /// Of this load alone: ids of an earlier one with the same seed are taken.
+    /// The source of ids, of this load alone: ids of an earlier load with the same seed are taken.
     ids: Random,
-    /// Tells apart what is drawn in one round and the next.
+    /// The number of the next caller over all rounds: it tells the draws of one round from those of the next.
     drawers: AtomicU64,
 }
 
@@ -69,25 +69,25 @@ impl Asked {
         self.note.as_deref().map(|note| [("url", URL), ("note", note)])
     }
 
-    /// The same as text.
+    /// The metadata as text.
     pub(crate) fn metadata_json(&self) -> Option<Arc<str>> {
         let json = |[(url, at), (note, text)]: [(&str, &str); 2]| format!(r#"{{"{url}":"{at}","{note}":"{text}"}}"#);
         self.metadata().map(json).map(Arc::from)
     }
 
-    /// The draws of one caller. Its choices are the same each time, its ids never.
+    /// The draws of one caller. The choices are the same each time, the ids never.
     pub(crate) fn draws(&self, caller: u64) -> Draws {
         let drawer = self.drawers.fetch_add(1, Ordering::Relaxed);
         Draws { drawer, random: self.random.branch(caller), ids: self.ids.branch(drawer), steps: 0 }
     }
 
-    /// For runs that no caller starts.
+    /// The id of a run that no caller starts.
     pub(crate) fn run_id(&self, number: u64) -> String {
         run_id(&mut self.ids.branch(u64::MAX - number))
     }
 }
 
-/// What is drawn by one caller, so that none waits for another.
+/// The random values of one caller. No caller waits for another's.
 #[derive(Debug)]
 pub(crate) struct Draws {
     drawer: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// New in every ledger.
+    /// A run id that is new in every ledger.
     pub(crate) fn run_id(&mut self) -> String {
         run_id(&mut self.ids)
     }
@@ -110,7 +110,7 @@ impl Draws {
         format!("thread-{}", self.random.within(0..TASK_THREADS))
     }
 
-    /// What no other update says: each is an event.
+    /// A value that no other update has, so that each update is an event.
     pub(crate) fn step(&mut self) -> String {
         self.steps += 1;
         format!("{}-{}", self.drawer, self.steps)
@@ -120,7 +120,7 @@ impl Draws {
         self.random.within(0..end)
     }
 
-    /// One of so many.
+    /// An index below a count.
     pub(crate) fn one_of(&mut self, count: usize) -> usize {
         usize::try_from(self.number_below(count as u64)).expect("less than a count")
     }

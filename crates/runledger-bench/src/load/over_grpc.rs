@@ -78,7 +78,7 @@ impl Calls {
         Self { client, asked, draws }
     }
 
-    /// Each call gives the time of its answer: when a closed loop makes the next one.
+    /// Each call gives the time of its answer, at which a closed loop makes the next call.
     pub(super) async fn start(
         &mut self,
         run_id: &str,

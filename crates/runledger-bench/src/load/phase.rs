@@ -1,8 +1,8 @@
 //! One phase of a load: callers that call for a time, in a closed or in an open loop.
 //!
-//! In a closed loop each caller calls again as soon as it was answered. In an open loop turns are due at a rate, whatever
-//! becomes of earlier ones, and what is late counts from when it was due: a server that stalls does not hide it by
-//! slowing its load down.
+//! In a closed loop each caller calls again as soon as it was answered. In an open loop turns are due at a rate,
+//! whatever becomes of earlier ones, and a late turn counts from the time at which it was due: a server that stalls
+//! does not hide the stall by slowing its load down.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ const SLEEP_MIN: Duration = Duration::from_micros(100);
 /// The pacer's longest sleep: after it, it looks whether it is still wanted.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
-/// How often a terminal is told how far it is.
+/// Interval at which the progress is shown on a terminal.
 const SAY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// One of the callers of a load, with what is its own.
+/// One of the callers of a load, with its own state.
 pub(crate) trait Caller: Send + Sized + 'static {
-    /// Does what the load is of, once. It was due then.
+    /// Does the load's sequence of calls once. `due`: the time at which the turn was due.
     fn turn(&mut self, due: Instant, tally: &mut Tally) -> impl Future<Output = Result<(), BenchError>> + Send;
 
-    /// Ends what is left open: no turn follows.
+    /// Ends open runs and waits: no turn follows.
     fn finish(self, _tally: &mut Tally) -> impl Future<Output = Result<(), BenchError>> + Send {
         std::future::ready(Ok(()))
     }
 }
 
-/// Who looks on, and who may end it.
+/// The display of a phase, and the stop that may end it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watched<'a> {
     /// The phase, for people.
@@ -46,22 +46,22 @@ pub(crate) struct Watched<'a> {
     pub(crate) stop: &'a CancellationToken,
 }
 
-/// How a phase goes.
+/// The settings of a phase.
 #[derive(Clone, Debug)]
 pub(crate) struct Phase {
     /// Callers; in an open loop, turns that may be under way at once.
     pub(crate) callers: usize,
     /// Turns a second of an open loop.
     pub(crate) rate: Option<NonZeroU32>,
-    /// What comes first and is not measured.
+    /// The time at the beginning that is not measured.
     pub(crate) warm_up: Duration,
-    /// How long it is measured.
+    /// The time that is measured.
     pub(crate) time: Duration,
 }
 
 impl Phase {
     /// Lets callers call until the time is over, or until the stop. Every turn that was begun is done, and every caller
-    /// has finished. Gives what was measured, and in what time.
+    /// has finished. Gives the measurement, and its time.
     pub(crate) async fn run<C: Caller>(
         &self,
         caller: impl Fn(u64) -> C,
@@ -181,7 +181,7 @@ async fn all_done(mut tasks: JoinSet<Result<(), BenchError>>) -> Result<(), Benc
     Ok(())
 }
 
-/// When the turns of an open loop are due.
+/// The times at which the turns of an open loop are due.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     rate: NonZeroU32,

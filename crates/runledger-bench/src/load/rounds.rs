@@ -1,4 +1,4 @@
-//! What the rounds of a load say together, and how the sides of a comparison stand to one another.
+//! The result of all rounds of a load, and the ratios between the sides of a comparison.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -14,40 +14,40 @@ pub(super) struct Turn {
     pub(super) round: u32,
     pub(super) side: Side,
     pub(super) wrote: Wrote,
-    /// It was not ended before its time: a part of a round is compared with nothing.
+    /// Whether the turn lasted its whole time: a part of a round is compared with nothing.
     pub(super) whole: bool,
 }
 
-/// What came of it.
+/// The result of a turn.
 #[derive(Debug)]
 pub(super) enum Wrote {
-    /// By this process, in that time.
+    /// The sum of this process's own calls, and their time.
     Measured(Box<(Sum, Duration)>),
     /// Transitions a second, as another program tells; none when it was stopped.
     Told(Option<f64>),
 }
 
-/// All of them.
+/// All rounds of a load.
 #[derive(Debug)]
 pub(super) struct Rounds {
     workload: Workload,
     rate: Option<NonZeroU32>,
-    /// Of the database that is compared with.
+    /// The durability of the database that is compared with.
     durability: Option<String>,
-    /// What Runledger did in all rounds.
+    /// The sum of Runledger's calls in all rounds.
     sum: Sum,
     time: Duration,
     turns: Vec<Round>,
     points: Vec<Point>,
 }
 
-/// What is compared.
+/// The numbers of one side in one round, for comparison.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     round: u32,
     side: Side,
     transitions_per_second: f64,
-    /// Of all calls, in milliseconds.
+    /// The median of all calls, in milliseconds.
     p50: Option<f64>,
 }
 
@@ -126,7 +126,7 @@ impl Rounds {
         numbers
     }
 
-    /// How often the workload was done: what a rate is of.
+    /// The number of times that the workload was done, for the rate.
     fn turns_done(&self, sum: &Sum) -> u64 {
         let of = match self.workload {
             Workload::Lifecycle | Workload::StartComplete => Of::Run,
@@ -154,7 +154,7 @@ impl Rounds {
     }
 }
 
-/// By kind, and of all calls together.
+/// The delays by kind, and those of all calls together.
 fn delays(sum: &Sum) -> Vec<(&'static str, Summary)> {
     let kinds = Of::ALL.into_iter().filter(|of| sum.of(*of).count() > 0);
     let mut delays: Vec<_> = kinds.map(|of| (of.name(), sum.of(of).summary())).collect();

@@ -36,7 +36,7 @@ impl Runledger {
         Calls::new(self.connections.of(caller), self.asked.clone(), caller)
     }
 
-    /// One phase, on runs that were started before where the workload is on such.
+    /// Runs one phase, on runs that were started before where the workload needs such.
     pub(super) async fn phase(
         &self,
         phase: &Phase,
@@ -72,7 +72,7 @@ impl Runledger {
         Ok((0..made).map(|number| self.asked.run_id(number)).collect())
     }
 
-    /// Completes them.
+    /// Completes the runs that were started before.
     pub(super) async fn end(&self, runs: &Arc<[String]>, progress: &Progress) -> Result<(), BenchError> {
         progress.phase("ends", runs.len() as u64);
         let complete = |number: u64| {
@@ -83,7 +83,7 @@ impl Runledger {
                 load.calls(number).complete(run_id, Instant::now(), &mut tally).await.map(drop)
             }
         };
-        // What was started is ended, whoever is in a hurry.
+        // The runs that were started are completed, even after the stop.
         pace::make_all(runs.len() as u64, AT_ONCE, &CancellationToken::new(), complete).await.map(drop)
     }
 }

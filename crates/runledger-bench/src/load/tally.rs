@@ -1,7 +1,7 @@
-//! What the callers of a phase did, and how long their calls took.
+//! The calls that the callers of a phase made, and their delays.
 //!
-//! A caller notes its calls in memory of its own and hands them in by the hundred: nothing that callers share is locked
-//! for each call, or the load would measure itself.
+//! A caller notes its calls in memory of its own and hands them in by the hundred: callers share no lock for each call,
+//! or the load would measure itself.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::delays::Delays;
 /// Delays of one kind that a caller keeps before it hands them in.
 const KEPT_MAX: usize = 512;
 
-/// What a delay is of.
+/// The kind of a delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     Start,
@@ -24,7 +24,7 @@ pub(crate) enum Of {
     Get,
     /// From when a run was due to the answer that it has ended.
     Run,
-    /// From the answer that a run has ended to the answer of who waited for that.
+    /// From the answer that a run has ended to the answer of a wait for that end.
     Wait,
 }
 
@@ -59,17 +59,17 @@ impl Of {
     }
 }
 
-/// What all callers of a phase did.
+/// The calls of all callers of a phase.
 #[derive(Debug)]
 pub(crate) struct Totals {
-    /// What is answered in it is measured.
+    /// The time whose answers are measured.
     measured: Range<Instant>,
-    /// Calls that were answered, measured or not: for whoever looks on.
+    /// Calls that were answered, measured or not: for the display.
     answered: AtomicU64,
     sum: Mutex<Sum>,
 }
 
-/// What was measured.
+/// The sum of the measured calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Sum {
     delays: [Delays; Of::ALL.len()],
@@ -122,15 +122,15 @@ impl Totals {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// What was measured, once every caller has handed in what it kept, and in what time: less than was planned, when it
-    /// was ended before.
+    /// The sum once every caller has handed in its notes, and the measured time: less than was planned, when the phase
+    /// was ended early.
     pub(crate) fn sum(&self) -> (Sum, Duration) {
         let sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner).clone();
         (sum, Instant::now().min(self.measured.end).saturating_duration_since(self.measured.start))
     }
 }
 
-/// What one caller did.
+/// The calls of one caller.
 #[derive(Debug)]
 pub(crate) struct Tally {
     totals: Arc<Totals>,
@@ -143,20 +143,20 @@ impl Tally {
         Self { totals, kept: Default::default(), written: 0 }
     }
 
-    /// Of what comes before and after the measurement.
+    /// A tally for calls before and after the measurement.
     pub(crate) fn unmeasured() -> Self {
         let now = Instant::now();
         Self::new(Totals::new(now..now))
     }
 
-    /// Something took from then to now. Gives now.
+    /// Notes a delay from `from` to now. Gives now.
     pub(crate) fn answered(&mut self, of: Of, from: Instant) -> Instant {
         let now = Instant::now();
         self.note(of, from, now);
         now
     }
 
-    /// The same, where now was then.
+    /// Notes a delay from `from` to `answered`.
     pub(crate) fn note(&mut self, of: Of, from: Instant, answered: Instant) {
         if of != Of::Run {
             self.totals.answered.fetch_add(1, Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl Tally {
         }
     }
 
-    /// To be called at last.
+    /// Adds the notes to the totals. Must be called at the end.
     pub(crate) fn hand_in(&mut self) {
         let mut sum = self.totals.sum.lock().unwrap_or_else(PoisonError::into_inner);
         for (delays, kept) in sum.delays.iter_mut().zip(&mut self.kept) {

@@ -15,8 +15,8 @@ const WAIT_MAX: WireDuration = WireDuration { seconds: 3_600, nanos: 0 };
 
 /// Starts runs and completes them, while a wait for each is open.
 ///
-/// Nobody tells when a wait has arrived. So a run is completed only after the next one was started: the wait for it was
-/// sent before that, and has been at the server for a whole call.
+/// No answer tells when a wait has arrived at the server. So a run is completed only after the next one was started:
+/// the wait for it was sent before that, and has been at the server for a whole call.
 #[derive(Debug)]
 pub(super) struct WaitingCaller {
     calls: Calls,

@@ -1,4 +1,4 @@
-//! How long a watcher that was away takes to see what it missed.
+//! The time in which a watcher that was away sees what it missed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,36 +21,36 @@ use runledger_proto::v1::RunFilter;
 /// Callers that write what is missed.
 const WRITERS: usize = 256;
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
-    /// How many events to write and to miss
+    /// Number of events to write and to miss
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     events: u32,
     /// Write nothing: all runs' events after this cursor were missed, such as the one that an earlier measurement gave
     #[arg(long, value_name = "CURSOR", conflicts_with = "events")]
     cursor: Option<String>,
-    /// How many catch up at once, after one alone has
+    /// Number of watchers that catch up at once, after one alone has
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
     #[command(flatten)]
     servers: Servers,
 }
 
-/// What is to be caught up with.
+/// The events that watchers have to catch up with.
 struct Missed {
     cursor: String,
     filter: RunFilter,
-    /// How many events that is, where it is known.
+    /// The number of these events, where it is known.
     events: Option<u64>,
 }
 
-/// How watchers caught up.
+/// The result of watchers that caught up.
 struct CaughtUp {
     events: u64,
-    /// Until the last one had.
+    /// The time until the last watcher had caught up.
     took: Duration,
-    /// What the server took of the machine, where it is known.
+    /// The processors that the server kept busy, where this is known.
     processors: Option<f64>,
 }
 
@@ -94,16 +94,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
     }
     let did = format!("{did}, {}", plan.servers.named());
     let notes = vec![format!("the same events again: --cursor {}", missed.cursor)];
-    Ok(Report {
-        bench: "watch catch-up",
-        did,
-        interrupted: stop.is_cancelled(),
-        numbers,
-        delays_ms: Vec::new(),
-        rounds: Vec::new(),
-        ratios: Vec::new(),
-        notes,
-    })
+    Ok(Report { bench: "watch catch-up", did, interrupted: stop.is_cancelled(), numbers, notes, ..Report::default() })
 }
 
 /// Takes a cursor and writes events after it.

@@ -1,4 +1,4 @@
-//! How long a commit takes to come to who watches.
+//! The delay from a commit to those who watch.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,22 +19,22 @@ use crate::report::Report;
 use crate::runs::{AT_ONCE, Runs};
 use crate::servers::{Connections, Servers};
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
     /// Changes to write in a second, answered or not; 0 is one at a time with pauses, about 20 a second
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     rate: u32,
-    /// How long to measure, in seconds
+    /// Time to measure, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// How long to write before that, in seconds
+    /// Time to write before that, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3)]
     warm_up: u32,
-    /// How many watch
+    /// Number of watchers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
-    /// What they watch, and what is written: runs are started and completed, or those watched are updated
+    /// The call that watches, and the writes: runs are started and completed, or the watched ones are updated
     #[arg(long, value_name = "WHAT", value_enum, default_value = "runs")]
     of: Rpc,
     #[command(flatten)]
@@ -116,9 +116,8 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         interrupted: stop.is_cancelled(),
         numbers,
         delays_ms,
-        rounds: Vec::new(),
-        ratios: Vec::new(),
         notes,
+        ..Report::default()
     })
 }
 
@@ -134,7 +133,7 @@ fn notes(plan: &Plan, rate: f64) -> Vec<String> {
     notes
 }
 
-/// Opens the watches. They are live.
+/// Opens the watches, and waits until they are live.
 async fn opened(plan: &Plan, runs: &Runs, reader: &Connections, progress: &Progress) -> Result<Vec<Watch>, BenchError> {
     let count = u64::from(plan.watchers);
     if plan.of == Rpc::Run {
@@ -171,7 +170,7 @@ async fn follow(mut watch: Watch, runs: Runs, matching: Arc<Matching>) -> Result
     }
 }
 
-/// What is written.
+/// The writes of a measurement.
 #[derive(Clone, Debug)]
 struct Load {
     of: Rpc,
@@ -183,7 +182,7 @@ struct Load {
 }
 
 impl Load {
-    /// One change: every other one completes the run that runs longest, the others start one.
+    /// Writes one change: every other one completes the run that runs longest, the others start one.
     async fn write(self, number: u64) -> Result<(), BenchError> {
         let ripe = if self.of == Rpc::Runs && number % 2 == 1 { self.next_running() } else { None };
         let (run, written) = match (self.of, ripe) {

@@ -18,18 +18,18 @@ pub(super) enum Watch {
     Many(Streaming<WatchRunsResponse>),
 }
 
-/// What a frame says.
+/// The content of a frame.
 #[derive(Debug)]
 pub(super) enum Told {
     /// An event.
     Change { run_id: String, revision: u64 },
-    /// History ends here; what resumes after it, if it is a cursor.
+    /// The end of history, with the cursor to resume from, if the watch has cursors.
     CaughtUp(Option<String>),
-    /// Nothing happened.
+    /// A checkpoint: no event has come.
     Checkpoint,
     /// The run has ended, and the watch with it.
     End,
-    /// Something else.
+    /// Another frame.
     Other,
 }
 
@@ -40,12 +40,12 @@ impl Watch {
         Ok(Self::One(frames.into_inner()))
     }
 
-    /// From now on.
+    /// A watch of all runs that match, from now on.
     pub(super) async fn runs(client: Client, filter: RunFilter) -> Result<Self, BenchError> {
         Self::many(client, filter, String::new()).await
     }
 
-    /// After a cursor.
+    /// A watch of all runs that match, after a cursor.
     pub(super) async fn runs_after(client: Client, filter: RunFilter, cursor: String) -> Result<Self, BenchError> {
         Self::many(client, filter, cursor).await
     }
@@ -56,7 +56,7 @@ impl Watch {
         Ok(Self::Many(frames.into_inner()))
     }
 
-    /// The next frame. There is always one, but after the end of a run.
+    /// The next frame. A stream may end only after the end of its run.
     pub(super) async fn next(&mut self) -> Result<Told, BenchError> {
         match self {
             Self::One(frames) => {

@@ -1,4 +1,4 @@
-//! What watchers cost to whom nothing happens.
+//! The cost of watchers for whom nothing happens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,16 +19,16 @@ use crate::report::{Number, Report};
 use crate::runs::{AT_ONCE, Runs};
 use crate::servers::{Client, Servers};
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
-    /// How many watch
+    /// Number of watchers
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
     watchers: u32,
-    /// How many in a hundred watch one run each; the others watch all runs by a filter that matches none
+    /// Watchers in a hundred that watch one run each; the others watch all runs by a filter that matches none
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
     single: u32,
-    /// How long they stay, in seconds: each is due a checkpoint every 15
+    /// Time that they stay, in seconds: each is due a checkpoint every 15
     #[arg(long, value_name = "SECONDS", default_value_t = 40)]
     seconds: u32,
     #[command(flatten)]
@@ -92,52 +92,49 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         ("held_seconds", held.as_secs_f64().into()),
         ("checkpoints", checkpoints.load(Ordering::Relaxed).into()),
     ];
-    let mut notes = Vec::new();
-    if let [Some(before), Some(opened), Some(after)] = usages[..] {
-        let per_watcher = |usage: Usage| {
-            let grown = usage.resident_kib.saturating_sub(before.resident_kib);
-            Number::from(real(grown) / real(open.max(1)))
-        };
-        numbers.extend([
-            ("server_kib_before", before.resident_kib.into()),
-            ("server_kib_open", opened.resident_kib.into()),
-            ("server_kib_held", after.resident_kib.into()),
-            ("server_kib_per_watcher_open", per_watcher(opened)),
-            ("server_kib_per_watcher_held", per_watcher(after)),
-            ("server_processors_held", after.processors_since(&opened, held).into()),
-        ]);
-    } else {
-        notes.push("what the server takes is not known: give --server-pid, on its machine".to_owned());
-    }
+    let notes = match usages[..] {
+        [Some(before), Some(opened), Some(after)] => {
+            numbers.extend(taken([before, opened, after], open, held));
+            Vec::new()
+        }
+        _ => vec!["what the server takes is not known: give --server-pid, on its machine".to_owned()],
+    };
     let did = format!(
         "{single} x WatchRun and {} x WatchRuns open for {:.1} s, {}",
         open.saturating_sub(single),
         held.as_secs_f64(),
         plan.servers.named()
     );
-    Ok(Report {
-        bench: "watch idle",
-        did,
-        interrupted: stop.is_cancelled(),
-        numbers,
-        delays_ms: Vec::new(),
-        rounds: Vec::new(),
-        ratios: Vec::new(),
-        notes,
-    })
+    Ok(Report { bench: "watch idle", did, interrupted: stop.is_cancelled(), numbers, notes, ..Report::default() })
+}
+
+/// Memory and processor time of the server: before the watches, when all are open, and after they stayed open.
+fn taken([before, opened, after]: [Usage; 3], open: u64, held: Duration) -> [(&'static str, Number); 6] {
+    let per_watcher = |usage: Usage| {
+        let grown = usage.resident_kib.saturating_sub(before.resident_kib);
+        Number::from(real(grown) / real(open.max(1)))
+    };
+    [
+        ("server_kib_before", before.resident_kib.into()),
+        ("server_kib_open", opened.resident_kib.into()),
+        ("server_kib_held", after.resident_kib.into()),
+        ("server_kib_per_watcher_open", per_watcher(opened)),
+        ("server_kib_per_watcher_held", per_watcher(after)),
+        ("server_processors_held", after.processors_since(&opened, held).into()),
+    ]
 }
 
 /// A watch to which nothing happens.
 struct Idle {
-    /// How many may be opened at once.
+    /// Permits to open a watch: they bound the watches that are opened at once.
     opening: Arc<Semaphore>,
-    /// How many are live.
+    /// The number of live watches.
     live: watch::Sender<u64>,
     checkpoints: Arc<AtomicU64>,
 }
 
 impl Idle {
-    /// Of a run, or of all that match nothing.
+    /// Watches a run, or all runs by a filter that matches none.
     async fn watch(self, client: Client, runs: Runs, run: Option<u64>) -> Result<(), BenchError> {
         let turn = self.opening.acquire().await.expect("never closed");
         let mut watch = match run {

@@ -17,9 +17,9 @@ type Place = (u64, u64);
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Matching {
-    /// How many watchers see each change.
+    /// The number of watchers that see each change.
     watchers: usize,
-    /// What was sent before is warm-up, and what was sent after only ends runs: neither is measured.
+    /// The time whose calls are measured. Calls before it are warm-up, and calls after it only end runs.
     measured: Range<Instant>,
     state: Mutex<State>,
     progress: Notify,
@@ -27,14 +27,14 @@ pub(super) struct Matching {
 
 #[derive(Debug)]
 struct State {
-    /// Changes that were written, and how many watchers have not seen them.
+    /// Changes that were written, and the number of watchers that have not seen them.
     written: HashMap<Place, (Written, usize)>,
     /// Frames that came before the answer to their call.
     early: HashMap<Place, Vec<Instant>>,
     measured: Measured,
 }
 
-/// What was measured so far.
+/// The measurements so far.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) commit_to_watcher: Delays,

@@ -1,4 +1,4 @@
-//! How soon waits for a run's end are answered, and what they cost until then.
+//! The delay of answers to waits for a run's end, and the cost of the waits until then.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::runs::{Runs, Written};
 use crate::servers::{Client, Servers};
 use runledger_proto::v1::{WaitRunRequest, WaitRunResponse};
 
-/// How long a wait may last: longer than any measurement.
+/// Seconds that a wait may last: longer than any measurement.
 const WAIT_SECONDS: i64 = 3_600;
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Plan {
-    /// How many wait
+    /// Number of waits
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     waiters: u32,
-    /// On how many runs they wait
+    /// Number of runs that they wait for
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// How long they wait before the first run ends, in seconds
+    /// Time that they wait before the first run ends, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     seconds: u32,
     /// Runs to complete in a second; 0 completes all at once
@@ -124,9 +124,8 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         interrupted: stop.is_cancelled(),
         numbers,
         delays_ms,
-        rounds: Vec::new(),
-        ratios: Vec::new(),
         notes,
+        ..Report::default()
     })
 }
 

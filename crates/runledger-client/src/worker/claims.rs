@@ -1,4 +1,4 @@
-//! The claims of a worker: the next run, and what becomes of one that the worker cannot begin any more.
+//! The claims of a worker: the next run, and the return of one that the worker cannot begin any more.
 
 use std::time::Duration;
 
@@ -8,20 +8,21 @@ use tokio::time::{Instant, sleep};
 use super::{AGAIN_AFTER, CALL_WAIT_MAX, Held, Notice, Worker, request_id};
 use crate::failure::{Failure, Kind};
 
-/// How long a worker that stops takes to give back the run that it claimed and has not begun.
+/// Time that a worker that stops takes to give back the run that it claimed and has not begun.
 const GIVE_BACK_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// How long one call of a claim waits: a connection that is dead in silence is noticed then, at the latest.
+/// Time that one call of a claim waits. A connection that died in silence is noticed at its end, at the latest.
 const CLAIM_WAIT: Duration = Duration::from_secs(50);
 
-/// Which runs a worker claims, and for how long it waits for one.
+/// The runs that a worker claims, and the time that it waits for one.
 #[derive(Clone, Debug, Default)]
 pub struct Claiming {
-    /// Which runs; the statuses that it names are left aside.
+    /// The filter that runs must match; its statuses are not used.
     pub filter: v1::RunFilter,
-    /// How many runs with the same value of a label may be running. Every worker that claims them is to say the same.
+    /// The limit of runs with the same value of a label that may be running. Every worker that claims such runs is to
+    /// give the same limit.
     pub max_running: Option<v1::MaxRunning>,
-    /// How long the worker waits where there is no run to claim; none: for ever.
+    /// Time that the worker waits where there is no run to claim; none: for ever.
     pub idle: Option<Duration>,
 }
 
@@ -48,7 +49,7 @@ impl Worker {
                     sleep(AGAIN_AFTER).await;
                 }
             }
-            // A lost answer may have granted a run, which nobody would begin: it is asked for once more.
+            // A lost answer may have granted a run, which nobody would begin: the worker asks for it once more.
             let until = until.map(|until| if lost { until + GIVE_BACK_WAIT_MAX } else { until });
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(None);
@@ -56,8 +57,8 @@ impl Worker {
         }
     }
 
-    /// Gives back the run that was claimed by a call that this worker did not wait for. The server gives back what it could
-    /// not answer; an answer that was on its way is asked for again.
+    /// Gives back the run that was claimed by a call that this worker did not wait for. The server gives back a run
+    /// whose answer it could not send; the worker asks again for an answer that was on its way.
     pub(super) async fn give_back(&mut self, what: &Claiming, asked: String) {
         let until = Instant::now() + GIVE_BACK_WAIT_MAX;
         let again = self.claim_request(what, asked, Duration::ZERO);

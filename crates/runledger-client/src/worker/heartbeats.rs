@@ -1,4 +1,4 @@
-//! The heartbeats of a run: beside its work, so that neither waits for the other.
+//! The heartbeats of a run: sent beside its work, so that neither waits for the other.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use tokio::time::{Instant, sleep_until};
 use super::{CALL_WAIT_MAX, Held, Notice, Worker};
 use crate::failure::{Failure, Kind};
 
-/// How soon after the last heartbeat the next one may follow because the work said how far it is.
+/// The shortest time after a heartbeat in which the work's progress may cause the next one.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// The longest pause after one that nobody served. With short ttls it is a twelfth: an interruption that is too short for
-/// the authority to make up for leaves time for several more.
+/// The longest pause after a heartbeat that nobody served. With short ttls the pause is a twelfth of the ttl: an
+/// interruption that is too short for the authority to make up for leaves time for several more heartbeats.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// Why work is to end before it is done.
+/// The reason why work is to end before it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cancellation {
-    /// Somebody asks for the run to be aborted.
+    /// A caller asks for the run to be aborted.
     AbortRequested {
-        /// Why.
+        /// The reason that was given.
         reason: String,
-        /// How long until the authority ends the run by itself; none: it does not, or has.
+        /// Time until the authority ends the run by itself; none: the authority does not, or has.
         left: Option<Duration>,
     },
     /// The run is somebody else's, or has ended: how, in the authority's words.
@@ -32,7 +32,7 @@ pub enum Cancellation {
 }
 
 impl Cancellation {
-    /// How long until the authority ends the run by itself, where it will.
+    /// Time until the authority ends the run by itself, where it will.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         match self {
@@ -42,14 +42,14 @@ impl Cancellation {
     }
 }
 
-/// The heartbeats stop when this is dropped.
+/// A run's heartbeats, until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Heartbeats {
     pub(super) cancelled: watch::Receiver<Option<Cancellation>>,
     _beating: JoinSet<()>,
 }
 
-/// Sends a heartbeat every third of the ttl, and one when the work says how far it is.
+/// Sends a heartbeat every third of the ttl, and one when the work reports progress.
 pub(super) fn start(worker: Worker, held: Held, progress: watch::Receiver<Option<v1::Progress>>) -> Heartbeats {
     let (cancel, cancelled) = watch::channel(None);
     let mut beating = JoinSet::new();
@@ -68,7 +68,7 @@ async fn beat(
     let (wait_max, again_after) = (CALL_WAIT_MAX.min(every), AGAIN_AFTER.min(every / 4));
     let mut sent = Instant::now();
     let mut next = sent + every;
-    // What the authority has heard of the work: said again, it would look as if the work had just said it.
+    // The progress that the authority has heard. Sent again, it would look as if the work had just reported it.
     let mut heard = None;
     let (mut asked_to_abort, mut silent, mut says_more) = (false, false, true);
     loop {
@@ -96,9 +96,7 @@ async fn beat(
                 sent = Instant::now();
                 next = sent + every;
                 if let Some(abort) = answer.abort_request.filter(|_| !std::mem::replace(&mut asked_to_abort, true)) {
-                    let left = left(&abort, answer.now.as_ref());
-                    let reason = if abort.reason.is_empty() { "no reason was given".to_owned() } else { abort.reason };
-                    cancel.send_replace(Some(Cancellation::AbortRequested { reason, left }));
+                    cancel.send_replace(Some(asked_to(abort, answer.now.as_ref())));
                 }
                 continue;
             }
@@ -120,7 +118,7 @@ async fn beat(
                 worker.notice(Notice::PresumedGone(failure));
                 return;
             }
-            // Somebody may still follow, or the sweep may come.
+            // Another worker may still claim the run, or the sweep may end it.
             Some(Standing::Over) | None => {
                 if !std::mem::replace(&mut silent, true) {
                     worker.notice(Notice::Retrying(failure));
@@ -130,18 +128,25 @@ async fn beat(
     }
 }
 
-/// How long until the grace is over, by the store's clock.
+/// The cancellation that an abort request makes.
+fn asked_to(abort: v1::AbortRequest, now: Option<&Timestamp>) -> Cancellation {
+    let left = left(&abort, now);
+    let reason = if abort.reason.is_empty() { "no reason was given".to_owned() } else { abort.reason };
+    Cancellation::AbortRequested { reason, left }
+}
+
+/// Time until the grace is over, by the store's clock.
 fn left(abort: &v1::AbortRequest, now: Option<&Timestamp>) -> Option<Duration> {
     let nanos = |at: &Timestamp| i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos);
     let left = nanos(abort.deadline.as_ref()?) - nanos(now?);
     Some(Duration::from_nanos(u64::try_from(left).unwrap_or(0)))
 }
 
-/// What a refused heartbeat means.
+/// The state of a run whose heartbeat was refused.
 enum Standing {
     /// The run is somebody else's, or has truly ended.
     Lost,
-    /// The authority concluded that this worker had gone: its report is kept.
+    /// The authority concluded that this worker had gone: the worker's report is kept.
     Presumed,
     /// The authority ended the run because its time, or that of a request to abort it, was over.
     Aborted(String),
@@ -149,7 +154,7 @@ enum Standing {
     Over,
 }
 
-/// None when nobody says.
+/// Asks for the state of the run; none when no server answers.
 async fn standing(worker: &mut Worker, held: &Held, wait_max: Duration) -> Option<Standing> {
     let request = v1::GetRunRequest { run_id: held.run.run_id.clone(), ..v1::GetRunRequest::default() };
     let found: Result<_, Failure> = worker.client.ask(&request, Instant::now() + wait_max).await;

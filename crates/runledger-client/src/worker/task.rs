@@ -1,4 +1,4 @@
-//! The work on one run: what it is told, what it says of itself, and how it ends.
+//! The work on one run: its causes to end early, its progress, and its outcome.
 
 use runledger_proto::{Struct, v1};
 use tokio::sync::watch;
@@ -7,23 +7,23 @@ use super::heartbeats::{Cancellation, Heartbeats};
 use super::{Held, Worker};
 use crate::failure::Failure;
 
-/// How the work on a run ended.
+/// The outcome of the work on a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It was done. The merge patch, if any, changes the run's metadata.
+    /// The work was done. The merge patch, if any, changes the run's metadata.
     Completed(Option<Struct>),
-    /// It was ended on purpose.
+    /// The work was ended on purpose.
     Aborted {
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
-        /// Why, for programs: such as `ABORT_REQUESTED`.
+        /// The reason, for programs: such as `ABORT_REQUESTED`.
         code: String,
     },
-    /// It failed.
+    /// The work failed.
     Failed {
-        /// Why, for people; what is longer than 4,096 bytes is cut.
+        /// The reason, for people; cut at 4,096 bytes.
         reason: String,
-        /// Why, for programs.
+        /// The reason, for programs.
         code: String,
     },
 }
@@ -36,7 +36,7 @@ impl Outcome {
     }
 }
 
-/// What the work on a run is given. Clones are of the same work.
+/// A job: the handle that the work on a run is given. Clones are of the same work.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The run and its lease, as they were when the work began.
@@ -52,8 +52,8 @@ impl Job {
         &self.held.run
     }
 
-    /// Tells with the next heartbeats how far the work has come: so much is done, of so much (0: not known). Messages are
-    /// at most 256 bytes.
+    /// Reports the work's progress with the next heartbeats: `done` of `total` (0: not known). Messages are at most 256
+    /// bytes.
     pub fn progress(&self, done: u64, total: u64, message: impl Into<String>) {
         self.progress.send_replace(Some(v1::Progress { done, total, message: message.into(), at: None }));
     }
@@ -71,7 +71,7 @@ impl Job {
         Cancellations(cancelled)
     }
 
-    /// What the work was told last, if it is to end.
+    /// The last cause that the work was told, if it is to end.
     #[must_use]
     pub fn cancellation(&self) -> Option<Cancellation> {
         self.cancelled.borrow().clone()
@@ -83,7 +83,7 @@ impl Job {
 pub struct Cancellations(watch::Receiver<Option<Cancellation>>);
 
 impl Cancellations {
-    /// The next one. Nothing is lost where this is dropped and asked again.
+    /// The next cause. Safe to cancel: no cause is lost.
     pub async fn next(&mut self) -> Cancellation {
         loop {
             if self.0.changed().await.is_err() {
@@ -97,23 +97,23 @@ impl Cancellations {
     }
 }
 
-/// A run whose work has begun. Its heartbeats stop when this is dropped.
+/// A run whose work has begun. The heartbeats stop when the value is dropped.
 #[derive(Debug)]
 pub struct Task {
-    /// What the work is given.
+    /// The handle that the work is given.
     pub job: Job,
     pub(super) worker: Worker,
     pub(super) _beats: Heartbeats,
 }
 
 impl Task {
-    /// Reports how the work ended, until the report is answered or [`Options::report_for`](super::Options::report_for) is
-    /// over: what was done is not to be lost. Says what became of it: it may have been kept as a late report, where the
-    /// authority had ended the run.
+    /// Reports the work's outcome, until the report is answered or [`Options::report_for`](super::Options::report_for)
+    /// is over: finished work is not to be lost. Gives the report's disposition: it may have been kept as a late
+    /// report, where the authority had ended the run.
     ///
     /// # Errors
     ///
-    /// Nobody served the report, or it was refused.
+    /// No server served the report, or it was refused.
     pub async fn end(mut self, outcome: Outcome) -> Result<v1::Disposition, Failure> {
         let run = &self.job.held;
         match outcome {

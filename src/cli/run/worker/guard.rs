@@ -16,13 +16,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::cli::ending::{Stop, say};
 
-/// How often it looks whether a program that was told to end has ended.
+/// Interval at which the guard looks whether a program that was told to end has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The name of the command that it is, which no help shows.
+/// The words of the guard's command. No help shows them.
 const COMMAND: [&str; 2] = ["run", "worker-guard"];
 
-/// A worker's hold on its guard. It ends with the worker, however that ends.
+/// A worker's handle on its guard. The guard's standard input closes with the worker, however the worker ends.
 #[derive(Debug)]
 pub(super) struct Guard {
     kill_after: Duration,
@@ -30,7 +30,7 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Starts it. `kill_after`: how long a program may go on after SIGTERM.
+    /// Starts a guard. `kill_after`: time that a program may go on after SIGTERM.
     pub(super) fn start(kill_after: Duration) -> Self {
         let mut guard = Self { kill_after, process: None };
         guard.started();
@@ -49,8 +49,8 @@ impl Guard {
         }
     }
 
-    /// From now on it ends these processes when the worker is gone; none: it ends nothing. One that was ended meanwhile is
-    /// started again.
+    /// Tells the guard to end these processes when the worker is gone; none: to end nothing. A guard that has ended
+    /// meanwhile is started again.
     pub(super) async fn watches(&mut self, group: Option<Pid>) {
         let line = format!("{}\n", group.map_or(0, Pid::as_raw_pid));
         if let Some((_, tell)) = &mut self.process {
@@ -77,23 +77,23 @@ fn spawn(kill_after: Duration) -> io::Result<(Child, ChildStdin)> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // What a terminal sends to the worker is not for it.
+        // The signals that a terminal sends to the worker are not for the guard.
         .process_group(0)
         .spawn()?;
     let tell = child.stdin.take().expect("it is piped");
     Ok((child, tell))
 }
 
-/// What the guard itself is told.
+/// The arguments of the guard's own process.
 #[derive(Args, Debug)]
 pub(in crate::cli::run) struct GuardArgs {
-    /// How long a program may go on after SIGTERM, in milliseconds
+    /// Time that a program may go on after SIGTERM, in milliseconds
     kill_after_ms: u64,
 }
 
-/// Is the guard: hears on standard input which processes there are, and ends them when nobody says anything any more.
+/// The guard's own process: reads from standard input which processes to end, and ends them when the input is closed.
 pub(in crate::cli::run) async fn run(args: GuardArgs) -> Result<(), Stop> {
-    // What ends everybody who is told ends the worker as well, and then the guard has its work.
+    // A signal to all processes ends the worker as well, and after that the guard has its work to do.
     let _ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut group = None;
@@ -103,7 +103,7 @@ pub(in crate::cli::run) async fn run(args: GuardArgs) -> Result<(), Stop> {
     let Some(group) = group else { return Ok(()) };
     let _gone = kill_process_group(group, Signal::TERM);
     let until = Instant::now() + Duration::from_millis(args.kill_after_ms);
-    // One that runs as somebody else is there still.
+    // A process of another user, which cannot be signalled, is still there.
     while test_kill_process_group(group) != Err(Errno::SRCH) {
         if Instant::now() >= until {
             let _gone = kill_process_group(group, Signal::KILL);

@@ -17,17 +17,17 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// How much of what the program said last on standard error is its failure's reason.
+/// The part of the program's last output on standard error that becomes the reason of its failure.
 const LAST_LINES_MAX: usize = 20;
 const LAST_BYTES_MAX: usize = 3_500;
 
 /// A line that is longer is passed on in pieces.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// How long its output is read on after its end.
+/// Time for which the program's output is read after its end.
 const STREAMS_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What a line of progress begins with: `::progress 3/10 fetching`.
+/// The beginning of a line of progress: `::progress 3/10 fetching`.
 const PROGRESS: &str = "::progress ";
 
 /// The line by which a program that was told to end says that the run is done all the same.
@@ -37,17 +37,17 @@ const COMPLETED: &str = "::completed";
 pub(super) struct Program {
     child: Child,
     group: Option<Pid>,
-    /// What it said last on standard error.
+    /// The program's last lines on standard error.
     last: Last,
     completed: Arc<AtomicBool>,
-    /// Whoever reads its output is not waited for any more.
+    /// Cancelled when the reader of the worker's output is not waited for any more.
     unread: CancellationToken,
-    /// Those that pass its output on.
+    /// The tasks that pass the program's output on.
     streams: JoinSet<()>,
 }
 
 impl Program {
-    /// Starts it with this in its environment. What it says of its progress goes to the job.
+    /// Starts the program with these variables in its environment. Lines of progress go to the job.
     pub(super) fn start(command: &[OsString], environment: &[(&str, String)], job: Job) -> io::Result<Self> {
         let (program, words) = command.split_first().expect("clap asks for at least one word");
         let mut child = Command::new(program)
@@ -69,29 +69,30 @@ impl Program {
         Ok(Self { child, group, last, completed, unread, streams })
     }
 
-    /// The processes that it is, with all that it started.
+    /// The process group of the program and of all processes that it started.
     pub(super) fn group(&self) -> Option<Pid> {
         self.group
     }
 
-    /// Waits for its end. May be dropped and asked again.
+    /// Waits for the program's end. Safe to cancel and to call again.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
 
-    /// Sends a signal to it and to all that it started.
+    /// Sends a signal to the program and to all processes that it started.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // It may have ended in this moment.
+            // The program may have ended in this moment.
             let _gone = kill_process_group(group, signal);
         }
     }
 
-    /// What it said, once it has ended. What it left running may keep its output open: that is not waited for.
+    /// The program's output, once it has ended. A process that it left running may keep the output open, and is not
+    /// waited for.
     pub(super) async fn said(mut self) -> Said {
         let mut streams = pin!(async { while self.streams.join_next().await.is_some() {} });
         if timeout(STREAMS_WAIT_MAX, &mut streams).await.is_err() {
-            // What is still to be read may be for the worker.
+            // The output that is still unread may hold lines for the worker.
             self.unread.cancel();
             let _open = timeout(STREAMS_WAIT_MAX, streams).await;
         }
@@ -102,23 +103,23 @@ impl Program {
     }
 }
 
-/// What a program said.
+/// The result of reading a program's output.
 pub(super) struct Said {
-    /// Last, on standard error.
+    /// The last lines on standard error.
     pub(super) last: String,
-    /// That the run is done.
+    /// Whether the program said that the run is done.
     pub(super) completed: bool,
 }
 
 /// The last lines of a stream.
 type Last = Arc<Mutex<VecDeque<String>>>;
 
-/// Nothing is left half done under it, so a poisoned one is as good as any.
+/// Locks the lines. No change to them is ever half done, so that a poisoned lock is as good as any.
 fn held(last: &Last) -> MutexGuard<'_, VecDeque<String>> {
     last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads a stream line by line; one that is very long, in pieces.
+/// Reads a stream line by line; a very long line, in pieces.
 struct Lines<R> {
     stream: BufReader<R>,
     line: Vec<u8>,
@@ -150,8 +151,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// Passes standard output on. Lines that are for the worker are told and not shown. Written without holding up anything else: whoever
-/// reads it may be slow, or have gone, and the program's work goes on.
+/// Passes standard output on. Lines for the worker are told and not shown. A reader that is slow or gone holds up
+/// nothing else: the program's work goes on.
 async fn pass_output_on(
     stream: impl AsyncRead + Unpin,
     job: Job,
@@ -175,7 +176,7 @@ async fn pass_output_on(
     }
 }
 
-/// Passes standard error on, and keeps what it said last.
+/// Passes standard error on, and keeps its last lines.
 async fn pass_errors_on(stream: impl AsyncRead + Unpin, last: Last) {
     let (mut lines, mut err) = (Lines::of(stream), tokio::io::stderr());
     while let Some(line) = lines.next().await {

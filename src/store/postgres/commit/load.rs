@@ -7,12 +7,12 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
 use super::Failure;
-use super::ends::Ends;
 use super::statements::{BEGIN, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
 use crate::domain::{Command, Loaded, Run, RunKey, Shard, Sides, Time, Wanted};
 use crate::store::StoreError;
+use crate::store::postgres::ends::Ends;
 use crate::store::postgres::errors;
 use crate::store::postgres::rows::{Reader, after_all, shown, smallint};
 use crate::store::postgres::sessions::Session;

@@ -23,17 +23,6 @@ set local statement_timeout = 0; commit";
 pub(in crate::store::postgres) const LOCK_HEAD: &str = "-- commit.lock_head
 select shard from shards where shard = $1 for update";
 
-/// The last event of each shard that has one: an index probe each.
-pub(in crate::store::postgres) fn last_events(shard_count: u16) -> String {
-    let ends = (0..shard_count).map(|shard| {
-        format!(
-            "(select {shard}::bigint as shard, position, at from run_events where shard = {shard}::smallint
-order by position desc limit 1)"
-        )
-    });
-    ends.collect::<Vec<_>>().join("\nunion all\n")
-}
-
 pub(in crate::store::postgres) const LOAD_RUNS: &str = concat!(
     "-- commit.load_runs
 select ",

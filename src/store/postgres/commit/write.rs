@@ -20,9 +20,9 @@ use uuid::Uuid;
 
 pub(in crate::store::postgres) use self::guard::DECIDED_BEFORE_MAX_MS;
 use self::parts::{Argument, Parts};
+use super::super::ends;
 use super::super::rows::{At, bigint};
-use super::ends;
-use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD, last_events};
+use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
 use crate::domain::{Decided, Position, RunWrite, Time};
 
 /// A statement with its arguments.
@@ -92,7 +92,7 @@ place as materialized (
     select coalesce((select position from ends where shard = {shard}), 0) as last, now
     from clock
     where {guard})",
-                ends = last_events(shard_count),
+                ends = ends::newest_events(shard_count),
             );
             ("at_once", place)
         }

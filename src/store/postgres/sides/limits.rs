@@ -11,7 +11,7 @@ use super::super::read;
 use super::super::rows::Reader;
 use super::super::sessions::Sessions;
 use super::leases::writing;
-use crate::domain::{LabelValue, Status};
+use crate::domain::{LabelValue, RunId, Status};
 use crate::store::StoreError;
 
 /// Rows that are forgotten at once at most.
@@ -37,21 +37,22 @@ const COUNTS: &str = concat!(
                              offset 0))"
 );
 
-/// The values of the labels that claims of pending and ready runs limit.
+/// The values of the labels that claims limit, of runs that [await one](crate::domain::Run::awaits_claim).
 fn asked() -> String {
+    let waiting = Status::ALL.into_iter().filter(|status| status.awaits_claim());
+    let waiting = waiting.map(|status| status.code().to_string()).collect::<Vec<_>>().join(", ");
     format!(
         "(
     select distinct v.namespace, v.label,
            (select r.labels ->> v.label from runs r
             where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id
-              and (r.status = {pending}
+              and (r.status in ({waiting})
                    or exists (select from suspended s
                               where s.shard = $1 and s.namespace = v.namespace and s.run_id = v.run_id offset 0)))
                as value
     from unnest($2::text[], $3::text[], $4::text[]) as v (namespace, run_id, label)
     offset 0) as asked
-where value is not null",
-        pending = Status::Pending.code(),
+where value is not null"
     )
 }
 
@@ -83,7 +84,7 @@ cross join lateral (
 }
 
 /// A row of [`load`].
-pub(in crate::store::postgres) fn counted(row: &Row) -> Result<(LabelValue, Vec<String>), StoreError> {
+pub(in crate::store::postgres) fn counted(row: &Row) -> Result<(LabelValue, Vec<RunId>), StoreError> {
     let limit = Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() };
     let value =
         LabelValue { namespace: limit.get("namespace")?, label: limit.get("label")?, value: limit.get("value")? };
@@ -114,12 +115,12 @@ order by v.number, h.key collate \"C\""
 pub(in crate::store::postgres) async fn running(
     sessions: &Sessions,
     values: &[LabelValue],
-) -> Result<Vec<Vec<String>>, StoreError> {
+) -> Result<Vec<Vec<RunId>>, StoreError> {
     let namespaces: Vec<&str> = values.iter().map(|value| value.namespace.as_str()).collect();
     let labels: Vec<&str> = values.iter().map(|value| value.label.as_str()).collect();
     let texts: Vec<&str> = values.iter().map(|value| value.value.as_str()).collect();
     let statement = counting();
-    let mut running: Vec<Vec<String>> = vec![Vec::new(); values.len()];
+    let mut running: Vec<Vec<RunId>> = vec![Vec::new(); values.len()];
     for row in &read::rows(sessions, &statement, &[&namespaces, &labels, &texts]).await? {
         let limit = Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() };
         let number: u64 = limit.get("number")?;

@@ -7,20 +7,13 @@ use rusqlite::Transaction;
 
 use crate::clock::Clock;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, Loaded, Position, Run, RunKey, Shard, Time, Wanted};
+use crate::domain::{Command, Loaded, Run, RunKey, Shard, Wanted};
 use crate::store::StoreError;
 use crate::store::bulk::End;
 use crate::store::rows::events;
-use crate::store::sqlite::rows::{Reader, after_all, first};
+use crate::store::sqlite::rows::{after_all, first};
 use crate::store::sqlite::uptime::UptimeClock;
-use crate::store::sqlite::{read, sides};
-
-const LAST: &str = "-- commit.last
-select position, at from run_events where shard = ?1 order by position desc limit 1";
-
-const ELSEWHERE: &str = "-- commit.elsewhere
-select max((select at from run_events as e where e.shard = s.shard order by position desc limit 1)) as at
-  from shards as s where s.shard <> ?1";
+use crate::store::sqlite::{ends, read, sides};
 
 /// Finds by the short key and compares the texts: two requests may share a key. The plus signs keep SQLite from walking
 /// all events of the run instead.
@@ -36,9 +29,9 @@ pub(in crate::store::sqlite) fn load(
     sides: &Wanted,
     uptime: &UptimeClock,
 ) -> Result<Loaded, StoreError> {
-    let last = last(transaction, shard)?;
+    let last = ends::last(transaction, shard)?;
     let clock = uptime.now();
-    let now = after_all(clock, elsewhere(transaction, shard)?);
+    let now = after_all(clock, ends::elsewhere(transaction, shard)?);
     let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
     let mut runs: Vec<Arc<Run>> = Vec::with_capacity(keys.len());
     for key in keys {
@@ -64,20 +57,6 @@ pub(in crate::store::sqlite) fn end(
     shard: Shard,
     clock: &dyn Clock,
 ) -> Result<End, StoreError> {
-    Ok(End { last: last(transaction, shard)?, elsewhere: elsewhere(transaction, shard)?, now: clock.now() })
-}
-
-fn last(transaction: &Transaction<'_>, shard: Shard) -> Result<Option<(Position, Time)>, StoreError> {
-    first(transaction, LAST, [shard.0], |row| {
-        let event = Reader { table: "run_events", row, key: &|| format!("the last of shard {}", shard.0) };
-        Ok((event.get((0, "position"))?, event.get((1, "at"))?))
-    })
-}
-
-/// The latest time in the other shards.
-fn elsewhere(transaction: &Transaction<'_>, shard: Shard) -> Result<Option<Time>, StoreError> {
-    let at = first(transaction, ELSEWHERE, [shard.0], |row| {
-        Reader { table: "run_events", row, key: &|| "the last of a shard".to_owned() }.get((0, "at"))
-    });
-    Ok(at?.flatten())
+    let (last, elsewhere) = (ends::last(transaction, shard)?, ends::elsewhere(transaction, shard)?);
+    Ok(End { last, elsewhere, now: clock.now() })
 }

@@ -8,7 +8,7 @@ use crate::store::StoreError;
 use crate::store::inspect::rows::{self, COUNT_ACTIVE, OLDEST};
 use crate::store::inspect::{Condition, File, Head};
 use crate::store::sqlite::rows::all;
-use crate::store::sqlite::{errors, read};
+use crate::store::sqlite::{ends, errors};
 
 pub(super) fn condition(
     connection: &mut Connection,
@@ -17,7 +17,7 @@ pub(super) fn condition(
     wal_bytes: u64,
 ) -> Result<Condition, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let positions = read::heads_in(&snapshot, shard_count)?;
+    let positions = ends::heads(&snapshot, shard_count)?;
     let heads = (0..).zip(positions).map(|(shard, position)| {
         Ok(Head { shard, position, at: links::time_of(&snapshot, Shard(shard), position)?, ..Head::default() })
     });

@@ -11,7 +11,7 @@ use crate::store::columns::first_of;
 use crate::store::inspect::rows::{self, TIME_OF};
 use crate::store::inspect::{Extent, Link, Links};
 use crate::store::sqlite::rows::{Reader, bigint, each, first, shown};
-use crate::store::sqlite::{errors, read};
+use crate::store::sqlite::{ends, errors};
 
 /// An event's own changes, or all of the run where the event carries it.
 pub(super) const LINKS: &str = "-- inspect.links
@@ -29,7 +29,7 @@ pub(super) fn time_of(connection: &Connection, shard: Shard, position: Position)
 
 pub(super) fn extent(connection: &mut Connection, shard_count: u16, link: &Link) -> Result<Extent, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let heads = read::heads_in(&snapshot, shard_count)?;
+    let heads = ends::heads(&snapshot, shard_count)?;
     let (column, id) = link.column();
     // All times have the same form, so that their texts stand in their order.
     let statement = format!(

@@ -33,7 +33,7 @@ fn filled(runs: u32) -> Connection {
 
 fn asked(filter: Filter) -> RunQuery {
     RunQuery {
-        namespace: "default".to_owned(),
+        namespace: "default".into(),
         filter,
         order: Order::NewestFirst,
         after: None,

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Transaction};
 
 use crate::clock::Clock;
-use crate::domain::{LabelValue, Shard, Time};
+use crate::domain::{LabelValue, RunId, Shard, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::rows::{Reader, all, execute};
 
@@ -14,10 +14,7 @@ const KEEP_MS: i64 = 60_000;
 const FORGET_ROWS_MAX: usize = 1_000;
 
 /// The runs that count.
-pub(in crate::store::sqlite) fn running(
-    connection: &Connection,
-    value: &LabelValue,
-) -> Result<Vec<String>, StoreError> {
+pub(in crate::store::sqlite) fn running(connection: &Connection, value: &LabelValue) -> Result<Vec<RunId>, StoreError> {
     all(
         connection,
         "-- max_running.running
@@ -38,11 +35,11 @@ pub(super) fn write(
     transaction: &Transaction<'_>,
     shard: Shard,
     value: &LabelValue,
-    run_ids: &[String],
+    run_ids: &[RunId],
     now: Time,
 ) -> Result<(), StoreError> {
     let runs: serde_json::Map<String, serde_json::Value> =
-        run_ids.iter().map(|run_id| (run_id.clone(), shard.0.into())).collect();
+        run_ids.iter().map(|run_id| (run_id.to_string(), shard.0.into())).collect();
     let runs = serde_json::Value::Object(runs).to_string();
     execute(
         transaction,

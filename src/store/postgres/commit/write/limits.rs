@@ -6,17 +6,17 @@ use tokio_postgres::types::Json;
 
 use super::columns::Columns;
 use super::parts::Parts;
-use crate::domain::LabelValue;
+use crate::domain::{LabelValue, RunId};
 use crate::store::postgres::sides::limits::IS_ACTIVE;
 
 impl<'a> Parts<'a> {
     /// This transaction holds the rows: they stand where they are found. What has ended is left out.
-    pub(super) fn write_limits(&mut self, shard: i16, counted: &'a [(LabelValue, Vec<String>)]) {
+    pub(super) fn write_limits(&mut self, shard: i16, counted: &'a [(LabelValue, Vec<RunId>)]) {
         if counted.is_empty() {
             return;
         }
         let values = || counted.iter().map(|(value, _)| value);
-        let runs = |run_ids: &'a [String]| {
+        let runs = |run_ids: &'a [RunId]| {
             Json(run_ids.iter().map(|run_id| (run_id.as_str(), shard)).collect::<BTreeMap<&str, i16>>())
         };
         let mut columns = Columns::of(counted.len());

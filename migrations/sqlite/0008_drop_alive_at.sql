@@ -1,0 +1,4 @@
+-- When a server was last seen alive stands in `uptime`: here it was written once, when the ledger was created, and never
+-- read. `min_release` need not rise for this: an older release names the column only where it creates a ledger, in a
+-- database that has none, after its own first step has made the column.
+alter table ledger drop column alive_at;

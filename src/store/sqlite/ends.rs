@@ -1,0 +1,49 @@
+//! Where the shards end: read here, and nowhere else.
+//!
+//! A shard's end is its newest event, to which the log's primary key leads: no commit writes it a second time. Invariant:
+//! nothing ever deletes a shard's newest event. Without it, its position would be given out again, for another event.
+
+use rusqlite::Connection;
+
+use super::rows::{Reader, first};
+use crate::domain::{Position, Shard, Time};
+use crate::store::StoreError;
+
+/// A shard's newest event, if it has one.
+macro_rules! newest {
+    ($columns:literal, $shard:literal) => {
+        concat!("select ", $columns, " from run_events where shard = ", $shard, " order by position desc limit 1")
+    };
+}
+
+/// Where a writer's shard ends, and when.
+pub(super) fn last(connection: &Connection, shard: Shard) -> Result<Option<(Position, Time)>, StoreError> {
+    first(connection, concat!("-- commit.last\n", newest!("position, at", "?1")), [shard.0], |row| {
+        let event = Reader { table: "run_events", row, key: &|| format!("the last of shard {}", shard.0) };
+        Ok((event.get((0, "position"))?, event.get((1, "at"))?))
+    })
+}
+
+/// The latest time in the other shards.
+pub(super) fn elsewhere(connection: &Connection, shard: Shard) -> Result<Option<Time>, StoreError> {
+    let statement = concat!(
+        "-- commit.elsewhere\nselect max((",
+        newest!("at", "s.shard"),
+        ")) from shards as s where s.shard <> ?1",
+    );
+    let at = first(connection, statement, [shard.0], |row| {
+        Reader { table: "run_events", row, key: &|| "the last of a shard".to_owned() }.get((0, "at"))
+    });
+    Ok(at?.flatten())
+}
+
+/// Each shard's last position in a snapshot; 0 where it has no event.
+pub(super) fn heads(snapshot: &Connection, shard_count: u16) -> Result<Vec<Position>, StoreError> {
+    let head = |shard| {
+        let head = first(snapshot, concat!("-- read.head\n", newest!("position", "?1")), [shard], |row| {
+            Reader { table: "run_events", row, key: &|| format!("the last of shard {shard}") }.get((0, "position"))
+        });
+        Ok(head?.unwrap_or(0))
+    };
+    (0..shard_count).map(head).collect()
+}

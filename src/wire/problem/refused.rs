@@ -1,0 +1,220 @@
+//! Refusals of the rules, each with its code, its sentence and its details.
+
+use runledger_proto::v1;
+use tonic_types::pb::ResourceInfo;
+
+use super::not_held::not_held;
+use super::{Code, Problem, invalid};
+use crate::domain::{MaxRunning, Refusal, RunId, RunKey, Status as RunStatus, Summary, Time};
+use crate::wire::answer::timestamp;
+
+/// Runs that a refused claim names.
+const RUNNING_LISTED_MAX: usize = 4;
+
+/// A command that the rules refuse.
+#[must_use]
+pub fn refusal(refusal: &Refusal) -> Problem {
+    match refusal {
+        Refusal::RequestIdReused { key, request_id } => request_id_reused(refusal, key, request_id),
+        Refusal::RunNotFound { key } => run_not_found(refusal, key),
+        Refusal::RunIdConflict { field, requested, actual, run } => {
+            run_id_conflict(refusal, field, requested, actual, run)
+        }
+        Refusal::NotOwner { agent_id, owner_agent_id, tab_group_id, rpc, key } => {
+            let ownership = v1::OwnershipError {
+                run_id: key.run_id.to_string(),
+                agent_id: agent_id.clone(),
+                owner_agent_id: owner_agent_id.clone(),
+                tab_group_id: tab_group_id.clone().unwrap_or_default(),
+                action: (*rpc).to_owned(),
+            };
+            not_owner(refusal, &ownership)
+        }
+        Refusal::LeaseLost { rpc, asked, epoch, released, run } => {
+            lease_lost(refusal, not_held(rpc, *asked, *epoch, *released, run), *asked, *epoch, run)
+        }
+        Refusal::LeaseHeld { epoch, expires_at, run } => lease_held(refusal, *epoch, *expires_at, run),
+        Refusal::MaxRunning { max, value, running, run } => max_running(refusal, max, value, running, run),
+        Refusal::RevisionMismatch { key, expected, run } => revision_mismatch(refusal, key, *expected, run.as_ref()),
+        Refusal::InvalidTransition { run, to } => invalid_transition(refusal, run, *to),
+        Refusal::RunNotRunning { run } => run_not_running(refusal, run),
+        Refusal::RunBegun { run } => run_begun(refusal, run),
+        Refusal::ClaimedBefore { claimed } => claimed_before(refusal, &claimed.key),
+        Refusal::InvalidFields(violations) => invalid(violations.clone()),
+    }
+}
+
+fn problem(code: Code, refusal: &Refusal, message: impl Into<String>) -> Problem {
+    Problem::new(code, refusal.reason(), message)
+}
+
+fn request_id_reused(refusal: &Refusal, key: &RunKey, request_id: &str) -> Problem {
+    let message = "This request_id was used for a different request: send a new one.";
+    problem(Code::InvalidArgument, refusal, message).info("run_id", &key.run_id).info("request_id", request_id)
+}
+
+fn run_not_found(refusal: &Refusal, key: &RunKey) -> Problem {
+    let message = format!("Run {} does not exist: check the run_id, or start the run.", key.run_id);
+    let resource = ResourceInfo {
+        resource_type: "runledger.v1.Run".to_owned(),
+        resource_name: key.run_id.to_string(),
+        ..ResourceInfo::default()
+    };
+    problem(Code::NotFound, refusal, message).info("run_id", &key.run_id).detail("google.rpc.ResourceInfo", &resource)
+}
+
+fn run_id_conflict(refusal: &Refusal, field: &str, requested: &str, actual: &str, run: &Summary) -> Problem {
+    let message = format!("Run {} exists with another {field}: use another run_id.", run.run_id);
+    let conflict = v1::RunIdConflictError {
+        field: field.to_owned(),
+        requested: requested.to_owned(),
+        actual: actual.to_owned(),
+        run: Some(run.into()),
+    };
+    problem(Code::AlreadyExists, refusal, message)
+        .info("run_id", &run.run_id)
+        .info("field", field)
+        .detail("runledger.v1.RunIdConflictError", &conflict)
+}
+
+fn not_owner(refusal: &Refusal, ownership: &v1::OwnershipError) -> Problem {
+    let v1::OwnershipError { run_id, action, .. } = ownership;
+    let message = format!("Run {run_id} belongs to another agent: only its owner may call {action}.");
+    problem(Code::PermissionDenied, refusal, message)
+        .info("run_id", run_id)
+        .info("action", action)
+        .detail("runledger.v1.OwnershipError", ownership)
+}
+
+fn run_not_running(refusal: &Refusal, run: &Summary) -> Problem {
+    let message = format!("Run {} is {}: only a running run can do this.", run.run_id, run.status);
+    problem(Code::FailedPrecondition, refusal, message)
+        .info("run_id", &run.run_id)
+        .info("status", run.status.name())
+        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run))
+}
+
+fn run_begun(refusal: &Refusal, run: &Summary) -> Problem {
+    let message = format!(
+        "Run {} was begun, or its lease was not granted by a claim: release it without not_begun, or end it.",
+        run.run_id
+    );
+    problem(Code::FailedPrecondition, refusal, message)
+        .info("run_id", &run.run_id)
+        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run))
+}
+
+/// Never seen by a caller: a claim is answered with the claim that was made before.
+fn claimed_before(refusal: &Refusal, key: &RunKey) -> Problem {
+    let message = format!("This request_id has claimed run {}: send the same call again.", key.run_id);
+    problem(Code::Aborted, refusal, message).info("run_id", &key.run_id)
+}
+
+fn invalid_transition(refusal: &Refusal, run: &Summary, to: RunStatus) -> Problem {
+    let message = format!("Invalid lifecycle transition for run {}: {} → {to}", run.run_id, run.status);
+    problem(Code::FailedPrecondition, refusal, message.clone())
+        .info("run_id", &run.run_id)
+        .info("from", run.status.name())
+        .info("to", to.name())
+        .detail(
+            "runledger.v1.LifecycleTransitionError",
+            &v1::LifecycleTransitionError {
+                name: "LifecycleTransitionError".to_owned(),
+                run_id: run.run_id.to_string(),
+                from: v1::RunStatus::from(run.status).into(),
+                to: v1::RunStatus::from(to).into(),
+                message,
+                run: Some(run.into()),
+            },
+        )
+}
+
+fn lease_lost(refusal: &Refusal, message: String, asked: u64, epoch: u64, run: &Summary) -> Problem {
+    let id = &run.run_id;
+    problem(Code::FailedPrecondition, refusal, message)
+        .info("run_id", id)
+        .info("lease_epoch", &asked.to_string())
+        .info("current_epoch", &epoch.to_string())
+        .detail(
+            "runledger.v1.LeaseLostError",
+            &v1::LeaseLostError {
+                run_id: id.to_string(),
+                lease_epoch: asked,
+                current_epoch: epoch,
+                run: Some(run.into()),
+            },
+        )
+}
+
+fn lease_held(refusal: &Refusal, epoch: u64, expires_at: Option<Time>, run: &Summary) -> Problem {
+    let id = &run.run_id;
+    let message = match expires_at {
+        Some(at) => format!("Run {id} is held under epoch {epoch} until {at}: claim it after that."),
+        None if epoch > 0 => format!("Run {id} is held under epoch {epoch}: claim it when that is over."),
+        None => format!("Run {id} is running without a lease: it cannot be claimed, whoever reports it."),
+    };
+    problem(Code::FailedPrecondition, refusal, message)
+        .info("run_id", id)
+        .info("current_epoch", &epoch.to_string())
+        .detail(
+            "runledger.v1.LeaseHeldError",
+            &v1::LeaseHeldError {
+                run_id: id.to_string(),
+                current_epoch: epoch,
+                expires_at: expires_at.map(timestamp),
+                run: Some(run.into()),
+            },
+        )
+}
+
+fn max_running(refusal: &Refusal, max: &MaxRunning, value: &str, running: &[RunId], run: &Summary) -> Problem {
+    let MaxRunning { label, limit } = max;
+    let first = running.first().map_or("", RunId::as_str);
+    let message = match running.len() {
+        1 => format!("Run {} waits: run {first} of the same {label} is running, and the limit is {limit}.", run.run_id),
+        count => {
+            format!("Run {} waits: {count} of the same {label} are running, and the limit is {limit}.", run.run_id)
+        }
+    };
+    let running_count = u32::try_from(running.len()).unwrap_or(u32::MAX);
+    problem(Code::FailedPrecondition, refusal, message)
+        .info("run_id", &run.run_id)
+        .info("label", label)
+        .info("value", value)
+        .info("limit", &limit.to_string())
+        .info("running", &running_count.to_string())
+        .detail(
+            "runledger.v1.MaxRunningError",
+            &v1::MaxRunningError {
+                run_id: run.run_id.to_string(),
+                label: label.clone(),
+                value: value.to_owned(),
+                limit: *limit,
+                running: running_count,
+                running_run_ids: running.iter().take(RUNNING_LISTED_MAX).map(RunId::to_string).collect(),
+                run: Some(run.into()),
+            },
+        )
+}
+
+fn revision_mismatch(refusal: &Refusal, key: &RunKey, expected: u64, run: Option<&Summary>) -> Problem {
+    let actual = run.map_or(0, |run| run.revision);
+    let id = &key.run_id;
+    let message = match (run, expected) {
+        (Some(_), 0) => format!("Run {id} exists, at revision {actual}: use another run_id, or read it."),
+        (Some(_), _) => format!("Run {id} is at revision {actual}, not {expected}: read it and decide again."),
+        (None, _) => format!("Run {id} does not exist, and revision {expected} was expected: expect 0, or nothing."),
+    };
+    problem(Code::Aborted, refusal, message)
+        .info("run_id", id)
+        .info("expected_revision", &expected.to_string())
+        .info("actual_revision", &actual.to_string())
+        .detail(
+            "runledger.v1.RevisionMismatchError",
+            &v1::RevisionMismatchError {
+                expected_revision: expected,
+                actual_revision: actual,
+                run: run.map(v1::RunSummary::from),
+            },
+        )
+}
