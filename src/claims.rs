@@ -1,10 +1,10 @@
 //! Claiming work: the oldest run that is pending or ready and matches, for exactly one claimer.
 //!
 //! Claimers with the same filter share a queue, which hands each of them another candidate, in the order of creation. A
-//! candidate is only a hint: the claim itself is a command like any other, so the claim of a run that another caller
-//! took first is refused under the shard's head, and the claimer takes the next candidate. A claimer that finds none
-//! waits for the feed to tell of a run that is new or ready, or of the end of a run that had to end first; meanwhile
-//! the queue does not ask the database again.
+//! candidate may be taken already: the claim itself is a command like any other, so the claim of a run that another
+//! caller took first is refused under the shard's head, and the claimer takes the next candidate. A claimer that finds
+//! none waits for the feed to tell of a run that is new or ready, or of the end of a run that had to end first;
+//! meanwhile the queue does not ask the database again.
 //!
 //! `queues` finds the queue of a claimer, `queue` reads pages for it, `backlog` decides which claimer is handed which
 //! run, `lanes` keeps the runs that wait, and `limit` those that are running. `replay` answers requests that were
