@@ -1,6 +1,6 @@
 //! Cursors: places of watches of many runs.
 
-use crate::domain::Position;
+use crate::domain::Positions;
 use crate::store::query::Place;
 
 /// A place in the log of all shards, and in the first view of a watch that has not shown all of it.
@@ -9,7 +9,7 @@ pub struct Cursor {
     /// The ledger's epoch when the cursor's watch began: positions of another epoch name other events.
     pub epoch: u64,
     /// For each shard the last position whose event was delivered, or need not be.
-    pub positions: Vec<Position>,
+    pub positions: Positions,
     /// The place in the first view; none when the view is over.
     pub view: Option<View>,
 }
@@ -30,16 +30,4 @@ pub enum ViewOf {
     Active,
     /// All runs.
     All,
-}
-
-/// Whether everything up to `places` has been delivered at `positions`. A vector of positions is a partial order.
-pub(super) fn reaches(positions: &[Position], places: &[Position]) -> bool {
-    places.iter().zip(positions).all(|(place, position)| position >= place)
-}
-
-/// Moves each shard to the later of two positions.
-pub(super) fn advance(positions: &mut [Position], to: &[Position]) {
-    for (position, to) in positions.iter_mut().zip(to) {
-        *position = (*position).max(*to);
-    }
 }

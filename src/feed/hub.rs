@@ -160,7 +160,7 @@ impl Hub {
 
     /// Whether every event is wanted, and not only those of watched runs. If so, every event after these positions must
     /// be published.
-    pub(super) fn wants_all(&self, after: &[Position]) -> bool {
+    pub(super) fn wants_all(&self, after: &Positions) -> bool {
         let mut state = self.state();
         let wants_all = state.ring.has_watchers();
         if wants_all {
@@ -174,7 +174,7 @@ impl Hub {
     }
 
     /// Takes a page of the log up to `end`, and tells the sessions; `as_of` when that is the log's end.
-    pub(super) fn publish(&self, page: Vec<Entry>, end: &[Position], as_of: Option<Time>) {
+    pub(super) fn publish(&self, page: Vec<Entry>, end: &Positions, as_of: Option<Time>) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         let State { topics, ring } = &mut *state;

@@ -10,9 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::cursor::{advance, reaches};
 use super::{Change, LogPlace};
-use crate::domain::{Filter, Namespace, Position, Time};
+use crate::domain::{Filter, Namespace, Position, Positions, Time};
 
 /// Bytes of recent changes kept for sessions at most.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -54,7 +53,7 @@ pub(super) struct Ring {
     begun: Option<Begun>,
     beginnings: u64,
     /// The tailer's positions.
-    end: Vec<Position>,
+    end: Positions,
     /// The store's clock when the log was last read to its end.
     as_of: Option<Time>,
     /// The changes of watched runs, by topic and revision.
@@ -70,7 +69,7 @@ struct Begun {
     /// The first entry.
     number: u64,
     /// The positions before the first entry.
-    positions: Vec<Position>,
+    positions: Positions,
 }
 
 /// A session that watches many runs.
@@ -96,17 +95,17 @@ pub(super) struct Stand {
     /// The ring's beginning that it reads from, and the next entry to look at; none while it reads history.
     next: Option<(u64, u64)>,
     /// The positions of the last events that the session has delivered, or need not deliver.
-    pub(super) positions: Vec<Position>,
+    pub(super) positions: Positions,
 }
 
 impl Stand {
-    pub(super) fn at(positions: Vec<Position>) -> Self {
+    pub(super) fn at(positions: Positions) -> Self {
         Self { next: None, positions }
     }
 
     /// Notes that an event was delivered, or need not be.
     pub(super) fn pass(&mut self, (shard, position): LogPlace) {
-        self.positions[usize::from(shard.0)] = position;
+        self.positions.set(shard, position);
     }
 }
 
@@ -168,12 +167,12 @@ impl Ring {
 
     /// Begins to keep every event after these positions. Sessions that read history use the ring once they have reached
     /// them.
-    pub(super) fn begin(&mut self, positions: &[Position]) {
+    pub(super) fn begin(&mut self, positions: &Positions) {
         if self.begun.is_none() {
             self.beginnings += 1;
             let (beginning, number) = (self.beginnings, self.end_number());
-            self.begun = Some(Begun { beginning, number, positions: positions.to_vec() });
-            self.end = positions.to_vec();
+            self.begun = Some(Begun { beginning, number, positions: positions.clone() });
+            self.end = positions.clone();
             self.watchers.values().for_each(|watcher| watcher.wake.notify_one());
         }
     }
@@ -189,7 +188,7 @@ impl Ring {
     }
 
     /// Takes a page of the log, whose entries may be watched as topics, up to `end`; `as_of` when that is the log's end.
-    pub(super) fn take(&mut self, page: Vec<(Arc<Entry>, Option<u64>)>, end: &[Position], as_of: Option<Time>) {
+    pub(super) fn take(&mut self, page: Vec<(Arc<Entry>, Option<u64>)>, end: &Positions, as_of: Option<Time>) {
         let new = self.end_number();
         for (entry, topic) in page {
             self.bytes += entry.weight();
@@ -199,7 +198,7 @@ impl Ring {
             self.entries.push_back((entry, topic));
         }
         self.tell_watchers(new);
-        self.end = end.to_vec();
+        self.end = end.clone();
         self.as_of = as_of.or(self.as_of);
         while self.bytes > BYTES_MAX {
             let Some((oldest, topic)) = self.entries.pop_front() else { break };
@@ -241,7 +240,7 @@ impl Ring {
         });
         let reads_on = match reads_on {
             Some((_, next)) => next.max(begun.number),
-            None if reaches(&stand.positions, &begun.positions) => begun.number,
+            None if stand.positions.reaches(&begun.positions) => begun.number,
             None => {
                 stand.next = None;
                 return Next::Behind;
@@ -253,7 +252,7 @@ impl Ring {
             Some(1..) => &self.entries[self.index(number) - 1].0.positions,
             Some(0) | None => begun.positions.as_slice(),
         };
-        advance(&mut stand.positions, before);
+        stand.positions.advance(before);
         let looks_end = end.min(number + LOOKS_MAX);
         while number < looks_end {
             let (entry, _) = &self.entries[self.index(number)];
@@ -272,7 +271,7 @@ impl Ring {
         if number < end {
             return Next::More;
         }
-        advance(&mut stand.positions, &self.end);
+        stand.positions.advance(&self.end);
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.pending = NONE;
         }

@@ -67,7 +67,7 @@ struct Tailer<'a> {
     epoch: u64,
     /// The watched runs as the log's end left them.
     cache: Arc<Cache>,
-    heads: Option<Vec<Position>>,
+    heads: Option<Positions>,
 }
 
 impl Tailer<'_> {
@@ -136,7 +136,7 @@ impl Tailer<'_> {
                 Ok(LoggedEvent { shard, position, event }) => (*shard, *position, &event.key, event.revision),
                 Err(Unreadable { shard, position, key, revision, .. }) => (*shard, *position, key, *revision),
             };
-            end[usize::from(shard.0)] = position;
+            end.set(shard, position);
             if !wants_all && !self.hub.is_watched(key) {
                 if let Some(before) = revision_before(revision) {
                     self.cache.remove(&(key.clone(), before));
@@ -157,7 +157,7 @@ impl Tailer<'_> {
                     let entry = Entry {
                         change: Change::new(event, &folded, self.encode),
                         place: (shard, position),
-                        positions: cursor.positions.clone().into(),
+                        positions: cursor.positions.to_vec().into(),
                         cursor: self.encode.cursor(&event.key.namespace, &cursor),
                     };
                     end = cursor.positions;
@@ -174,7 +174,7 @@ impl Tailer<'_> {
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Refused(_))) => {
                     // An unreadable event of one run must not stop the watches of all others.
                     self.hub.log_unreadable(key, revision, &error);
-                    let before = page.last().map_or_else(|| heads.clone(), |entry| entry.positions.to_vec());
+                    let before = page.last().map_or_else(|| heads.clone(), |entry| entry.positions.to_vec().into());
                     self.hub.publish(std::mem::take(&mut page), &before, None);
                     self.hub.interrupt(key, revision);
                     heads.clone_from(&end);

@@ -124,7 +124,7 @@ impl Feed {
             let mut quiet = Quiet::since(None);
             loop {
                 feed.goes_on(epoch)?;
-                if !caught_up && history.is_empty() && reaches(&stand.positions, &heads) {
+                if !caught_up && history.is_empty() && stand.positions.reaches(&heads) {
                     caught_up = true;
                     yield Frame::CaughtUp { cursor: watch.cursor(&stand.positions, None) };
                     quiet = Quiet::since(hub.as_of());
@@ -185,11 +185,11 @@ impl Feed {
     }
 
     /// The cursor at which a watch begins; `heads` are the log's ends.
-    async fn beginning(&self, begin: Begin, epoch: u64, heads: &[Position]) -> Result<Cursor, WatchError> {
+    async fn beginning(&self, begin: Begin, epoch: u64, heads: &Positions) -> Result<Cursor, WatchError> {
         match begin {
             Begin::Now(of) => {
                 let view = of.map(|of| View { of, shown: None });
-                Ok(Cursor { epoch, positions: heads.to_vec(), view })
+                Ok(Cursor { epoch, positions: heads.clone(), view })
             }
             Begin::After(cursor) if cursor.epoch != epoch => Err(WatchError::CursorInvalid),
             Begin::After(cursor) => {
@@ -200,12 +200,12 @@ impl Feed {
     }
 
     /// Refuses a cursor after which the ledger does not have every event.
-    async fn keeps(&self, cursor: &Cursor, heads: &[Position]) -> Result<(), WatchError> {
-        if cursor.positions.len() != heads.len() || !reaches(heads, &cursor.positions) {
+    async fn keeps(&self, cursor: &Cursor, heads: &Positions) -> Result<(), WatchError> {
+        if cursor.positions.len() != heads.len() || !heads.reaches(&cursor.positions) {
             return Err(WatchError::CursorInvalid);
         }
         let forgotten = self.look(self.log.forgotten()).await?;
-        if reaches(&cursor.positions, &forgotten) { Ok(()) } else { Err(WatchError::CursorExpired) }
+        if cursor.positions.reaches(&forgotten) { Ok(()) } else { Err(WatchError::CursorExpired) }
     }
 }
 
@@ -221,11 +221,11 @@ pub(super) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn cursor(&self, positions: &[Position], view: Option<View>) -> Bytes {
-        self.feed.encode.cursor(&self.namespace, &Cursor { epoch: self.epoch, positions: positions.to_vec(), view })
+    fn cursor(&self, positions: &Positions, view: Option<View>) -> Bytes {
+        self.feed.encode.cursor(&self.namespace, &Cursor { epoch: self.epoch, positions: positions.clone(), view })
     }
 
-    fn checkpoint(&self, positions: &[Position], view: Option<View>, at: Option<Time>) -> Frame {
+    fn checkpoint(&self, positions: &Positions, view: Option<View>, at: Option<Time>) -> Frame {
         Frame::Checkpoint { cursor: self.cursor(positions, view), at }
     }
 
@@ -234,7 +234,7 @@ impl Watch<'_> {
         &self,
         of: ViewOf,
         shown: Option<Place>,
-        positions: &[Position],
+        positions: &Positions,
     ) -> Result<(Vec<(Place, Bytes)>, Option<Place>, Option<Held>), StoreError> {
         let filter = match of {
             ViewOf::All => Some(Filter::clone(&self.filter)),
@@ -250,7 +250,7 @@ impl Watch<'_> {
             bytes_max: PAGE_BYTES_MAX,
             metadata: true,
         };
-        let positions = positions.to_vec();
+        let positions = positions.clone();
         // One turn for all reads: with two turns, sessions would keep decoded runs between them.
         let read = |Feed { log, runs, encode, .. }: Feed| async move {
             let page = runs.list(&query).await?;

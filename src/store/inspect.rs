@@ -125,7 +125,7 @@ impl Past {
 #[derive(Debug)]
 pub struct Extent {
     /// Each shard's last position.
-    pub heads: Vec<Position>,
+    pub heads: Positions,
     /// The first event's time and the last one's; none when no run is linked so.
     pub times: Option<(Time, Time)>,
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{OfLedger, StoreError};
-use crate::domain::{Event, Position, RunKey, Shard, Time};
+use crate::domain::{Event, Position, Positions, RunKey, Shard, Time};
 
 /// The log of what happened to runs.
 #[async_trait]
@@ -13,7 +13,7 @@ pub trait RunLog: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn heads(&self) -> Result<Vec<Position>, StoreError>;
+    async fn heads(&self) -> Result<Positions, StoreError>;
 
     /// The events of all shards above `after` (a position for each shard), in one snapshot, merged by (`at`, shard,
     /// position), at most about `limit` for each shard and about `bytes_max` in all as stored, at least one if there is
@@ -23,7 +23,7 @@ pub trait RunLog: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError>;
+    async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError>;
 
     /// A run's events above `after`, by revision, at most `limit` and about `bytes_max` as stored, at least one if there
     /// is one.
@@ -44,15 +44,15 @@ pub trait RunLog: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError>;
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError>;
 
     /// Each shard's last position whose event may be gone. Events are kept for ever: 0, until there is retention.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn forgotten(&self) -> Result<Vec<Position>, StoreError> {
-        Ok(vec![0; self.ledger().shard_count.into()])
+    async fn forgotten(&self) -> Result<Positions, StoreError> {
+        Ok(Positions::start(self.ledger().shard_count))
     }
 
     /// Resolves when another process may have committed something; may resolve without cause, and may miss a commit.

@@ -18,7 +18,7 @@ use super::{
     CommitError, Commits, Description, Ledger, OfLedger, Page, RunLog, Runs, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Renewal, Run, RunId, RunKey,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Run, RunId, RunKey,
     Shard,
 };
 
@@ -82,12 +82,12 @@ impl<S: Commits + ?Sized> Commits for Observed<S> {
 
 #[async_trait]
 impl<S: RunLog + ?Sized> RunLog for Observed<S> {
-    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+    async fn heads(&self) -> Result<Positions, StoreError> {
         self.calls.count(Call::Heads);
         self.inner.heads().await
     }
 
-    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
+    async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         self.calls.count(Call::Changes);
         self.inner.changes(after, limit, bytes_max).await
     }
@@ -103,12 +103,12 @@ impl<S: RunLog + ?Sized> RunLog for Observed<S> {
         self.inner.run_events(key, after, limit, bytes_max).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
         self.calls.count(Call::RevisionsAsOf);
         self.inner.revisions_as_of(keys, heads).await
     }
 
-    async fn forgotten(&self) -> Result<Vec<Position>, StoreError> {
+    async fn forgotten(&self) -> Result<Positions, StoreError> {
         self.calls.count(Call::Forgotten);
         self.inner.forgotten().await
     }

@@ -57,7 +57,7 @@ pub fn encode(cursor: &Cursor, ledger: Ledger, namespace: &str) -> String {
     };
     let shown = cursor.view.as_ref().and_then(|view| view.shown.as_ref());
     let shown = shown.map(|place| Shown { started_at: place.started_at.micros(), run_id: place.run_id.to_string() });
-    let inside = Inside { epoch: cursor.epoch, positions: cursor.positions.clone(), view, shown };
+    let inside = Inside { epoch: cursor.epoch, positions: cursor.positions.to_vec(), view, shown };
     let mut bytes = Vec::with_capacity(1 + inside.encoded_len() + TAG_BYTES);
     bytes.push(VERSION);
     inside.encode(&mut bytes).expect("a vector takes all");
@@ -92,7 +92,7 @@ pub fn decode(text: &str, ledger: Ledger, namespace: &str) -> Result<Cursor, Cur
     let shown = inside
         .shown
         .map(|shown| Place { started_at: Time::from_micros(shown.started_at), run_id: shown.run_id.into() });
-    Ok(Cursor { epoch: inside.epoch, positions: inside.positions, view: of.map(|of| View { of, shown }) })
+    Ok(Cursor { epoch: inside.epoch, positions: inside.positions.into(), view: of.map(|of| View { of, shown }) })
 }
 
 /// The content of a cursor of this ledger, whatever its epoch.
@@ -125,7 +125,7 @@ mod tests {
         Ledger { id: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10), epoch: 3, shard_count: 4 };
 
     fn live() -> Cursor {
-        Cursor { epoch: LEDGER.epoch, positions: vec![0, 7, u64::MAX, 300], view: None }
+        Cursor { epoch: LEDGER.epoch, positions: vec![0, 7, u64::MAX, 300].into(), view: None }
     }
 
     fn showing(of: ViewOf) -> Cursor {

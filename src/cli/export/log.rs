@@ -58,7 +58,7 @@ impl Export {
         };
         let after = match first {
             Some(first) => self.ask(|| range::before(inspect, &heads, first)).await?,
-            None => vec![0; heads.len()],
+            None => Positions::start(inspect.ledger().shard_count),
         };
         let end = match last {
             Some(last) => self.ask(|| range::before(inspect, &heads, last)).await?,
@@ -90,7 +90,7 @@ impl Export {
 
     /// Writes events as they come. An event is shown when its run is linked as wanted before it or after it. A run that
     /// comes to be linked brings along those of its events that were not shown.
-    async fn future(&mut self, mut after: Vec<Position>, mut trail: Trail) -> Result<(), Ended> {
+    async fn future(&mut self, mut after: Positions, mut trail: Trail) -> Result<(), Ended> {
         let inspect = self.inspect.clone();
         let mut lineage = Lineage::default();
         // Runs that were linked, were shown up to this revision, and may be linked again.
@@ -166,7 +166,7 @@ impl Export {
     }
 
     /// The runs of the events that were linked as wanted when the log ended at `heads`.
-    async fn linked(&self, events: &[&Event], heads: &[Position]) -> Result<HashSet<RunKey>, Ended> {
+    async fn linked(&self, events: &[&Event], heads: &Positions) -> Result<HashSet<RunKey>, Ended> {
         let keys: HashSet<&RunKey> = events.iter().map(|event| &event.key).collect();
         let keys: Vec<RunKey> = keys.into_iter().cloned().collect();
         let revisions = self.ask(|| self.inspect.revisions_as_of(&keys, heads)).await?;
@@ -176,8 +176,8 @@ impl Export {
     }
 }
 
-pub(super) fn advance(after: &mut [Position], events: &[LoggedEvent]) {
+pub(super) fn advance(after: &mut Positions, events: &[LoggedEvent]) {
     for logged in events {
-        after[usize::from(logged.shard.0)] = logged.position;
+        after.set(logged.shard, logged.position);
     }
 }

@@ -59,7 +59,7 @@ impl Export {
 
     /// The positions to go on from when the store is of another past than before; none when it is not. The export asks
     /// after each read, before it writes anything of that read.
-    pub(super) async fn goes_back(&mut self, trail: &mut Trail) -> Result<Option<Vec<Position>>, Ended> {
+    pub(super) async fn goes_back(&mut self, trail: &mut Trail) -> Result<Option<Positions>, Ended> {
         let past = self.past().await?;
         if !past.is_another(&trail.past) {
             return Ok(None);
@@ -77,12 +77,12 @@ impl Export {
         let heads = self.ask(|| inspect.heads()).await?;
         let mut after = match self.since {
             Some(since) => self.ask(|| range::before(inspect, &heads, since)).await?,
-            None => vec![0; heads.len()],
+            None => Positions::start(inspect.ledger().shard_count),
         };
-        for ((shard, marks), after) in (0..).map(Shard).zip(&mut trail.marks).zip(&mut after) {
+        for (shard, marks) in (0..).map(Shard).zip(&mut trail.marks) {
             while let Some((position, at)) = marks.back().copied() {
                 if self.ask(|| inspect.time_of(shard, position)).await? == Some(at) {
-                    *after = position;
+                    after.set(shard, position);
                     break;
                 }
                 marks.pop_back();

@@ -51,21 +51,21 @@ impl FromStr for When {
 #[derive(Debug)]
 pub(super) struct Range {
     /// The last position of each shard before the range.
-    pub(super) after: Vec<Position>,
+    pub(super) after: Positions,
     /// The last position of each shard in the range.
-    pub(super) end: Vec<Position>,
+    pub(super) end: Positions,
     /// The log's ends when the range was made.
-    pub(super) heads: Vec<Position>,
+    pub(super) heads: Positions,
 }
 
 impl Range {
     pub(super) fn has(&self, logged: &LoggedEvent) -> bool {
-        self.end.get(usize::from(logged.shard.0)).is_some_and(|end| logged.position <= *end)
+        logged.position <= self.end.of(logged.shard)
     }
 
     /// The number of events after these positions, to the range's end.
-    pub(super) fn left(&self, after: &[Position]) -> u64 {
-        self.end.iter().zip(after).map(|(end, after)| end.saturating_sub(*after)).sum()
+    pub(super) fn left(&self, after: &Positions) -> u64 {
+        self.end.iter().zip(after.iter()).map(|(end, after)| end.saturating_sub(*after)).sum()
     }
 }
 
@@ -81,12 +81,12 @@ pub(super) fn just_after(time: Time) -> Time {
 }
 
 /// Each shard's last position whose event happened before a time, up to its head.
-pub(super) async fn before(inspect: &dyn Inspect, heads: &[Position], time: Time) -> Result<Vec<Position>, StoreError> {
+pub(super) async fn before(inspect: &dyn Inspect, heads: &Positions, time: Time) -> Result<Positions, StoreError> {
     let mut places = Vec::with_capacity(heads.len());
-    for (shard, head) in (0..).zip(heads) {
+    for (shard, head) in (0..).zip(heads.iter()) {
         places.push(before_in(inspect, Shard(shard), *head, time).await?);
     }
-    Ok(places)
+    Ok(places.into())
 }
 
 /// A shard's last position whose event happened before a time, up to its head.

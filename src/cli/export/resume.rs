@@ -85,18 +85,17 @@ impl Export {
         let Seen::Places(places) = &self.seen else { return Ok(()) };
         for (shard, place) in places {
             let position = self.position(*shard, place, &range.heads).await?;
-            let after = &mut range.after[usize::from(shard.0)];
-            *after = position.max(*after);
+            range.after.set(*shard, position.max(range.after.of(*shard)));
         }
         Ok(())
     }
 
-    async fn position(&self, shard: Shard, place: &Place, heads: &[Position]) -> Result<Position, Ended> {
+    async fn position(&self, shard: Shard, place: &Place, heads: &Positions) -> Result<Position, Ended> {
         let inspect = self.inspect.as_ref();
-        let mut after = heads.to_vec();
-        let slot = usize::from(shard.0);
-        after[slot] = self.ask(|| range::before_in(inspect, shard, heads[slot], place.at)).await?;
-        while after[slot] < heads[slot] {
+        let mut after = heads.clone();
+        let head = heads.of(shard);
+        after.set(shard, self.ask(|| range::before_in(inspect, shard, head, place.at)).await?);
+        while after.of(shard) < head {
             let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             let events = page.whole()?;
             for logged in events.iter().filter(|logged| logged.shard == shard) {

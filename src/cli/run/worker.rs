@@ -170,7 +170,7 @@ async fn work(
     say(&format!("run {} begins, under the lease of epoch {}", held.run.run_id, held.epoch));
     let environment = environment(&held, server);
     let task = worker.begin(held);
-    let mut program = match Program::start(&args.command, &environment, task.job.clone()) {
+    let mut program = match Program::start(&args.command, &environment, task.job.clone(), guard).await {
         Ok(program) => program,
         Err(error) => {
             let reason = format!("{} cannot be started: {error}", args.command[0].display());
@@ -178,7 +178,6 @@ async fn work(
             return Err(Stop::Undone(reason));
         }
     };
-    guard.watches(program.group()).await;
     let Ended { status: ended, told, stopped_by } = accompany(args, signals, &task.job, &mut program).await?;
     guard.watches(None).await;
     let said = program.said().await;

@@ -213,7 +213,7 @@ impl World {
                     Next::More => {}
                     Next::Behind => {
                         session.state = State::ReadsHistory;
-                        let missing = |begun: &Begun| !reaches(&session.stand.positions, &begun.positions);
+                        let missing = |begun: &Begun| !session.stand.positions.reaches(&begun.positions);
                         assert!(self.ring.begun.as_ref().is_none_or(missing), "all that it lacks is in the ring");
                     }
                 }

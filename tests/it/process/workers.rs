@@ -166,17 +166,14 @@ fn guard_of(worker: u32) -> String {
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_whose_worker_is_killed_by_force_does_not_live_on() {
-    let directory = tempfile::TempDir::new().unwrap();
-    for script in [
-        "sleep 60 & echo $$ $! > $PIDS.new; mv $PIDS.new $PIDS; wait",
-        "trap '' TERM; sleep 60 & echo $$ $! > $PIDS.new; mv $PIDS.new $PIDS; wait",
-    ] {
+    for script in ["sleep 60 & echo pids $$ $! .; wait", "trap '' TERM; sleep 60 & echo pids $$ $! .; wait"] {
         let scene = Scene::new().await;
-        let pids = directory.path().join("pids");
-        let script = script.replace("$PIDS", pids.to_str().unwrap());
         let flags = ["--task-thread-id", "t", "--kill-after", "1s"];
-        let mut worker = scene.spawn(&flags, &script);
-        let pids = eventually(SOON, async || std::fs::read_to_string(&pids).ok()).await.expect("it has begun");
+        let mut worker = scene.spawn(&flags, script);
+        // The worker passes on what its program says once the guard knows the program.
+        worker.says(" .\n").await;
+        let said = worker.said();
+        let pids = said.lines().find_map(|line| line.strip_prefix("pids ")?.strip_suffix(" .")).unwrap();
         // As a manager does that tells everybody to end, and kills who is left.
         let guard = guard_of(worker.pid());
         assert!(std::process::Command::new("kill").args(["-TERM", &guard]).status().unwrap().success());
@@ -188,7 +185,6 @@ async fn a_program_whose_worker_is_killed_by_force_does_not_live_on() {
         };
         let gone = eventually(SOON, async || (!pids.split_whitespace().any(live)).then_some(())).await;
         assert!(gone.is_some(), "{pids}");
-        std::fs::remove_file(directory.path().join("pids")).unwrap();
     }
 }
 

@@ -17,6 +17,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::guard::Guard;
+
 /// The part of the program's last output on standard error that becomes the reason of its failure.
 const LAST_LINES_MAX: usize = 20;
 const LAST_BYTES_MAX: usize = 3_500;
@@ -47,8 +49,16 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts the program with these variables in its environment. Lines of progress go to the job.
-    pub(super) fn start(command: &[OsString], environment: &[(&str, String)], job: Job) -> io::Result<Self> {
+    /// Starts the program with these variables in its environment, and tells the guard of it. Lines of progress go to the
+    /// job.
+    ///
+    /// Invariant: no output of the program is passed on before its guard knows it.
+    pub(super) async fn start(
+        command: &[OsString],
+        environment: &[(&str, String)],
+        job: Job,
+        guard: &mut Guard,
+    ) -> io::Result<Self> {
         let (program, words) = command.split_first().expect("clap asks for at least one word");
         let mut child = Command::new(program)
             .args(words)
@@ -59,13 +69,14 @@ impl Program {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        guard.watches(group).await;
         let (last, completed, mut streams) = (Last::default(), Arc::default(), JoinSet::new());
         let unread = CancellationToken::new();
         let stdout = child.stdout.take().expect("it is piped");
         let stderr = child.stderr.take().expect("it is piped");
         streams.spawn(pass_output_on(stdout, job, Arc::clone(&completed), unread.clone()));
         streams.spawn(pass_errors_on(stderr, last.clone()));
-        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         Ok(Self { child, group, last, completed, unread, streams })
     }
 
