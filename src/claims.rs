@@ -1,14 +1,14 @@
-//! Claiming work: the oldest run that is pending or ready and matches, for exactly one of those who ask.
+//! Claiming work: the oldest run that is pending or ready and matches, for exactly one claimer.
 //!
 //! Claimers with the same filter share a queue, which hands each of them another candidate, in the order of creation. A
-//! candidate is only a hint: the claim itself is a command like any other, so a run that somebody else took first is
-//! refused under the shard's head, and the claimer takes the next candidate. A claimer that finds none waits for the feed to
-//! tell of a run that is new or ready, or of the end of a run that had to end first; meanwhile the queue does not ask the
-//! database again.
+//! candidate may be taken already: the claim itself is a command like any other, so the claim of a run that another
+//! caller took first is refused under the shard's head, and the claimer takes the next candidate. A claimer that finds
+//! none waits for the feed to tell of a run that is new or ready, or of the end of a run that had to end first;
+//! meanwhile the queue does not ask the database again.
 //!
-//! `queues` finds the queue of a claimer, `queue` reads pages for it, `backlog` decides who is handed what, `lanes` keeps the
-//! runs that wait, and `limit` those that are running. `replay` answers requests that were answered before, and `give_back`
-//! makes runs ready whose claimers have gone.
+//! `queues` finds the queue of a claimer, `queue` reads pages for it, `backlog` decides which claimer is handed which
+//! run, `lanes` keeps the runs that wait, and `limit` those that are running. `replay` answers requests that were
+//! answered before, and `give_back` makes runs ready whose claimers have gone.
 
 mod backlog;
 mod give_back;
@@ -59,7 +59,7 @@ pub struct Claim {
     pub deadline: Option<Instant>,
 }
 
-/// Why a claim has no answer.
+/// The reason for which a claim has no answer.
 #[derive(Debug)]
 pub enum Failure {
     /// A claim could not be decided.
@@ -68,7 +68,7 @@ pub enum Failure {
     Store(StoreError),
     /// The claimer's own request was answered before, and the answer cannot be repeated.
     Refused(Box<Refusal>),
-    /// There are too many different filters at once, and somebody claims by each.
+    /// Too many different filters have claimers at once.
     Overloaded,
     /// The process stops.
     Draining,
@@ -83,7 +83,7 @@ pub struct Granted {
     pub replayed: bool,
 }
 
-/// The way in.
+/// The entry of claims.
 pub struct Claims {
     runs: Arc<dyn Runs>,
     upkeep: Arc<dyn Upkeep>,
@@ -95,7 +95,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Nothing is read before the first claim.
+    /// Prepares the queues. No run is read before the first claim.
     #[must_use]
     pub fn new(
         runs: Arc<dyn Runs>,
@@ -177,7 +177,7 @@ impl Claims {
                     candidate.refused(&*self.runs, &running).await.map_err(Failure::Store)?;
                     Ok(None)
                 }
-                // Somebody took or ended the run first.
+                // Another caller took or ended the run first.
                 Refusal::RevisionMismatch { .. }
                 | Refusal::InvalidTransition { .. }
                 | Refusal::LeaseHeld { .. }
@@ -216,7 +216,7 @@ fn command(claim: &Claim, run_id: &RunId) -> Command {
     }
 }
 
-/// Nothing is left half done under these mutexes, so a poisoned one is as good as any.
+/// Locks a mutex. No change under these mutexes is left half made, so a poisoned one is still valid.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

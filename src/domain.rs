@@ -1,7 +1,7 @@
 //! The rules. Pure: no async, no clock, no ids drawn, no store; times, ids and principals come in as arguments.
 //!
-//! [`decide`](decide::decide) says what a command does to a run, [`evolve`](evolve::evolve) what an event makes of it,
-//! and [`batch`] applies both to the commands of one commit. Every rule of the contract stands here, so it is tested
+//! [`decide`](decide::decide) decides a command on a run, [`evolve`](evolve::evolve) folds an event into it, and
+//! [`batch`] applies both to the commands of one commit. Every rule of the contract stands here, so it is tested
 //! without a database and both stores share it to the letter.
 
 pub mod ask;

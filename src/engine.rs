@@ -1,8 +1,8 @@
 //! The command path: a bounded queue and one committer per shard.
 //!
-//! Callers [`submit`](Engine::submit) a command and wait. A shard's committer takes what queued while its last commit
-//! ran, so that load sets the size of a batch and no timer does. Answers, refusals included, go out after the commit:
-//! a refusal may rest on a neighbour in the batch. The engine holds no rules and keeps no state of runs.
+//! Callers [`submit`](Engine::submit) a command and wait. A shard's committer takes the commands that queued while its
+//! last commit ran, so that load sets the size of a batch and no timer does. Answers, refusals included, go out after
+//! the commit: a refusal may rest on a neighbour in the batch. The engine holds no rules and keeps no state of runs.
 
 mod batch;
 mod commit_health;
@@ -32,60 +32,60 @@ use slots::Slots;
 pub use unreceived::Unreceived;
 use unreceived::{Awaited, IfUnreceived, ToUnreceived};
 
-/// How long a command waits for its answer when its caller sets no deadline.
+/// The time that a command waits for its answer when its caller sets no deadline.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// Why a command has no answer.
+/// The reason for which a command has no answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
-    /// The rules refuse it. Nothing was written.
+    /// The rules refuse the command, which wrote nothing.
     Refused(Box<Refusal>),
-    /// The queue is full. Nothing was written.
+    /// The queue is full. The command wrote nothing.
     Overloaded,
-    /// The process stops. Nothing was written.
+    /// The process stops. The command wrote nothing.
     Draining,
-    /// The store does not answer. Nothing was written.
+    /// The store does not answer. The command wrote nothing.
     StoreUnavailable,
-    /// The store refuses this command, for certain. Nothing was written; the log says why.
+    /// The store refuses this command, for certain. The command wrote nothing; the service's log says why.
     StoreRefused,
-    /// What the store holds of this run cannot be read. Nothing was written; the log says what.
+    /// The store's rows of this run cannot be read. The command wrote nothing; the service's log says which rows.
     StoreCorrupt,
-    /// The caller's deadline passed while the command was queued. Nothing was written.
+    /// The caller's deadline passed while the command was queued. The command wrote nothing.
     Deadline,
-    /// It may have been applied.
+    /// The command may have been applied.
     OutcomeUnknown,
 }
 
-/// What a command did, durably.
+/// The durable effect of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The run after the call; when replayed, as right after the call that was applied.
     pub run: Arc<Run>,
-    /// What the call did.
+    /// The call's disposition.
     pub disposition: Disposition,
     /// The run's revision now.
     pub current_revision: u64,
 }
 
-/// What a call did.
+/// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// It made its event.
+    /// The command made its event.
     Applied,
-    /// It was a permitted no-op.
+    /// The command was a permitted no-op.
     Unchanged,
-    /// Its `request_id` was applied before.
+    /// The command's `request_id` was applied before.
     Replayed,
-    /// It made its event, which keeps beside the run what was reported late.
+    /// The command made its event, which keeps a late report beside the run.
     RecordedLate,
 }
 
 /// The commands of one shard that have no answer yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unanswered {
-    /// How many: queued, or in the commit that is under way.
+    /// The number of commands: queued, or in the commit that is under way.
     pub commands: usize,
-    /// How long the oldest of them has been here.
+    /// The time that the oldest of them has waited.
     pub oldest: Option<Duration>,
 }
 
@@ -101,8 +101,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts a committer for each shard. `runs` tells what a replayed call had made; `committed` is notified after each
-    /// commit that made events.
+    /// Starts a committer for each shard. `runs` gives the run that a replayed call had made; `committed` is notified
+    /// after each commit that made events.
     #[must_use]
     pub fn start(
         commits: &Arc<dyn Commits>,
@@ -140,12 +140,12 @@ impl Engine {
         self.submit_at_last(command, deadline).await
     }
 
-    /// The same, also between [`close`](Engine::close) and [`end`](Engine::end): for what calls that were accepted before
-    /// leave behind.
+    /// Like [`submit`](Engine::submit), but also between [`close`](Engine::close) and [`end`](Engine::end): for
+    /// commands that follow from calls accepted before.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`submit`](Engine::submit).
     pub async fn submit_at_last(&self, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
         let key = command.key.clone();
         let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
@@ -185,8 +185,8 @@ impl Engine {
         }
     }
 
-    /// The run as the first call left it. That call was applied: whatever goes wrong here, "nothing was written" would
-    /// be false.
+    /// The run as the first call left it. The first call was applied, so an answer that says "nothing was written"
+    /// would be false after any error here.
     async fn replayed(&self, key: &RunKey, revision: u64, by: Instant) -> Result<Run, Failure> {
         let reason = match tokio::time::timeout_at(by, self.runs.run_at(key, revision)).await {
             Ok(Ok(Some(run))) => return Ok(run),
@@ -199,13 +199,13 @@ impl Engine {
         Err(Failure::OutcomeUnknown)
     }
 
-    /// Claims that were made for callers who had gone when the answer was due: once, for who gives them back.
+    /// Claims that were made for callers who had gone when the answer was due: once, for the task that gives them back.
     #[must_use]
     pub fn unreceived(&self) -> Option<mpsc::Receiver<Unreceived>> {
         self.unreceived.take()
     }
 
-    /// Where to tell of a claim that was to be answered once more, to a caller who had gone; none while the engine closes.
+    /// The channel for claims whose repeated answer was due to a caller who had gone; none while the engine closes.
     #[must_use]
     pub fn tell_unreceived(&self) -> Option<mpsc::Sender<Unreceived>> {
         self.unreceived.open()
@@ -227,8 +227,9 @@ impl Engine {
         &self.health
     }
 
-    /// Takes no more commands; what is queued is still committed and answered. Who took [`unreceived`](Engine::unreceived)
-    /// hears when no claim is under way any more, and then [ends](Engine::end) the engine.
+    /// Takes no more commands; queued commands are still committed and answered. The channel
+    /// [`unreceived`](Engine::unreceived) ends when no claim is under way any more, and its receiver then
+    /// [ends](Engine::end) the engine.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         if !self.unreceived.close() {
@@ -236,14 +237,15 @@ impl Engine {
         }
     }
 
-    /// The committers end when nothing is queued.
+    /// Ends the committers once their queues are empty.
     pub fn end(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.ending.cancel();
     }
 }
 
-/// What a store's error, with surely nothing applied, means to a caller. Logged where it is met, with its causes.
+/// The failure that a caller is told for a store's error with certainly nothing applied. The caller of the store logs
+/// the error with its causes.
 fn failure(error: &StoreError) -> Failure {
     match error {
         StoreError::Unavailable(_) | StoreError::Lost(_) => Failure::StoreUnavailable,

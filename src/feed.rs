@@ -1,9 +1,9 @@
 //! The watch path: history, then live, from one tailer a process.
 //!
-//! The log is the truth; commits, notifications and polls only wake the `tailer`. It reads the new events of all
-//! shards in one statement, folds them once, encodes them once, and puts the changes into a `ring` bounded in bytes. A
-//! session holds no runs: it remembers how far it has shown, takes what comes next from the ring, and goes back to
-//! history when the ring no longer has it. So a slow reader costs a number, never a buffer.
+//! The log is the truth; commits, notifications and polls only wake the `tailer`. The tailer reads the new events of
+//! all shards in one statement, folds them once, encodes them once, and puts the changes into a `ring` bounded in
+//! bytes. A session holds no runs: it remembers the positions that it has shown, takes the next change from the ring,
+//! and goes back to history when the ring no longer has it. So a slow reader costs a number, never a buffer.
 
 pub mod cursor;
 mod fold;
@@ -33,20 +33,21 @@ use fold::{Cache, Folded};
 use hub::Hub;
 pub use wait_run::Waited;
 
-/// Sent when nothing else was for this long.
+/// The time without a frame after which a checkpoint is sent.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Sent while a watch of many runs catches up and has shown nothing for this long at most, so that one that is cut
-/// again and again gets on.
+/// The time without a frame after which a checkpoint is sent, at most, while a watch of many runs catches up. So a
+/// watch that is cut again and again makes progress.
 pub const CATCHING_UP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reads that all sessions together have in flight at the store: more would only queue in front of its connections, and
+/// Reads that all sessions together have in flight at the store: more reads would only queue for its connections, and
 /// take them from other calls.
 const READS_MAX: usize = 2;
-/// The same for reads of one run or of the shards' ends, which take no time and must not queue behind pages of history.
+/// Reads of one run or of the shards' ends that are in flight: they take no time and must not queue behind pages of
+/// history.
 const LOOKS_MAX: usize = 2;
 
-/// How runs, events and cursors look on the wire. Each is encoded once for all sessions that show it.
+/// The encoding of runs, events and cursors for the wire. Each is encoded once for all sessions that show it.
 pub trait Encode: Send + Sync + 'static {
     /// A run.
     fn run(&self, run: &Run) -> Bytes;
@@ -58,10 +59,10 @@ pub trait Encode: Send + Sync + 'static {
     fn cursor(&self, namespace: &str, cursor: &Cursor) -> Bytes;
 }
 
-/// The client that a session reads for. What was read and not shown is kept for as long as the client sleeps, so that it
-/// is counted as the client's.
+/// The client that a session reads for. Pages that were read and not shown yet are kept for as long as the client
+/// sleeps, and so count as the client's.
 pub trait Reader: Send + Sync + 'static {
-    /// Waits until more may be read for the client, which holds until the value is dropped.
+    /// Waits for the client's turn to read. The turn lasts until the value is dropped.
     fn turn(&self) -> BoxFuture<'_, Turn<'_>>;
 
     /// Counts bytes that were read, until the value is dropped.
@@ -83,13 +84,13 @@ pub struct Change {
     pub revision: u64,
     /// The run's status after the event.
     pub status: Status,
-    /// Whether somebody may hold a lease on the run after the event.
+    /// Whether a worker may hold a lease on the run after the event.
     pub held: bool,
-    /// What happened.
+    /// The encoded event.
     pub event: Bytes,
-    /// The run right after it.
+    /// The encoded run right after the event.
     pub run: Bytes,
-    /// What filters look at, before and after.
+    /// The run before and after the event, for filters.
     filtered: Folded,
 }
 
@@ -106,12 +107,12 @@ impl Change {
         }
     }
 
-    /// Whether a watch with this filter shows it, and then whether the run still matches.
+    /// Whether a watch with this filter shows the change, and if so whether the run still matches.
     fn shown_to(&self, namespace: &str, filter: &Filter) -> Option<bool> {
         if self.key.namespace == namespace { self.filtered.shown_to(filter) } else { None }
     }
 
-    /// About how many bytes it takes in memory.
+    /// The approximate number of bytes that the change takes in memory.
     fn weight(&self) -> usize {
         size_of::<Self>() + self.event.len() + self.run.len() + self.filtered.weight()
     }
@@ -120,10 +121,10 @@ impl Change {
 /// A place in the log: a shard and a position in it.
 type LogPlace = (Shard, Position);
 
-/// Why a watch cannot begin, or was cut.
+/// The reason for which a watch cannot begin, or was cut.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// There is no such run.
+    /// The run does not exist.
     #[error("there is no such run")]
     RunNotFound,
     /// The watch is to begin after a revision that the run has not reached.
@@ -141,11 +142,11 @@ pub enum WatchError {
     /// The process stops: resume elsewhere.
     #[error("the server stops")]
     Draining,
-    /// The ledger turned out to have lost what was acknowledged, after a failover or from a copy: what was shown may never
-    /// have happened.
+    /// The ledger turned out to have lost acknowledged commits, after a failover or from a copy: events that were shown
+    /// may not exist any more.
     #[error("the ledger was restored or failed over")]
     LedgerRestored,
-    /// An event that the watch would show cannot be read. It was logged.
+    /// An event that the watch would show cannot be read. The event was logged.
     #[error("an event cannot be read")]
     Unreadable(#[source] StoreError),
     /// The store cannot be read.
@@ -153,25 +154,25 @@ pub enum WatchError {
     Store(#[from] StoreError),
 }
 
-/// What sessions read from. Cheap to clone.
+/// The source that sessions read from. Cheap to clone.
 #[derive(Clone)]
 pub struct Feed {
     log: Arc<dyn RunLog>,
     runs: Arc<dyn Runs>,
     hub: Arc<Hub>,
     encode: Arc<dyn Encode>,
-    /// The runs that histories were folded to: sessions that read the same history fold on what others have left. Of
-    /// this epoch of the ledger.
+    /// The runs that histories were folded to: sessions that read the same history fold on the runs that others have
+    /// left. All runs are of this epoch of the ledger.
     folded: Arc<Mutex<(u64, Arc<Cache>)>>,
     reads: Arc<Semaphore>,
     looks: Arc<Semaphore>,
-    /// Whom sessions read for; none: for this process.
+    /// The client that sessions read for; none: this process.
     reader: Option<Arc<dyn Reader>>,
     stop: CancellationToken,
 }
 
 impl Feed {
-    /// Starts the tailer. `committed` is notified when this process committed something.
+    /// Starts the tailer. `committed` is notified when this process has committed events.
     #[must_use]
     pub fn start(
         log: Arc<dyn RunLog>,
@@ -189,13 +190,13 @@ impl Feed {
         Self { log, runs, hub, encode, folded, reads, looks, reader: None, stop }
     }
 
-    /// The same for sessions of a client.
+    /// The same feed for sessions of a client.
     #[must_use]
     pub fn of_reader(&self, reader: Arc<dyn Reader>) -> Self {
         Self { reader: Some(reader), ..self.clone() }
     }
 
-    /// What the tailer has done, for tests and metrics.
+    /// The hub of the tailer and its sessions, for tests and metrics.
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
@@ -206,29 +207,29 @@ impl Feed {
         self.log.ledger().epoch
     }
 
-    /// Whether everything that a session has read since it began is of one past. Called between each read and the frame
+    /// Refuses where a session's reads since its beginning are not of one past. Called between each read and the frame
     /// that shows it.
     fn is_still(&self, epoch: u64) -> Result<(), WatchError> {
         if self.epoch() == epoch { Ok(()) } else { Err(WatchError::LedgerRestored) }
     }
 
-    /// Whether a session goes on: the server does not stop, and the ledger is of the same past.
+    /// Refuses where a session must end: the server stops, or the ledger is of another past.
     fn goes_on(&self, epoch: u64) -> Result<(), WatchError> {
         if self.stop.is_cancelled() { Err(WatchError::Draining) } else { self.is_still(epoch) }
     }
 
-    /// Where sessions of an epoch fold on what others have left: runs of a lost past are let go.
+    /// The cache on which sessions of an epoch fold. Runs of a lost past are dropped.
     fn folded(&self, epoch: u64) -> Arc<Cache> {
         let mut folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
         if folded.0 < epoch {
             *folded = (epoch, Arc::new(fold::cache()));
         }
-        // One that is about to end does no harm in a place of its own.
+        // A session of an older epoch is about to end, and gets a cache of its own.
         if folded.0 == epoch { folded.1.clone() } else { Arc::new(fold::cache()) }
     }
 
-    /// Reads from the store what a session then keeps, when it is its turn: one of `turns`, and one of its client's.
-    /// `weight`: about how many bytes that takes. The second value counts them.
+    /// Reads a page from the store that the session then keeps, once it has a turn of `turns` and one of its client.
+    /// `weight` is the page's approximate number of bytes. The second value counts them.
     async fn page<T, F>(
         &self,
         turns: Arc<Semaphore>,
@@ -253,8 +254,8 @@ impl Feed {
         .await
     }
 
-    /// The same of what it does not keep. It is no turn of the client's: a session that keeps a page may need it to get on,
-    /// and the client's turns wait until less is kept.
+    /// Reads from the store without keeping the result, and so without a turn of the client: a session that keeps a
+    /// page may need the read to go on, while the client's turns wait until less is kept.
     async fn read<T, F>(&self, read: impl FnOnce(Self) -> F + Send + 'static) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>> + Send,
@@ -268,17 +269,18 @@ impl Feed {
         .await
     }
 
-    /// Reads one run, or the shards' ends. Not from within a stream: see [`in_a_task`].
+    /// Reads one run, or the shards' ends. Must not be called from within a stream: see [`in_a_task`].
     async fn look<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let _turn = self.looks.acquire().await.expect("never closed");
         read.await
     }
 }
 
-/// Does in a task of its own what takes a turn that others wait for. A session is a stream, which is polled only while its
-/// client takes what it was sent: the turn would be held for as long as the client sleeps.
+/// Does work that takes a turn in a task of its own, since others wait for the turn. A session is a stream, which is
+/// polled only while its client takes the frames: in the stream, the turn would be held for as long as the client
+/// sleeps.
 async fn in_a_task<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    // Ended when it is dropped.
+    // The set ends its task when it is dropped.
     let mut task = JoinSet::new();
     task.spawn(work);
     match task.join_next().await.expect("one was spawned") {

@@ -1,8 +1,8 @@
 //! The read path: callers that ask for runs at the same moment share a query.
 //!
-//! A caller may join the next query, never one that was sent: what it is answered was read after it asked, and shows
-//! every commit that was acknowledged before. Nothing is kept: another replica may have committed since. At low load a
-//! caller's query goes out at once and alone; no timer waits for company.
+//! A caller may join the next query, never one that was sent. Invariant: an answer was read after its caller asked, and
+//! shows every commit that was acknowledged before. No answer is cached, since another replica may have committed
+//! since. At low load a caller's query goes out at once and alone; no timer waits for company.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ struct Ask {
     reply: oneshot::Sender<Answer>,
 }
 
-/// The way in. There is no reader but the callers: one whose turn it is reads for all that have gathered.
+/// The entry of the read path. No task of its own reads: a caller whose turn it is reads for all that have gathered.
 pub struct Reads {
     store: Arc<dyn Runs>,
     gathered: Mutex<VecDeque<Ask>>,
@@ -45,7 +45,7 @@ impl Reads {
     ///
     /// The store cannot be read.
     pub async fn run(&self, key: &RunKey) -> Answer {
-        // Again where the caller that read for this one went away.
+        // Repeats the read where the caller that read for this one went away.
         loop {
             let (reply, mut answer) = oneshot::channel();
             self.gather(Ask { key: key.clone(), reply });
@@ -56,7 +56,7 @@ impl Reads {
                     turn = self.turns.acquire() => {
                         let asks = self.take();
                         if asks.is_empty() {
-                            // Somebody is reading for this one.
+                            // Another caller is reading for this one.
                             drop(turn);
                             break answer.await;
                         }
@@ -74,7 +74,7 @@ impl Reads {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner).push_back(ask);
     }
 
-    /// Those whose query is the next; who went away is left out.
+    /// The callers whose query is the next, without those that went away.
     fn take(&self) -> Vec<Ask> {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let mut asks = Vec::new();
@@ -102,7 +102,7 @@ impl Reads {
                 }
             }
             Err(error) if error.may_be_of_one_run() => {
-                // One run's trouble is not its neighbours'.
+                // The error may be of one run, and the other callers must not see it.
                 for Ask { key, reply } in asks {
                     let _gone = reply.send(self.store.run(&key).await);
                 }

@@ -36,7 +36,7 @@ struct HandedOut {
 pub(super) enum Outcome {
     /// The claimer has the run.
     Claimed,
-    /// Somebody else took the run, or ended it.
+    /// Another caller took the run, or ended it.
     Lost,
     /// The run waits still.
     Waits,
@@ -47,13 +47,13 @@ pub(super) struct Backlog {
     key: QueueKey,
     runs_max: usize,
     lanes: Lanes,
-    /// By run id. A page shows them still waiting.
+    /// The runs that were handed out, by run id. A page shows them still waiting.
     handed_out: HashMap<RunId, HandedOut>,
     /// The number of times that the feed has begun.
     feed: u64,
     /// Runs after this place may wait that are not kept.
     unread_after: Place,
-    /// The same of runs that the page does not show or bring in that is being read.
+    /// Runs after this place may wait that the page which is being read does not show or bring in.
     missed_after: Place,
     /// The agents that have read to the end and found nothing, at this count of news.
     in_vain: (u64, HashSet<Option<String>>),
@@ -85,7 +85,8 @@ impl Backlog {
         let news = std::mem::take(&mut self.lanes.news);
         self.lanes = Lanes::new(Limit::new(self.lanes.limit.max), news);
         self.unread_after = Place::start();
-        // Else the next run of a value would be handed out beside the one that is being claimed, and might be claimed first.
+        // Runs that are being claimed count as well. Without them the next run of a value would be handed out too, and
+        // might be claimed first.
         for (run_id, HandedOut { lane, .. }) in &self.handed_out {
             if let Some(value) = &lane.value {
                 self.lanes.count(value, run_id);
@@ -110,8 +111,8 @@ impl Backlog {
         }
     }
 
-    /// Hands out the oldest run that this agent may have and that may be running, up to where the agent has read, or
-    /// somebody for all.
+    /// Hands out the oldest run that this agent may have and that may be running, up to the place to which the agent,
+    /// or another for all, has read.
     pub(super) fn take(&mut self, agent_id: Option<&str>, read_to: &Place) -> Option<RunId> {
         let place = self.lanes.oldest(agent_id).filter(|place| *place <= read_to.max(&self.unread_after))?.clone();
         let (lane, run_id) = (self.lanes.take(&place)?, place.run_id.clone());
@@ -131,7 +132,7 @@ impl Backlog {
         }
     }
 
-    /// The claimer of a run has gone, or the claim failed: perhaps in the middle of a refusal, so that what counts for the
+    /// The claimer of a run has gone, or the claim failed: perhaps in the middle of a refusal, so that the count of the
     /// run's value is not believed.
     pub(super) fn give_up(&mut self, run_id: &str) {
         if let Some(value) = self.value_of(run_id) {
@@ -166,11 +167,11 @@ impl Backlog {
         self.room_made(value);
     }
 
-    /// An agent begins to read everything, or what may bring it more than is kept. Returns from where on, and the count of
-    /// news.
+    /// An agent begins to read everything, or what may bring it more than is kept. Returns the place to read from, and
+    /// the count of news.
     pub(super) fn begin_walk(&self, agent_id: Option<&str>, is_whole: bool) -> (Place, u64) {
         let ((counted, agents), news) = (&self.in_vain, self.lanes.news.count);
-        // If a caller that names no agent may have nothing, nobody may.
+        // If a caller that names no agent may have nothing, no agent may.
         let in_vain = agents.contains(&None) || agents.contains(&agent_id.map(str::to_owned));
         if is_whole {
             (Place::start(), news)
@@ -195,7 +196,7 @@ impl Backlog {
         self.feed
     }
 
-    /// A page was read for this agent. Returns a run for the agent, and where to read on.
+    /// A page was read for this agent. Returns a run for the agent, and the place to read on from.
     pub(super) fn end_page(
         &mut self,
         after: &Place,
@@ -236,7 +237,7 @@ impl Backlog {
         self.lanes.runs().last_key_value().map(|(place, _)| place)
     }
 
-    /// Keeps a run that waits. Where there are too many, the last one of all is let go, and is to be read again.
+    /// Keeps a run that waits. If there are too many, the last run of all is dropped, and is to be read again.
     fn keep(&mut self, place: Place, lane: Lane) {
         self.lanes.insert(place, lane);
         if let Some(last) = self.last().cloned().filter(|_| self.lanes.runs().len() > self.runs_max) {
@@ -252,8 +253,8 @@ impl Backlog {
         }
     }
 
-    /// Fewer runs count towards a value. Others may be had that are not kept, unless one run is all that there is room for,
-    /// and is kept.
+    /// Fewer runs count towards a value. Runs that are not kept may be had now, unless there is room for one run only
+    /// and such a run is kept.
     fn room_made(&mut self, value: &Arc<str>) {
         let is_enough = self.lanes.limit.max == 1 && self.lanes.any_for_all_of(value);
         if self.unread_after != Place::end() && !is_enough && self.lanes.limit.has_room(Some(value)) {

@@ -1,7 +1,8 @@
-//! Claims that nobody received: their runs are made ready for the next claimer.
+//! Unreceived claims: their runs are made ready for the next claimer.
 //!
-//! The caller was gone when the answer was due: a worker that was told to stop, a connection that broke, a deadline that
-//! passed. Left alone, the run would be RUNNING with nobody executing it until its ttl is over, and then end as ORPHANED.
+//! The caller was gone when the answer was due: a worker that was told to stop, a connection that broke, a deadline
+//! that passed. Without this task, the run would be RUNNING without a worker until its ttl is over, and then end as
+//! ORPHANED.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,8 @@ const AT_ONCE: usize = 64;
 /// The pause before a store that did not answer is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 
-/// Gives claims back until the engine is closed and none is under way any more. Then nothing is left to be committed.
+/// Gives claims back until the engine is closed and none is under way any more. Then no command is left to be
+/// committed.
 pub(super) async fn run(engine: Arc<Engine>, unreceived: mpsc::Receiver<Unreceived>, stop: CancellationToken) {
     let claims = stream::unfold(unreceived, |mut unreceived| async {
         let claim = unreceived.recv().await?;
@@ -31,7 +33,7 @@ pub(super) async fn run(engine: Arc<Engine>, unreceived: mpsc::Receiver<Unreceiv
     engine.end();
 }
 
-/// Tries for as long as the lease lasts: after that, the run's end is the sweeper's. At the stop, it tries once.
+/// Tries for as long as the lease lasts: after that, the sweeper ends the run. At the stop, it tries once.
 async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken) {
     let Unreceived { key, lease, request, replays, revision } = claim;
     let RunKey { namespace, run_id } = key.clone();
@@ -56,13 +58,14 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
                 }
                 return;
             }
-            // The holder before this claim has begun the run: a caller that means this run may take it over. Unless the run
-            // was written to since: then somebody did receive the claim.
+            // The holder before this claim has begun the run: a caller that means this run may take it over. If the run
+            // was written to since, its caller did receive the claim.
             Err(Failure::Refused(refusal)) if matches!(*refusal, Refusal::RunBegun { .. }) && revision.is_some() => {
                 command.ask = Ask::Release(Release { lease_epoch: Some(lease.epoch), not_begun: false });
                 command.expected_revision = revision;
             }
-            // Somebody has followed, or the run has ended; or nothing more is written here; or the log says why not.
+            // Another claim has followed or the run has ended; or the engine is closed; or the service's log says why
+            // the store refused.
             Err(Failure::Refused(_) | Failure::Draining | Failure::StoreRefused | Failure::StoreCorrupt) => return,
             // A release that was applied all the same is refused the next time.
             Err(Failure::Overloaded | Failure::StoreUnavailable | Failure::Deadline | Failure::OutcomeUnknown) => {

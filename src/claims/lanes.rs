@@ -33,7 +33,7 @@ impl Lane {
     }
 }
 
-/// Under which callers the index holds a run.
+/// The callers under which the index holds a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Callers {
     /// Callers that name no agent: they may have every run.
@@ -135,7 +135,7 @@ impl Lanes {
         if let Some(value) = &lane.value {
             self.count(value, &place.run_id);
         }
-        // One claimer was told when the first of these came.
+        // Only one claimer was told when the first of these runs came.
         if self.first(Callers::All).is_some() {
             self.news.tell(None);
         }

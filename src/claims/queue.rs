@@ -23,7 +23,8 @@ pub(super) struct Queue {
     pub(super) key: QueueKey,
     backlog: Mutex<Backlog>,
     pub(super) told: Arc<Notify>,
-    /// One claimer reads for all. Holds when the last whole reading began that came to the end.
+    /// The right to read: one claimer reads for all. The value is the beginning of the last whole reading that came to
+    /// the end.
     reading: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -38,11 +39,11 @@ impl Queue {
         held(&self.backlog)
     }
 
-    /// The oldest candidate that this agent may have; none when there is none. Reads on where that is needed.
+    /// The oldest candidate that this agent may have; none when there is none. The claimer reads on where needed.
     ///
     /// A claimer that gives up sees every start and every end that was acknowledged before the call, perhaps by another
-    /// replica, and that the feed has perhaps not told of yet; of a queue longer than what is kept of it, ends of runs whose
-    /// values are kept. One whole reading answers all claimers that came before it began.
+    /// replica, even if the feed has not told of it yet. Of a queue that is longer than its kept part, it sees the ends
+    /// of runs whose values are kept. One whole reading answers all claimers that came before it began.
     pub(super) async fn take(
         &self,
         runs: &dyn Runs,
@@ -54,7 +55,7 @@ impl Queue {
             return Ok(Some(candidate));
         }
         let mut whole_since = self.reading.lock().await;
-        // Somebody may have read while this claimer waited for its turn.
+        // Another claimer may have read while this one waited for its turn.
         let candidate = self.walk(runs, agent_id, false).await?;
         if candidate.is_some() || !gives_up || *whole_since > Some(came) {
             return Ok(candidate);
@@ -135,7 +136,7 @@ async fn waiting(runs: &dyn Runs, query: &RunQuery) -> Result<RunPage, StoreErro
     let mut found = Vec::new();
     loop {
         found.extend(ready.runs.into_iter().filter(|run| query.filter.matches(run)));
-        // Both pages are known up to where the first of them ends. Ready runs that do not match are read only once.
+        // Both pages are known up to the earlier of their ends. Ready runs that do not match are read only once.
         let Some(next) = ready.next else { break };
         if page.next.as_ref().is_some_and(|until| *until <= next) {
             break;

@@ -1,4 +1,4 @@
-//! The queues of a process: one for each filter that somebody claims by, for a while longer than somebody does.
+//! The queues of a process: one for each filter that has claimers, and for a while after the last one has left.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -15,10 +15,10 @@ use crate::domain::{Filter, MaxRunning, Namespace, Status};
 use crate::feed::watch_runs::{Begin, Frame};
 use crate::feed::{Feed, WatchError};
 
-/// Queues at once at most: each follows the log. Above, the one that is idle for the longest is evicted.
+/// Queues at once at most: each follows the log. Above this number, the queue that is idle for the longest is evicted.
 const QUEUES_MAX: usize = 1_024;
 
-/// The time for which a queue outlives its last claimer at least, who usually comes back.
+/// The time for which a queue outlives its last claimer at least. The claimer usually comes back.
 const IDLE_MIN: Duration = Duration::from_secs(30);
 
 /// The pause before a watch that was cut is taken up again.
@@ -28,7 +28,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct QueueKey {
     pub(super) namespace: Namespace,
-    /// Of runs that wait for a claim.
+    /// The filter of runs that wait for a claim.
     pub(super) filter: Filter,
     pub(super) max_running: Option<MaxRunning>,
 }
@@ -52,15 +52,15 @@ pub(super) struct Queues(Mutex<HashMap<QueueKey, Entry>>);
 struct Entry {
     queue: Arc<Queue>,
     claimers: usize,
-    /// When the last claimer left.
+    /// The time at which the last claimer left.
     idle_since: Instant,
     /// Ends the task that follows the log for the queue, when the entry is dropped.
     _follower: DropGuard,
 }
 
 impl Queues {
-    /// A claimer enters its queue. A new queue is handed to `follow`, until the token is cancelled. None: there are too many
-    /// queues, and somebody claims at each.
+    /// A claimer enters its queue. A new queue is handed to `follow`, until the token is cancelled. Returns none where
+    /// there are too many queues, and each has claimers.
     pub(super) fn enter(
         self: &Arc<Self>,
         key: QueueKey,
@@ -101,7 +101,7 @@ pub(super) struct Claimer {
 }
 
 impl Claimer {
-    /// Waits until something comes to be had. A claimer that is told of a run has nothing else to do: not while it reads, or
+    /// Waits until a run may be had. A claimer that is told of a run has nothing else to do: not while it reads, or
     /// claims another run.
     pub(super) async fn wait(&self, news: u64) {
         let mut told = pin!(self.queue.told.notified());
@@ -121,7 +121,7 @@ impl Drop for Claimer {
     }
 }
 
-/// Tells a queue of what happens until it is evicted, and evicts queues that are idle.
+/// Tells a queue of events until it is evicted, and evicts queues that are idle.
 pub(super) async fn follow(feed: Feed, queues: Arc<Queues>, queue: Arc<Queue>, evicted: CancellationToken) {
     let tell = async {
         loop {

@@ -1,34 +1,35 @@
-//! What a caller asks for: one form for each call, with what it needs and no more. Times are in milliseconds.
+//! The asks of callers: one form for each call, with the fields that the call needs and no more. Times are in
+//! milliseconds.
 
 use super::run::labels_weight;
 use super::{Ending, Labels, LabelsChange, LinksChange, MaxRunning, Metadata, Request, Status};
 
-/// What a command asks for.
+/// The ask of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
     /// Creates a run, or starts a pending one.
     Start(Start),
     /// Changes links, labels or metadata.
     Update(Update),
-    /// Ends it successfully.
+    /// Ends the run successfully.
     Complete(Complete),
-    /// Ends it on purpose.
+    /// Ends the run on purpose.
     Abort(End),
-    /// Ends it with an error.
+    /// Ends the run with an error.
     Fail(End),
-    /// Takes its lease: of a run that waits for a claim, or where nobody holds it any more.
+    /// Takes the lease of a run that waits for a claim or has no holder any more.
     Claim(Claim),
-    /// Gives its lease up.
+    /// Gives the run's lease up.
     Release(Release),
-    /// The authority's own: gives a claim back that it takes for one that nobody received.
+    /// The authority's own ask: gives back a claim that it takes for unreceived.
     GiveBack(GiveBack),
-    /// Asks who executes it to abort it.
+    /// Asks the worker to abort the run.
     RequestAbort(RequestAbort),
-    /// The authority's own: ends it if its time is over.
+    /// The authority's own ask: ends the run if its time is over.
     Sweep,
 }
 
-/// What a start brings.
+/// The fields of a start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Start {
     /// Creates the run pending.
@@ -37,26 +38,26 @@ pub struct Start {
     pub task_thread_id: String,
     /// The owner; none: the acting agent.
     pub agent_id: Option<String>,
-    /// How the run is executed, and its links.
+    /// The run's route and its links.
     pub links: LinksChange,
     /// The labels.
     pub labels: Labels,
     /// The bridge's own data.
     pub metadata: Metadata,
-    /// How long the lease lasts that it asks for.
+    /// The duration of the lease that the start asks for.
     pub lease_ttl_ms: Option<u64>,
-    /// How long the new run may be pending.
+    /// The time that the new run may be pending.
     pub start_timeout_ms: Option<u64>,
-    /// How long the run may be running.
+    /// The time that the run may be running.
     pub run_timeout_ms: Option<u64>,
 }
 
-/// What an update brings.
+/// The fields of an update.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Update {
     /// The lease that the caller holds.
     pub lease_epoch: Option<u64>,
-    /// How the run is executed, and its links.
+    /// The run's route and its links.
     pub links: LinksChange,
     /// The labels.
     pub labels: LabelsChange,
@@ -64,7 +65,7 @@ pub struct Update {
     pub metadata: Metadata,
 }
 
-/// What a completion brings.
+/// The fields of a completion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Complete {
     /// The lease that the caller holds.
@@ -73,23 +74,23 @@ pub struct Complete {
     pub metadata: Metadata,
 }
 
-/// What an abort or a failure brings.
+/// The fields of an abort or a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct End {
     /// The lease that the caller holds.
     pub lease_epoch: Option<u64>,
-    /// Why.
+    /// The reason of the end.
     pub why: Ending,
 }
 
-/// What a claim brings.
+/// The fields of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// The epoch that the run must have.
     pub expected_epoch: Option<u64>,
-    /// How long the lease lasts.
+    /// The duration of the lease.
     pub lease_ttl_ms: u64,
-    /// How many runs with its value of a label may be running when the run is claimed.
+    /// The limit on running runs with the run's value of a label. The claim is refused where it is reached.
     pub max_running: Option<MaxRunning>,
     /// Only of a run that [waits for a claim](super::Run::awaits_claim), not of one whose lease is over.
     pub only_waiting: bool,
@@ -97,7 +98,7 @@ pub struct Claim {
     pub request: Option<Request>,
 }
 
-/// What a release brings.
+/// The fields of a release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Release {
     /// The lease that the caller holds.
@@ -113,21 +114,21 @@ pub struct GiveBack {
     pub lease_epoch: u64,
     /// The claimer's own request: what is remembered of it is forgotten, unless the claimer has been answered meanwhile.
     pub request: Option<Request>,
-    /// How often the claimer had asked again when it was seen to have gone.
+    /// The number of times that the claimer had asked again when it was seen to have gone.
     pub replays: u64,
 }
 
-/// What a request to abort brings.
+/// The fields of a request to abort.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestAbort {
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: Option<String>,
-    /// How long the run may go on; none: as long as it likes.
+    /// The time that the run may go on; none: without a bound.
     pub grace_ms: Option<u64>,
 }
 
 impl Ask {
-    /// One of each, which brings nothing.
+    /// One ask of each kind, with default fields.
     #[must_use]
     pub fn each() -> [Self; 11] {
         [
@@ -174,8 +175,8 @@ impl Ask {
         }
     }
 
-    /// Whether repeating the call, with nothing to recognise it by, still has one effect at most, and its answer tells as
-    /// much.
+    /// Whether the call, repeated without a request id to recognise it by, still has one effect at most, and the answer
+    /// to the repetition tells as much.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         match self {
@@ -205,7 +206,7 @@ impl Ask {
         Some(metadata).filter(|metadata| !metadata.is_empty())
     }
 
-    /// Why the run is to end; none where no reason is given.
+    /// The reason for which the run is to end; none where the caller gives none.
     #[must_use]
     pub fn why(&self) -> Option<&Ending> {
         match self {

@@ -8,7 +8,8 @@ use super::limits::KEYFRAME_EVENTS;
 use super::sides::{self, SideWrites, Sides, Wanted};
 use super::{Command, Event, EventType, Position, Refusal, Request, Run, RunKey, Status, Time};
 
-/// Whoever decides what commands do. A store hands over what it read, and writes what comes back: it knows no rule.
+/// The rules that decide commands. A store hands over the rows that it read, and writes the rows that come back: the
+/// store knows no rule.
 pub trait Decide: Send + Sync {
     /// The rows of the sides that the decisions on these commands may rest on.
     fn wanted(&self, commands: &[Arc<Command>]) -> Wanted;
@@ -25,7 +26,7 @@ pub trait Decide: Send + Sync {
 pub struct Rules;
 
 impl Rules {
-    /// For those who share them.
+    /// The rules, for callers that share them.
     #[must_use]
     pub fn shared() -> Arc<dyn Decide> {
         Arc::new(Self)
@@ -46,7 +47,7 @@ impl Decide for Rules {
     }
 }
 
-/// What the store read under the shard's head lock.
+/// The rows that the store read under the shard's head.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The shard's last event: its position and time; none in an empty shard.
@@ -65,19 +66,19 @@ pub struct Loaded {
     pub ledger_epoch: u64,
 }
 
-/// What the commands came to, and what is to be written.
+/// The results of commands, and the rows to be written.
 #[derive(Debug, Default)]
 pub struct Decided {
-    /// One answer for each command, in their order, of as many as the limit on work allowed: at least the first. The
-    /// others were not looked at. Holds once the writes are durable.
+    /// One answer for each command that was decided, in their order. The limit on work allows at least the first; the
+    /// commands after the last answer were not looked at. The answers hold once the writes are durable.
     pub verdicts: Vec<Result<Verdict, Refusal>>,
     /// The runs as they are to be stored.
     pub runs: Vec<RunWrite>,
     /// The events to append, by position.
     pub events: Vec<NewEvent>,
-    /// What is to be written to the sides.
+    /// The rows of the sides to be written.
     pub sides: SideWrites,
-    /// About how many bytes of runs were read and made.
+    /// The approximate number of bytes of runs that were read and made.
     pub weight: usize,
 }
 
@@ -89,20 +90,20 @@ impl Decided {
     }
 }
 
-/// Bytes of metadata that one batch merges at most, as they lie in memory: what is above waits for the next batch. A
-/// batch is decided while its shard's head is held, and 512 small patches of one large run are gigabytes.
+/// Bytes of metadata that one batch merges at most, as they lie in memory: the commands above this wait for the next
+/// batch. A batch is decided while its shard's head is held, and 512 small patches of one large run are gigabytes.
 const MERGED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What a command did.
+/// The effect of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It made its event; the run right after it.
+    /// The command made its event; the run right after the event.
     Applied(Arc<Run>),
-    /// It made its event, which keeps what was reported late; the run right after it.
+    /// The command made its event, which keeps a late report; the run right after the event.
     RecordedLate(Arc<Run>),
-    /// It was a permitted no-op; the run as it is.
+    /// The command was a permitted no-op; the run as it is.
     Unchanged(Arc<Run>),
-    /// It was applied before.
+    /// The command was applied before.
     Replayed {
         /// The revision of the event that the first call made.
         revision: u64,
@@ -116,24 +117,24 @@ pub enum Verdict {
 pub struct RunWrite {
     /// The run after the commit.
     pub run: Arc<Run>,
-    /// What is stored before the commit; none: the run is new.
+    /// The stored run before the commit; none: the run is new.
     pub before: Option<Stored>,
     /// Whether the metadata differs from what is stored.
     pub metadata_changed: bool,
 }
 
-/// What of a stored run a writer needs to know.
+/// The fields of a stored run that a writer needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Its revision.
+    /// The run's revision.
     pub revision: u64,
-    /// Its status.
+    /// The run's status.
     pub status: Status,
     /// See [`Run::due_at`].
     pub due_at: Option<Time>,
-    /// The epoch of its lease; 0: it never had one.
+    /// The epoch of the run's lease; 0: the run never had one.
     pub epoch: u64,
-    /// Whether it is [ready](Run::is_ready).
+    /// Whether the run is [ready](Run::is_ready).
     pub ready: bool,
 }
 
@@ -145,8 +146,8 @@ impl Stored {
 }
 
 impl RunWrite {
-    /// What becomes of the row that a run has while it is [ready](Run::is_ready): it comes, with the time of the run's
-    /// creation, or goes.
+    /// The change of the row that a run has while it is [ready](Run::is_ready): the row is written with the time of the
+    /// run's creation, or deleted (none).
     pub(super) fn readiness(&self) -> Option<(RunKey, Option<Time>)> {
         match (self.before.is_some_and(|before| before.ready), self.run.is_ready()) {
             (false, true) => Some((self.run.key(), Some(self.run.started_at))),
@@ -159,7 +160,7 @@ impl RunWrite {
 /// An event to be appended.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
-    /// Its place in the shard.
+    /// The event's position in the shard.
     pub position: Position,
     /// The event.
     pub event: Event,

@@ -1,11 +1,11 @@
-//! What an event sets, in the parts of a run.
+//! The changes of a run by an event, in the run's parts.
 
 use serde::{Deserialize, Serialize};
 
 use super::run::labels_weight;
 use super::{Ending, LabelsChange, LinksChange, Metadata, SupervisionChange};
 
-/// The fields that an event set. Its serde form is one flat object.
+/// The fields that an event set. The serde form is one flat object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Changes {
@@ -15,10 +15,10 @@ pub struct Changes {
     /// The owner: set at creation, when a pending run without an owner starts, or by a claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// How the run is executed, and its links.
+    /// The run's route and its links.
     #[serde(flatten)]
     pub links: LinksChange,
-    /// Why the run was aborted or failed.
+    /// The reason for which the run was aborted or failed.
     #[serde(flatten)]
     pub ending: Ending,
     /// The labels.
@@ -27,7 +27,7 @@ pub struct Changes {
     /// Merge patch on the metadata; empty changes nothing.
     #[serde(skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
-    /// What the authority watches over.
+    /// The fields that the authority watches over.
     #[serde(flatten)]
     pub supervision: SupervisionChange,
 }

@@ -1,4 +1,4 @@
-//! What would happen: a transition tried on a run without making it.
+//! Checks: a transition is tried on a run without making it.
 
 use super::decide::{Context, Decision, decide};
 use super::evolve::evolve;
@@ -7,35 +7,35 @@ use super::{
     Status, Time,
 };
 
-/// What the RPC that leads to a status would come to on a run as it is.
+/// The result that the RPC which leads to a status would have on a run as it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     /// The status that would be left; none: the run does not exist.
     pub from: Option<Status>,
     /// Whether the matrix allows the transition.
     pub allowed: bool,
-    /// What the call would do; or its refusal.
+    /// The effect that the call would have; or its refusal.
     pub outcome: Result<Outcome, Refusal>,
 }
 
-/// What a call would do.
+/// The effect that a call would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Make the transition.
     Applied,
-    /// Nothing.
+    /// No change.
     Unchanged,
-    /// Keep what it reports beside the run.
+    /// Keep the call's report beside the run.
     RecordedLate,
 }
 
 /// Tries the transition on a run, or on none.
 #[must_use]
 pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Principal) -> Check {
-    // As its holder would ask, or for an abort anybody: who that is, the request alone can say.
+    // The check asks as the lease's holder would, since only a real request says who calls.
     let lease_epoch = run.map(|run| run.supervision.epoch());
     let start = |deferred| {
-        // Where there is a run, its identity is not in question.
+        // The check takes the identity from an existing run, so that no conflict is found there.
         let task_thread_id = run.map(|run| run.task_thread_id.clone()).unwrap_or_default();
         Ask::Start(Start { deferred, task_thread_id, ..Start::default() })
     };

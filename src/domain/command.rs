@@ -1,4 +1,4 @@
-//! A command: what is asked, of which run, by whom.
+//! A command: a caller's ask of one run.
 
 mod digest;
 
@@ -7,15 +7,15 @@ use super::{Ask, MaxRunning, Principal, RunKey};
 /// One mutation, validated as far as it can be without the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
-    /// The run that it is for.
+    /// The run that the command is for.
     pub key: RunKey,
-    /// What it asks for.
+    /// The command's ask.
     pub ask: Ask,
-    /// The revision that the run must have; 0: it must not exist.
+    /// The revision that the run must have; 0: the run must not exist.
     pub expected_revision: Option<u64>,
-    /// What makes it safe to retry.
+    /// The request id and its digest, which make a retry safe.
     pub request: Option<Request>,
-    /// Who asks.
+    /// The caller.
     pub principal: Principal,
 }
 
@@ -38,27 +38,28 @@ impl Command {
         }
     }
 
-    /// How many runs with its value of a label may be running when the run is claimed.
+    /// The limit on running runs with the run's value of a label, where the command is a claim that has one.
     #[must_use]
     pub fn max_running(&self) -> Option<&MaxRunning> {
         if let Ask::Claim(claim) = &self.ask { claim.max_running.as_ref() } else { None }
     }
 
-    /// Whether repeating it, with nothing to recognise it by, still has one effect at most, and its answer tells as much.
+    /// Whether the command, repeated without a request id to recognise it by, still has one effect at most, and the
+    /// answer to the repetition tells as much.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
-        // Its own revision would refuse the repetition.
+        // A command that expects a revision would have its repetition refused by the revision that it made itself.
         self.ask.is_idempotent() && self.expected_revision.is_none()
     }
 
-    /// About how many bytes the command takes in memory: for bounds on queues and batches.
+    /// The approximate number of bytes that the command takes in memory: for bounds on queues and batches.
     #[must_use]
     pub fn weight(&self) -> usize {
         size_of::<Self>() + self.key.run_id.len() + self.ask.weight()
     }
 }
 
-/// What the authority remembers of an applied call, to recognise its retry.
+/// The part of an applied call that the authority remembers, to recognise its retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The caller's `request_id`.

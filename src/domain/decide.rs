@@ -1,4 +1,4 @@
-//! What a command does to a run: every rule of the contract, in its order of checks.
+//! The effect of a command on a run: every rule of the contract, in its order of checks.
 
 mod changes;
 
@@ -12,18 +12,20 @@ use super::{
     Request, Run, Start, Status, Time,
 };
 
-/// What a decision rests on besides the run and the command.
+/// The facts that a decision rests on besides the run and the command.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The store's clock, not before the shard's last event.
     pub now: Time,
-    /// What the run's history says of the command's `request_id`.
+    /// The call that was applied to the run under the command's `request_id`, if any.
     pub applied: Option<&'a AppliedRequest>,
-    /// The store's clock as it is, by which leases are over: `now` may be ahead of it after the clock was set back.
+    /// The store's clock as it is, which decides whether a lease is over: `now` may be ahead of it after the clock was
+    /// set back.
     pub clock: Time,
-    /// What it finds at its sides.
+    /// The rows of the sides that the decision rests on.
     pub sides: Found<'a>,
-    /// How often the ledger's past was lost: a lease that was granted in a lost past has a lower epoch than any since.
+    /// The number of times that a part of the ledger's past was lost: a lease that was granted in a lost past has a
+    /// lower epoch than any since.
     pub ledger_epoch: u64,
 }
 
@@ -38,20 +40,20 @@ impl Context<'_> {
 /// A call that was applied under a `request_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedRequest {
-    /// The revision of the event that it made.
+    /// The revision of the event that the call made.
     pub revision: u64,
     /// See [`Command::digest`].
     pub digest: [u8; 32],
 }
 
-/// What a command does, when it is not refused.
+/// The effect of a command that is not refused.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// It makes this event, which makes this run.
+    /// The command makes this event, which makes this run.
     Apply(Box<Event>, Box<Run>),
-    /// It is a permitted no-op.
+    /// The command is a permitted no-op.
     Unchanged,
-    /// It was applied before, as this revision.
+    /// The command was applied before, as this revision.
     Replayed {
         /// The revision of the event that the first call made.
         revision: u64,
@@ -119,7 +121,7 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
         (Status::Running, Ask::Release(Release { not_begun: false, .. })) => {
             event(Some(run), command, context, EventType::Released)
         }
-        // Nobody executes the run who could be asked.
+        // No worker executes the run and could be asked.
         (Status::Running, Ask::RequestAbort(_)) if run.is_ready() => {
             event(Some(run), command, context, EventType::Aborted)
         }
@@ -159,7 +161,7 @@ fn replayed(command: &Command, context: &Context<'_>) -> Result<Option<u64>, Ref
     }
 }
 
-/// Whether the claimer's own request has had its effect: on whatever run.
+/// Refuses a claim whose claimer's own request has had its effect already, on any run.
 fn claimed_before(command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
     let Ask::Claim(Claim { request: Some(request), .. }) = &command.ask else { return Ok(()) };
     match context.sides.claimed {
@@ -169,13 +171,14 @@ fn claimed_before(command: &Command, context: &Context<'_>) -> Result<(), Refusa
     }
 }
 
-/// A claim that nobody received is given back. Whose lease was renewed has received the claim, whatever became of an answer.
+/// Gives an unreceived claim back. A holder that has renewed its lease has received the claim, even if an answer was
+/// lost.
 fn give_back(run: &Run, command: &Command, claim: &GiveBack, context: &Context<'_>) -> Result<Decision, Refusal> {
     let of_this_claim = |claimed: &Claimed| {
         claimed.key == command.key && claimed.epoch == claim.lease_epoch && claimed.replays == claim.replays
     };
     if claim.request.is_some() && !context.sides.claimed.is_some_and(of_this_claim) {
-        // The claimer has asked again: whether that was received is seen there.
+        // The claimer has asked again: the call that answers the repetition finds out whether that answer was received.
         return Ok(Decision::Unchanged);
     }
     let is_renewed = |lease: &HeldLease| lease.renewed && lease.epoch == run.supervision.epoch();
@@ -185,7 +188,7 @@ fn give_back(run: &Run, command: &Command, claim: &GiveBack, context: &Context<'
     not_begun(run, command, context)
 }
 
-/// A claim that was not begun leaves its run ready; or ends it, where somebody asked for that meanwhile.
+/// Makes a run ready whose claim was not begun; or ends it, where an abort was requested meanwhile.
 fn not_begun(run: &Run, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
     if run.supervision.unbegun.is_none() {
         return Err(Refusal::RunBegun { run: run.summary() });
@@ -230,8 +233,8 @@ fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
     }
 }
 
-/// What its holder may do needs the lease that the run has, and no older one: whoever lost it may still believe to have
-/// it. A claim may name the lease that it means to follow.
+/// Refuses an ask that only the lease's holder may make, unless it names the run's own lease and no older one: a worker
+/// that lost its lease may still believe to hold it. A claim may name the lease that it means to follow.
 fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
     let rpc = command.ask.rpc();
     match &command.ask {
@@ -244,27 +247,28 @@ fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
             Some(asked) if asked != run.supervision.epoch() => Err(Refusal::lease_lost(rpc, asked, run)),
             Some(_) | None => Ok(()),
         },
-        // Open to everyone; but a holder that says so ends no run that is somebody else's by now.
+        // An abort is open to every caller; but a caller that names its lease ends no run that another holds by now.
         Ask::Abort(abort) => abort.lease_epoch.map_or(Ok(()), |asked| lease_is(run, rpc, asked, false)),
         Ask::Start(_) | Ask::RequestAbort(_) | Ask::Sweep => Ok(()),
     }
 }
 
-/// Whether it is a report of who executes the run: an abort is open to everyone, and is one only under a lease.
+/// Whether the command is a report by the worker that executes the run: an abort is open to every caller, and is such a
+/// report only under a lease.
 fn is_the_holders(command: &Command) -> bool {
     if let Ask::Abort(abort) = &command.ask { abort.lease_epoch.is_some() } else { true }
 }
 
-/// `needs_lease`: what is asked makes no sense without one.
+/// Refuses an ask whose epoch is not the run's. `needs_lease`: the ask makes no sense without a lease.
 pub(super) fn lease_is(run: &Run, rpc: &'static str, asked: u64, needs_lease: bool) -> Result<(), Refusal> {
     let epoch = run.supervision.epoch();
-    // Nobody holds what is not there, or was given up.
+    // A lease that does not exist or was given up has no holder.
     let released = run.supervision.lease.is_some_and(|lease| lease.released);
     let may = asked == epoch && !released && (epoch > 0 || !needs_lease);
     if may { Ok(()) } else { Err(Refusal::lease_lost(rpc, asked, run)) }
 }
 
-/// Whether nobody holds the run any more, so that it may be claimed by who means this run.
+/// Refuses a claim of a running run whose lease is held, and a claim that takes only waiting runs.
 fn free(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
     let epoch = run.supervision.epoch();
     let held = context.sides.lease.filter(|held| held.epoch == epoch);
@@ -276,7 +280,7 @@ fn free(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> 
     Err(Refusal::LeaseHeld { epoch, expires_at: held.map(|held| held.expires_at), run: run.summary() })
 }
 
-/// Whether fewer runs with the same value of a label are running than the claim allows.
+/// Refuses a claim where as many runs with the same value of a label are running as it allows.
 fn leaves_room(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
     let Some(max) = &claim.max_running else { return Ok(()) };
     let Some(LabelValue { value, .. }) = LabelValue::of(run, &max.label) else { return Ok(()) };
@@ -289,8 +293,8 @@ fn leaves_room(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Re
     Err(Refusal::MaxRunning { max: max.clone(), value, running, run: run.summary() })
 }
 
-/// An abort is open to everyone, and so is everything to a caller that names no agent. Who takes over a running run that
-/// somebody executed takes it from its owner.
+/// Refuses an agent that is not the run's owner. Aborts are open to every agent, and all asks to a caller that names no
+/// agent. A claim that takes over a running run takes it from its owner.
 fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
     match (&command.ask, run.status) {
         (Ask::Start(_) | Ask::Abort(_) | Ask::RequestAbort(_) | Ask::Sweep, _) => Ok(()),

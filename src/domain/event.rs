@@ -1,10 +1,10 @@
-//! What happened: the entries of the log.
+//! Events: the entries of the log.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Changes, Namespace, Principal, RunId, RunKey, Status, Time};
 
-/// One entry of a run's history. Its serde form is what the ledger's `event` column keeps; the skipped fields have
+/// One entry of a run's history. The ledger's `event` column keeps an event's serde form; the skipped fields have
 /// columns of their own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -15,13 +15,13 @@ pub struct Event {
     /// The run's revision after it.
     #[serde(skip)]
     pub revision: u64,
-    /// When it happened.
+    /// The event's time.
     #[serde(skip, default = "no_time")]
     pub at: Time,
     /// The `request_id` of the call that made it.
     #[serde(skip)]
     pub request_id: Option<String>,
-    /// What it did.
+    /// The kind of event.
     #[serde(rename = "type")]
     pub event_type: EventType,
     /// The status before; none at creation.
@@ -29,9 +29,9 @@ pub struct Event {
     pub from: Option<Status>,
     /// The status after.
     pub to: Status,
-    /// Who made the call that made it.
+    /// The caller that made the event.
     pub principal: Principal,
-    /// The fields that it set.
+    /// The fields that the event set.
     #[serde(default)]
     pub changes: Changes,
 }
@@ -44,7 +44,7 @@ impl Event {
     }
 }
 
-/// What an event did to its run.
+/// The effect of an event on its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventType {
@@ -64,7 +64,7 @@ pub enum EventType {
     Claimed,
     /// The lease's holder gave it up.
     Released,
-    /// Somebody asked for the run to be aborted.
+    /// An abort of the run was requested.
     #[serde(rename = "abort_requested")]
     AbortRequested,
     /// An outcome came after the authority had ended the run.

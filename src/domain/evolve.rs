@@ -1,4 +1,4 @@
-//! What an event makes of a run. Pure and total: any event applies to any run.
+//! The fold: an event makes a run. The fold is pure and total: any event applies to any run.
 
 use super::run::set;
 use super::{Event, Run, Status};

@@ -1,4 +1,4 @@
-//! Which runs a list, a count or a watch is about.
+//! The filter of a list, a count or a watch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,13 +25,13 @@ pub struct Filter {
     pub started_from: Option<Time>,
     /// [`Run::started_at`] is earlier than this.
     pub started_before: Option<Time>,
-    /// Runs that are [ready](Run::is_ready) match as well, whatever `statuses` says. Lists and counts of a store do not
-    /// look at it.
+    /// Runs that are [ready](Run::is_ready) match as well, whatever `statuses` says. A store's lists and counts ignore
+    /// this field.
     pub or_ready: bool,
 }
 
 impl Filter {
-    /// Whether a run is meant.
+    /// Whether the filter matches a run.
     #[must_use]
     pub fn matches(&self, run: &Run) -> bool {
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
@@ -46,7 +46,7 @@ impl Filter {
             && self.started_before.is_none_or(|before| run.started_at < before)
     }
 
-    /// The same, but only runs that are not terminal; none when it asks for terminal ones only.
+    /// The same filter, but only of runs that are not terminal; none when the filter asks for terminal ones only.
     #[must_use]
     pub fn active(&self) -> Option<Self> {
         let statuses: BTreeSet<_> = Status::ALL

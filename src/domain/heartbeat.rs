@@ -1,5 +1,5 @@
-//! Why a heartbeat renewed nothing. Renewals are no commands: they make no event and take no head, and the store renews
-//! only what is the caller's. What it left alone is judged here, on the run as it is.
+//! The refusal of a heartbeat that renewed no lease. Renewals are no commands: they make no event and take no head, and
+//! the store renews only leases of the caller. The cause is found here, on the run as it is.
 
 use super::decide::{lease_is, owned_by};
 use super::{Refusal, Renewal, Run, RunKey, Status};
@@ -19,7 +19,7 @@ pub fn refusal(key: &RunKey, run: Option<&Run>, renewal: &Renewal) -> Refusal {
         Status::Pending | Status::Completed | Status::Aborted | Status::Failed => {
             Refusal::RunNotRunning { run: run.summary() }
         }
-        // Nobody has followed yet, but its time is over: to renew it now could be to renew it after a sweep looked.
+        // The lease is over, and no other has followed yet: a renewal now could come after a sweep has looked at it.
         Status::Running => Refusal::lease_lost(RPC, renewal.epoch, run),
     }
 }

@@ -1,5 +1,5 @@
-//! Who is who in the ledger, and which shard a run lives in. The functions here are frozen: stored data depends on
-//! them, and test vectors hold them.
+//! The identifiers of the ledger, and the shard of a run. The functions here are frozen: stored data depends on them,
+//! and test vectors hold them.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -152,7 +152,7 @@ pub struct RunKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shard(pub u16);
 
-/// An event's place in its shard: dense, from 1, in commit order. 0 is before the first.
+/// An event's place in its shard: dense, from 1, in commit order. Position 0 is before the first event.
 pub type Position = u64;
 
 /// The shard that holds a run: siphash-1-3, keyed by the ledger's id, of `namespace 0x00 run_id`, modulo the count.
@@ -166,8 +166,8 @@ pub fn shard_of(ledger: Uuid, shard_count: u16, key: &RunKey) -> Shard {
     Shard(u16::try_from(shard).expect("less than a u16's count"))
 }
 
-/// What the log's index finds a request id by: 8 bytes of SHA-256 of `namespace 0x00 run_id 0x00 request_id`. Two
-/// requests may share a key, so a finder compares the texts as well.
+/// The key by which the log's index finds a request id: 8 bytes of SHA-256 of `namespace 0x00 run_id 0x00 request_id`.
+/// Two requests may share a key, so a finder compares the texts as well.
 #[must_use]
 pub fn request_key(key: &RunKey, request_id: &str) -> i64 {
     let digest = parts(&[key.namespace.as_bytes(), key.run_id.as_bytes(), request_id.as_bytes()]);

@@ -26,7 +26,7 @@ pub const METADATA_BYTES_MAX: usize = 65_536;
 pub const METADATA_PATCH_BYTES_MAX: usize = 2 * METADATA_BYTES_MAX;
 /// Nested objects and lists in metadata; the metadata object is the first.
 pub const METADATA_DEPTH_MAX: usize = 32;
-/// A lease's `lease_ttl` at least, in milliseconds: what is shorter dies of an ordinary pause.
+/// A lease's `lease_ttl` at least, in milliseconds: an ordinary pause would end a shorter lease.
 pub const LEASE_TTL_MS_MIN: u64 = 1_000;
 /// A lease's `lease_ttl` at most, in milliseconds.
 pub const LEASE_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;

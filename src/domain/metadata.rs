@@ -32,7 +32,7 @@ impl Metadata {
         &self.0
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the object is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -57,7 +57,8 @@ impl Metadata {
         Self(Arc::new(target))
     }
 
-    /// About how many bytes the object takes in memory: many times its text when it is of small objects.
+    /// The approximate number of bytes that the object takes in memory: many times its text when it consists of small
+    /// objects.
     #[must_use]
     pub fn weight(&self) -> usize {
         weight(&self.0)
@@ -73,7 +74,7 @@ fn weight(map: &Map<String, Value>) -> usize {
     map.len().div_ceil(6) * MAP_NODE_BYTES + entries
 }
 
-/// What a value holds besides its own place.
+/// The bytes that a value holds besides its own place.
 fn weight_within(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,

@@ -1,26 +1,26 @@
-//! Who makes a call.
+//! The caller of a call.
 
 use serde::{Deserialize, Serialize};
 
-/// How far the authority knows who made a call.
+/// The degree to which the authority knows a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PrincipalKind {
-    /// The caller named nobody.
+    /// The caller gave no name.
     Anonymous,
-    /// The caller named an agent; nothing proved it.
+    /// The caller named an agent without a proof.
     Claimed,
-    /// The caller proved who it is.
+    /// The caller proved its identity.
     Authenticated,
-    /// Nobody called: the authority itself.
+    /// The authority itself, without a caller.
     Authority,
 }
 
-/// Who makes a call.
+/// The caller of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Principal {
-    /// How far it is known.
+    /// The degree to which the caller is known.
     pub kind: PrincipalKind,
     /// The acting agent; none when anonymous.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,7 +28,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// A caller that named nobody.
+    /// A caller that gave no name.
     #[must_use]
     pub fn anonymous() -> Self {
         Self { kind: PrincipalKind::Anonymous, agent_id: None }

@@ -1,32 +1,34 @@
-//! Runs that are RUNNING and *ready*: nobody executes them, and the next claim takes them, as it takes a pending one.
+//! Runs that are RUNNING and *ready*: no worker executes them, and the next claim takes them, as it takes a pending
+//! one.
 //!
-//! A run becomes ready when a claim is given back that was not begun: its answer reached nobody, or its holder says so
-//! and has written nothing. No status goes back: such a run stays RUNNING.
+//! A run becomes ready when a claim is given back that was not begun: its caller did not receive it, or its holder
+//! gives it back and has written nothing. No status goes back: such a run stays RUNNING.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Run, Time};
 
-/// Since when a run is ready, and until when.
+/// The time from which a run is ready, and its deadline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ready {
-    /// Since when.
+    /// The time at which the run became ready.
     pub at: Time,
-    /// When the run is aborted unless it is claimed before; none: never.
+    /// The time at which the run is aborted unless it is claimed before; none: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
-    /// A claim was given back that nobody had begun to execute.
+    /// The run is ready because a claim was given back that was not begun.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_begun: bool,
 }
 
-/// A claim of a run that waited for one, and under which no event was made yet: what giving it back restores.
+/// A claim of a run that waited for one, and under which no event was made yet. The fields are the values that a
+/// release restores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Unbegun {
-    /// The owner that the run had before the claim made its claimer the owner; empty: nobody. None: the claim left the
-    /// owner as it was.
+    /// The owner that the run had before the claim made its claimer the owner; empty: the run had no owner. None: the
+    /// claim left the owner as it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
 }
@@ -38,7 +40,7 @@ impl Unbegun {
 }
 
 impl Run {
-    /// Whether nobody executes the RUNNING run and the next claim takes it.
+    /// Whether the run is RUNNING, no worker executes it, and the next claim takes it.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.supervision.ready.is_some()
@@ -50,7 +52,7 @@ impl Run {
         self.status.awaits_claim() || self.is_ready()
     }
 
-    /// How long the run may wait to be started, in microseconds, as it was said at its creation.
+    /// The time that the run may wait to be started, in microseconds, as it was set at the run's creation.
     pub(super) fn start_timeout_micros(&self) -> Option<i64> {
         Some(self.supervision.start_deadline?.micros() - self.started_at.micros())
     }

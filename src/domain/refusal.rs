@@ -1,8 +1,9 @@
-//! Why a command was not applied. A refusal carries what was asked and what was found.
+//! Refusals: the reasons for which a command was not applied. A refusal carries the values that were asked for and the
+//! values that were found.
 
 use super::{Claimed, MaxRunning, Run, RunId, RunKey, Status, Summary, Time};
 
-/// A command's typed refusal. Nothing was changed.
+/// A command's typed refusal. A refused command changes nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
     /// The run has this `request_id` from a different request.
@@ -12,7 +13,7 @@ pub enum Refusal {
         /// The `request_id`.
         request_id: String,
     },
-    /// There is no such run.
+    /// The run does not exist.
     RunNotFound {
         /// The run that was asked for.
         key: RunKey,
@@ -21,9 +22,9 @@ pub enum Refusal {
     RunIdConflict {
         /// The identity field that differs.
         field: &'static str,
-        /// What the command said.
+        /// The value in the command.
         requested: String,
-        /// What the run has.
+        /// The run's value.
         actual: String,
         /// The run as it is.
         run: Summary,
@@ -36,36 +37,36 @@ pub enum Refusal {
         owner_agent_id: String,
         /// The run's tab group.
         tab_group_id: Option<String>,
-        /// What was asked.
+        /// The RPC that was called.
         rpc: &'static str,
         /// The run.
         key: RunKey,
     },
     /// The caller does not hold the run's lease, or not any more.
     LeaseLost {
-        /// What was asked.
+        /// The RPC that was called.
         rpc: &'static str,
         /// The epoch that the command named; 0: none.
         asked: u64,
         /// The run's epoch; 0: it has no lease.
         epoch: u64,
-        /// Whether the lease was given up and nobody has claimed the run since.
+        /// Whether the lease was given up and no claim has followed it.
         released: bool,
         /// The run as it is.
         run: Summary,
     },
-    /// Somebody else holds the run, and it cannot be claimed.
+    /// Another worker holds the run, and it cannot be claimed.
     LeaseHeld {
         /// The run's epoch; 0: it runs without a lease.
         epoch: u64,
-        /// When the lease is over unless it is renewed; none: never.
+        /// The time at which the lease is over unless it is renewed; none: never.
         expires_at: Option<Time>,
         /// The run as it is.
         run: Summary,
     },
     /// As many runs with the same value of a label are running as the claim allows.
     MaxRunning {
-        /// What the claim allows.
+        /// The claim's limit.
         max: MaxRunning,
         /// The run's value of the label.
         value: String,
@@ -78,7 +79,7 @@ pub enum Refusal {
     RevisionMismatch {
         /// The run that was asked for.
         key: RunKey,
-        /// What the command expected; 0 is "must not exist".
+        /// The revision that the command expected; 0 is "must not exist".
         expected: u64,
         /// The run as it is; none when it does not exist.
         run: Option<Summary>,
@@ -100,7 +101,7 @@ pub enum Refusal {
         /// The run as it is.
         run: Summary,
     },
-    /// The claimer's own request was applied before, perhaps to another run: to be answered with that claim.
+    /// The claimer's own request was applied before, perhaps to another run. The answer is that claim.
     ClaimedBefore {
         /// The claim.
         claimed: Claimed,
@@ -110,7 +111,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The caller of `rpc`, who named this epoch, does not hold the run's lease.
+    /// The refusal of a caller of `rpc` that named this epoch and does not hold the run's lease.
     #[must_use]
     pub fn lease_lost(rpc: &'static str, asked: u64, run: &Run) -> Self {
         let released = run.supervision.lease.is_some_and(|lease| lease.released);
@@ -138,12 +139,12 @@ impl Refusal {
     }
 }
 
-/// One thing that is wrong with a request.
+/// A violation: one field that is wrong in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The request's field, such as `labels["key"]`.
     pub field: String,
-    /// What is wrong, with the limit.
+    /// The fault, with the limit.
     pub description: String,
 }
 

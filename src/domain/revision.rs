@@ -2,8 +2,8 @@
 
 /// The revision of a run's first event.
 ///
-/// Readers of history rely on it: before this revision there was no run, and where a run is found or a later event of it,
-/// the first event is there too. So whatever takes away what is old takes whole runs, and only terminal ones.
+/// Invariant: a run has no event before this revision, and where a run or a later event of it is stored, the first
+/// event is stored too. Readers of history rely on this. So retention must remove whole runs, and only terminal ones.
 pub const FIRST_REVISION: u64 = 1;
 
 /// The revision before one; none before the first.

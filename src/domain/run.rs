@@ -20,7 +20,7 @@ pub use self::supervision::{
 use super::limits::SUMMARY_REASON_BYTES_MAX;
 use super::{Event, Metadata, Namespace, RunId, RunKey, Status, Time};
 
-/// One run. Its serde form is the bridges' envelope without the metadata, as the ledger's keyframes keep it.
+/// One run. The serde form is the bridges' envelope without the metadata, as the ledger's keyframes keep it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -34,29 +34,29 @@ pub struct Run {
     pub status: Status,
     /// 1 at creation, +1 with every event.
     pub revision: u64,
-    /// When the run was created.
+    /// The time at which the run was created.
     pub started_at: Time,
-    /// When the run's last event happened.
+    /// The time of the run's last event.
     pub updated_at: Time,
-    /// When the run first became running.
+    /// The time at which the run first became running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_at: Option<Time>,
-    /// When the run became terminal.
+    /// The time at which the run became terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Time>,
     /// The owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// How it is executed, and its links.
+    /// The run's route and its links.
     #[serde(flatten)]
     pub links: Links,
-    /// Why it was aborted or failed.
+    /// The reason for which the run was aborted or failed.
     #[serde(flatten)]
     pub ending: Ending,
-    /// For filtering.
+    /// The labels, for filtering.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: Labels,
-    /// What the authority watches over.
+    /// The fields that the authority watches over.
     #[serde(default, skip_serializing_if = "Supervision::is_empty")]
     pub supervision: Supervision,
     /// The bridge's own data.
@@ -98,7 +98,7 @@ impl Run {
         Self { metadata: Metadata::default(), ..self.clone() }
     }
 
-    /// What a refusal shows of the run.
+    /// The part of the run that a refusal shows.
     #[must_use]
     pub fn summary(&self) -> Summary {
         Summary {
@@ -122,7 +122,7 @@ impl Run {
         }
     }
 
-    /// About how many bytes the run takes in memory: for bounds on queues and caches.
+    /// The approximate number of bytes that the run takes in memory: for bounds on queues and caches.
     #[must_use]
     pub fn weight(&self) -> usize {
         size_of::<Self>()
@@ -137,7 +137,7 @@ impl Run {
     }
 }
 
-/// What a refusal shows of a run: enough to see who won, small enough for HTTP/2 trailers.
+/// The part of a run that a refusal shows: enough to see who won, small enough for HTTP/2 trailers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// See [`Run::namespace`].

@@ -1,8 +1,8 @@
-//! The sides of a decision: rows besides the run that it rests on. A store reads and locks them under the shard's head, and
-//! writes them with the events, each kind alike and without knowing what it means.
+//! The sides of a decision: rows besides the run that it rests on. A store reads and locks them under the shard's head,
+//! and writes them with the events. The store handles each kind alike and knows the meaning of none.
 //!
-//! A side has a file of its own. It says which row a command is decided on, what the events of a batch make of the rows,
-//! and what is to be written.
+//! A side has a file of its own. The file says on which row a command is decided, how the events of a batch change the
+//! rows, and which rows are to be written.
 
 pub mod claims;
 mod leases;
@@ -20,14 +20,14 @@ use super::{Command, Event, HeldLease, Lease, Run, RunId, RunKey, RunWrite, Time
 pub struct Wanted {
     /// The leases of these runs.
     pub leases: BTreeSet<RunKey>,
-    /// What counts for the values that these runs have of these labels.
+    /// The runs that count for the values which these runs have of these labels.
     pub limits: BTreeSet<(RunKey, String)>,
-    /// What is remembered of these claim requests.
+    /// The claims of these claim requests.
     pub claims: BTreeSet<ClaimKey>,
 }
 
 impl Wanted {
-    /// By commands on runs that are not known yet.
+    /// The rows that are wanted by commands on runs that are not known yet.
     #[must_use]
     pub fn by<'a>(commands: impl IntoIterator<Item = &'a Command>) -> Self {
         let mut wanted = Self::default();
@@ -41,10 +41,10 @@ impl Wanted {
         wanted
     }
 
-    /// Whether a command is decided on nothing but its run, and on a claim request that is new.
+    /// Whether a command is decided only on its run, and on a claim request that is new.
     #[must_use]
     pub fn is_only_the_run(command: &Command, run: Option<&Run>) -> bool {
-        // What takes a claim back rests on what is remembered of it.
+        // A command that gives a claim back rests on the row of its claim request.
         let gives_back = command.claim_request().is_some() && !matches!(command.ask, super::Ask::Claim(_));
         !leases::is_wanted(command, run) && !gives_back && command.max_running().is_none()
     }
@@ -55,19 +55,19 @@ impl Wanted {
 pub struct Sides {
     /// The leases of runs.
     pub leases: Vec<(RunKey, HeldLease)>,
-    /// The runs that count, of each value whose row was read, also where none counts. Until the commit has ended, nobody
-    /// else's claim changes it.
+    /// The runs that count, of each value whose row was read, also where none counts. Invariant: no other commit
+    /// changes such a row until this one has ended.
     pub limits: Vec<(LabelValue, Vec<RunId>)>,
-    /// What is remembered of claim requests. Until the commit has ended, nobody else changes it.
+    /// The claims of claim requests. Invariant: no other commit changes such a row until this one has ended.
     pub claims: Vec<(ClaimKey, Claimed)>,
 }
 
-/// What is to be written to the sides, in the order of their keys.
+/// The rows of the sides to be written, in the order of their keys.
 #[derive(Clone, Debug, Default)]
 pub struct SideWrites {
-    /// Leases that begin, or begin anew; none: the row goes. The other rows are left to their renewals.
+    /// Leases that begin, or begin anew; none: the row is deleted. The other rows are left to their renewals.
     pub leases: Vec<(RunKey, Option<Lease>)>,
-    /// Runs that are ready from now on, with the time of their creation; none: the row goes.
+    /// Runs that are ready from now on, with the time of their creation; none: the row is deleted.
     pub ready: Vec<(RunKey, Option<Time>)>,
     /// The runs that count from now on towards the limits on values.
     pub limits: Vec<(LabelValue, Vec<RunId>)>,
@@ -75,14 +75,14 @@ pub struct SideWrites {
     pub claims: Vec<(ClaimKey, Option<Claimed>)>,
 }
 
-/// What one decision finds at its sides.
+/// The rows of the sides that one decision rests on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found<'a> {
     /// The run's lease as it is kept; none where the command is not decided on it.
     pub lease: Option<HeldLease>,
     /// The runs that count towards the command's [`MaxRunning`](limits::MaxRunning).
     pub running: &'a [RunId],
-    /// What is remembered of the command's [claim request](Command::claim_request).
+    /// The claim of the command's [claim request](Command::claim_request).
     pub claimed: Option<&'a Claimed>,
 }
 
@@ -100,7 +100,8 @@ impl Batch {
         Self { leases: Leases::of(leases), limits: Limits::of(limits), claims: Claims::of(claims) }
     }
 
-    /// Whether a row was not read that the command is decided on: nobody has locked it yet. The next batch does.
+    /// Whether the batch has not read, and so not locked, a row that the command is decided on. The next batch reads
+    /// it.
     pub(super) fn lack(&self, command: &Command, run: Option<&Run>) -> bool {
         self.limits.lack(command, run)
     }

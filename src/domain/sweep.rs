@@ -1,23 +1,23 @@
-//! What the authority concludes by itself: whose time is over.
+//! Sweeps: the authority's own conclusions about runs whose time is over.
 
 use super::decide::Context;
 use super::{Run, Status, Time};
 
-/// Why the authority ends a run.
+/// The reason for which the authority ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
     /// A pending run was not started in time.
     NotStarted,
     /// A running run took too long.
     TooLong,
-    /// A request to abort it was not followed in time.
+    /// A request to abort the run was not followed in time.
     GraceOver,
-    /// Nobody renewed its lease.
+    /// The run's lease was not renewed.
     Orphaned,
 }
 
 impl Due {
-    /// What is over first, if anything is.
+    /// The reason whose time is over first, if any is.
     pub(super) fn of(run: &Run, context: &Context<'_>) -> Option<Self> {
         let grace = run.supervision.abort_request.as_ref().and_then(|request| request.deadline);
         let ends: [(Option<Time>, Self); 3] = match (run.status, &run.supervision.ready) {
@@ -43,7 +43,7 @@ impl Due {
         over.min().map(|(_, due)| due)
     }
 
-    /// The status that it leads to.
+    /// The status that the reason leads to.
     pub(super) fn leads_to(self) -> Status {
         match self {
             Self::NotStarted | Self::TooLong | Self::GraceOver => Status::Aborted,
@@ -51,7 +51,7 @@ impl Due {
         }
     }
 
-    /// Whether who executes the run may know better: a deadline is a rule, all else is a conclusion from silence.
+    /// Whether the worker may know better: a deadline is a rule, all else is a conclusion from silence.
     pub(super) fn is_presumed(self) -> bool {
         match self {
             Self::NotStarted | Self::TooLong => false,

@@ -32,7 +32,7 @@ impl Batch {
         self.0.len()
     }
 
-    /// The run of a command that stands alone: the guilty one, where the store refuses it.
+    /// The run of a command that is alone in its batch: where the store refuses the batch, it refuses this command.
     pub(super) fn only_run(&self) -> Option<&str> {
         match self.0.as_slice() {
             [alone] => Some(&alone.command.key.run_id),
@@ -44,7 +44,7 @@ impl Batch {
         self.0.iter().map(|pending| pending.command.clone()).collect()
     }
 
-    /// Whether anybody wants to know its outcome.
+    /// Whether any caller, or the channel of unreceived claims, waits for the batch's outcome.
     pub(super) fn is_awaited(&self) -> bool {
         self.0.iter().any(|pending| pending.is_awaited() || pending.is_told_of())
     }
@@ -55,7 +55,7 @@ impl Batch {
         (self, Self(second))
     }
 
-    /// Answers what was decided; what was not comes back.
+    /// Answers the commands that were decided, and returns the others.
     pub(super) fn answer(mut self, decided: Decided) -> Self {
         let rest = self.0.split_off(decided.verdicts.len().min(self.0.len()));
         for (pending, verdict) in self.0.into_iter().zip(decided.verdicts) {
@@ -64,8 +64,8 @@ impl Batch {
         Self(rest)
     }
 
-    /// Without the commands that nobody waits for any more. Only where it is certain that none of them was applied:
-    /// their callers were told that they may have been, and will look before they send them again.
+    /// The batch without the commands that no caller waits for any more. Invariant: none of the commands was applied.
+    /// The callers that have gone were told that theirs may have been, and will look before they send them again.
     pub(super) fn awaited(mut self) -> Self {
         self.0.retain(Pending::is_awaited);
         self
@@ -78,10 +78,10 @@ impl Batch {
     }
 }
 
-/// A shard's queue, with what was received and not yet batched.
+/// A shard's queue, with the commands that were received and not yet batched.
 pub(super) struct Queue {
     inlet: mpsc::Receiver<Pending>,
-    /// Told of what was received and has no answer.
+    /// The count of commands that were received and have no answer.
     in_hand: Arc<Mutex<InHand>>,
     waiting: VecDeque<Pending>,
     commands_max: usize,
@@ -114,20 +114,20 @@ impl Queue {
         !self.waiting.is_empty()
     }
 
-    /// How many commands wait here.
+    /// The number of commands that wait here.
     pub(super) fn len(&self) -> usize {
         self.waiting.len() + self.inlet.len()
     }
 
-    /// Tells what is in hand: a batch, and what waits for the next one.
+    /// Publishes the count in hand: a batch, and the commands that wait for the next one.
     fn tell(&self, batch: &[Pending]) {
         let commands = batch.len() + self.waiting.len();
         let since = batch.first().or(self.waiting.front()).map(|pending| pending.since);
         *self.in_hand.lock().unwrap_or_else(PoisonError::into_inner) = InHand { commands, since };
     }
 
-    /// Learns from a commit how many commands the next one should take: how large the runs are is only known then. Says
-    /// whether it was too heavy.
+    /// Learns from a commit how many commands the next one should take: the size of the runs is only known afterwards.
+    /// Returns whether the commit was too heavy.
     pub(super) fn learn(&mut self, weight: usize) -> bool {
         let heavy = weight > RUNS_BYTES_MAX;
         self.commands_max =
@@ -143,7 +143,7 @@ impl Queue {
         }
     }
 
-    /// Takes what queued, up to the limits, without waiting.
+    /// Takes the queued commands, up to the limits, without waiting.
     pub(super) fn batch(&mut self) -> Batch {
         let mut batch = Vec::new();
         let mut bytes = 0;

@@ -10,19 +10,19 @@ use crate::domain::Shard;
 /// Commits fail, for a reason that is not one run's.
 #[derive(Clone, Debug)]
 pub struct CommitOutage {
-    /// When the first of them failed.
+    /// The time at which the first of them failed.
     pub since: Instant,
-    /// The shard that it was for.
+    /// The shard of this commit.
     pub shard: Shard,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
-/// So many commands that the store refuses one by one, with nothing written between them, are not to blame themselves.
+/// Commands that the store refuses one by one, with nothing written between them, until commits count as failing.
 const REFUSALS_MAX: usize = 4;
 
-/// Set by each commit that fails or whose outcome stays unknown, and cleared by each that writes, of whatever shard:
-/// while some shard commits, this replica is of use.
+/// Set by each commit that fails or whose outcome stays unknown, and cleared by each that writes, in any shard: while
+/// one shard commits, this replica is of use.
 #[derive(Debug)]
 pub struct CommitHealth {
     outage: watch::Sender<Option<CommitOutage>>,
@@ -53,7 +53,7 @@ impl CommitHealth {
         });
     }
 
-    /// Something was written, durably.
+    /// A commit wrote durably.
     pub fn succeeded(&self) {
         if self.refusals.load(Ordering::Relaxed) > 0 {
             self.refusals.store(0, Ordering::Relaxed);

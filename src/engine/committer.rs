@@ -16,7 +16,7 @@ use crate::store::error::Source;
 use crate::store::{CommitError, Commits, StoreError};
 use crate::telemetry::chain;
 
-/// How often the commands of a batch are sent again after their commit turned out not to be applied.
+/// The number of times that a batch's commands are sent again after their commit turned out not to be applied.
 const RESENDS_MAX: usize = 3;
 
 pub(super) struct Committer {
@@ -41,7 +41,7 @@ impl Committer {
         Self { store, rules: Rules::shared(), shard, slots, committed, health, down: false }
     }
 
-    /// Commits what queues until the queue is closed and empty.
+    /// Commits queued commands until the queue is closed and empty.
     pub(super) async fn run(mut self, mut queue: Queue, closing: CancellationToken) {
         let slots = self.slots.clone();
         while queue.ready(&closing).await {
@@ -53,12 +53,13 @@ impl Committer {
         }
     }
 
-    /// Commits a batch, in parts where it must be. One that the store refuses is halved until the guilty command
-    /// stands alone; one that was lost on its way is halved too, since its size may be what lost it.
+    /// Commits a batch, in parts where it must be. A batch that the store refuses is halved until the refused command
+    /// is alone; a batch whose commit was lost on its way is halved too, since its size may be the cause.
     async fn commit(&mut self, batch: Batch, queue: &mut Queue) {
         let mut parts = vec![(batch, 0)];
         while let Some((part, resends)) = parts.pop() {
-            // Nothing of a part was applied when it stands here, and who was told otherwise will look for it.
+            // Invariant: no command in `parts` has been applied. A caller that was told of an unknown outcome will look
+            // for it.
             let part = part.awaited();
             if part.is_empty() {
                 continue;
@@ -67,7 +68,8 @@ impl Committer {
                 Outcome::Committed(decided) => {
                     self.down = false;
                     let heavy = queue.learn(decided.weight);
-                    // One without events has written nothing, and tells nothing of those that do.
+                    // A commit without events has written nothing, so its success says nothing about commits that
+                    // write.
                     if !decided.events.is_empty() {
                         self.health.succeeded();
                         self.committed.notify_one();
@@ -75,7 +77,8 @@ impl Committer {
                     }
                     let rest = part.answer(decided);
                     if heavy {
-                        // Each attempt reads all of its runs, whether it comes to decide on them or not.
+                        // Each attempt reads the runs of all its commands, even of those that it does not come to
+                        // decide.
                         let (first, second) = rest.halves();
                         parts.extend([(second, 0), (first, 0)]);
                     } else {
@@ -143,10 +146,10 @@ impl Committer {
 
 enum Outcome {
     Committed(Decided),
-    /// The store says why, and surely nothing was applied.
+    /// The store gave an error, and certainly nothing was applied.
     NotApplied(StoreError),
-    /// It was sent, and surely nothing was applied.
+    /// The commit was sent, and certainly nothing was applied.
     Lost(Source),
-    /// Unknown, and nobody waits for it any more.
+    /// The outcome is unknown, and no caller waits for it any more.
     Abandoned,
 }

@@ -17,15 +17,15 @@ const QUEUE_COMMANDS_MAX: usize = 4096;
 /// Bytes of commands that all shards hold at most, queued and in flight.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What one permit of the byte budget stands for.
+/// The bytes that one permit of the byte budget stands for.
 const BYTES_PER_PERMIT: usize = 1024;
 
-/// A queued command and who waits for it.
+/// A queued command, and the channel to its caller.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) command: Arc<Command>,
     pub(super) weight: usize,
-    /// When it came.
+    /// The time at which the command was queued.
     pub(super) since: Instant,
     reply: oneshot::Sender<Result<Verdict, Failure>>,
     if_unreceived: Option<Box<IfUnreceived>>,
@@ -37,7 +37,7 @@ pub(super) struct Pending {
 pub(super) struct Ticket(Arc<AtomicBool>);
 
 impl Ticket {
-    /// Takes the command back, if no committer has taken it. Once true, it is never committed.
+    /// Takes the command back, if no committer has taken it. Invariant: after true, the command is never committed.
     pub(super) fn withdraw(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
@@ -56,17 +56,18 @@ impl Pending {
         (Self { command, weight, since, reply, if_unreceived, taken, budget: None }, receiver, ticket)
     }
 
-    /// Takes the command for a commit. False when its caller withdrew it or has gone: then it must not be committed.
+    /// Takes the command for a commit. False when its caller withdrew the command or has gone: then the command must
+    /// not be committed.
     pub(super) fn take(&self) -> bool {
         !self.reply.is_closed() && !self.taken.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether somebody still waits for the answer.
+    /// Whether a caller still waits for the answer.
     pub(super) fn is_awaited(&self) -> bool {
         !self.reply.is_closed()
     }
 
-    /// Whether its outcome is wanted also when nobody waits for it.
+    /// Whether the outcome is wanted also when no caller waits for it.
     pub(super) fn is_told_of(&self) -> bool {
         self.if_unreceived.is_some()
     }
@@ -78,7 +79,7 @@ impl Pending {
     }
 }
 
-/// Why a command did not get into the queue.
+/// The reason for which a command was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rejected {
     Full,
@@ -92,16 +93,16 @@ pub(super) struct Inlet {
     in_hand: Arc<Mutex<InHand>>,
 }
 
-/// What the committer has taken from the queue and not answered yet.
+/// The commands that the committer has taken from the queue and not answered yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InHand {
     pub(super) commands: usize,
-    /// Since when its oldest command is here.
+    /// The time since which the oldest command has waited.
     pub(super) since: Option<Instant>,
 }
 
 impl Inlet {
-    /// Queues a command, or says at once why not.
+    /// Queues a command, or rejects it at once.
     pub(super) fn offer(&self, mut pending: Pending) -> Result<(), Rejected> {
         let permits = u32::try_from(pending.weight.div_ceil(BYTES_PER_PERMIT)).unwrap_or(u32::MAX);
         let budget = self.bytes.clone().try_acquire_many_owned(permits).map_err(|_full| Rejected::Full)?;
@@ -112,7 +113,7 @@ impl Inlet {
         })
     }
 
-    /// How many commands have no answer, and since when the oldest of them is here.
+    /// The number of commands without an answer, and the time since which the oldest of those in hand has waited.
     pub(super) fn unanswered(&self) -> InHand {
         let InHand { commands, since } = *self.in_hand.lock().unwrap_or_else(PoisonError::into_inner);
         InHand { commands: commands + self.queue.max_capacity() - self.queue.capacity(), since }

@@ -1,7 +1,7 @@
-//! Commits of unknown outcome: asked after until the store tells, or nobody wants to know.
+//! Settling of commits whose outcome is unknown: the store is asked until it tells, or no caller waits any more.
 //!
-//! Until then the shard takes no new batch. What queues meanwhile waits for a moment, since most outcomes are settled
-//! in one, and is then told that the store is unavailable, since it is.
+//! Until then the shard takes no new batch. Commands that queue meanwhile wait for a moment, since most outcomes are
+//! settled in one. Then their callers are told that the store is unavailable.
 
 use std::error::Error;
 use std::time::Duration;
@@ -18,15 +18,16 @@ use crate::telemetry::chain;
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long what queues waits before it is turned away.
+/// The time that queued commands wait before they are turned away.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What became of a commit.
+/// The outcome of a commit that was unsettled.
 pub(super) enum Settled {
     Applied,
     NotApplied,
-    /// Nobody wants to know any more, or nobody ever will. The next commit takes the head first and so waits for it, if it
-    /// has come to the store at all; what has not may still come, until the store finds it too old.
+    /// The outcome stays unknown: no caller waits for it any more, or the store cannot tell it. The next commit takes
+    /// the head first, and so waits for this one if it has reached the store. A commit that has not reached it may
+    /// still do so, until the store finds it too old.
     Abandoned,
 }
 
@@ -47,7 +48,7 @@ pub(super) async fn settle(
                 tracing::info!(shard = unsettled.shard.0, commit_id = %unsettled.commit_id, applied, "settled");
                 return if applied { Settled::Applied } else { Settled::NotApplied };
             }
-            // Nothing will ever tell: who waits hears so at once, and nothing holds up the stop.
+            // The outcome cannot be found out any more: the callers hear so at once, and the stop is not held up.
             Err(error @ StoreError::Lost(_)) => {
                 tracing::error!(shard = unsettled.shard.0, error = chain(&error), "never to be settled");
                 health.failed(unsettled.shard, || chain(&error));
@@ -64,7 +65,7 @@ pub(super) async fn settle(
     Settled::Abandoned
 }
 
-/// Does some work, and from `patience` on answers what queues meanwhile, and says that commits fail.
+/// Does some work. From `patience` on it answers the commands that queue meanwhile, and reports that commits fail.
 async fn turning_away<T>(
     queue: &mut Queue,
     patience: Instant,

@@ -1,9 +1,9 @@
-//! The commits that a process has in flight: how many there may be, and when it pays to begin another.
+//! The commits that a process has in flight: their largest number, and the time at which another one pays.
 //!
-//! A commit costs nearly the same whether it carries one command or ten. So one that would carry less than those in
-//! flight do on average waits until some of them have ended, while more comes to its queue; and then begins, whatever has
-//! come. With nothing in flight it begins at once. It does not wait for one that takes long: what is slow, or hangs, is
-//! not what it would share the cost of.
+//! A commit costs nearly the same whether it carries one command or ten. So a commit that would carry fewer commands
+//! than the average of those in flight waits until some of them have ended, while its queue grows, and then begins with
+//! any number. With nothing in flight a commit begins at once. No commit waits for a slow or hanging one, since it
+//! would share no cost with it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How many commits a small one lets end before it begins.
+/// Commits whose ends a small commit awaits at most before it begins.
 const ENDS_MAX: usize = 3;
 
-/// How long it waits for one of them.
+/// The time that a small commit waits for one of these ends.
 const END_WAIT_MAX: Duration = Duration::from_millis(5);
 
 /// See the module.
@@ -36,10 +36,10 @@ impl Slots {
         Arc::new(Self { free, in_flight: Mutex::default(), ended: Notify::new() })
     }
 
-    /// Waits until a commit should begin of what is queued, which may grow meanwhile.
+    /// Waits until a commit of the queued commands should begin, whose number may grow meanwhile.
     pub(super) async fn begin(self: &Arc<Self>, queued: impl Fn() -> usize) -> Slot {
         for _ in 0..ENDS_MAX {
-            // Told of every end from here on.
+            // Created before the check below, so that no end in between is missed.
             let ended = self.ended.notified();
             if self.in_flight().is_worth(queued()) {
                 break;
@@ -59,13 +59,13 @@ impl Slots {
 }
 
 impl InFlight {
-    /// Whether another commit of so many commands carries its share.
+    /// Whether another commit of this many commands carries its share.
     fn is_worth(self, queued: usize) -> bool {
         queued * self.commits >= self.commands
     }
 }
 
-/// A commit in flight, until this is dropped.
+/// A commit in flight, until the slot is dropped.
 pub(super) struct Slot {
     slots: Arc<Slots>,
     commands: usize,
@@ -73,7 +73,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// How many commands it came to carry.
+    /// Counts the commands that the commit carries.
     pub(super) fn takes(&mut self, commands: usize) {
         self.commands += commands;
         self.slots.in_flight().commands += commands;

@@ -7,10 +7,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::Failure;
 use crate::domain::{Ask, Command, Lease, Request, RunKey, Verdict};
 
-/// Claims that wait here at most: as many as all shards of a process may have in flight. What is above ends by its ttl.
+/// Claims that wait here at most: as many as all shards of a process may have in flight. A claim above this number ends
+/// by its ttl.
 pub(super) const UNRECEIVED_MAX: usize = 16_384;
 
-/// A claim that nobody received.
+/// An unreceived claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreceived {
     /// The run that was claimed.
@@ -19,13 +20,13 @@ pub struct Unreceived {
     pub lease: Lease,
     /// The claimer's own request, by which it may ask for the claim again.
     pub request: Option<Request>,
-    /// How often it had asked again.
+    /// The number of times that the claimer had asked again.
     pub replays: u64,
     /// The revision of the claim's event; none where the claimer asked again.
     pub revision: Option<u64>,
 }
 
-/// Where the claim of a command goes that nobody receives.
+/// The channel for a command's claim, if no caller receives it.
 #[derive(Clone, Debug)]
 pub(super) struct IfUnreceived {
     key: RunKey,
@@ -34,7 +35,7 @@ pub(super) struct IfUnreceived {
 }
 
 impl IfUnreceived {
-    /// None for a command that is no claim, or whose caller can ask the run itself for its answer again.
+    /// Returns none for a command that is no claim, or whose `request_id` lets its caller get the answer again.
     pub(super) fn of(command: &Command, to: &ToUnreceived) -> Option<Box<Self>> {
         if !matches!(command.ask, Ask::Claim(_)) || command.request.is_some() {
             return None;
@@ -43,11 +44,11 @@ impl IfUnreceived {
         Some(Box::new(Self { key: command.key.clone(), request: command.claim_request().cloned(), to }))
     }
 
-    /// Nobody receives this.
+    /// Sends the claim of this verdict, which no caller receives.
     pub(super) fn lost(self, verdict: &Verdict) {
         let Verdict::Applied(run) = verdict else { return };
         let Some(lease) = run.supervision.lease else { return };
-        // Where there is no room, the lease ends by its ttl.
+        // If the channel is full, the lease ends by its ttl.
         let claim =
             Unreceived { key: self.key, lease, request: self.request, replays: 0, revision: Some(run.revision) };
         let _full = self.to.try_send(claim);
@@ -56,8 +57,8 @@ impl IfUnreceived {
 
 type Reply = Result<Verdict, Failure>;
 
-/// A caller's wait for its answer. Dropped with an answer in it, or before there is one, the answer was not received: the
-/// committer then finds nobody, or this tells.
+/// A caller's wait for its answer. If it is dropped before the answer was taken, the answer is not received: either the
+/// committer finds the caller gone, or the drop sends the claim to the channel.
 pub(super) struct Awaited {
     reply: oneshot::Receiver<Reply>,
     if_unreceived: Option<Box<IfUnreceived>>,
@@ -89,7 +90,7 @@ impl Drop for Awaited {
 /// The engine's ends of the channel.
 pub(super) struct ToUnreceived {
     to: Mutex<Option<mpsc::Sender<Unreceived>>>,
-    /// Until somebody takes it.
+    /// The receiver, until it is taken.
     from: Mutex<Option<mpsc::Receiver<Unreceived>>>,
 }
 
@@ -99,18 +100,18 @@ impl ToUnreceived {
         Self { to: Mutex::new(Some(to)), from: Mutex::new(Some(from)) }
     }
 
-    /// Where claims go, until it is closed.
+    /// The sender for unreceived claims, until the channel is closed.
     pub(super) fn open(&self) -> Option<mpsc::Sender<Unreceived>> {
         self.to.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Where they come out, once.
+    /// The receiver of unreceived claims, once.
     pub(super) fn take(&self) -> Option<mpsc::Receiver<Unreceived>> {
         self.from.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// No more claims are made: the other end hears of the last one that is under way, and then that there is none. Whether
-    /// there is such an end.
+    /// Closes the channel: the receiver gets the last claims that are under way, and then the end. Returns whether the
+    /// receiver had been taken.
     pub(super) fn close(&self) -> bool {
         drop(self.to.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.take().is_none()

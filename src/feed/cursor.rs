@@ -1,34 +1,34 @@
-//! Where a watch of many runs stands.
+//! Cursors: places of watches of many runs.
 
 use crate::domain::Position;
 use crate::store::query::Place;
 
-/// A place in the log of all shards, and in the first view of a watch that had not shown all of it.
+/// A place in the log of all shards, and in the first view of a watch that has not shown all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// The ledger's epoch when the watch that it comes from began: positions of another lead elsewhere.
+    /// The ledger's epoch when the cursor's watch began: positions of another epoch name other events.
     pub epoch: u64,
     /// For each shard the last position whose event was delivered, or need not be.
     pub positions: Vec<Position>,
-    /// How far the first view had come; none when it is over.
+    /// The place in the first view; none when the view is over.
     pub view: Option<View>,
 }
 
 /// The first view of a watch: runs as they were at the positions of its cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Which runs it shows.
+    /// The kind of runs that the view shows.
     pub of: ViewOf,
-    /// The last run that was shown; none at its beginning.
+    /// The last run that was shown; none at the view's beginning.
     pub shown: Option<Place>,
 }
 
-/// Which runs a first view shows, of those that match.
+/// The kind of runs that a first view shows, of those that match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewOf {
-    /// Those that are not terminal.
+    /// Runs that are not terminal.
     Active,
-    /// All.
+    /// All runs.
     All,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn reaches(positions: &[Position], places: &[Position]) -> bool {
     places.iter().zip(positions).all(|(place, position)| position >= place)
 }
 
-/// Takes each shard to the later of two positions.
+/// Moves each shard to the later of two positions.
 pub(super) fn advance(positions: &mut [Position], to: &[Position]) {
     for (position, to) in positions.iter_mut().zip(to) {
         *position = (*position).max(*to);

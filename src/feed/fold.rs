@@ -1,4 +1,4 @@
-//! Runs as events leave them. What is not at hand is read back from the log, for several runs at once.
+//! Runs as events leave them. Runs that are not in the cache are read back from the log, several at once.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::store::{Runs, StoreError};
 
 /// Bytes of runs kept to fold the next event on.
 const CACHE_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// How many runs the cache's tables are made for.
+/// The number of runs that the cache's tables are made for.
 const RUNS: usize = 16 * 1024;
 /// Runs that one read brings at most.
 const FETCH_RUNS_MAX: usize = 32;
-/// Metadata up to this size is kept beside what filters look at: leaving it out would cost a copy.
+/// Metadata up to this size is kept with the runs for filters: leaving it out would cost a copy.
 const METADATA_KEPT_MAX: usize = 1024;
 
 /// Runs as they were at a revision.
@@ -38,7 +38,7 @@ pub(super) fn cache() -> Cache {
     let options = OptionsBuilder::new()
         .estimated_items_capacity(RUNS)
         .weight_capacity(CACHE_BYTES_MAX)
-        // What was read ahead, or just folded, is needed soonest: it gets half of the room.
+        // Runs that were read ahead, or just folded, are needed soonest: they get half of the room.
         .hot_allocation(0.5)
         .shards(1)
         .build()
@@ -54,14 +54,14 @@ pub(super) struct Folded {
 }
 
 impl Folded {
-    /// Whether a watch with this filter shows the event, and then whether the run still matches.
+    /// Whether a watch with this filter shows the event, and if so whether the run still matches.
     pub(super) fn shown_to(&self, filter: &Filter) -> Option<bool> {
         let matches = filter.matches(&self.after);
         let shown = matches || self.before.as_ref().is_some_and(|before| filter.matches(before));
         shown.then_some(matches)
     }
 
-    /// The same for filters, which do not look at metadata.
+    /// The runs for filters, without large metadata, which filters do not look at.
     pub(super) fn without_big_metadata(&self) -> Self {
         let without = |run: &Arc<Run>| {
             if run.metadata.weight() <= METADATA_KEPT_MAX { run.clone() } else { Arc::new(run.without_metadata()) }
@@ -78,14 +78,14 @@ impl Folded {
 pub(super) struct Folder<'a> {
     pub(super) runs: &'a Arc<dyn Runs>,
     pub(super) cache: &'a Arc<Cache>,
-    /// Whose turn it is to read from the store; none: nobody else folds on what this leaves, so that it waits for nobody,
-    /// and a run's past is let go.
+    /// The turns to read from the store. None: no other folder uses this cache, so that this one needs no turn, and
+    /// drops a run's earlier states.
     pub(super) turns: Option<&'a Arc<Semaphore>>,
 }
 
 impl Folder<'_> {
-    /// The run before and after an event. `following` are events that come next: if this one's run must be read, theirs
-    /// are read as well.
+    /// The run before and after an event. `following` are the next events: if this event's run must be read, theirs are
+    /// read as well.
     pub(super) async fn fold(
         &self,
         event: &Event,
@@ -124,7 +124,7 @@ impl Folder<'_> {
             if places.len() == FETCH_RUNS_MAX {
                 break;
             }
-            // A run that comes to be, or is here already, is not read.
+            // A new run, or one in the cache, is not read.
             let Some(before) = revision_before(event.revision) else { continue };
             let place = (event.key.clone(), before);
             if places.iter().all(|(key, _)| *key != event.key) && self.cache.peek(&place).is_none() {
@@ -135,7 +135,7 @@ impl Folder<'_> {
         let Some(turns) = self.turns.cloned() else { return read(&*runs, &cache, places).await };
         in_a_task(async move {
             let _turn = turns.acquire().await.expect("never closed");
-            // Read meanwhile by whoever had the turn before.
+            // The session that had the turn before may have read the run.
             if let Some(run) = cache.get(&places[0]) {
                 return Ok(run);
             }
@@ -150,7 +150,7 @@ impl Folder<'_> {
 /// Reads runs, of which the first one must be there. The others are left in the cache.
 async fn read(from: &dyn Runs, cache: &Cache, mut places: Vec<(RunKey, u64)>) -> Result<Arc<Run>, StoreError> {
     let runs = match from.runs_at(&places).await {
-        // Another's, perhaps: this one must not suffer for what was read ahead.
+        // The error may be of a run that was read ahead, for which this one must not suffer.
         Err(StoreError::Corrupt { .. } | StoreError::Refused(_)) if places.len() > 1 => {
             places.truncate(1);
             from.runs_at(&places).await?
@@ -168,7 +168,7 @@ async fn read(from: &dyn Runs, cache: &Cache, mut places: Vec<(RunKey, u64)>) ->
     Ok(Arc::new(run))
 }
 
-/// A revision that must be there.
+/// The error for a revision that must be in the log and is not.
 pub(super) fn missing(key: &RunKey, revision: u64) -> StoreError {
     StoreError::Corrupt {
         table: "run_events",

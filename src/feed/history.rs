@@ -1,4 +1,4 @@
-//! The history of a watch of many runs: pages of the log, folded, and what of them is for the watch.
+//! The history of a watch of many runs: pages of the log, folded and filtered for the watch.
 
 use std::collections::VecDeque;
 
@@ -10,22 +10,23 @@ use crate::domain::revision::revision_before;
 use crate::domain::{Changes, Filter, Run, RunKey, Status, Time};
 use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
 
-/// What one read of the history takes at most. A session keeps its page, decoded, for as long as its reader sleeps.
+/// Events and bytes that one read of the history takes at most. A session keeps its page, decoded, for as long as its
+/// reader sleeps.
 const PAGE_EVENTS_MAX: usize = 256;
 const PAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// How many pages of a run's later events are read, to tell whether one that cannot be read may be for a watch.
+/// Pages of a run's later events that are read at most, to tell whether an unreadable event may be for a watch.
 const LATER_PAGES_MAX: usize = 16;
 
-/// Reads the log after where a session stands. Holds one page of events.
+/// Reads the log after a session's stand. Holds one page of events.
 #[derive(Default)]
 pub(super) struct History {
     events: VecDeque<Result<LoggedEvent, Unreadable>>,
     /// Counts the page.
     held: Option<Held>,
-    /// The last page was the log's end, and nothing is left of it.
+    /// The last page was the log's end, and all of its events were taken.
     pub(super) at_end: bool,
-    /// How far the page goes, by the store's clock.
+    /// The time up to which the page goes, by the store's clock.
     pub(super) as_of: Option<Time>,
 }
 
@@ -34,8 +35,8 @@ impl History {
         self.events.is_empty()
     }
 
-    /// The next change that the watch shows; none after a page's last one. One that cannot be read, or folded, is passed
-    /// over unless it may be for the watch.
+    /// The next change that the watch shows; none after a page's last one. An event that cannot be read, or folded, is
+    /// passed over unless it may be for the watch.
     pub(super) async fn next(
         &mut self,
         watch: &Watch<'_>,
@@ -50,7 +51,7 @@ impl History {
             let (page, held) = feed.page(feed.reads.clone(), weight, read).await?;
             self.held = held;
             self.at_end = page.events.is_empty();
-            // Of a page that is cut, its last event is what has surely been looked at.
+            // A page that is cut shows for certain only the log up to its last event.
             let last = page.events.last().map(|read| match read {
                 Ok(logged) => logged.event.at,
                 Err(unreadable) => unreadable.at,
@@ -105,8 +106,8 @@ impl History {
 }
 
 impl Watch<'_> {
-    /// Whether an event that cannot be read may be for this watch: its run matched before it, or nothing that is known of
-    /// the run says that it did not match after it.
+    /// Whether an event that cannot be read may be for this watch: its run matched before it, or may have matched after
+    /// it by all that is known.
     async fn may_be_for(&self, key: &RunKey, revision: u64) -> Result<bool, StoreError> {
         let known = |read: Result<Option<Run>, StoreError>| match read {
             Ok(run) => Ok(run),
@@ -135,8 +136,8 @@ impl Watch<'_> {
         if !for_good.matches(&now) {
             return Ok(false);
         }
-        // What it was after the event, and before it where that could not be read: as it is now, but for what was changed
-        // since, which excludes nothing.
+        // The run's state after the event, and before it where that state could not be read, is taken to be the present
+        // one. Fields that were changed since exclude nothing.
         let mut filter = Filter::clone(&self.filter);
         let mut statuses = Vec::new();
         let mut read = earlier.filter(|_| before.is_none()).unwrap_or(revision);
@@ -167,7 +168,7 @@ impl Watch<'_> {
         }
         let was = |status: Status| {
             let mut filter = filter.clone();
-            // Whether it was ready is not known.
+            // The log does not tell whether the run was ready.
             if filter.or_ready && !status.is_terminal() {
                 filter.statuses.clear();
             }
@@ -180,7 +181,7 @@ impl Watch<'_> {
     }
 }
 
-/// The filter's conditions on what a run has for good.
+/// The filter's conditions on fields of a run that never change.
 fn of_what_never_changes(filter: &Filter) -> Filter {
     let Filter { task_thread_id, started_from, started_before, .. } = filter;
     Filter {

@@ -1,4 +1,4 @@
-//! Where the tailer leaves changes and sessions find them.
+//! The hub: the tailer leaves changes in it, and sessions find them there.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ pub struct Hub {
     logged: Mutex<HashSet<(RunKey, u64)>>,
 }
 
-/// Events that are remembered as logged. Above, all are forgotten, and each may be logged once more.
+/// Events that are remembered as logged. Above this number, all are forgotten, and each may be logged once more.
 const LOGGED_MAX: usize = 1024;
 
 #[derive(Default)]
@@ -38,12 +38,12 @@ impl State {
     }
 }
 
-/// What the tailer last said of a run.
+/// The tailer's last signal about a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Signal {
     /// The last revision that the tailer has seen.
     pub(super) revision: u64,
-    /// How often the tailer has begun anew: what it missed meanwhile is in the history only.
+    /// The number of times that the tailer has begun anew: events that it missed meanwhile are in the history only.
     pub(super) begun: u64,
 }
 
@@ -68,36 +68,36 @@ pub(super) struct Subscription {
 pub(super) struct Admission {
     hub: Arc<Hub>,
     id: u64,
-    /// Told when something may have come.
+    /// Notified when an entry may be for the session.
     pub(super) wake: Arc<Notify>,
 }
 
 impl Hub {
-    /// How many runs are watched.
+    /// The number of runs that are watched.
     #[must_use]
     pub fn watched_runs(&self) -> usize {
         self.state().topics.len()
     }
 
-    /// How many sessions watch, or wait for, one run each.
+    /// The number of sessions that watch, or wait for, one run each.
     #[must_use]
     pub fn watches_of_one_run(&self) -> usize {
         self.state().topics.values().map(|topic| topic.sessions).sum()
     }
 
-    /// How many sessions watch many runs.
+    /// The number of sessions that watch many runs.
     #[must_use]
     pub fn watches_of_many_runs(&self) -> usize {
         self.state().ring.watchers()
     }
 
-    /// About how many bytes of recent changes are kept.
+    /// The approximate number of bytes of recent changes that are kept.
     #[must_use]
     pub fn recent_changes_bytes(&self) -> usize {
         self.state().ring.bytes()
     }
 
-    /// How many pages of the log the tailer has read since it started.
+    /// The number of pages of the log that the tailer has read since it started.
     #[must_use]
     pub fn log_reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
@@ -130,7 +130,7 @@ impl Hub {
         subscription
     }
 
-    /// Takes a place at all runs that match, for what is of a ledger's epoch.
+    /// Takes a place at all runs that match, for changes of one epoch of the ledger.
     pub(super) fn admit(self: &Arc<Self>, namespace: Namespace, filter: Arc<Filter>, epoch: u64) -> Admission {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let wake = self.state().ring.admit(id, namespace, filter, epoch);
@@ -138,18 +138,18 @@ impl Hub {
         Admission { hub: self.clone(), id, wake }
     }
 
-    /// Whether nobody watches anything.
+    /// Whether there are no sessions.
     pub(super) fn is_deserted(&self) -> bool {
         self.state().is_deserted()
     }
 
-    /// Resolves when the first somebody, or somebody at many runs, has taken a place, also if that was before the call.
+    /// Resolves when the first session, or a session of many runs, has taken a place, also if that was before the call.
     pub(super) async fn visited(&self) {
         self.watched.notified().await;
     }
 
-    /// Makes every session look into the history: the tailer has begun anew, and may have missed something. What it tells
-    /// from here on is of this epoch of the ledger.
+    /// Makes every session look into the history: the tailer has begun anew, and may have missed events. Changes from
+    /// here on are of this epoch of the ledger.
     pub(super) fn begin(&self, epoch: u64) {
         let mut state = self.state();
         state.ring.clear(epoch);
@@ -158,8 +158,8 @@ impl Hub {
         }
     }
 
-    /// Whether every event is wanted, and not only those of watched runs. If so, every event from these positions on must
-    /// come.
+    /// Whether every event is wanted, and not only those of watched runs. If so, every event after these positions must
+    /// be published.
     pub(super) fn wants_all(&self, after: &[Position]) -> bool {
         let mut state = self.state();
         let wants_all = state.ring.has_watchers();
@@ -190,14 +190,14 @@ impl Hub {
         }
     }
 
-    /// Makes the sessions that show a run look into the history: the tailer could not read what happened to it.
+    /// Makes the sessions that show a run look into the history: the tailer could not read an event of it.
     pub(super) fn interrupt(&self, key: &RunKey, revision: u64) {
         let mut state = self.state();
         state.ring.interrupt();
         signal(&state.topics, key, revision);
     }
 
-    /// Logs that an event cannot be read or folded: once, however many sessions meet it.
+    /// Logs that an event cannot be read or folded: once for all sessions that meet it.
     pub(super) fn log_unreadable(&self, key: &RunKey, revision: u64, error: &StoreError) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.len() >= LOGGED_MAX {
@@ -227,7 +227,7 @@ impl Subscription {
         &self.key
     }
 
-    /// What the sessions at this run that read it read together.
+    /// The reads that the sessions at this run share.
     pub(super) fn looks(&self) -> &Looks {
         &self.looks
     }
@@ -251,7 +251,7 @@ impl Drop for Subscription {
 }
 
 impl Admission {
-    /// What comes next for the session, which stands at `stand`.
+    /// The next entry for the session, which stands at `stand`.
     pub(super) fn next(&self, stand: &mut Stand) -> Next {
         self.hub.state().ring.next(self.id, stand)
     }

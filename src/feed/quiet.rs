@@ -1,4 +1,4 @@
-//! When a checkpoint is due, and whether it would be true.
+//! The times of checkpoints, and whether they would be true.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use super::{CATCHING_UP_INTERVAL, CHECKPOINT_INTERVAL};
 use crate::domain::Time;
 
-/// Pages that a watch which catches up passes over, at most, before it says how far it has come.
+/// Pages that a watch which catches up passes over, at most, before it sends a checkpoint.
 const PAGES_MAX: usize = 32;
 
-/// For how long a watch that catches up has shown nothing.
+/// The time for which a watch that catches up has shown nothing.
 pub(super) struct Passing {
     until: Instant,
     pages: usize,
@@ -22,7 +22,7 @@ impl Passing {
         Self { until: Instant::now() + CATCHING_UP_INTERVAL, pages: 0 }
     }
 
-    /// A page was passed over. Whether it is time to say how far it has come; begins the next interval then.
+    /// Counts a page that was passed over. Returns whether a checkpoint is due, and then begins the next interval.
     pub(super) fn is_long(&mut self) -> bool {
         self.pages += 1;
         let is_long = self.pages >= PAGES_MAX || Instant::now() >= self.until;
@@ -33,7 +33,8 @@ impl Passing {
     }
 }
 
-/// When the next checkpoint is due, and since when the log must have been read for it to be true.
+/// The time at which the next checkpoint is due, and the time after which the log must have been read for it to be
+/// true.
 pub(super) struct Quiet {
     pub(super) until: Instant,
     since: Option<Time>,
@@ -46,7 +47,8 @@ impl Quiet {
     }
 
     /// The checkpoint's time, if it is due and the log was read since the last frame; begins the next interval then.
-    /// While it was not, a checkpoint would claim what nobody has looked at: its absence tells the client so.
+    /// While the log was not read, a checkpoint would claim what no read has shown, so none is sent, which tells the
+    /// client.
     pub(super) fn over(&mut self, as_of: Option<Time>) -> Option<Time> {
         if Instant::now() < self.until {
             return None;

@@ -1,7 +1,8 @@
-//! Recent changes in the order of the log, bounded in bytes, and who waits for the next one.
+//! Recent changes in the order of the log, bounded in bytes, and the sessions that wait for the next one.
 //!
-//! While nobody watches many runs, only changes of watched runs are in the ring. Once somebody does, every event is, from
-//! `begun` on: behind it, positions are dense in each shard, so that a session can tell what it has seen.
+//! While no session watches many runs, only changes of watched runs are in the ring. Once one does, every event from
+//! `begun` on is in the ring. Invariant: after `begun`, positions are dense in each shard, so that a session can tell
+//! which events it has seen.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::domain::{Filter, Namespace, Position, Time};
 /// Bytes of recent changes kept for sessions at most.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Changes that a session looks at before it lets others have the ring.
+/// Changes that a session looks at before it gives up the ring's lock.
 const LOOKS_MAX: u64 = 1024;
 
 /// No change waits for a watcher.
@@ -27,14 +28,14 @@ const NONE: u64 = u64::MAX;
 pub(super) struct Entry {
     pub(super) change: Change,
     pub(super) place: LogPlace,
-    /// Where the tailer stood after it.
+    /// The tailer's positions after the change.
     pub(super) positions: Box<[Position]>,
-    /// The same, for clients.
+    /// The cursor after the change, for clients.
     pub(super) cursor: Bytes,
 }
 
 impl Entry {
-    /// About how many bytes it takes in memory.
+    /// The approximate number of bytes that the entry takes in memory.
     pub(super) fn weight(&self) -> usize {
         let positions = size_of_val::<[Position]>(&self.positions);
         size_of::<Self>() + self.change.weight() + self.cursor.len() + positions
@@ -44,31 +45,31 @@ impl Entry {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Ring {
-    /// With the topic of a watched run.
+    /// The entries, each with the topic of its run where that is watched.
     entries: VecDeque<(Arc<Entry>, Option<u64>)>,
     /// The number of the oldest entry.
     first: u64,
     bytes: usize,
-    /// From where on every event is here; none while not every event is.
+    /// The beginning from which on every event is in the ring; none while events are left out.
     begun: Option<Begun>,
     beginnings: u64,
-    /// Where the tailer stands.
+    /// The tailer's positions.
     end: Vec<Position>,
     /// The store's clock when the log was last read to its end.
     as_of: Option<Time>,
     /// The changes of watched runs, by topic and revision.
     of_topics: HashMap<(u64, u64), Arc<Entry>>,
     watchers: HashMap<u64, Watcher>,
-    /// The ledger's epoch that everything here is of. Who watches since another has no place here.
+    /// The ledger's epoch of all entries. A session that began in another epoch gets none of them.
     epoch: u64,
 }
 
 struct Begun {
-    /// Which of the ring's beginnings it is: between one and the next, events were left out.
+    /// The number of this beginning: between one beginning and the next, events were left out.
     beginning: u64,
     /// The first entry.
     number: u64,
-    /// The positions before it.
+    /// The positions before the first entry.
     positions: Vec<Position>,
 }
 
@@ -76,10 +77,11 @@ struct Begun {
 struct Watcher {
     namespace: Namespace,
     filter: Arc<Filter>,
-    /// The oldest entry that it has not looked at and that may be for it. Before that, nothing is.
+    /// The oldest entry that the session has not looked at and that may be for it. Invariant: no earlier entry is for
+    /// it that it has not looked at.
     pending: u64,
     wake: Arc<Notify>,
-    /// The ledger's epoch when it began.
+    /// The ledger's epoch when the session began.
     epoch: u64,
 }
 
@@ -89,11 +91,11 @@ impl Watcher {
     }
 }
 
-/// Where a session that watches many runs stands.
+/// The stand of a session that watches many runs: the place up to which it has read.
 pub(super) struct Stand {
     /// The ring's beginning that it reads from, and the next entry to look at; none while it reads history.
     next: Option<(u64, u64)>,
-    /// What it has delivered, or need not deliver.
+    /// The positions of the last events that the session has delivered, or need not deliver.
     pub(super) positions: Vec<Position>,
 }
 
@@ -108,15 +110,15 @@ impl Stand {
     }
 }
 
-/// What comes next for a session.
+/// The next step for a session.
 pub(super) enum Next {
-    /// This one, and whether its run still matches.
+    /// The session shows this entry; whether its run still matches.
     Change(Arc<Entry>, bool),
-    /// Nothing yet: the log was last read to its end at this time.
+    /// The session waits: the log was last read to its end at this time.
     Nothing(Option<Time>),
-    /// Others may have the ring first.
+    /// The session calls again, after others have had the ring.
     More,
-    /// The ring does not reach back so far.
+    /// The session reads history: the ring does not reach back so far.
     Behind,
 }
 
@@ -139,7 +141,7 @@ impl Ring {
 
     pub(super) fn admit(&mut self, id: u64, namespace: Namespace, filter: Arc<Filter>, epoch: u64) -> Arc<Notify> {
         let wake = Arc::new(Notify::new());
-        // Whatever is here may be for it.
+        // Any entry in the ring may be for the session.
         self.watchers.insert(id, Watcher { namespace, filter, pending: 0, wake: wake.clone(), epoch });
         wake
     }
@@ -151,8 +153,8 @@ impl Ring {
         }
     }
 
-    /// Begins anew, with what is of an epoch: what is here may not be followed by what comes. Sessions of another epoch are
-    /// woken, to end.
+    /// Empties the ring for a new beginning in an epoch, since the next entries may not follow the present ones.
+    /// Sessions of another epoch are woken, to end.
     pub(super) fn clear(&mut self, epoch: u64) {
         self.epoch = epoch;
         let others = self.watchers.values().filter(|watcher| watcher.epoch != epoch);
@@ -164,7 +166,8 @@ impl Ring {
         self.begun = None;
     }
 
-    /// From here on every event comes, after these positions. Sessions that read history come when they have reached it.
+    /// Begins to keep every event after these positions. Sessions that read history use the ring once they have reached
+    /// them.
     pub(super) fn begin(&mut self, positions: &[Position]) {
         if self.begun.is_none() {
             self.beginnings += 1;
@@ -175,12 +178,12 @@ impl Ring {
         }
     }
 
-    /// The next event is not here: who has not seen it must look into the history.
+    /// Notes that the next event is left out: a session that has not seen it must look into the history.
     pub(super) fn interrupt(&mut self) {
         self.begun = None;
     }
 
-    /// The change that made a revision of a watched run, while it is here and of this epoch.
+    /// The change that made a revision of a watched run, while the ring has it and is of this epoch.
     pub(super) fn of_topic(&self, topic: u64, revision: u64, epoch: u64) -> Option<Arc<Entry>> {
         if self.epoch == epoch { self.of_topics.get(&(topic, revision)).cloned() } else { None }
     }
@@ -224,7 +227,7 @@ impl Ring {
         }
     }
 
-    /// What comes next for a session at `stand`.
+    /// The next step for a session at `stand`.
     pub(super) fn next(&mut self, id: u64, stand: &mut Stand) -> Next {
         let end = self.end_number();
         let watcher = self.watchers.get(&id).filter(|watcher| watcher.epoch == self.epoch);
@@ -233,7 +236,7 @@ impl Ring {
             return Next::Behind;
         };
         let reads_on = stand.next.filter(|(beginning, next)| {
-            // What has left the ring since was not for it, or it has looked at it.
+            // Entries that were evicted since were not for the session, or it has looked at them.
             *beginning == begun.beginning && (*next >= begun.number || watcher.pending >= begun.number)
         });
         let reads_on = match reads_on {
@@ -244,7 +247,7 @@ impl Ring {
                 return Next::Behind;
             }
         };
-        // Nothing before its pending entry is for it.
+        // No entry before the session's pending one is for it.
         let mut number = reads_on.max(watcher.pending.min(end));
         let before = match number.checked_sub(begun.number) {
             Some(1..) => &self.entries[self.index(number) - 1].0.positions,
@@ -256,7 +259,7 @@ impl Ring {
             let (entry, _) = &self.entries[self.index(number)];
             number += 1;
             let (shard, position) = entry.place;
-            // A shard's positions are dense: what it has seen is not shown again.
+            // A shard's positions are dense: an event that the session has seen is not shown again.
             if position > stand.positions[usize::from(shard.0)] {
                 stand.pass(entry.place);
                 if let Some(matches) = watcher.shows(&entry.change) {

@@ -1,4 +1,4 @@
-//! The one reader of the log's end. Parks while nobody watches.
+//! The tailer: the one reader of the log's end. Parks while there are no sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::telemetry::chain;
 /// Events that one read takes from a shard at most.
 const PAGE_EVENTS_MAX: usize = 256;
 
-/// Bytes of changes that are published at once. What a page of the log becomes may be many times as much: the runs are in
-/// it, whole.
+/// Bytes of changes that are published at once. The changes of one page of the log may be many times as much: they
+/// contain whole runs.
 const PUBLISHED_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// How long the tailer waits to be woken before it looks by itself.
+/// The time that the tailer waits to be woken before it looks by itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The pause after a failed read, doubled up to the maximum.
@@ -47,7 +47,7 @@ pub(super) async fn run(
             let (cache, heads) = (Arc::new(fold::cache()), None);
             let mut tailer = Tailer { log: &*log, runs: &runs, hub: &hub, encode: &*encode, epoch, cache, heads };
             tailer.follow(&committed).await;
-            // Nobody is left who could take what is in the ring; or all of it is of a past that may be lost.
+            // No session is left that could take the ring's entries; or all of them are of a past that may be lost.
             hub.begin(log.ledger().epoch);
         }
     };
@@ -57,13 +57,13 @@ pub(super) async fn run(
     }
 }
 
-/// Follows the log from its end for as long as somebody watches, and the ledger's epoch stays the same.
+/// Follows the log from its end for as long as there are sessions, and the ledger's epoch stays the same.
 struct Tailer<'a> {
     log: &'a dyn RunLog,
     runs: &'a Arc<dyn Runs>,
     hub: &'a Hub,
     encode: &'a dyn Encode,
-    /// The ledger's epoch that all it reads is of.
+    /// The ledger's epoch of all that the tailer reads.
     epoch: u64,
     /// The watched runs as the log's end left them.
     cache: Arc<Cache>,
@@ -83,7 +83,7 @@ impl Tailer<'_> {
                     tokio::select! {
                         () = committed.notified() => {}
                         () = self.log.foreign_commit() => {}
-                        // Who comes to watch all runs waits for every event to be kept from now on.
+                        // A new session of many runs waits until every event is kept.
                         () = self.hub.visited() => {}
                         () = tokio::time::sleep(POLL_INTERVAL) => {}
                     }
@@ -94,9 +94,9 @@ impl Tailer<'_> {
                     }
                     match error {
                         StoreError::Unavailable(_) | StoreError::Lost(_) => {}
-                        // Something on the page cannot be read, and never will be, not even whose event it is: that
-                        // must not stop the watches of all others. They go on from the log's end, and look themselves
-                        // for what is before it.
+                        // The page has an event that can never be read, nor its run be named. Such an event must not
+                        // stop the watches of other runs. The tailer goes on from the log's end, and the sessions read
+                        // the events before it themselves.
                         StoreError::Refused(_) | StoreError::Corrupt { .. } => self.heads = None,
                     }
                     tokio::time::sleep(pause).await;
@@ -106,12 +106,12 @@ impl Tailer<'_> {
         }
     }
 
-    /// Whether what was read up to now is of one past.
+    /// Whether all reads up to now are of one past.
     fn is_of_this_past(&self) -> bool {
         self.log.ledger().epoch == self.epoch
     }
 
-    /// Reads and publishes one page. True when there may be more right away, or when the ledger is of another past.
+    /// Reads and publishes one page. True when more may follow right away, or when the ledger is of another past.
     async fn step(&mut self) -> Result<bool, StoreError> {
         let Some(heads) = &mut self.heads else {
             let heads = self.log.heads().await?;
@@ -167,12 +167,12 @@ impl Tailer<'_> {
                         self.hub.publish(std::mem::take(&mut page), &end, None);
                         heads.clone_from(&end);
                         bytes = 0;
-                        // Sessions take theirs before the next ones push them out of the ring.
+                        // Sessions take their changes before the next ones evict them from the ring.
                         tokio::task::yield_now().await;
                     }
                 }
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Refused(_))) => {
-                    // One run's trouble must not stop the watches of all others.
+                    // An unreadable event of one run must not stop the watches of all others.
                     self.hub.log_unreadable(key, revision, &error);
                     let before = page.last().map_or_else(|| heads.clone(), |entry| entry.positions.to_vec());
                     self.hub.publish(std::mem::take(&mut page), &before, None);

@@ -1,4 +1,4 @@
-//! Waiting for a run's end. Who waits asks the database nothing: the tailer tells.
+//! Waiting for a run's end. A waiting caller sends no queries: the tailer tells it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::hub::Subscription;
 use super::{Feed, WatchError};
 use crate::domain::RunKey;
 
-/// How a wait ended.
+/// The end of a wait.
 #[derive(Clone, Debug)]
 pub struct Waited {
     /// The run.
     pub run: Bytes,
-    /// It is not terminal.
+    /// The run is not terminal.
     pub timed_out: bool,
 }
 
@@ -25,7 +25,7 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// There is no such run, the server stops, or the store cannot be read.
+    /// The run does not exist, the server stops, or the store cannot be read.
     pub async fn wait_run(&self, key: &RunKey, wait_max: Duration) -> Result<Waited, WatchError> {
         let until = Instant::now() + wait_max;
         // Subscribed before the run is read: an end in between is signalled.
@@ -45,13 +45,13 @@ impl Feed {
                 },
             }
             let signal = *subscription.signal.borrow_and_update();
-            // What the tailer told of a past that may be lost is not taken: the run is looked at.
+            // A signal of a past that may be lost is not believed: the run is read.
             match subscription.recent(signal.revision, self.log.ledger().epoch) {
                 Some(entry) if entry.change.status.is_terminal() => {
                     return Ok(Waited { run: entry.change.run.clone(), timed_out: false });
                 }
                 Some(_) if signal.begun == looked_at.begun => {}
-                // What happened is in the history only.
+                // The events since are in the history only.
                 Some(_) | None => {
                     let waited = self.look_together(&subscription).await?;
                     if !waited.timed_out {
@@ -63,7 +63,7 @@ impl Feed {
         }
     }
 
-    /// The run as it is. One read answers all who had come to wait for it before it was sent.
+    /// The run as it is. One read answers all callers that waited before it was sent.
     async fn look_together(&self, subscription: &Subscription) -> Result<Waited, WatchError> {
         let looks = subscription.looks();
         let begun = looks.begun.load(Ordering::Acquire);
@@ -81,11 +81,11 @@ impl Feed {
     }
 }
 
-/// The reads of one run by those who wait for it.
+/// The reads of one run for the callers that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
-    /// How many were begun.
+    /// The number of reads that were begun.
     begun: AtomicU64,
-    /// The last one that went well, by its number.
+    /// The last read that succeeded, with its number.
     last: Mutex<Option<(u64, Waited)>>,
 }

@@ -17,7 +17,8 @@ use crate::domain::revision::FIRST_REVISION;
 use crate::domain::{Event, Run, RunKey, Time};
 use crate::store::StoreError;
 
-/// What one read of the history takes at most. A session keeps its page, decoded, for as long as its reader sleeps.
+/// Events and bytes that one read of the history takes at most. A session keeps its page, decoded, for as long as its
+/// reader sleeps.
 const PAGE_EVENTS_MAX: usize = 100;
 const PAGE_BYTES_MAX: usize = 64 * 1024;
 
@@ -28,7 +29,7 @@ pub enum Frame {
     Snapshot {
         /// The run.
         run: Bytes,
-        /// Whether somebody may hold a lease on it.
+        /// Whether a worker may hold a lease on the run.
         held: bool,
     },
     /// One event and the run right after it.
@@ -39,28 +40,28 @@ pub enum Frame {
         event: Bytes,
         /// The run.
         run: Bytes,
-        /// Whether somebody may hold a lease on it.
+        /// Whether a worker may hold a lease on the run.
         held: bool,
     },
-    /// Everything up to this revision, the run's when the watch began, was delivered.
+    /// All events up to this revision, the run's when the watch began, were delivered.
     CaughtUp {
         /// The revision.
         revision: u64,
     },
-    /// Nothing else happened for a while; everything up to this revision was delivered.
+    /// No event came for a while; all events up to this revision were delivered.
     Checkpoint {
         /// The revision.
         revision: u64,
         /// The store's clock when the log was last read to its end.
         at: Time,
     },
-    /// The run is terminal and everything was delivered.
+    /// The run is terminal and all its events were delivered.
     End(Bytes),
 }
 
 impl Feed {
-    /// Watches one run: from its state as it is, or from every event after a revision. With the ledger's epoch that all
-    /// frames are of, which is `of_epoch` where that is given.
+    /// Watches one run: from its state as it is, or from every event after a revision. Also returns the ledger's epoch
+    /// of all frames, which is `of_epoch` where that is given.
     ///
     /// # Errors
     ///
@@ -78,9 +79,10 @@ impl Feed {
         if of_epoch.is_some_and(|of_epoch| of_epoch != epoch) {
             return Err(WatchError::LedgerRestored);
         }
-        // Subscribed before the run is read: what happens in between is signalled, and skipped as shown.
+        // Subscribed before the run is read: events in between are signalled, and skipped as shown.
         let mut subscription = self.hub.subscribe(&key);
-        // A beginning of the tailer's before this one is no cause to look: what it missed, the run read below has.
+        // An earlier beginning of the tailer is no cause to look: the run that is read below has all events that the
+        // tailer missed.
         let begun = subscription.signal.borrow().begun;
         let asked = key.clone();
         let weight = |run: &Option<Run>| run.as_ref().map_or(0, Run::weight);
@@ -150,7 +152,7 @@ impl Feed {
                         biased;
                         () = stop.cancelled() => {}
                         changed = timeout_at(quiet.until, subscription.signal.changed()) => {
-                            // The time is taken before the signal is looked at: what happened up to it is shown first.
+                            // The time is taken before the signal is looked at: events up to it are shown first.
                             let as_of = hub.as_of();
                             let nothing_new = changed.is_err() && *subscription.signal.borrow() == signal;
                             let checkpoint = nothing_new.then(|| quiet.over(as_of)).flatten();
@@ -171,7 +173,7 @@ impl Feed {
     }
 }
 
-/// How far a watch has come.
+/// The revision that a watch has shown.
 struct Shown {
     revision: u64,
     /// The run, once it is terminal.
@@ -222,7 +224,7 @@ impl History {
             let (key, after, run) = (self.key.clone(), self.after, self.run.as_ref().map_or(0, Run::weight));
             let read = move |Feed { log, .. }: Feed| async move {
                 match log.run_events(&key, after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await {
-                    // What is before an event that cannot be read is shown all the same.
+                    // The events before one that cannot be read are shown all the same.
                     Err(StoreError::Corrupt { .. }) => log.run_events(&key, after, 1, PAGE_BYTES_MAX).await,
                     page => page,
                 }

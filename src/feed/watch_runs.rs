@@ -1,8 +1,8 @@
 //! One watch of many runs: a first view of them, then history, then live; back to history whenever the ring has moved on.
 //!
-//! The first view shows runs as they were at the positions where the watch begins, whatever has happened since: then every
-//! later event is due, and a cursor need only say how far the view has come. Runs are found as they are now, so one that
-//! has stopped matching is not shown; the event that made it stop is later than the view, and is.
+//! The first view shows runs as they were at the positions where the watch begins, whatever has happened since. So
+//! every later event is due, and a cursor need only say how far the view has come. Runs are found as they are now, so a
+//! run that has stopped matching is not shown. The event that made it stop is later than the view, and is shown.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use crate::domain::{Filter, Namespace, Position, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, RunQuery};
 
-/// What one read of the first view takes at most. A session keeps its page, encoded, for as long as its reader sleeps.
+/// Runs and bytes that one read of the first view takes at most. A session keeps its page, encoded, for as long as its
+/// reader sleeps.
 const PAGE_RUNS_MAX: usize = 100;
 const PAGE_BYTES_MAX: usize = 64 * 1024;
 
@@ -32,7 +33,7 @@ pub enum Frame {
     Snapshot {
         /// The run.
         run: Bytes,
-        /// Resumes after this frame.
+        /// The cursor that resumes after this frame.
         cursor: Bytes,
     },
     /// One event and the run right after it.
@@ -43,26 +44,26 @@ pub enum Frame {
         run: Bytes,
         /// Whether the run still matches.
         matches: bool,
-        /// The run right after it, for this process; large metadata is left out.
+        /// The run right after the event, for this process; large metadata is left out.
         after: Arc<Run>,
-        /// Resumes after this frame.
+        /// The cursor that resumes after this frame.
         cursor: Bytes,
     },
-    /// Everything up to the moment when the watch began was delivered.
+    /// All events up to the moment when the watch began were delivered.
     CaughtUp {
-        /// Resumes after this frame.
+        /// The cursor that resumes after this frame.
         cursor: Bytes,
     },
-    /// Nothing else happened for a while; everything up to the cursor was delivered.
+    /// No event came for a while; all events up to the cursor were delivered.
     Checkpoint {
-        /// Resumes after this frame.
+        /// The cursor that resumes after this frame.
         cursor: Bytes,
         /// The store's clock when the log was last read up to the cursor; none in the first view.
         at: Option<Time>,
     },
 }
 
-/// Where a watch of many runs begins.
+/// The beginning of a watch of many runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// Now: with a view of runs, or with none.
@@ -86,7 +87,7 @@ impl Feed {
         let epoch = self.epoch();
         self.goes_on(epoch)?;
         let filter = Arc::new(filter);
-        // Admitted before anything is read: the ring keeps what happens from here on.
+        // Admitted before the first read: the ring keeps events from here on.
         let admission = self.hub.admit(namespace.clone(), filter.clone(), epoch);
         let heads = self.look(self.log.heads()).await?;
         let Cursor { positions, view, .. } = self.beginning(begin, epoch, &heads).await?;
@@ -165,7 +166,7 @@ impl Feed {
                         } else if !caught_up && passing.is_long() {
                             yield watch.checkpoint(&stand.positions, None, history.as_of);
                         } else if history.at_end {
-                            // The ring comes to where this is; until then there is nothing to see.
+                            // The session waits until the ring reaches its stand; until then it has nothing to show.
                             tokio::select! {
                                 biased;
                                 () = stop.cancelled() => {}
@@ -183,7 +184,7 @@ impl Feed {
         })
     }
 
-    /// Where a watch begins that stands at the log's ends.
+    /// The cursor at which a watch begins; `heads` are the log's ends.
     async fn beginning(&self, begin: Begin, epoch: u64, heads: &[Position]) -> Result<Cursor, WatchError> {
         match begin {
             Begin::Now(of) => {
@@ -198,7 +199,7 @@ impl Feed {
         }
     }
 
-    /// Whether every event after a cursor is there.
+    /// Refuses a cursor after which the ledger does not have every event.
     async fn keeps(&self, cursor: &Cursor, heads: &[Position]) -> Result<(), WatchError> {
         if cursor.positions.len() != heads.len() || !reaches(heads, &cursor.positions) {
             return Err(WatchError::CursorInvalid);
@@ -208,12 +209,12 @@ impl Feed {
     }
 }
 
-/// What a session watches.
+/// A session's watch.
 pub(super) struct Watch<'a> {
     pub(super) feed: &'a Feed,
     /// See [`Feed::folded`].
     pub(super) folded: Arc<Cache>,
-    /// The ledger's epoch when it began.
+    /// The ledger's epoch when the watch began.
     epoch: u64,
     pub(super) namespace: Namespace,
     pub(super) filter: Arc<Filter>,
@@ -228,7 +229,7 @@ impl Watch<'_> {
         Frame::Checkpoint { cursor: self.cursor(positions, view), at }
     }
 
-    /// A page of the first view, where to go on, and what counts the page.
+    /// A page of the first view, the place to go on from, and the count of the page's bytes.
     async fn view(
         &self,
         of: ViewOf,
@@ -250,14 +251,14 @@ impl Watch<'_> {
             metadata: true,
         };
         let positions = positions.to_vec();
-        // One turn for all: between two, sessions would keep their runs decoded.
+        // One turn for all reads: with two turns, sessions would keep decoded runs between them.
         let read = |Feed { log, runs, encode, .. }: Feed| async move {
             let page = runs.list(&query).await?;
             let keys: Vec<RunKey> = page.runs.iter().map(Run::key).collect();
             let revisions = log.revisions_as_of(&keys, &positions).await?;
             let changed = page.runs.iter().zip(&revisions).filter(|(run, revision)| run.revision != **revision);
             let changed: Vec<(RunKey, u64)> = changed.map(|(run, revision)| (run.key(), *revision)).collect();
-            // Revision 0 is none.
+            // Revision 0 stands for no run.
             let mut as_they_were = runs.runs_at(&changed).await?.into_iter();
             let runs = page.runs.into_iter().zip(revisions).filter_map(|(run, revision)| {
                 let place = Place { started_at: run.started_at, run_id: run.run_id.clone() };

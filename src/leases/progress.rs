@@ -1,7 +1,7 @@
-//! How far watched runs have come, for who watches them: best effort.
+//! The progress of watched runs, for their watchers: best effort.
 //!
-//! Workers tell any replica, so what they said is looked up in the leases' rows: once a second, for all runs that somebody
-//! watches here, and only while somebody does.
+//! Workers report to any replica, so the board reads the reports from the leases' rows: once a second, for all runs
+//! that are watched here, and only while there are watchers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,13 +15,13 @@ use crate::domain::{Progress, RunKey, Time};
 use crate::store::Upkeep;
 use crate::supervise::Supervisor;
 
-/// From one look to the next: no run is told of more often.
+/// The time from one look to the next. Watchers of a run are not told more often.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Runs that one query is about at most.
 const RUNS_MAX: usize = 512;
 
-/// What a worker said, and when.
+/// A worker's last report of progress, and its time.
 type Said = Option<(Progress, Time)>;
 
 /// See the module.
@@ -32,13 +32,13 @@ pub struct ProgressBoard {
 
 struct Watched {
     said: watch::Sender<Said>,
-    /// Whether it was looked up since somebody watches: what was said before is not told.
+    /// Whether the run was looked up since its first watcher came. Reports from before are not told.
     known: bool,
     watchers: usize,
 }
 
 impl ProgressBoard {
-    /// Starts looking, once somebody watches.
+    /// Starts the task that looks while there are watchers.
     #[must_use]
     pub fn start(store: Arc<dyn Upkeep>, supervisor: &Supervisor) -> Arc<Self> {
         let board = Arc::new(Self { watched: Mutex::default(), somebody: Notify::new() });
@@ -61,7 +61,7 @@ impl ProgressBoard {
     }
 
     fn watched(&self) -> MutexGuard<'_, HashMap<RunKey, Watched>> {
-        // Nothing is left half done under it, so a poisoned one is as good as any.
+        // No change under this mutex is left half made, so a poisoned one is still valid.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,7 +88,7 @@ async fn look(board: Arc<ProgressBoard>, store: Arc<dyn Upkeep>, stop: Cancellat
             continue;
         }
         for keys in keys.chunks(RUNS_MAX) {
-            // A store that does not answer is told of elsewhere; here nothing is told meanwhile.
+            // Other tasks report a store that does not answer. Watchers are told nothing meanwhile.
             if let Ok(leases) = store.leases(keys).await {
                 for (key, lease) in keys.iter().zip(leases) {
                     board.tell(key, lease.and_then(|lease| lease.progress));
@@ -102,7 +102,7 @@ async fn look(board: Arc<ProgressBoard>, store: Arc<dyn Upkeep>, stop: Cancellat
     }
 }
 
-/// One watcher's.
+/// One watcher's view of a run's progress.
 pub struct ProgressWatch {
     board: Arc<ProgressBoard>,
     key: RunKey,
@@ -110,10 +110,10 @@ pub struct ProgressWatch {
 }
 
 impl ProgressWatch {
-    /// What its worker says next. May be dropped and asked again.
+    /// The worker's next report. The future may be dropped and the call repeated.
     pub async fn next(&mut self) -> (Progress, Time) {
         loop {
-            // The board keeps the sender for as long as this is there.
+            // The board keeps the sender for as long as this watcher exists.
             self.said.changed().await.expect("the board keeps it");
             if let Some(said) = self.said.borrow_and_update().clone() {
                 return said;

@@ -21,24 +21,25 @@ const RENEWALS_MAX: usize = 128;
 /// Renewals that one shard queues at most. Each is a few hundred bytes.
 const QUEUE_MAX: usize = 8_192;
 
-/// Renewals that are taken from the queue for one write at most: also those that share one, or wait.
+/// Renewals that are taken from the queue for one write at most: also those that share a renewal, or wait.
 const TAKEN_MAX: usize = 1_024;
 
-/// Renewals that wait for another one of their run at most. Those who hold a lease agree on its epoch: more come from
-/// callers that guess, and cost nobody else a place.
+/// Renewals that wait for another one of their run at most. The holders of a lease agree on its epoch, so more come
+/// only from callers that guess, and take no place from other runs.
 const CONFLICTS_MAX: usize = 128;
 
-/// From one write to the next at least. Nobody waits for a heartbeat's answer, and each write costs a flush: one that
-/// comes alone goes at once, and of two thousand a second in two shards, twenty-five share one.
+/// The time from one write to the next at least. No work waits for a heartbeat's answer, and each write costs a flush:
+/// a renewal that comes alone is written at once, and of two thousand a second in two shards, twenty-five share a
+/// write.
 const PACE: Duration = Duration::from_millis(25);
 
-/// How long a heartbeat waits for its answer when its caller sets no deadline.
+/// The time that a heartbeat waits for its answer when its caller sets no deadline.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// Why a heartbeat renewed nothing, or perhaps did.
+/// The reason for which a heartbeat renewed no lease, or may not have.
 #[derive(Debug)]
 pub enum Failure {
-    /// The lease is not the caller's, or over.
+    /// The lease is not the caller's, or is over.
     Refused(Box<Refusal>),
     /// The queue is full.
     Overloaded,
@@ -53,13 +54,13 @@ pub enum Failure {
 struct Ask {
     key: RunKey,
     renewal: Renewal,
-    /// Since when it waits for the store; none: it waits for another of its run.
+    /// The time since which the renewal waits for the store; none: it waits for another renewal of its run.
     since: Option<Instant>,
-    /// None: nobody waits for it.
+    /// The channel to the caller; none: no caller waits.
     reply: Option<Reply>,
 }
 
-/// The way in.
+/// The entry of renewals.
 pub struct Renewals {
     runs: Arc<dyn Runs>,
     ledger: Ledger,
@@ -67,7 +68,7 @@ pub struct Renewals {
 }
 
 impl Renewals {
-    /// Starts a writer for each shard. `runs` tells what was in the way of a renewal.
+    /// Starts a writer for each shard. `runs` gives the run that a renewal was refused for.
     #[must_use]
     pub fn start(upkeep: &Arc<dyn Upkeep>, runs: Arc<dyn Runs>, supervisor: &Supervisor) -> Self {
         let ledger = upkeep.ledger();
@@ -79,7 +80,7 @@ impl Renewals {
         Self { inlets: inlets.collect(), runs, ledger }
     }
 
-    /// Renews a lease soon, if that can be done: nobody waits for it, and nobody hears what came of it.
+    /// Renews a lease soon, if the queue has room. No caller waits for the renewal or hears its result.
     pub fn renew_soon(&self, key: RunKey, renewal: Renewal) {
         let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
         let ask = Ask { key, renewal, since: Some(Instant::now()), reply: None };
@@ -90,7 +91,7 @@ impl Renewals {
     ///
     /// # Errors
     ///
-    /// See [`Failure`]. Where the lease may have been renewed all the same, renewing again does no harm.
+    /// See [`Failure`]. A second renewal does no harm where the lease may have been renewed all the same.
     pub async fn renew(&self, key: RunKey, renewal: Renewal, deadline: Option<Instant>) -> Result<Renewed, Failure> {
         let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
         let since = Instant::now();
@@ -109,7 +110,7 @@ impl Renewals {
             Ok(Ok(Err(Unmade::Store(error)))) => Err(Failure::Store(StoreError::shared(&error))),
             Ok(Ok(Ok(Some(renewed)))) => Ok(renewed),
             Ok(Ok(Ok(None))) => {
-                // Read after the write: it shows what was in the way.
+                // The run is read after the write, and shows why the renewal was refused.
                 let run = self.runs.run(&key).await.map_err(Failure::Store)?;
                 Err(Failure::Refused(Box::new(heartbeat::refusal(&key, run.as_ref(), &renewal))))
             }
@@ -117,7 +118,8 @@ impl Renewals {
     }
 }
 
-/// Writes what queued while the last write ran, until the stop; what is queued then is still written.
+/// Writes the renewals that queued while the last write ran, until the stop. Renewals that are queued then are still
+/// written.
 async fn write(store: Arc<dyn Upkeep>, shard: Shard, mut asks: mpsc::Receiver<Ask>, stop: CancellationToken) {
     let mut waiting = VecDeque::new();
     let mut next = Instant::now();
@@ -141,7 +143,8 @@ async fn write(store: Arc<dyn Upkeep>, shard: Shard, mut asks: mpsc::Receiver<As
         let mut batch = Batch::default();
         let mut since = None;
         for ask in std::mem::take(&mut waiting) {
-            // Those that were given up for the wait count as well; those that wait for their own run do not.
+            // The wait of renewals whose callers gave up counts as well; that of renewals behind another of their run
+            // does not.
             since = since.into_iter().chain(ask.since).min();
             batch.add(ask);
         }
@@ -178,7 +181,7 @@ async fn write(store: Arc<dyn Upkeep>, shard: Shard, mut asks: mpsc::Receiver<As
     }
 }
 
-/// Why a renewal was not made, or perhaps was.
+/// The reason for which a renewal was not made, or may not have been.
 #[derive(Clone)]
 enum Unmade {
     Overloaded,
@@ -187,19 +190,20 @@ enum Unmade {
 
 type Reply = oneshot::Sender<Result<Option<Renewed>, Unmade>>;
 
-/// The renewals of the next write, which has no run twice, and what waits for the one after. Who went away is left out.
+/// The renewals of the next write, which has no run twice, and those that wait for the write after it. Renewals of
+/// callers that went away are left out.
 #[derive(Default)]
 struct Batch {
     renewals: Vec<(RunKey, Renewal)>,
-    /// Who waits for each.
+    /// The callers that wait for each renewal.
     replies: Vec<Vec<Reply>>,
     places: HashMap<RunKey, usize>,
     rest: VecDeque<Ask>,
 }
 
 impl Batch {
-    /// Who asks for the same shares a renewal, with what was said of the work last; who asks for the same run otherwise,
-    /// as another agent or under another epoch, waits.
+    /// Adds a renewal. Equal asks share one, with the last report of progress; an ask for the same run as another agent
+    /// or under another epoch waits.
     fn add(&mut self, mut ask: Ask) {
         if ask.reply.as_ref().is_some_and(Reply::is_closed) {
             return;

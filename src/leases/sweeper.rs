@@ -15,21 +15,22 @@ use crate::store::{StoreError, Upkeep};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 
-/// From one sweep to the next, and from one stamp to the next. With the ttl, how late an end may be noticed.
+/// The time from one sweep to the next, and from one stamp to the next. The loss of a worker is noticed after the ttl
+/// and this time at most.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// From one tidying to the next.
+/// The time from one tidying to the next.
 const TIDY_EVERY: Duration = Duration::from_mins(1);
 
-/// Runs that one sweep of a shard ends at most, of those whose lease is over and of those that are due. Where there are
-/// more, the next sweep follows at once.
+/// Runs that one sweep of a shard ends at most, of those whose lease is over and of those that are due. If more are
+/// found, the next sweep follows at once.
 const RUNS_MAX: usize = 512;
 
-/// How long an end may be queued. A shard that stands still is swept again, and holds up nobody but itself.
+/// The time that an end may be queued. A shard that stands still is swept again, and holds up no other shard.
 const END_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Sweeps until the service stops: each shard by itself, and the stamp by itself, which waits for no commit. The
-/// ticks wait for nothing: one that is late tells that the process stood still.
+/// Sweeps until the service stops: each shard by itself, and the stamp by itself, which waits for no commit. The ticks
+/// wait for nothing: a late tick shows that the process stood still.
 pub fn start(store: &Arc<dyn Upkeep>, engine: &Arc<Engine>, supervisor: &Supervisor) {
     let runs = store.clone();
     let tick = move || {
@@ -90,11 +91,11 @@ where
     }
 }
 
-/// Ends every run of a shard whose time is over. Answers how many it ended.
+/// Ends every run of a shard whose time is over. Returns the number of runs that it ended.
 ///
 /// # Errors
 ///
-/// The store cannot be asked who they are.
+/// The store cannot be asked for these runs.
 pub async fn sweep(store: &dyn Upkeep, engine: &Engine, shard: Shard) -> Result<usize, StoreError> {
     let mut ended = 0;
     loop {
@@ -109,7 +110,7 @@ pub async fn sweep(store: &dyn Upkeep, engine: &Engine, shard: Shard) -> Result<
     }
 }
 
-/// Whether this sweep ended it. What failed is tried again by the next one.
+/// Ends a run, and returns whether this sweep ended it. The next sweep tries again after a failure.
 async fn end(engine: &Engine, key: RunKey) -> bool {
     let RunKey { namespace, run_id } = key.clone();
     let command =
@@ -124,7 +125,7 @@ async fn end(engine: &Engine, key: RunKey) -> bool {
             }
             Disposition::Unchanged | Disposition::Replayed | Disposition::RecordedLate => false,
         },
-        // What its cause is has been logged.
+        // The cause of the failure has been logged.
         Err(
             Failure::Refused(_)
             | Failure::Overloaded

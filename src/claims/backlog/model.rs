@@ -16,7 +16,7 @@ const CLAIMERS_MAX: usize = 6;
 const VALUES: [&str; 3] = ["a", "b", "c"];
 const AGENTS: [Option<&str>; 3] = [None, Some("x"), Some("y")];
 
-/// One thing that happens. Numbers choose among the runs and claimers that there are.
+/// One step of the model. Numbers choose among the runs and claimers that exist.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Start { at: usize, value: usize, owner: usize },
@@ -421,7 +421,7 @@ proptest! {
             world.step(step);
         }
         world.settle();
-        // Whatever runs ends, one run after the other: each end lets a claimer go on that waits for that.
+        // All running runs end, one after the other: each end lets a claimer go on that waits for it.
         while let Some(run) = world.nth(0, executes) {
             world.happens(ended(&run), false);
             world.settle();

@@ -63,7 +63,7 @@ fn stranger(backlog: &mut Backlog, value: &str, run_id: &str) -> Run {
 pub(super) fn waiter(backlog: &Backlog) -> Pin<Box<OwnedNotified>> {
     loop {
         let mut told = Box::pin(backlog.news().told.clone().notified_owned());
-        // One wake-up may be left over, of something that came before anybody waited.
+        // A wake-up may be left over from a run that came before a claimer waited.
         if !told.as_mut().enable() {
             return told;
         }
@@ -106,7 +106,7 @@ fn take(backlog: &mut Backlog, agent_id: Option<&str>) -> Option<RunId> {
     backlog.take(agent_id, &Place::start())
 }
 
-/// All that callers that name no agent may have.
+/// All runs that callers without an agent may have.
 fn all(backlog: &mut Backlog) -> Vec<RunId> {
     std::iter::from_fn(|| take(backlog, None)).collect()
 }
@@ -313,7 +313,7 @@ fn a_run_that_a_page_shows_as_ready_while_its_claim_is_refused_is_handed_out_aga
     let mut backlog = backlog(9, 9);
     let runs = || vec![pending(1, "a", None)];
     assert_eq!(read(&mut backlog, &Place::start(), None, runs(), true).as_deref(), Some("run-1"));
-    // Somebody else claims the run and gives it back, and the feed does not tell of that.
+    // Another caller claims the run and gives it back, and the feed does not tell of that.
     backlog.begin_feed();
     assert_eq!(read(&mut backlog, &Place::start(), None, vec![ready(&runs()[0])], true), None);
     backlog.decided("run-1", Outcome::Lost);

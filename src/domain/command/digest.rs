@@ -12,7 +12,7 @@ use crate::domain::{
     Update,
 };
 
-/// What a retry must repeat.
+/// The fields that a retry must repeat.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Asked<'a> {
@@ -29,7 +29,7 @@ struct Asked<'a> {
     changes: Changes<'a>,
 }
 
-/// What a command says of leases and of time.
+/// The fields of a command about leases and time.
 #[derive(Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Terms<'a> {
@@ -151,7 +151,7 @@ fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
             let terms = Terms { grace_ms: *grace_ms, ..Terms::default() };
             (terms, Changes { ending: Some(Cow::Owned(why)), ..Changes::default() })
         }
-        // Nobody retries them under a `request_id`.
+        // No caller retries one of these asks under a `request_id`.
         Ask::GiveBack(_) | Ask::Sweep => (Terms::default(), Changes::default()),
     }
 }

@@ -1,4 +1,4 @@
-//! What a permitted command changes.
+//! The changes that a permitted command makes.
 
 use super::Context;
 use crate::domain::limits::{LABELS_MAX, METADATA_BYTES_MAX};
@@ -8,14 +8,15 @@ use crate::domain::{
     LinksChange, Metadata, Ready, Refusal, Run, Start, SupervisionChange, Time, Unbegun, Violation,
 };
 
-/// A ledger that lost a part of its past may grant a lease again whose epoch was granted in that part, to somebody who
-/// still holds it. From then on its leases begin above all that were: no run has so many in one past.
+/// A ledger that lost a part of its past could grant an epoch again that was granted in that part, to a worker that
+/// still holds it. So the epochs of leases begin above all earlier ones after a loss: no run has so many leases in one
+/// past.
 const LEDGER_EPOCH_SHIFT: u32 = 24;
 
-/// The `reason_code` of a pending run that was aborted because somebody asked for it.
+/// The `reason_code` of a run that was aborted on request, without a report of its worker.
 const ABORT_REQUESTED: &str = "ABORT_REQUESTED";
 
-/// What the event sets: what of the command's ask changes the run, and what the authority adds.
+/// The fields that the event sets: those of the command's ask that change the run, and those that the authority adds.
 pub(super) fn changes(
     run: Option<&Run>,
     command: &Command,
@@ -74,7 +75,8 @@ fn started(run: Option<&Run>, start: &Start, command: &Command, context: &Contex
     }
 }
 
-/// Who takes over a run that somebody executed becomes its owner; one that waits may have an owner already.
+/// The claimer that takes over a run which another executed becomes its owner; a run that waits may have an owner
+/// already.
 fn claimed(run: Option<&Run>, claim: &Claim, command: &Command, context: &Context<'_>) -> Changes {
     let owner = run.and_then(|run| run.agent_id.as_ref());
     let awaited = run.is_some_and(Run::awaits_claim);
@@ -83,14 +85,14 @@ fn claimed(run: Option<&Run>, claim: &Claim, command: &Command, context: &Contex
     let unbegun = Unbegun { owner: agent_id.as_ref().map(|_| owner.cloned().unwrap_or_default()) };
     let supervision = SupervisionChange {
         lease: Some(granted(run, context, claim.lease_ttl_ms)),
-        // A run that somebody has executed before is begun.
+        // A run that was executed before is begun.
         unbegun: awaited.then(|| Box::new(unbegun)),
         ..SupervisionChange::default()
     };
     Changes { agent_id, supervision, ..Changes::default() }
 }
 
-/// The epoch that follows is nobody's: the holder's own writes are refused from here on.
+/// The new epoch has no holder: the writes of the last holder are refused from here on.
 fn released(run: Option<&Run>, context: &Context<'_>, event_type: EventType, at: Time) -> Changes {
     let lease = run.and_then(|run| run.supervision.lease);
     let lease = lease.map(|lease| Lease { released: true, ..granted(run, context, lease.ttl_ms) });
@@ -105,7 +107,7 @@ fn released(run: Option<&Run>, context: &Context<'_>, event_type: EventType, at:
     Changes { agent_id: agent_id.flatten(), supervision, ..Changes::default() }
 }
 
-/// What the holder of the last lease reported of a run that the authority had ended.
+/// The report by the last lease's holder on a run that the authority had ended.
 fn reported_late(run: Option<&Run>, command: &Command, at: Time) -> Changes {
     let Ending { failure_reason, reason_code } = command.ask.why().cloned().unwrap_or_default();
     let report = LateReport {
@@ -131,7 +133,7 @@ fn ended(failure_reason: Option<String>, reason_code: String) -> Changes {
     Changes { ending: Ending { failure_reason, reason_code: Some(reason_code) }, ..Changes::default() }
 }
 
-/// What a caller wrote, as far as it changes the run.
+/// The fields that a caller wrote, as far as they change the run.
 fn written(run: Option<&Run>, links: LinksChange, labels: LabelsChange, patch: &Metadata) -> Changes {
     let mut metadata = patch.clone();
     if let Some(run) = run
@@ -142,7 +144,7 @@ fn written(run: Option<&Run>, links: LinksChange, labels: LabelsChange, patch: &
     }
     let blank = (Links::default(), Labels::default());
     let (now, labels_now) = run.map_or((&blank.0, &blank.1), |run| (&run.links, &run.labels));
-    // A run that begins has no labels: each that is said is set, and each that is dropped is not there.
+    // A new run has no labels: each label of the ask is set, and none can be dropped.
     Changes { links: links.effective(now), labels: labels.effective(labels_now), metadata, ..Changes::default() }
 }
 

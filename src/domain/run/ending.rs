@@ -1,17 +1,17 @@
-//! Why a run was aborted or failed.
+//! The reason for which a run was aborted or failed.
 
 use serde::{Deserialize, Serialize};
 
 use super::links::set;
 
-/// Why a run ended; also what a command or an event sets of it.
+/// The reason for which a run ended; also the change of it that a command asks for or an event made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Ending {
-    /// For people.
+    /// The reason in words, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
-    /// For programs.
+    /// The reason as a code, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason_code: Option<String>,
 }

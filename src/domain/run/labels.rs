@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The labels of a run, by key.
 pub type Labels = BTreeMap<String, String>;
 
-/// What of its labels a command asks to set, and an event set.
+/// The changes of labels that a command asks for, and that an event made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelsChange {
@@ -27,7 +27,7 @@ impl LabelsChange {
         labels.extend(self.set.clone());
     }
 
-    /// What of the change changes these labels.
+    /// The part of the change that has an effect on these labels.
     #[must_use]
     pub(in crate::domain) fn effective(mut self, labels: &Labels) -> Self {
         self.set.retain(|key, value| labels.get(key) != Some(value));
@@ -35,14 +35,14 @@ impl LabelsChange {
         self
     }
 
-    /// Whether it changes nothing.
+    /// Whether the change is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.remove.is_empty()
     }
 }
 
-/// About how many bytes labels take in memory.
+/// The approximate number of bytes that labels take in memory.
 pub(in crate::domain) fn weight(labels: &Labels) -> usize {
     labels.iter().map(|(key, value)| 64 + key.len() + value.len()).sum()
 }

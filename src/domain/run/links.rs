@@ -1,4 +1,4 @@
-//! How a run is executed, and what outside the ledger it is linked to.
+//! A run's route and its links to things outside the ledger.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +29,8 @@ impl Route {
     }
 }
 
-/// How a run is executed, and its links. A new optional field of a run has its place here: in the struct, the change, the
-/// fold and what is effective of the change.
+/// A run's route and its links. A new optional field of a run has its place here: in the
+/// struct, the change, the fold and `effective`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Links {
@@ -51,14 +51,14 @@ pub struct Links {
     pub workflow_id: Option<String>,
 }
 
-/// What of its links a command asks to set, and an event set.
+/// The changes of links that a command asks for, and that an event made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LinksChange {
     /// The new channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<Route>,
-    /// Turns it on; false leaves it.
+    /// True sets the field; false leaves it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fallback_used: bool,
     /// The new value; empty clears.
@@ -88,7 +88,7 @@ impl Links {
 }
 
 impl LinksChange {
-    /// What of the change changes these links.
+    /// The part of the change that has an effect on these links.
     #[must_use]
     pub(in crate::domain) fn effective(mut self, links: &Links) -> Self {
         self.route = self.route.filter(|route| links.route != Some(*route));
@@ -108,7 +108,7 @@ impl LinksChange {
     }
 }
 
-/// Absent stays, empty clears.
+/// Applies a change to a field: an absent value leaves it, an empty one clears it.
 pub(in crate::domain) fn set(field: &mut Option<String>, change: Option<&String>) {
     if let Some(value) = change {
         *field = Some(value.clone()).filter(|value| !value.is_empty());

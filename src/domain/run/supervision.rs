@@ -1,65 +1,65 @@
-//! What keeps a run from staying open for ever: its lease, its deadlines, a request to abort it, and what was reported
-//! too late.
+//! Supervision keeps a run from staying open for ever: its lease, its deadlines, a request to abort it, and a late
+//! report.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{Event, EventType, Metadata, Principal, Ready, Run, Status, Time, Unbegun};
 
-/// Who may report what a run does. The epoch is the fencing token: it only grows, and writes under an older one are
-/// refused. When it expires is not said here: renewals are no events.
+/// A lease: its holder may report on the run. The epoch is the fencing token: it only grows, and writes under an older
+/// one are refused. The expiry is not kept here, since renewals are no events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
     /// 1 for the run's first lease, and more for each that follows; more by far after a failover that lost commits.
     pub epoch: u64,
-    /// How long it lasts after it was granted or renewed, in milliseconds.
+    /// The duration of the lease after a grant or a renewal, in milliseconds.
     pub ttl_ms: u64,
-    /// Its holder gave it up: nobody holds this epoch, and the run may be claimed at once.
+    /// The lease was given up: this epoch has no holder, and the run may be claimed at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
 }
 
-/// The wish that a run be aborted by who executes it.
+/// A request that the worker which executes a run abort it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AbortRequest {
-    /// When it was made.
+    /// The time of the request.
     pub at: Time,
-    /// Who made it.
+    /// The caller that made the request.
     pub by: Principal,
-    /// Why, for people.
+    /// The reason, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When the authority aborts the run by itself; none: never.
+    /// The time at which the authority aborts the run by itself; none: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
 }
 
-/// What the holder of the last lease reported after the authority had ended its run. It changes no status.
+/// The report that the last lease's holder made after the authority had ended the run. A late report changes no status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LateReport {
-    /// When it came.
+    /// The time of the report.
     pub at: Time,
-    /// Who reported.
+    /// The caller that reported.
     pub by: Principal,
-    /// The lease that it was reported under; 0 for a run without one.
+    /// The epoch of the lease that the report was made under; 0 for a run without one.
     pub lease_epoch: u64,
-    /// How the run ended by this report.
+    /// The terminal status that the report names.
     pub status: Status,
-    /// Why, for people.
+    /// The reason, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
-    /// Why, for programs.
+    /// The reason, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason_code: Option<String>,
-    /// The metadata patch that came with it; applied to nothing, and kept in the event alone.
+    /// The metadata patch of the report; it is not applied, and only the event keeps it.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
 }
 
 impl LateReport {
-    /// As the run shows it: without the patch, which the event keeps.
+    /// The report as the run shows it: without the patch, which the event keeps.
     #[must_use]
     pub fn without_metadata(&self) -> Self {
         Self { metadata: Metadata::default(), ..self.clone() }
@@ -70,35 +70,35 @@ impl LateReport {
     }
 }
 
-/// What of a run the authority watches over.
+/// The fields of a run that the authority watches over.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Supervision {
-    /// The last lease that was granted; stays when the run has ended.
+    /// The last lease that was granted; it stays when the run has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
-    /// When a pending run that was not started is aborted.
+    /// The time at which a pending run that was not started is aborted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<Time>,
-    /// How long the run may be running, in milliseconds.
+    /// The time that the run may be running, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
-    /// The request to abort it.
+    /// The request to abort the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_request: Option<Box<AbortRequest>>,
-    /// The terminal status is the authority's conclusion: nobody who executes the run reported it.
+    /// The terminal status is the authority's conclusion from silence: the worker did not report it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub presumed: bool,
-    /// What was reported after that.
+    /// The report that came after a presumed end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_report: Option<Box<LateReport>>,
-    /// Nobody executes the running run: the next claim takes it.
+    /// The running run has no worker: the next claim takes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<Box<Ready>>,
     /// The last lease was granted by a claim, and its holder has written nothing yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unbegun: Option<Box<Unbegun>>,
-    /// How long the run has been ready in all, in microseconds: its time to run stood still meanwhile.
+    /// The total time that the run has been ready, in microseconds, which does not count towards `run_timeout_ms`.
     #[serde(skip_serializing_if = "is_zero")]
     pub rest_micros: i64,
 }
@@ -108,7 +108,7 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// What of its supervision an event set. No command asks for it: the authority adds it.
+/// The changes of a run's supervision by an event. No command asks for them: the authority adds them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SupervisionChange {
@@ -124,7 +124,7 @@ pub struct SupervisionChange {
     /// The request to abort the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_request: Option<Box<AbortRequest>>,
-    /// The authority concluded it by itself.
+    /// The authority concluded the terminal status from silence.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub presumed: bool,
     /// The report that came late.
@@ -154,8 +154,8 @@ impl Supervision {
         self.start_deadline = start_deadline.or(self.start_deadline);
         self.run_timeout_ms = run_timeout_ms.or(self.run_timeout_ms);
         self.presumed |= presumed;
-        // Whatever happens to a run that is ready ends that; and after any event of its own a claim has been begun. A request
-        // to abort the run is somebody else's.
+        // Any event of a ready run ends its readiness, and after any event of its holder a claim has been begun. A
+        // request to abort the run does neither: the holder does not make it.
         if event.event_type != EventType::AbortRequested {
             if let Some(ready) = self.ready.take().filter(|_| event.to == Status::Running) {
                 self.rest_micros += event.at.micros() - ready.at.micros();
@@ -171,7 +171,7 @@ impl Supervision {
         }
     }
 
-    /// Whether there is nothing to watch over.
+    /// Whether the authority has nothing to watch over.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -193,14 +193,14 @@ impl Supervision {
 }
 
 impl Run {
-    /// When a running run is aborted; none: never, or not while it is ready.
+    /// The time at which a running run is aborted; none: never, or not while it is ready.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let Supervision { run_timeout_ms, rest_micros, ready: None, .. } = self.supervision else { return None };
         Some(self.running_at?.plus_ms(run_timeout_ms?).plus_micros(rest_micros))
     }
 
-    /// When the authority has to end the run by itself, whether or not anybody holds its lease; none: never.
+    /// The time at which the authority has to end the run by itself, with or without a lease; none: never.
     #[must_use]
     pub fn due_at(&self) -> Option<Time> {
         let deadline = match self.status {
@@ -215,13 +215,13 @@ impl Run {
         deadline.into_iter().chain(grace).min()
     }
 
-    /// Whether somebody may hold a lease on it.
+    /// Whether a worker may hold a lease on the run.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.status == Status::Running && self.supervision.lease.is_some() && !self.is_ready()
     }
 
-    /// How the run ended, as far as is known: what was reported late, else the status.
+    /// The run's last known terminal status: that of a late report, else the run's own.
     #[must_use]
     pub fn outcome(&self) -> Option<Status> {
         let reported = self.supervision.late_report.as_ref().map(|report| report.status);
@@ -229,43 +229,43 @@ impl Run {
     }
 }
 
-/// How far the work has come, as its worker says. Best effort: the last value is shown while the run has a lease.
+/// The progress of the work, as its worker reports it. Best effort: the last value is shown while the run has a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// How much is done.
+    /// The amount of work that is done.
     pub done: u64,
-    /// Of how much; 0: not known.
+    /// The whole amount of work; 0: not known.
     pub total: u64,
-    /// What is being done, for people.
+    /// A message about the work, for people.
     pub message: String,
 }
 
 /// A lease as the store keeps it, read under the shard's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldLease {
-    /// Its epoch.
+    /// The lease's epoch.
     pub epoch: u64,
-    /// When it is over: its own expiry, or one ttl after the authority came back, if that is later.
+    /// The time at which the lease is over: its own expiry, or one ttl after the authority came back, if that is later.
     pub expires_at: Time,
-    /// Whether it was renewed since it was granted.
+    /// Whether the lease was renewed since it was granted.
     pub renewed: bool,
 }
 
 impl HeldLease {
-    /// A lease that is granted at a time.
+    /// The row of a lease that is granted at a time.
     #[must_use]
     pub fn granted(lease: Lease, at: Time) -> Self {
         Self { epoch: lease.epoch, expires_at: at.plus_ms(lease.ttl_ms), renewed: false }
     }
 }
 
-/// What a heartbeat asks.
+/// The ask of a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
     /// The epoch that the caller holds.
     pub epoch: u64,
     /// The acting agent.
     pub agent_id: Option<String>,
-    /// How far the work has come.
+    /// The progress of the work.
     pub progress: Option<Progress>,
 }

@@ -17,14 +17,14 @@ pub struct Claimed {
     pub epoch: u64,
     /// The digest of the request: see [`Request::digest`](crate::domain::Request::digest).
     pub digest: [u8; 32],
-    /// How often a repetition of the request was answered with it.
+    /// The number of repetitions of the request that were answered with this claim.
     pub replays: u64,
 }
 
-/// Where a claimer's request is remembered: its namespace and its id.
+/// The key of a claimer's request: its namespace and its id.
 pub type ClaimKey = (Namespace, String);
 
-/// Where what is remembered of a command's claim request stands; none where the command has none.
+/// The key of a command's claim request; none where the command has no such request.
 pub(super) fn key(command: &Command) -> Option<ClaimKey> {
     command.claim_request().map(|request| (command.key.namespace.clone(), request.id.clone()))
 }
@@ -45,7 +45,7 @@ impl Claims {
         self.rows.get(&key(command)?)
     }
 
-    /// A claim is remembered; one that is given back is forgotten.
+    /// Remembers a claim, or forgets one that is given back.
     pub(super) fn apply(&mut self, command: &Command, run: &Run) {
         let Some((key, request)) = key(command).zip(command.claim_request()) else { return };
         if matches!(command.ask, Ask::Claim(_)) {
@@ -58,7 +58,7 @@ impl Claims {
         self.changed.insert(key);
     }
 
-    /// What changed: each with its claim; none: it is forgotten.
+    /// The requests that changed, each with its claim; none: the row is deleted.
     pub(super) fn writes(mut self) -> Vec<(ClaimKey, Option<Claimed>)> {
         self.changed.into_iter().map(|key| (key.clone(), self.rows.remove(&key))).collect()
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::domain::{Ask, Command, Event, HeldLease, Lease, Run, RunKey, RunWrite, Time};
 
-/// Whether a command is decided on the lease as it is kept. A pending run has none: who claims it looks at none.
+/// Whether a command is decided on the row of the lease. A pending run has no such row, so a claim of it reads none.
 pub(super) fn is_wanted(command: &Command, run: Option<&Run>) -> bool {
     match command.ask {
         Ask::Claim(_) => run.is_none_or(|run| run.supervision.lease.is_some()),
@@ -43,13 +43,13 @@ impl Leases {
     }
 }
 
-/// What becomes of the row that keeps a run's lease: it begins, or begins anew, with a lease; none: it goes.
+/// The change of the row that keeps a run's lease: it is written with a new lease, or deleted (none).
 pub(super) fn write(write: &RunWrite) -> Option<(RunKey, Option<Lease>)> {
     let before = write.before.map_or(0, |before| before.epoch);
     let has_row = write.before.is_some_and(|stored| !stored.status.is_terminal() && before > 0 && !stored.ready);
     let run = &write.run;
     let becomes = match run.supervision.lease {
-        // The run has ended, or nobody holds it.
+        // The run has ended, or has no holder.
         Some(_) | None if run.status.is_terminal() || run.is_ready() => has_row.then_some(None),
         Some(lease) if lease.epoch != before => Some(Some(lease)),
         Some(_) | None => None,

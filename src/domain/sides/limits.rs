@@ -1,8 +1,8 @@
-//! How many runs with one value of a label may be running at once.
+//! Limits on the number of runs with one value of a label that may be running at once.
 //!
-//! What counts are runs that were claimed under a limit for that label: who claims states the limit, and the store keeps
-//! for each value which runs count. A run counts from its claim until it is terminal, but not while it is
-//! ready, whoever holds it meanwhile and whatever becomes of its labels.
+//! The runs that count are those that were claimed under a limit for that label: the claimer states the limit, and the
+//! store keeps for each value the runs that count. A run counts from its claim until it is terminal, but not while it
+//! is ready. A change of its holder or its labels makes no difference.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use crate::domain::{Command, Namespace, Run, RunId};
 pub struct MaxRunning {
     /// The label's key. A run without it is not limited.
     pub label: String,
-    /// How many runs with the same value of it may be running, this one included.
+    /// The number of runs with the same value of the label that may be running, this one included.
     pub limit: u32,
 }
 
@@ -27,13 +27,13 @@ pub struct LabelValue {
     pub namespace: Namespace,
     /// The label's key.
     pub label: String,
-    /// Its value.
+    /// The label's value.
     pub value: String,
 }
 
 impl LabelValue {
-    /// The value that a command's limit is about; none where it states none, the run does not have the label, or does
-    /// not wait for a claim.
+    /// The value that a command's limit is about; none where the command states no limit, or the run does not have the
+    /// label or does not wait for a claim.
     #[must_use]
     pub fn limited(run: &Run, command: &Command) -> Option<Self> {
         let label = command.max_running().map(|max| &max.label)?;
@@ -60,7 +60,7 @@ impl Limits {
         Self { rows: rows.into_iter().collect(), added: BTreeMap::new() }
     }
 
-    /// Whether what counts for the command's value was not read: its run came to be in this batch.
+    /// Whether the row of the command's value was not read, because its run was created in this batch.
     pub(super) fn lack(&self, command: &Command, run: Option<&Run>) -> bool {
         let value = run.and_then(|run| LabelValue::limited(run, command));
         value.is_some_and(|value| !self.rows.contains_key(&value))

@@ -14,22 +14,22 @@ use crate::domain::{Changes, Event, EventType, Principal, RunKey, Shard, Status}
 const SHARDS: usize = 3;
 const NAMESPACE: &str = "default";
 
-/// One step of one of those who take part.
+/// One step of the log, the tailer or a session.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A commit of events of one kind to a shard, so much later.
+    /// A commit of events of one kind to a shard, at a later time.
     Commit { shard: usize, later: i64, kind: usize, events: usize },
-    /// The tailer reads a page of so many events.
+    /// The tailer reads a page with a limit of events.
     Tail { limit: usize },
-    /// It publishes the page, of which one may be unreadable.
+    /// The tailer publishes the page, of which one event may be unreadable.
     Publish { unreadable: Option<usize> },
-    /// It loses its place, and begins anew.
+    /// The tailer loses its place, and begins anew.
     Lose,
-    /// Somebody comes who watches one kind, or all.
+    /// A session begins that watches one kind, or all.
     Come { kind: Option<usize> },
-    /// Somebody leaves.
+    /// A session leaves.
     Leave { session: usize },
-    /// Somebody takes so many looks.
+    /// A session takes looks.
     Read { session: usize, looks: usize },
 }
 
@@ -65,7 +65,7 @@ impl Log {
         (0..SHARDS).map(|shard| self.0.iter().filter(|logged| logged.shard == shard).count() as u64).collect()
     }
 
-    /// What is after some positions, merged as pages are.
+    /// The events after some positions, merged as pages are.
     fn after(&self, positions: &[Position], limit: usize) -> Vec<Logged> {
         let mut page: Vec<Logged> =
             self.0.iter().filter(|logged| logged.position > positions[logged.shard]).copied().collect();
@@ -85,7 +85,7 @@ struct Session {
     state: State,
 }
 
-/// What a session does when it is its turn.
+/// A session's activity at its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Looks,
@@ -112,9 +112,9 @@ struct World {
     log: Log,
     sessions: Vec<Session>,
     ids: u64,
-    /// Where the tailer stands, once it has begun.
+    /// The tailer's positions, once it has begun.
     heads: Option<Vec<Position>>,
-    /// The page that it has read, and whether it keeps all of it.
+    /// The page that the tailer has read, and whether it keeps all of it.
     page: Option<(Vec<Logged>, bool)>,
 }
 
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// Exactly what a session wants, up to where it stands, was shown.
+    /// Checks that a session was shown exactly the events that it watches, up to its stand.
     fn whole(&self, session: &Session) {
         let due = self.log.0.iter().filter(|logged| {
             let after = logged.position > session.begun[logged.shard];
@@ -241,7 +241,7 @@ impl World {
         assert_eq!(session.shown, due, "of {:?} up to {:?}", session.kind, session.stand.positions);
     }
 
-    /// The tailer comes to the end of the log, and everybody who is awake, or woken, to where it stands.
+    /// Brings the tailer to the end of the log, and every session that is awake, or woken, to the tailer's positions.
     fn settle(&mut self) {
         self.publish(None);
         self.tail(1);
@@ -258,14 +258,14 @@ impl World {
         let heads = self.log.heads();
         for session in &mut self.sessions {
             assert_eq!(session.state, State::Sleeps, "it comes to rest");
-            // Who was not woken has nothing to see.
+            // A session that was not woken has no event to see.
             session.stand.positions.clone_from(&heads);
         }
         self.sessions.iter().for_each(|session| self.whole(session));
     }
 }
 
-/// As large as a ring holds eight of.
+/// An entry of such a size that a ring holds eight.
 fn entry(Logged { shard, position, kind, .. }: Logged, positions: &[Position]) -> Entry {
     static LARGE: [u8; BYTES_MAX / 8] = [0; BYTES_MAX / 8];
     let key = RunKey { namespace: NAMESPACE.into(), run_id: format!("{shard}-{position}").into() };
