@@ -25,6 +25,7 @@ mod safety;
 mod sessions;
 mod sides;
 mod uptime;
+mod writing;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -113,3 +113,44 @@ pub(super) fn ledger(connection: &Connection) -> Result<Ledger, StoreError> {
         StoreError::Corrupt { table: "ledger", column: "id", key, source }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::bulk::LAST_RUN_ID;
+    use crate::store::inspect::OfRuns;
+    use crate::store::inspect::rows::{PLACES, TIME_OF, keys_of};
+    use crate::store::migrations::SQLITE;
+    use crate::store::rows::sides::{READ_CLAIM, REPLAY_CLAIM};
+
+    #[test]
+    fn parameters_of_statements_for_both_databases_have_the_numbers_that_their_names_say() {
+        let connection = Connection::open_in_memory().unwrap();
+        for migration in SQLITE {
+            connection.execute_batch(migration.sql).unwrap();
+        }
+        let keys = OfRuns::ALL.map(keys_of);
+        let fixed = [PLACES, TIME_OF, READ_CLAIM, REPLAY_CLAIM, LAST_RUN_ID];
+        for sql in fixed.into_iter().chain(keys.iter().map(String::as_str)) {
+            let statement = connection.prepare(sql).unwrap();
+            assert!(statement.parameter_count() > 0, "{sql}");
+            for number in 1..=statement.parameter_count() {
+                assert_eq!(statement.parameter_name(number), Some(format!("${number}").as_str()), "{sql}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_read_is_told_with_table_column_and_key() {
+        let connection = Connection::open_in_memory().unwrap();
+        for (value, why) in [("null", "there is no value"), ("'x'", "Invalid type: Text"), ("-1", "out of range")] {
+            let read = |row: &Row<'_>| {
+                Reader { table: "runs", row, key: &|| "default/run-1".to_owned() }.get::<u64>((0, "revision"))
+            };
+            let error = first(&connection, &format!("select {value}"), [], read).unwrap_err();
+            assert_eq!(error.to_string(), "runs.revision of default/run-1 cannot be read");
+            let StoreError::Corrupt { source, .. } = error else { panic!("{error}") };
+            assert!(source.to_string().contains(why), "{source}");
+        }
+    }
+}

@@ -129,72 +129,29 @@ pub(super) async fn lock_and_load(
 ) -> Result<Read, Failure> {
     let shard = smallint(shard);
     let by_shard: [&(dyn ToSql + Sync); 1] = [&shard];
-    let by_request: [&(dyn ToSql + Sync); 2] = [&shard, &keys.requests];
-    let requests = async {
-        if keys.requests.is_empty() {
-            return Ok(Vec::new());
-        }
-        session.query(&prepared.load_request_ids, &by_request).await
-    };
-    let runs = async { if with_runs { load_runs(session, prepared, shard, keys).await } else { Ok(Vec::new()) } };
-    let (namespaces, run_ids) = &keys.leases;
-    let leases_read = async {
-        let Some(statement) = &prepared.load_leases else { return Ok(Vec::new()) };
-        let sent = uptime.sent();
-        let [expected, begun, below, ends] = leases::parameters(&sent);
-        session.query(statement, &[&shard, namespaces, run_ids, expected, begun, below, ends]).await
-    };
     let (namespaces, run_ids, labels) = &keys.limits;
     let by_label: [&(dyn ToSql + Sync); 4] = [&shard, namespaces, run_ids, labels];
-    let limited = async {
-        match &prepared.max_running {
-            None => Ok(Vec::new()),
-            Some((lock, load)) => {
-                // Apart: few commits have it, and all would carry its room.
-                let both = Box::pin(async {
-                    tokio::join!(biased; session.execute(lock, &by_label), session.query(load, &by_label))
-                });
-                let (locked, loaded) = both.await;
-                locked.and(loaded)
-            }
-        }
-    };
     let (namespaces, request_ids) = &keys.claims;
     let by_claim: [&(dyn ToSql + Sync); 2] = [namespaces, request_ids];
-    let claims = async {
-        match &prepared.claims {
-            None => Ok(Vec::new()),
-            Some((lock, load)) => {
-                let both = Box::pin(async {
-                    tokio::join!(biased; session.execute(lock, &by_claim), session.query(load, &by_claim))
-                });
-                let (locked, loaded) = both.await;
-                locked.and(loaded)
-            }
-        }
-    };
-    let (begun, head, limited, claims, ends, runs, requests, leases) = tokio::join!(
+    let (begun, head, limits, claims, ends, runs, requests, leases) = tokio::join!(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
-        limited,
-        claims,
+        lock_and_load_side(session, prepared.max_running.as_ref(), &by_label),
+        lock_and_load_side(session, prepared.claims.as_ref(), &by_claim),
         session.query(&prepared.ends, &[]),
-        runs,
-        requests,
-        leases_read,
+        async { if with_runs { load_runs(session, prepared, shard, keys).await } else { Ok(Vec::new()) } },
+        load_requests(session, prepared, shard, keys),
+        load_leases(session, uptime, prepared, shard, keys),
     );
     begun.map_err(retriable)?;
     if head.map_err(retriable)?.is_none() {
         let source = "the head is missing".into();
         return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source }.into());
     }
-    let limited = limited.map_err(retriable)?;
-    let claims = claims.map_err(retriable)?;
-    let ends = ends.map_err(retriable)?;
-    let ends = Ends::read(&ends, shard)?;
-    let runs = runs.map_err(retriable)?;
-    let requests = requests.map_err(retriable)?;
+    let (limits, claims) = (limits.map_err(retriable)?, claims.map_err(retriable)?);
+    let ends = Ends::read(&ends.map_err(retriable)?, shard)?;
+    let (runs, requests) = (runs.map_err(retriable)?, requests.map_err(retriable)?);
     let leases = leases.map_err(retriable)?;
     let loaded = Loaded {
         last: ends.last,
@@ -204,12 +161,46 @@ pub(super) async fn lock_and_load(
         requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
         sides: Sides {
             leases: leases.iter().map(leases::held).collect::<Result<_, _>>()?,
-            limits: limited.iter().map(limits::counted).collect::<Result<_, _>>()?,
+            limits: limits.iter().map(limits::counted).collect::<Result<_, _>>()?,
             claims: claims.iter().map(sides::claim).collect::<Result<_, _>>()?,
         },
         ledger_epoch: ends.ledger_epoch,
     };
     Ok(Read { loaded, now: ends.now, min_release: ends.min_release })
+}
+
+/// Takes the rows of a side, then reads them: only where a command asks for some.
+async fn lock_and_load_side(
+    session: &Session,
+    prepared: Option<&(Statement, Statement)>,
+    keys: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, Error> {
+    let Some((lock, load)) = prepared else { return Ok(Vec::new()) };
+    // Apart: few commits have it, and all would carry its room.
+    let both = Box::pin(async { tokio::join!(biased; session.execute(lock, keys), session.query(load, keys)) });
+    let (locked, loaded) = both.await;
+    locked.and(loaded)
+}
+
+async fn load_requests(session: &Session, prepared: &Prepared, shard: i16, keys: &Keys<'_>) -> Result<Vec<Row>, Error> {
+    if keys.requests.is_empty() {
+        return Ok(Vec::new());
+    }
+    session.query(&prepared.load_request_ids, &[&shard, &keys.requests]).await
+}
+
+async fn load_leases(
+    session: &Session,
+    uptime: &ReplicaUptime,
+    prepared: &Prepared,
+    shard: i16,
+    keys: &Keys<'_>,
+) -> Result<Vec<Row>, Error> {
+    let Some(statement) = &prepared.load_leases else { return Ok(Vec::new()) };
+    let (namespaces, run_ids) = &keys.leases;
+    let sent = uptime.sent();
+    let [expected, begun, below, ends] = leases::parameters(&sent);
+    session.query(statement, &[&shard, namespaces, run_ids, expected, begun, below, ends]).await
 }
 
 fn retriable(error: Error) -> Failure {

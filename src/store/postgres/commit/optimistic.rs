@@ -50,18 +50,10 @@ pub(in crate::store::postgres) async fn commit(
     let Some(Guess { loaded, min_release }) = hints.guess(shard, commands) else {
         return Ok(Optimistic::NotWritten);
     };
-    let loaded = Loaded { ledger_epoch: epoch, ..loaded };
-    let run_of = |command: &Command| loaded.runs.iter().find(|run| run.key() == command.key).map(|run| &**run);
-    if !commands.iter().all(|command| rules.is_only_the_run(command, run_of(command))) {
-        // Nobody keeps that: leases are renewed by whoever holds them, and what counts is of any shard.
-        return Ok(Optimistic::NotWritten);
-    }
     let (last, now) = (loaded.last.map_or(0, |(position, _)| position), loaded.now);
-    let mut decided = rules.decide(commands, loaded);
-    // What makes no event rests on the run as it is, and nothing would have looked at that.
-    if !decided.all_applied() || decided.events.iter().any(|new| new.event.at != now) {
+    let Some(mut decided) = decided(commands, Loaded { ledger_epoch: epoch, ..loaded }, rules) else {
         return Ok(Optimistic::NotWritten);
-    }
+    };
     let place = Place::AtTheEnd { shard_count: commits.shard_count, min_release: &min_release };
     let write = write(smallint(shard), commit_id, now, &decided, place);
     let session = before(deadline, commits.sessions.commit()).await??;
@@ -118,4 +110,17 @@ pub(in crate::store::postgres) async fn commit(
     hints.is_sent(commit_id, now);
     let unsettled = Box::new(Unsettled { shard, commit_id, first_position: last + 1, decided });
     Err(CommitError::Unknown { unsettled, source })
+}
+
+/// Decides commands on what is remembered; none where that does not do.
+fn decided(commands: &[Arc<Command>], loaded: Loaded, rules: &dyn Decide) -> Option<Decided> {
+    let run_of = |command: &Command| loaded.runs.iter().find(|run| run.key() == command.key).map(|run| &**run);
+    if !commands.iter().all(|command| rules.is_only_the_run(command, run_of(command))) {
+        // Nobody keeps that: leases are renewed by whoever holds them, and what counts is of any shard.
+        return None;
+    }
+    let now = loaded.now;
+    let decided = rules.decide(commands, loaded);
+    // What makes no event rests on the run as it is, and nothing would have looked at that.
+    (decided.all_applied() && decided.events.iter().all(|new| new.event.at == now)).then_some(decided)
 }

@@ -132,7 +132,7 @@ mod tests {
         let answer = connection.simple_query(statement).await.unwrap();
         let rows = answer.iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-            _no_row => None,
+            SimpleQueryMessage::CommandComplete(_) | SimpleQueryMessage::RowDescription(_) | _ => None,
         });
         rows.collect()
     }

@@ -6,7 +6,7 @@
 
 use super::super::read;
 use super::super::sessions::Sessions;
-use super::leases::writing;
+use super::super::writing::writing;
 use crate::domain::Claimed;
 use crate::store::StoreError;
 use crate::store::rows::sides::{READ_CLAIM, REPLAY_CLAIM, claim};

@@ -4,25 +4,19 @@
 //! knows its own such time, from `begun` to now, and the interruptions in it. Where the two overlap, so that another
 //! server was there when this one began, the authority has been up since `up_since`, and else since `begun`.
 
-use std::time::Duration;
-
-use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::super::errors::{self, TimedOut};
 use super::super::read;
 use super::super::rows::{At, Reader, bigint, shown, smallint};
 use super::super::sessions::Sessions;
 use super::super::uptime::{ReplicaUptime, Sent};
+use super::super::writing::writing;
 use crate::domain::{HeldLease, Renewal, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::dialect::run_columns;
 use crate::store::leases::{KeptLease, Renewed};
 use crate::store::rows::{key, runs, sides};
-
-/// A renewal that waits for longer is for a lease whose row a commit holds, or for a store that does not answer.
-const RENEW_MAX: Duration = Duration::from_secs(8);
 
 /// How long a server that finds no other's stamp waits for one before it says that there was a gap.
 const GAP_WAIT_MS: u32 = 2_000;
@@ -187,19 +181,9 @@ pub(in crate::store::postgres) async fn leases(
     let shards: Vec<i16> = keys.iter().map(|key| smallint(shard_of(key))).collect();
     let namespaces: Vec<&str> = keys.iter().map(|key| key.namespace.as_str()).collect();
     let run_ids: Vec<&str> = keys.iter().map(|key| key.run_id.as_str()).collect();
-    let statement = reading();
-    let rows = read::reading(sessions, |session| async move {
-        let rows = async {
-            let statement = session.prepare_cached(&statement).await?;
-            let sent = uptime.sent();
-            let [expected, begun, below, ends] = parameters(&sent);
-            session.query(&statement, &[&shards, &namespaces, &run_ids, expected, begun, below, ends]).await
-        };
-        let rows = rows.await;
-        (session, rows)
-    });
+    let rows = read_in_uptime(sessions, uptime, &reading(), &[&shards, &namespaces, &run_ids]).await?;
     let mut found = std::collections::HashMap::new();
-    for row in &rows.await? {
+    for row in &rows {
         let key = key(row, "leases", 0)?;
         let lease = sides::lease(row, &key)?;
         found.insert(key, lease);
@@ -273,54 +257,26 @@ pub(in crate::store::postgres) async fn overdue(
     limit: usize,
 ) -> Result<Vec<RunKey>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let (shard, statement) = (smallint(shard), over());
-    let rows = read::reading(sessions, |session| async move {
-        let rows = async {
-            let statement = session.prepare_cached(&statement).await?;
-            let sent = uptime.sent();
-            let [expected, begun, below, ends] = parameters(&sent);
-            session.query(&statement, &[&shard, &limit, expected, begun, below, ends]).await
-        };
-        let rows = rows.await;
-        (session, rows)
-    });
-    rows.await?.iter().map(|row| key(row, "leases", 0)).collect()
+    let rows = read_in_uptime(sessions, uptime, &over(), &[&smallint(shard), &limit]).await?;
+    rows.iter().map(|row| key(row, "leases", 0)).collect()
 }
 
-/// A statement that is a transaction of its own, on a session that may write. Two that lock in different orders are told
-/// by the database, and the one that lost is made again.
-pub(in crate::store::postgres) async fn writing(
+/// A statement's rows, which rest on [`up`]: its parameters come last, and are as of the moment in which it is sent.
+async fn read_in_uptime(
     sessions: &Sessions,
+    uptime: &ReplicaUptime,
     statement: &str,
     arguments: &[&(dyn ToSql + Sync)],
 ) -> Result<Vec<Row>, StoreError> {
-    let rows = async {
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            let session = sessions.commit().await?;
-            let rows = async {
-                let statement = session.prepare_cached(statement).await?;
-                session.query(&statement, arguments).await
-            };
-            match rows.await {
-                Ok(rows) => {
-                    session.give_back();
-                    return Ok(rows);
-                }
-                Err(error) => {
-                    if errors::proves_rollback(&error) {
-                        // Closed sessions cost more than themselves: what is remembered of shards goes with them.
-                        session.give_back();
-                    }
-                    if !errors::asks_for_retry(&error) || attempts == ATTEMPTS_MAX {
-                        return Err(errors::statement(error));
-                    }
-                }
-            }
-        }
-    };
-    timeout(RENEW_MAX, rows).await.unwrap_or_else(|_| Err(TimedOut.into()))
+    read::reading(sessions, |session| async move {
+        let rows = async {
+            let statement = session.prepare_cached(statement).await?;
+            let sent = uptime.sent();
+            let arguments: Vec<_> = arguments.iter().copied().chain(parameters(&sent)).collect();
+            session.query(&statement, &arguments).await
+        };
+        let rows = rows.await;
+        (session, rows)
+    })
+    .await
 }
-
-const ATTEMPTS_MAX: usize = 3;

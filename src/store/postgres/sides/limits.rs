@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use super::super::read;
 use super::super::rows::Reader;
 use super::super::sessions::Sessions;
-use super::leases::writing;
+use super::super::writing::writing;
 use crate::domain::{LabelValue, RunId, Status};
 use crate::store::StoreError;
 

@@ -96,8 +96,8 @@ impl<'a> Parts<'a> {
     where a.ctid = e.at
     returning 1)"
             ));
-            let ended = self.add("bigint", moves.ended);
-            self.count("ended", &ended);
+            let rows = self.add("bigint", moves.ended);
+            self.count("ended", &rows);
         }
         if moves.moved > 0 {
             let (columns, set, which) = if moves.due {
@@ -113,8 +113,8 @@ impl<'a> Parts<'a> {
     where a.ctid = m.at
     returning 1)"
             ));
-            let moved = self.add("bigint", moves.moved);
-            self.count("moved", &moved);
+            let rows = self.add("bigint", moves.moved);
+            self.count("moved", &rows);
         }
     }
 }
