@@ -16,7 +16,8 @@ use super::samples::{self, SIZES};
 pub(super) fn measure(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("frames");
     let frames = WireFrames { ledger: samples::ledger() };
-    let cursor = Cursor { epoch: 0, positions: vec![1_000_000; samples::ledger().shard_count.into()], view: None };
+    let cursor =
+        Cursor { epoch: 0, positions: vec![1_000_000; samples::ledger().shard_count.into()].into(), view: None };
     for (size, bytes) in SIZES {
         let sample = samples::started(1, bytes);
         group

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use super::ring::{Entry, Next, Ring, Stand};
 use super::wait_run::Looks;
-use crate::domain::{Filter, Namespace, Position, RunKey, Time};
+use crate::domain::{Filter, Namespace, Positions, RunKey, Time};
 use crate::store::StoreError;
 use crate::telemetry::chain;
 

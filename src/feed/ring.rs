@@ -208,7 +208,7 @@ impl Ring {
             }
             if let Some(begun) = self.begun.as_mut().filter(|begun| begun.number == self.first) {
                 begun.number += 1;
-                begun.positions = oldest.positions.to_vec();
+                begun.positions = oldest.positions.to_vec().into();
             }
             self.first += 1;
         }
@@ -249,8 +249,8 @@ impl Ring {
         // No entry before the session's pending one is for it.
         let mut number = reads_on.max(watcher.pending.min(end));
         let before = match number.checked_sub(begun.number) {
-            Some(1..) => &self.entries[self.index(number) - 1].0.positions,
-            Some(0) | None => begun.positions.as_slice(),
+            Some(1..) => &*self.entries[self.index(number) - 1].0.positions,
+            Some(0) | None => &*begun.positions,
         };
         stand.positions.advance(before);
         let looks_end = end.min(number + LOOKS_MAX);

@@ -11,7 +11,7 @@ use super::fold::{self, Cache, Folder};
 use super::hub::Hub;
 use super::ring::Entry;
 use super::{Change, Encode};
-use crate::domain::Position;
+use crate::domain::Positions;
 use crate::domain::revision::revision_before;
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Runs, StoreError, Unreadable};
 use crate::telemetry::chain;

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use futures_util::Stream;
 use tokio::time::timeout_at;
 
-use super::cursor::{Cursor, View, ViewOf, reaches};
+use super::cursor::{Cursor, View, ViewOf};
 use super::fold::Cache;
 use super::history::History;
 use super::quiet::{Passing, Quiet};
 use super::ring::{Next, Stand};
 use super::{Change, Feed, Held, WatchError};
-use crate::domain::{Filter, Namespace, Position, Run, RunKey, Time};
+use crate::domain::{Filter, Namespace, Positions, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, RunQuery};
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::json::RunColumns;
 use super::{Description, RunLog, StoreError};
-use crate::domain::{Position, RunKey, Shard, Time};
+use crate::domain::{Position, Positions, RunKey, Shard, Time};
 
 /// A ledger that is only read: its [log](RunLog), and what only tools ask. Every method is short statements or pages of a
 /// bounded number of bytes.

@@ -60,7 +60,7 @@ use super::{
 };
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Renewal, Run, RunId, RunKey,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Run, RunId, RunKey,
     Shard,
 };
 use crate::supervise::Supervisor;
@@ -171,14 +171,14 @@ impl Commits for PostgresStore {
 
 #[async_trait]
 impl RunLog for PostgresStore {
-    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+    async fn heads(&self) -> Result<Positions, StoreError> {
         let epoch = self.commits.lineage.epoch();
         let heads = self.over_shards.heads(&self.commits.sessions).await?;
         self.commits.lineage.saw(epoch, (0..).map(Shard).zip(heads.iter().copied()));
         Ok(heads)
     }
 
-    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
+    async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         let epoch = self.commits.lineage.epoch();
         let page = self.over_shards.page(&self.commits.sessions, after, limit, bytes_max).await?;
         self.commits.lineage.saw(epoch, page.places());
@@ -195,7 +195,7 @@ impl RunLog for PostgresStore {
         read::run_events(&self.commits.sessions, self.shard_of(key), key, after, limit, bytes_max).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
         read::revisions_as_of(&self.commits.sessions, keys, heads, |key| self.shard_of(key)).await
     }
 

@@ -44,7 +44,7 @@ use super::{
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Renewal, Run, RunId, RunKey,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Run, RunId, RunKey,
     Shard,
 };
 pub use bulk::SqliteBulk;
@@ -169,18 +169,17 @@ impl Commits for SqliteStore {
 /// The file is locked for this process: there are no commits of others to tell of.
 #[async_trait]
 impl RunLog for SqliteStore {
-    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+    async fn heads(&self) -> Result<Positions, StoreError> {
         let shard_count = self.ledger.shard_count;
         self.connections.read(move |connection| read::heads(connection, shard_count)).await?
     }
 
-    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
-        let after: Vec<Position> =
-            (0..usize::from(self.ledger.shard_count)).map(|shard| after.get(shard).copied().unwrap_or(0)).collect();
-        let clock = self.clock.clone();
-        self.connections
-            .read(move |connection| changes::page(connection, &after, limit, bytes_max, clock.as_ref()))
-            .await?
+    async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
+        let (after, clock, shard_count) = (after.clone(), self.clock.clone(), self.ledger.shard_count);
+        let page = move |connection: &mut rusqlite::Connection| {
+            changes::page(connection, shard_count, &after, limit, bytes_max, clock.as_ref())
+        };
+        self.connections.read(page).await?
     }
 
     async fn run_events(
@@ -196,14 +195,8 @@ impl RunLog for SqliteStore {
             .await?
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
-        let wanted: Vec<_> = keys
-            .iter()
-            .map(|key| {
-                let shard = self.shard_of(key);
-                (shard, key.clone(), heads.get(usize::from(shard.0)).copied().unwrap_or(0))
-            })
-            .collect();
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
+        let wanted = read::as_of(keys, heads, |key| self.shard_of(key));
         self.connections.read(move |connection| read::revisions_as_of(connection, &wanted)).await?
     }
 }

@@ -7,7 +7,7 @@ use super::past::Trail;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
 use crate::domain::revision::{FIRST_REVISION, revision_before};
-use crate::domain::{Event, Position, RunKey};
+use crate::domain::{Event, Positions, RunKey};
 use crate::store::inspect::{Link, Links};
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX};
 

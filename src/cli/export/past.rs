@@ -8,7 +8,7 @@ use super::range;
 use super::resume::Seen;
 use super::{Ended, Export};
 use crate::cli::ending::say;
-use crate::domain::{Position, Shard, Time};
+use crate::domain::{Position, Positions, Shard, Time};
 use crate::store::LoggedEvent;
 use crate::store::inspect::Past;
 

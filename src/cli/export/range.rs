@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Span, SpanRelativeTo, Timestamp};
 
-use crate::domain::{Position, Shard, Time};
+use crate::domain::{Position, Positions, Shard, Time};
 use crate::store::inspect::Inspect;
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX, StoreError};
 

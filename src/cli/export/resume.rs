@@ -15,7 +15,7 @@ use super::log::advance;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
 use crate::domain::ids::shard_of;
-use crate::domain::{Event, Namespace, Position, RunId, RunKey, Shard, Time};
+use crate::domain::{Event, Namespace, Position, Positions, RunId, RunKey, Shard, Time};
 use crate::store::inspect::Link;
 use crate::store::{Ledger, PAGE_BYTES_MAX};
 

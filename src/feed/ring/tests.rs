@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::super::fold::Folded;
 use super::*;
 use crate::domain::evolve::evolve;
-use crate::domain::{Changes, Event, EventType, Principal, RunKey, Shard, Status};
+use crate::domain::{Changes, Event, EventType, Positions, Principal, RunKey, Shard, Status};
 
 const SHARDS: usize = 3;
 const NAMESPACE: &str = "default";
@@ -61,7 +61,7 @@ struct Logged {
 struct Log(Vec<Logged>);
 
 impl Log {
-    fn heads(&self) -> Vec<Position> {
+    fn heads(&self) -> Positions {
         (0..SHARDS).map(|shard| self.0.iter().filter(|logged| logged.shard == shard).count() as u64).collect()
     }
 
@@ -79,7 +79,7 @@ struct Session {
     id: u64,
     kind: Option<usize>,
     wake: Arc<Notify>,
-    begun: Vec<Position>,
+    begun: Positions,
     stand: Stand,
     shown: BTreeSet<(usize, Position)>,
     state: State,
@@ -113,7 +113,7 @@ struct World {
     sessions: Vec<Session>,
     ids: u64,
     /// The tailer's positions, once it has begun.
-    heads: Option<Vec<Position>>,
+    heads: Option<Positions>,
     /// The page that the tailer has read, and whether it keeps all of it.
     page: Option<(Vec<Logged>, bool)>,
 }
@@ -178,7 +178,7 @@ impl World {
         let mut entries = Vec::new();
         for (number, logged) in page.iter().enumerate() {
             let before = end.clone();
-            end[logged.shard] = logged.position;
+            end.set(Shard(u16::try_from(logged.shard).unwrap()), logged.position);
             if !wants_all {
                 continue;
             }

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{Call, Observed};
 use crate::clock::SystemClock;
-use crate::domain::{Ask, Command, Filter, LabelValue, Principal, Renewal, Rules, RunKey, Shard, Start};
+use crate::domain::{Ask, Command, Filter, LabelValue, Positions, Principal, Renewal, Rules, RunKey, Shard, Start};
 use crate::store::open::{self, Location};
 use crate::store::query::{Order, RunQuery};
 use crate::store::{

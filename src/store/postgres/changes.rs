@@ -11,7 +11,7 @@ use super::ends;
 use super::read::{self, reading};
 use super::rows::{Reader, bigint};
 use super::sessions::{Session, Sessions};
-use crate::domain::{Position, Shard};
+use crate::domain::{Positions, Shard};
 use crate::store::json::EventColumns;
 use crate::store::merge::{self, Part};
 use crate::store::rows::events;
@@ -56,7 +56,7 @@ order by position)"
     }
 
     /// Each shard's last position, in one snapshot.
-    pub(super) async fn heads(&self, sessions: &Sessions) -> Result<Vec<Position>, StoreError> {
+    pub(super) async fn heads(&self, sessions: &Sessions) -> Result<Positions, StoreError> {
         let rows = read::rows(sessions, &self.heads, &[]).await?;
         self.heads_of(&rows)
     }
@@ -67,12 +67,12 @@ order by position)"
     }
 
     /// Its rows' positions, shard by shard.
-    pub(super) fn heads_of(&self, rows: &[Row]) -> Result<Vec<Position>, StoreError> {
-        let mut heads = vec![0; usize::from(self.shard_count)];
+    pub(super) fn heads_of(&self, rows: &[Row]) -> Result<Positions, StoreError> {
+        let mut heads = Positions::start(self.shard_count);
         for row in rows {
             let shard = self.shard(row)?;
             let last = Reader { table: "run_events", row, key: &|| format!("the last of shard {}", shard.0) };
-            heads[usize::from(shard.0)] = last.get("position")?;
+            heads.set(shard, last.get("position")?);
         }
         Ok(heads)
     }
@@ -81,14 +81,13 @@ order by position)"
     pub(super) async fn page(
         &self,
         sessions: &Sessions,
-        after: &[Position],
+        after: &Positions,
         limit: usize,
         bytes_max: usize,
     ) -> Result<Page, StoreError> {
         let limit = limit.max(1);
         let bytes_max = (bytes_max / usize::from(self.shard_count.max(1))).max(1);
-        let after: Vec<i64> =
-            (0..usize::from(self.shard_count)).map(|shard| bigint(after.get(shard).copied().unwrap_or(0))).collect();
+        let after: Vec<i64> = (0..self.shard_count).map(|shard| bigint(after.of(Shard(shard)))).collect();
         let (now, rows) = reading(sessions, |session| async move {
             let answer = self.read(&session, &after, limit, bytes_max).await;
             (session, answer)

@@ -19,7 +19,7 @@ use super::read::{self, reading};
 use super::sessions::Sessions;
 use super::{Alone, dsn, lineage, migrate, safety};
 use crate::domain::ids::shard_of;
-use crate::domain::{Event, Position, RunKey, Shard, Time};
+use crate::domain::{Event, Position, Positions, RunKey, Shard, Time};
 use crate::store::inspect::{
     Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
 };
@@ -81,11 +81,11 @@ impl OfLedger for PostgresInspect {
 
 #[async_trait]
 impl RunLog for PostgresInspect {
-    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+    async fn heads(&self) -> Result<Positions, StoreError> {
         self.over_shards.heads(&self.sessions).await
     }
 
-    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
+    async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         self.over_shards.page(&self.sessions, after, limit, bytes_max).await
     }
 
@@ -99,7 +99,7 @@ impl RunLog for PostgresInspect {
         read::run_events(&self.sessions, self.shard_of(key), key, after, limit, bytes_max).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
         read::revisions_as_of(&self.sessions, keys, heads, |key| self.shard_of(key)).await
     }
 }

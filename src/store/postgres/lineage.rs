@@ -23,7 +23,7 @@ use super::commit::hints::Hints;
 use super::errors;
 use super::rows::Reader;
 use super::sessions::Connection;
-use crate::domain::{Position, Shard};
+use crate::domain::{Position, Positions, Shard};
 use crate::store::{Ledger, StoreError};
 use crate::telemetry::chain;
 
@@ -52,7 +52,7 @@ impl Lineage {
         let heads = over_shards.heads_statement();
         let looks = looks(heads);
         let known =
-            Known { epoch: ledger.epoch, server: Identity::default(), seen: vec![0; ledger.shard_count.into()] };
+            Known { epoch: ledger.epoch, server: Identity::default(), seen: Positions::start(ledger.shard_count) };
         Self {
             epoch: AtomicU64::new(ledger.epoch),
             known: Mutex::new((known, None)),
@@ -93,9 +93,8 @@ impl Lineage {
             return;
         }
         for (shard, position) in places {
-            if let Some(seen) = known.0.seen.get_mut(usize::from(shard.0)) {
-                *seen = position.max(*seen);
-            }
+            let seen = known.0.seen.of(shard);
+            known.0.seen.set(shard, position.max(seen));
         }
     }
 
@@ -190,9 +189,7 @@ impl Lineage {
             return;
         }
         known.0.server = look.server.clone();
-        for (seen, head) in known.0.seen.iter_mut().zip(&look.heads) {
-            *seen = (*head).max(*seen);
-        }
+        known.0.seen.advance(&look.heads);
     }
 
     /// Takes over a higher epoch: everything that is remembered is of a past that may be lost.

@@ -15,7 +15,7 @@ use super::errors::{self, TimedOut};
 use super::fence;
 use super::rows::{Reader, bigint, shown, smallint};
 use super::sessions::{Session, Sessions};
-use crate::domain::{Event, Position, Run, RunKey, Shard};
+use crate::domain::{Event, Positions, Run, RunKey, Shard};
 use crate::store::StoreError;
 use crate::store::columns::first_of;
 use crate::store::dialect::run_columns;
@@ -164,12 +164,12 @@ pub(super) async fn runs_at(
 pub(super) async fn revisions_as_of(
     sessions: &Sessions,
     keys: &[RunKey],
-    heads: &[Position],
+    heads: &Positions,
     shard_of: impl Fn(&RunKey) -> Shard,
 ) -> Result<Vec<u64>, StoreError> {
     let mut revisions = vec![0; keys.len()];
     for (shard, numbers) in by_shard(keys.iter().map(shard_of)) {
-        let head = bigint(heads.get(usize::from(shard.0)).copied().unwrap_or(0));
+        let head = bigint(heads.of(shard));
         let (namespaces, run_ids) = columns(numbers.iter().map(|number| &keys[index(*number)]));
         let arguments: [&(dyn ToSql + Sync); 5] = [&smallint(shard), &head, &numbers, &namespaces, &run_ids];
         for row in &rows(sessions, REVISIONS_AS_OF, &arguments).await? {

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Transaction};
 use super::errors;
 use super::rows::{bigint, each};
 use crate::clock::Clock;
-use crate::domain::{Position, Shard};
+use crate::domain::{Position, Positions, Shard};
 use crate::store::json::EventColumns;
 use crate::store::merge::{self, Part};
 use crate::store::rows::events;
@@ -17,22 +17,23 @@ const PART: &str = "-- changes.part
 select revision, at, event, request_id, position, namespace, run_id from run_events
  where shard = ?1 and position > ?2 order by position limit ?3";
 
-/// The events above `after`, which has one position for each shard. The snapshot is let go before a row is decoded:
+/// The events above `after`. The snapshot is let go before a row is decoded:
 /// while it is held, the write-ahead log cannot start over.
 pub(super) fn page(
     connection: &mut Connection,
-    after: &[Position],
+    shard_count: u16,
+    after: &Positions,
     limit: usize,
     bytes_max: usize,
     clock: &dyn Clock,
 ) -> Result<Page, StoreError> {
     // Read before the snapshot is taken, so that the page is at least as young as it says.
     let as_of = clock.now();
-    let bytes_max = bytes_max / after.len().max(1);
+    let bytes_max = bytes_max / usize::from(shard_count).max(1);
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let parts = (0..)
-        .zip(after)
-        .map(|(shard, after)| part(&snapshot, Shard(shard), *after, limit.max(1), bytes_max))
+    let parts = (0..shard_count)
+        .map(Shard)
+        .map(|shard| part(&snapshot, shard, after.of(shard), limit.max(1), bytes_max))
         .collect::<Result<Vec<_>, StoreError>>()?;
     drop(snapshot);
     Ok(merge::page(as_of, parts))

@@ -6,7 +6,7 @@
 use rusqlite::Connection;
 
 use super::rows::{Reader, first};
-use crate::domain::{Position, Shard, Time};
+use crate::domain::{Position, Positions, Shard, Time};
 use crate::store::StoreError;
 
 /// A shard's newest event, if it has one.
@@ -38,7 +38,7 @@ pub(super) fn elsewhere(connection: &Connection, shard: Shard) -> Result<Option<
 }
 
 /// Each shard's last position in a snapshot; 0 where it has no event.
-pub(super) fn heads(snapshot: &Connection, shard_count: u16) -> Result<Vec<Position>, StoreError> {
+pub(super) fn heads(snapshot: &Connection, shard_count: u16) -> Result<Positions, StoreError> {
     let head = |shard| {
         let head = first(snapshot, concat!("-- read.head\n", newest!("position", "?1")), [shard], |row| {
             Reader { table: "run_events", row, key: &|| format!("the last of shard {shard}") }.get((0, "position"))

@@ -20,7 +20,7 @@ use super::connections::Connections;
 use super::{changes, errors, migrate, open, read, rows};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
-use crate::domain::{Event, Position, RunKey, Shard, Time};
+use crate::domain::{Event, Position, Positions, RunKey, Shard, Time};
 use crate::store::inspect::{
     Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
 };
@@ -163,14 +163,15 @@ impl OfLedger for SqliteInspect {
 
 #[async_trait]
 impl RunLog for SqliteInspect {
-    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+    async fn heads(&self) -> Result<Positions, StoreError> {
         let shard_count = self.ledger.shard_count;
         self.read(move |connection| read::heads(connection, shard_count)).await
     }
 
-    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
-        let (after, clock) = (after.to_vec(), self.clock.clone());
-        self.read(move |connection| changes::page(connection, &after, limit, bytes_max, clock.as_ref())).await
+    async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
+        let (after, clock, shard_count) = (after.clone(), self.clock.clone(), self.ledger.shard_count);
+        self.read(move |connection| changes::page(connection, shard_count, &after, limit, bytes_max, clock.as_ref()))
+            .await
     }
 
     async fn run_events(
@@ -184,15 +185,8 @@ impl RunLog for SqliteInspect {
         self.read(move |connection| read::run_events(connection, shard, &key, after, limit, bytes_max)).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
-        let head = |shard: Shard| heads.get(usize::from(shard.0)).copied().unwrap_or(0);
-        let asked: Vec<_> = keys
-            .iter()
-            .map(|key| {
-                let shard = self.shard_of(key);
-                (shard, key.clone(), head(shard))
-            })
-            .collect();
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
+        let asked = read::as_of(keys, heads, |key| self.shard_of(key));
         self.read(move |connection| read::revisions_as_of(connection, &asked)).await
     }
 }

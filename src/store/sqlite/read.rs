@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use super::rows::{Reader, bigint, each, first, ledger, shown};
 use super::{ends, errors};
-use crate::domain::{Event, Position, Run, RunKey, Shard};
+use crate::domain::{Event, Position, Positions, Run, RunKey, Shard};
 use crate::store::columns::first_of;
 use crate::store::dialect::run_columns;
 use crate::store::rows::{events, runs};
@@ -52,6 +52,19 @@ pub(super) fn runs_at(
     wanted.iter().map(run_at).collect()
 }
 
+/// Runs, each with its shard and the position at which that ended.
+pub(super) fn as_of(
+    keys: &[RunKey],
+    heads: &Positions,
+    shard_of: impl Fn(&RunKey) -> Shard,
+) -> Vec<(Shard, RunKey, Position)> {
+    let at = |key: &RunKey| {
+        let shard = shard_of(key);
+        (shard, key.clone(), heads.of(shard))
+    };
+    keys.iter().map(at).collect()
+}
+
 /// The revision of each run when its shard ended at a position.
 pub(super) fn revisions_as_of(
     connection: &mut Connection,
@@ -93,7 +106,7 @@ pub(super) fn run_events(
 }
 
 /// Each shard's last position, in one snapshot.
-pub(super) fn heads(connection: &mut Connection, shard_count: u16) -> Result<Vec<Position>, StoreError> {
+pub(super) fn heads(connection: &mut Connection, shard_count: u16) -> Result<Positions, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
     ends::heads(&snapshot, shard_count)
 }

@@ -10,8 +10,8 @@ use super::SqliteStore;
 use crate::clock::{Clock, draw_id};
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Ask, Command, Complete, Decided, End, LinksChange, Metadata, Principal, Request, Rules, RunKey, Start, Status,
-    Time, Update, Verdict,
+    Ask, Command, Complete, Decided, End, LinksChange, Metadata, Positions, Principal, Request, Rules, RunKey, Start,
+    Status, Time, Update, Verdict,
 };
 use crate::store::OpenOptions;
 use crate::store::migrations::SQLITE;
@@ -100,10 +100,10 @@ async fn a_run_is_committed_read_back_and_replayed_across_a_restart() {
     assert_eq!(store.run_at(&key("run"), u64::MAX).await.unwrap(), None);
     assert_eq!(store.run_events(&key("run"), 1, 1, PAGE_BYTES_MAX).await.unwrap()[0].revision, 2);
     assert_eq!(store.heads().await.unwrap(), [6]);
-    let page = store.changes(&[2], 3, PAGE_BYTES_MAX).await.unwrap();
+    let page = store.changes(&vec![2].into(), 3, PAGE_BYTES_MAX).await.unwrap();
     assert_eq!(page.places().map(|(_, position)| position).collect::<Vec<_>>(), [3, 4, 5]);
     assert!(page.cut);
-    assert!(!store.changes(&[2], 4, PAGE_BYTES_MAX).await.unwrap().cut);
+    assert!(!store.changes(&vec![2].into(), 4, PAGE_BYTES_MAX).await.unwrap().cut);
     store.close().await;
 
     let file = Connection::open(&path).unwrap();
@@ -138,14 +138,13 @@ async fn pages_of_several_shards_never_go_back_in_time() {
     for n in 0..40 {
         commit(&store, vec![start(&format!("run-{n}"))]).await.unwrap();
     }
-    let mut after = vec![0; 4];
+    let mut after = Positions::start(4);
     let mut seen = Vec::new();
     loop {
         let page = store.changes(&after, 3, PAGE_BYTES_MAX).await.unwrap();
         for logged in page.events.iter().map(|event| event.as_ref().unwrap()) {
-            let position = &mut after[usize::from(logged.shard.0)];
-            assert_eq!(logged.position, *position + 1);
-            *position = logged.position;
+            assert_eq!(logged.position, after.of(logged.shard) + 1);
+            after.set(logged.shard, logged.position);
             seen.push(logged.event.at);
         }
         if !page.cut {
@@ -363,7 +362,7 @@ async fn a_row_that_cannot_be_read_is_corrupt_by_its_column() {
         damage(sound).await.unwrap();
     }
     damage("update run_events set event = '{'").await.unwrap();
-    let error = store.changes(&[0], 1, PAGE_BYTES_MAX).await.unwrap().whole().unwrap_err();
+    let error = store.changes(&Positions::start(1), 1, PAGE_BYTES_MAX).await.unwrap().whole().unwrap_err();
     assert_eq!(error.to_string(), "run_events.event of default/run cannot be read");
     assert_eq!(store.heads().await.unwrap(), [1]);
 }

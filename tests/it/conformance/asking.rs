@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use runledger::clock::draw_id;
 use runledger::domain::ids::shard_of;
-use runledger::domain::{Command, Decided, Position, Refusal, Rules, Run, RunKey, Shard, Verdict};
+use runledger::domain::{Command, Decided, Positions, Refusal, Rules, Run, RunKey, Shard, Verdict};
 use runledger::store::{CommitError, Store};
 
 pub(crate) type Answer = Result<Verdict, Refusal>;
@@ -84,6 +84,6 @@ pub(crate) fn neighbours(store: &dyn Store, count: usize) -> Vec<String> {
 }
 
 /// Before everything, in each shard.
-pub(crate) fn beginning(store: &dyn Store) -> Vec<Position> {
-    vec![0; store.ledger().shard_count.into()]
+pub(crate) fn beginning(store: &dyn Store) -> Positions {
+    Positions::start(store.ledger().shard_count)
 }

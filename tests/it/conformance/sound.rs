@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use runledger::domain::{Position, Run, RunKey, Time};
+use runledger::domain::{Positions, Run, RunKey, Time};
 use runledger::store::query::Place;
 use runledger::store::{LoggedEvent, PAGE_BYTES_MAX, Page, Store};
 
@@ -86,10 +86,10 @@ pub(crate) async fn pages(store: &dyn Store, limit: usize) -> Vec<LoggedEvent> {
 }
 
 /// Moves a cursor past events, which must be the next ones of their shards.
-pub(crate) fn advance(after: &mut [Position], events: &[LoggedEvent]) {
+pub(crate) fn advance(after: &mut Positions, events: &[LoggedEvent]) {
     for logged in events {
-        let end = &mut after[usize::from(logged.shard.0)];
-        assert_eq!(logged.position, *end + 1, "nothing missed, nothing repeated in {:?}", logged.shard);
-        *end = logged.position;
+        let expected = after.of(logged.shard) + 1;
+        assert_eq!(logged.position, expected, "nothing missed, nothing repeated in {:?}", logged.shard);
+        after.set(logged.shard, logged.position);
     }
 }

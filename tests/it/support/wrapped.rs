@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runledger::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Renewal, Run, RunId, RunKey,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Run, RunId, RunKey,
     Shard,
 };
 use runledger::store::leases::{KeptLease, Renewed};
@@ -46,7 +46,7 @@ pub(crate) struct Wrapped {
     /// An event, by its position in the first shard, that cannot be read in the log.
     pub(crate) damaged: AtomicU64,
     /// What the log has forgotten; none: nothing.
-    pub(crate) forgotten: Mutex<Option<Vec<Position>>>,
+    pub(crate) forgotten: Mutex<Option<Positions>>,
     /// How often a run was read.
     pub(crate) runs: AtomicU64,
     /// How many pages of lists were read.
@@ -170,11 +170,11 @@ impl Commits for Wrapped {
 
 #[async_trait]
 impl RunLog for Wrapped {
-    async fn heads(&self) -> Result<Vec<Position>, StoreError> {
+    async fn heads(&self) -> Result<Positions, StoreError> {
         self.store.heads().await
     }
 
-    async fn changes(&self, after: &[Position], limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
+    async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         if self.blind.load(Ordering::Relaxed) {
             return Err(unavailable());
         }
@@ -205,11 +205,11 @@ impl RunLog for Wrapped {
         self.store.run_events(key, after, limit, bytes_max).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &[Position]) -> Result<Vec<u64>, StoreError> {
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
         self.store.revisions_as_of(keys, heads).await
     }
 
-    async fn forgotten(&self) -> Result<Vec<Position>, StoreError> {
+    async fn forgotten(&self) -> Result<Positions, StoreError> {
         let forgotten = self.forgotten.lock().unwrap().clone();
         match forgotten {
             Some(forgotten) => Ok(forgotten),

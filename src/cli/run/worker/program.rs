@@ -80,11 +80,6 @@ impl Program {
         Ok(Self { child, group, last, completed, unread, streams })
     }
 
-    /// The process group of the program and of all processes that it started.
-    pub(super) fn group(&self) -> Option<Pid> {
-        self.group
-    }
-
     /// Waits for the program's end. Safe to cancel and to call again.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await

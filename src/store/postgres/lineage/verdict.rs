@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::domain::Position;
+use crate::domain::Positions;
 
 /// What tells one past of a database from another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(super) struct Look {
     pub(super) noted: Identity,
     /// The server that answered.
     pub(super) server: Identity,
-    pub(super) heads: Vec<Position>,
+    pub(super) heads: Positions,
 }
 
 /// What this process knows.
@@ -74,7 +74,7 @@ pub(super) struct Known {
     pub(super) epoch: u64,
     pub(super) server: Identity,
     /// The highest position that was seen of each shard.
-    pub(super) seen: Vec<Position>,
+    pub(super) seen: Positions,
 }
 
 /// What follows from a look.
@@ -111,7 +111,7 @@ impl Known {
             let reason = format!("the ledger's epoch was {} and is {epoch}", self.epoch);
             return Verdict::AnotherPast(reason);
         }
-        let fell = self.seen.iter().zip(heads).enumerate().find(|(_, (seen, head))| head < seen);
+        let fell = self.seen.iter().zip(heads.iter()).enumerate().find(|(_, (seen, head))| head < seen);
         if let Some((shard, (seen, head))) = fell {
             return Verdict::AnotherPast(format!("shard {shard} had position {seen} and ends at {head}"));
         }
@@ -128,11 +128,11 @@ mod tests {
     }
 
     fn known(epoch: u64, server: Identity) -> Known {
-        Known { epoch, server, seen: vec![7, 3] }
+        Known { epoch, server, seen: vec![7, 3].into() }
     }
 
     fn look(epoch: u64, noted: Identity, server: Identity) -> Look {
-        Look { epoch, noted, server, heads: vec![7, 4] }
+        Look { epoch, noted, server, heads: vec![7, 4].into() }
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
             let verdict = known(0, Identity::default()).judge(&look(0, on("1", 1), server));
             assert!(matches!(verdict, Verdict::AnotherPast(_)), "{verdict:?}");
         }
-        let fell = Look { heads: vec![6, 9], ..look(0, on("1", 1), on("1", 1)) };
+        let fell = Look { heads: vec![6, 9].into(), ..look(0, on("1", 1), on("1", 1)) };
         assert!(matches!(known(0, on("1", 1)).judge(&fell), Verdict::AnotherPast(_)));
         // A second failover, to a standby that had not heard of the first; and one that another replica saw first.
         assert!(matches!(known(1, on("1", 2)).judge(&look(0, on("1", 1), on("1", 3))), Verdict::AnotherPast(_)));
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_higher_epoch_is_taken_over_and_a_server_that_was_left_is_not_used() {
-        let fell = Look { heads: vec![0, 0], ..look(1, on("1", 2), on("1", 2)) };
+        let fell = Look { heads: vec![0, 0].into(), ..look(1, on("1", 2), on("1", 2)) };
         assert!(matches!(known(0, on("1", 1)).judge(&fell), Verdict::Raised));
         assert!(matches!(known(1, on("1", 2)).judge(&look(0, on("1", 1), on("1", 1))), Verdict::LeftBehind));
     }

@@ -18,7 +18,7 @@ pub(super) fn condition(
 ) -> Result<Condition, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let positions = ends::heads(&snapshot, shard_count)?;
-    let heads = (0..).zip(positions).map(|(shard, position)| {
+    let heads = (0..).zip(positions.iter().copied()).map(|(shard, position)| {
         Ok(Head { shard, position, at: links::time_of(&snapshot, Shard(shard), position)?, ..Head::default() })
     });
     let heads = heads.collect::<Result<Vec<_>, StoreError>>()?;
