@@ -72,7 +72,7 @@ async fn an_idle_watch_of_all_runs_shows_a_checkpoint_every_15_seconds() {
     }
 }
 
-/// What it need not read again when it resumes grows, whatever the others write.
+/// The part that the watch need not read again when it resumes grows while others write.
 #[tokio::test(start_paused = true)]
 async fn the_checkpoints_of_a_watch_that_nothing_matches_advance_while_others_write() {
     let process = Process::start().await;
@@ -162,7 +162,7 @@ async fn a_page_that_could_not_be_read_once_is_missing_in_no_watch() {
                 position += 1;
                 assert_eq!(opened(&process, &cursor).positions, [position], "none is missing");
             }
-            // It met the page itself: whoever resumes misses nothing.
+            // The session met the page itself: a watch that resumes misses no event.
             Some(Err(WatchError::Store(StoreError::Corrupt { .. }))) => {
                 let after = Begin::After(Cursor { epoch: 0, positions: vec![position], view: None });
                 frames = watch(&process, Filter::default(), after).await.unwrap();
@@ -321,7 +321,7 @@ async fn waiters(runs: usize) {
     for run in 0..runs {
         process.apply(start(&format!("run-{run}"))).await;
     }
-    // What happened before the tailer began is in the history only: let it begin.
+    // Events from before the tailer began are in the history only: let it begin.
     let mut first = live(&process, Filter::default()).await;
     process.apply(start("first")).await;
     assert!(matches!(timeout(SOON, first.next()).await, Ok(Some(Ok(Frame::Change { .. })))));

@@ -13,7 +13,7 @@ use super::fixture::Fixture;
 use super::sound::{Whole, advance, pages, sound};
 use crate::support::commands::{Asking as _, complete, key, start, update};
 
-/// Where an event stands in the merged log.
+/// The place of an event in the merged log.
 fn place(logged: &LoggedEvent) -> (runledger::domain::Time, Shard, Position) {
     (logged.event.at, logged.shard, logged.position)
 }

@@ -69,7 +69,7 @@ pub(crate) async fn many_runs_are_read_as_of_their_revisions_and_as_of_the_heads
     assert_eq!(as_of(&heads[0]).await, [0; 5]);
     for (number, (key, revision)) in wanted.iter().enumerate().filter(|(_, (_, revision))| *revision % 7 == 1) {
         let Some(run) = &expected[number] else { continue };
-        // Where the log stood when this run was this far: at its own event.
+        // The log's positions when this run was this far: at its own event.
         let mut after = heads[0].clone();
         let page = Whole::of(store.changes(&after, 1000, usize::MAX).await.unwrap());
         for logged in page.events {

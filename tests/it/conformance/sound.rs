@@ -1,4 +1,4 @@
-//! What must be true of a store at any time, whatever was asked of it.
+//! Invariants of a store at any time, after any commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use runledger::store::{LoggedEvent, PAGE_BYTES_MAX, Page, Store};
 use super::asking::{beginning, home};
 use crate::support::model::folded;
 
-/// Everything that a store holds.
+/// All rows of a store.
 pub(crate) struct Contents {
     /// The log, merged.
     pub(crate) log: Vec<LoggedEvent>,
