@@ -120,7 +120,7 @@ async fn a_claim_that_could_not_be_decided_leaves_the_run_to_the_next() {
     assert_eq!(process.next(None, Duration::ZERO).await.unwrap().as_deref(), Some("run-1"));
 }
 
-/// What was told in between is lost to the queue: it is read again.
+/// Changes in between are not told to the queue: it is read again.
 #[tokio::test]
 async fn a_claimer_whose_queue_was_cut_from_the_feed_gets_what_came_meanwhile() {
     let process = Process::start().await;
@@ -136,7 +136,7 @@ async fn a_claimer_whose_queue_was_cut_from_the_feed_gets_what_came_meanwhile() 
     assert_eq!(got.unwrap().as_deref(), Some("run-1"));
 }
 
-/// A lease is there exactly when its run's commit was made, whatever was heard of that.
+/// A lease exists exactly when its run's commit was made, with or without an answer.
 #[tokio::test]
 async fn a_lease_begins_and_ends_with_a_commit_of_unknown_outcome() {
     let process = Process::start().await;
@@ -196,7 +196,8 @@ async fn each_instance_takes_one_run_at_a_time_first_in_first_out() {
     assert_eq!(now().await, None);
 }
 
-/// What counts is written in the commit that counts it: it is there exactly when the claim is, whatever was heard of that.
+/// The row that counts a run is written in the commit of its claim: it exists exactly when the claim does, with or
+/// without an answer.
 #[tokio::test]
 async fn a_limited_claim_of_unknown_outcome_counts_once() {
     let process = Process::start().await;
@@ -241,7 +242,8 @@ async fn a_claimer_of_a_full_instance_is_woken_by_the_end_of_the_run_that_fills_
     assert_eq!(got.as_deref(), Some("a1"));
 }
 
-/// Ends and claims of the same moment: every run gets its turn, first in, first out, and nobody waits for what has ended.
+/// Ends and claims of the same moment: every run gets its turn, first in, first out, and no claimer waits for a run
+/// that has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_queue_of_full_instances_is_worked_off_in_order_and_no_instance_runs_two() {
     const RUNS: usize = 300;
@@ -294,14 +296,15 @@ async fn a_claimer_beside_a_very_long_queue_of_a_full_instance_reads_it_once() {
     let lists = || process.store.lists.load(Ordering::Relaxed);
     let pages = count / 256 + 1;
     let (before, mut last) = (lists(), u64::MAX);
-    // It reads, unless the feed is behind still and tells of all, and comes to rest.
+    // The queue reads, unless the feed is still behind and tells of all runs, and comes to rest.
     while lists() != last {
         last = lists();
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     assert!(waiting.try_join_next().is_none(), "they wait");
     assert!(lists() - before <= 2 * pages, "{} pages", lists() - before);
-    // What is for nobody here wakes nobody; what may run at once is had at once, and what waited is when it may run.
+    // A run that no claimer here may have wakes none; a run that may run at once is claimed at once, and a run that
+    // waited when it may run.
     process.apply(queued("another", "a")).await;
     let rest = lists();
     process.apply(queued("free", "b")).await;
@@ -340,7 +343,7 @@ async fn agents_beside_a_very_long_queue_of_another_owner_read_it_once_each() {
     assert_eq!(got.unwrap().as_deref(), Some("anybodys"));
 }
 
-/// A filter that nobody claims by any more makes room for a new one.
+/// A filter without claimers makes room for a new one.
 #[tokio::test]
 async fn of_more_filters_than_there_may_be_queues_each_is_served() {
     let process = Process::start().await;

@@ -13,7 +13,7 @@ use clap::{Command, CommandFactory as _};
 use runledger::app::STOP_WAIT_MAX;
 use runledger::cli::Cli;
 
-/// What each command can end with by itself. The overview ends nothing.
+/// The exit codes of each command by itself. The overview has none.
 const ENDS: &[(&str, &[u8])] = &[
     ("serve", &[0, 1, 2, 130]),
     ("run", &[0, 1, 2, 3, 4]),
@@ -86,7 +86,7 @@ fn the_table_of_flags_in_the_readme_is_the_command_line() {
 fn the_help_fits_a_terminal() {
     for command in every_command() {
         let help = command.clone().render_long_help().to_string();
-        // What is wrapped is still there, in pieces: a column that is too wide shows in the examples.
+        // Wrapped text is still there, in pieces: a column that is too wide shows in the examples.
         for example in command
             .get_after_help()
             .into_iter()
@@ -124,7 +124,7 @@ fn every_command() -> Vec<Command> {
     commands
 }
 
-/// What is typed to get there: two commands are named `watch`.
+/// The words that a user types for a command: two commands are named `watch`.
 fn path(command: &Command) -> &str {
     let whole = command.get_bin_name().expect("it is built");
     whole.strip_prefix("runledger ").unwrap_or(whole)

@@ -1,4 +1,4 @@
-//! What every store must do: one list of behaviours, each a test of its own for each kind of store.
+//! The behaviours of every store: one list of behaviours, each a test of its own for each kind of store.
 
 pub(crate) mod asking;
 mod batches;

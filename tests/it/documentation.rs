@@ -87,7 +87,7 @@ fn a_link_that_leads_nowhere_is_seen() {
     }
 }
 
-/// Why a relative link of a page leads nowhere.
+/// The reason for which a relative link of a page leads nowhere.
 fn breach(page: &Path, target: &str) -> Option<&'static str> {
     if target.starts_with('/') {
         return Some("it is not relative to its page");
@@ -120,7 +120,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     links
 }
 
-/// What a `#fragment` may say: the headings, as GitHub names them.
+/// The `#fragment`s that a link may have: the headings, as GitHub names them.
 fn anchors(text: &str) -> Vec<String> {
     let mut anchors: Vec<String> = Vec::new();
     for (_, line) in prose(text) {

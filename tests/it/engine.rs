@@ -240,7 +240,7 @@ async fn many_small_patches_of_a_large_run_are_committed_in_parts() {
     assert!(process.commits() > 5, "{:?}", process.store.batches.lock().unwrap());
 }
 
-/// More than one look finds: the sweep goes on until nobody is left, and a second one finds nothing to do.
+/// More runs than one look finds: the sweep goes on until none is left, and a second one finds nothing to do.
 #[tokio::test]
 async fn a_sweep_ends_everybody_whose_time_is_over() {
     let process = Process::start().await;

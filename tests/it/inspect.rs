@@ -1,4 +1,4 @@
-//! `verify`, `export`, `doctor` and `bench fill`: the real binary beside servers, beside none, and on what somebody damaged.
+//! `verify`, `export`, `doctor` and `bench fill`: the real binary beside servers, beside none, and on damaged ledgers.
 
 mod damage;
 mod doctor;

@@ -1,4 +1,4 @@
-//! Who may use whom: the table of the architecture, held against every file under `src`.
+//! The table of the modules that each module may use, held against every file under `src`.
 
 mod source;
 
@@ -60,14 +60,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    // It writes past the service and asks no server, so it is no part of the crate of measurements, whose numbers are those
-    // of a client that may read what it wrote.
+    // The fill writes past the service and asks no server. So it is no part of the crate of measurements, whose numbers
+    // are those of a client that may read the fill's runs.
     ("fill", &["clock", "domain", "store"]),
     ("cli", &["app", "clock", "config", "domain", "fill", "grpc", "store", "supervise", "telemetry", "wire"]),
     ("main", &["app", "cli"]),
 ];
 
-/// Modules inside others that are nobody's business but their neighbours', and the only places that may name them.
+/// Modules inside others that only their neighbours may name, and these neighbours.
 const INNER: &[(&str, &[&str])] =
     &[("store::postgres", &["store::open", "store::postgres"]), ("store::sqlite", &["store::open", "store::sqlite"])];
 
@@ -86,7 +86,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("rusqlite", &["store::sqlite"]),
 ];
 
-/// What the pure domain may be built of; every other dependency of `Cargo.toml` is closed to it.
+/// The crates that the pure domain may be built of; every other dependency of `Cargo.toml` is closed to it.
 const DOMAIN_CRATES: &[&str] = &["serde", "serde_json", "sha2", "siphasher", "uuid", "jiff", "thiserror", "proptest"];
 
 const LINES_MAX: usize = 500;

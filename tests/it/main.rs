@@ -1,5 +1,5 @@
-//! What Runledger promises, tested: the rules without a database, both stores by one list of behaviours, and who may
-//! use whom. `make test` runs it with a private Postgres.
+//! Tests of Runledger's promises: the rules without a database, both stores by one list of behaviours, and the
+//! layering. `make test` runs it with a private Postgres.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod api;

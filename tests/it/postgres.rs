@@ -1,4 +1,4 @@
-//! What only a server can do to its store: be killed, be unsafe, hold a lock, end a session.
+//! Trouble that only a database server makes: it is killed, is unsafe, holds a lock, ends a session.
 
 mod at_once;
 mod fence;
@@ -216,7 +216,7 @@ async fn a_dropped_commit_lets_its_head_and_its_session_go() {
     };
     let pid = drop_it.await;
     holder.batch_execute("commit").await.unwrap();
-    // The dropped commit's session lets the head go: nobody else waits for it in vain.
+    // The dropped commit's session lets the head go: no other commit waits for it in vain.
     timeout(Duration::from_secs(5), apply(&store, update("run-1").workflow("w"))).await.expect("within 5 s");
     let ended = async {
         while watch.query_opt("select from pg_stat_activity where pid = $1", &[&pid]).await.unwrap().is_some() {}
@@ -229,7 +229,7 @@ async fn a_dropped_commit_lets_its_head_and_its_session_go() {
 async fn a_session_that_is_ended_before_its_commit_was_surely_not_applied() {
     let database = Database::fresh().await;
     let (store, other) = join(open(&database.dsn()), open(&database.dsn())).await;
-    // It has not committed to the shard itself, and so reads before it commits.
+    // The first store has not committed to the shard itself, and so reads before it commits.
     apply(&other, start("run-1")).await;
     let shard = home(&store, &key("run-1"));
     let holder = holding_the_head(&database.dsn(), shard).await;

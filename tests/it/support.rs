@@ -1,4 +1,4 @@
-//! What tests of every kind need: commands in one line, the pure model, real Postgres.
+//! Support for tests of every kind: commands in one line, the pure model, real Postgres.
 
 pub(crate) mod commands;
 pub(crate) mod http2;

@@ -147,7 +147,7 @@ pub(crate) fn update_something(run_id: &str) -> UpdateRunRequest {
     UpdateRunRequest { workflow_id: Some("another workflow".into()), ..update(run_id) }
 }
 
-/// What a mutation answered.
+/// The answer of a mutation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Done {
     pub(crate) run: Run,
@@ -163,7 +163,7 @@ macro_rules! done {
     }};
 }
 
-/// Somebody who calls a server.
+/// A client that calls a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) grpc: RunServiceClient<Channel>,

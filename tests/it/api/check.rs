@@ -20,7 +20,7 @@ fn to_run(run_id: &str, to: RunStatus) -> CheckTransitionRequest {
     CheckTransitionRequest { run_id: run_id.into(), to: to.into(), ..CheckTransitionRequest::default() }
 }
 
-/// Which of [`Ask::each`] leads to a status.
+/// The ask of [`Ask::each`] that leads to a status.
 fn leading_to(run_id: &str, to: RunStatus) -> Ask {
     let [running, pending, _, completed, aborted, failed] = Ask::each(run_id);
     match to {
@@ -33,7 +33,7 @@ fn leading_to(run_id: &str, to: RunStatus) -> Ask {
     }
 }
 
-/// What a check says is what the call then does, in both forms.
+/// The call then does what the check says, in both forms.
 pub(crate) async fn a_check_says_what_the_call_does(place: Place) {
     let caller = place.caller().await;
     for from in [RunStatus::Unspecified].into_iter().chain(STATUSES) {

@@ -67,7 +67,7 @@ impl Drop for Process {
     }
 }
 
-/// How long after the interval the next frame came, which is a checkpoint at this revision.
+/// The time from the interval's end to the next frame, which is a checkpoint at this revision.
 async fn lateness(frames: &mut (impl Stream<Item = Result<Frame, WatchError>> + Unpin), at_revision: u64) -> Duration {
     let begun = Instant::now();
     match frames.next().await {
@@ -163,7 +163,7 @@ async fn a_thousand_watchers_cost_one_tailer() {
         let frames = process.live("watched").await;
         sessions.spawn(frames.map(Result::unwrap).filter(|frame| ready(matches!(frame, Frame::Change { .. }))).count());
         if nth == 0 {
-            // What happened before the tailer began is in the history only: let it begin.
+            // Events from before the tailer began are in the history only: let it begin.
             sleep(Duration::from_secs(1)).await;
             process.store.histories.store(0, Ordering::Relaxed);
         }

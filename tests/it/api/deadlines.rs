@@ -86,7 +86,7 @@ pub(crate) async fn a_mutation_whose_deadline_passes_says_whether_it_may_be_appl
         let ask = ask.run_id(&run_id);
         let holder = hold(&own, "lock table shards in access exclusive mode").await;
         let impatient = impatient(&caller);
-        // One that nobody waits for in vain takes the place in the commit; those after it queue.
+        // The first command takes the place in the commit, and those after it queue.
         let refused = told(async || impatient.call(ask.clone()).await).await;
         if refused.code == Code::DeadlineExceeded {
             refused.is(Code::DeadlineExceeded, "DEADLINE");

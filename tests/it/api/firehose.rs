@@ -72,7 +72,7 @@ async fn an_idle_watch_of_all_runs_shows_a_checkpoint_every_15_seconds() {
     }
 }
 
-/// What it need not read again when it resumes grows, whatever the others write.
+/// The part that the watch need not read again when it resumes grows while others write.
 #[tokio::test(start_paused = true)]
 async fn the_checkpoints_of_a_watch_that_nothing_matches_advance_while_others_write() {
     let process = Process::start().await;
@@ -124,12 +124,12 @@ async fn a_cursor_from_before_what_is_kept_is_expired() {
     for n in 0..5 {
         process.apply(update("run-1").metadata(&json!({ "n": n }))).await;
     }
-    *process.store.forgotten.lock().unwrap() = Some(vec![3]);
+    *process.store.forgotten.lock().unwrap() = Some(vec![3].into());
     for position in 0..=7 {
         let begun = watch(
             &process,
             Filter::default(),
-            Begin::After(Cursor { epoch: 0, positions: vec![position], view: None }),
+            Begin::After(Cursor { epoch: 0, positions: vec![position].into(), view: None }),
         );
         match (position, begun.await) {
             (0..3, Err(WatchError::CursorExpired)) | (7.., Err(WatchError::CursorInvalid)) => {}
@@ -162,9 +162,9 @@ async fn a_page_that_could_not_be_read_once_is_missing_in_no_watch() {
                 position += 1;
                 assert_eq!(opened(&process, &cursor).positions, [position], "none is missing");
             }
-            // It met the page itself: whoever resumes misses nothing.
+            // The session met the page itself: a watch that resumes misses no event.
             Some(Err(WatchError::Store(StoreError::Corrupt { .. }))) => {
-                let after = Begin::After(Cursor { epoch: 0, positions: vec![position], view: None });
+                let after = Begin::After(Cursor { epoch: 0, positions: vec![position].into(), view: None });
                 frames = watch(&process, Filter::default(), after).await.unwrap();
             }
             Some(Ok(Frame::CaughtUp { .. })) => {}
@@ -228,13 +228,13 @@ async fn a_watch_that_is_cut_again_and_again_before_it_has_caught_up_arrives() {
         process.apply(update("busy").metadata(&json!({"n": n, "text": "x".repeat(8_000)}))).await;
     }
     process.store.slow_ms.store(400, Ordering::Relaxed);
-    let mut cursor = Cursor { epoch: 0, positions: vec![0], view: None };
+    let mut cursor = Cursor { epoch: 0, positions: vec![0].into(), view: None };
     let mut cuts = 0;
     loop {
         match first(&process, never(), cursor.clone()).await {
             Frame::Checkpoint { cursor: came_to, at } => {
                 let before = std::mem::replace(&mut cursor, opened(&process, &came_to));
-                assert!(cursor.positions > before.positions, "it gets on: {cursor:?} after {before:?}");
+                assert!(*cursor.positions > *before.positions, "it gets on: {cursor:?} after {before:?}");
                 assert!(at.is_some(), "it says until when it has looked");
             }
             Frame::CaughtUp { .. } => break,
@@ -253,7 +253,7 @@ async fn a_first_view_that_is_cut_again_and_again_gets_on() {
         process.apply(start(&format!("run-{run}"))).await;
     }
     process.store.slow_ms.store(400, Ordering::Relaxed);
-    let mut cursor = Cursor { epoch: 0, positions: vec![0], view: Some(View { of: ViewOf::All, shown: None }) };
+    let mut cursor = Cursor { epoch: 0, positions: vec![0].into(), view: Some(View { of: ViewOf::All, shown: None }) };
     let mut cuts = 0;
     loop {
         match first(&process, Filter::default(), cursor.clone()).await {
@@ -261,11 +261,11 @@ async fn a_first_view_that_is_cut_again_and_again_gets_on() {
                 let before = std::mem::replace(&mut cursor, opened(&process, &came_to));
                 let place = |cursor: &Cursor| cursor.view.clone().and_then(|view| view.shown);
                 assert!(place(&cursor) > place(&before), "it gets on: {cursor:?} after {before:?}");
-                assert_eq!((cursor.positions.as_slice(), at), ([0].as_slice(), None));
+                assert_eq!((&*cursor.positions, at), ([0].as_slice(), None));
             }
             // The view is over, and nothing was in it.
             Frame::Change { cursor, .. } => {
-                assert_eq!(opened(&process, &cursor), Cursor { epoch: 0, positions: vec![1], view: None });
+                assert_eq!(opened(&process, &cursor), Cursor { epoch: 0, positions: vec![1].into(), view: None });
                 break;
             }
             other @ (Frame::Snapshot { .. } | Frame::CaughtUp { .. }) => panic!("nothing was there: {other:?}"),
@@ -291,7 +291,7 @@ async fn sessions_that_read_history_do_not_crowd_the_store() {
     process.store.pasts_gate.forget_permits(permits);
     let mut sessions = JoinSet::new();
     for run in 0..SESSIONS {
-        let after = Cursor { epoch: 0, positions: vec![begun[0] + run], view: None };
+        let after = Cursor { epoch: 0, positions: vec![begun[0] + run].into(), view: None };
         let (feed, changes) = (process.feed.clone(), usize::try_from(SESSIONS - run).unwrap());
         sessions.spawn(async move {
             let frames = feed.watch_runs(DEFAULT_NAMESPACE.into(), Filter::default(), Begin::After(after));
@@ -321,7 +321,7 @@ async fn waiters(runs: usize) {
     for run in 0..runs {
         process.apply(start(&format!("run-{run}"))).await;
     }
-    // What happened before the tailer began is in the history only: let it begin.
+    // Events from before the tailer began are in the history only: let it begin.
     let mut first = live(&process, Filter::default()).await;
     process.apply(start("first")).await;
     assert!(matches!(timeout(SOON, first.next()).await, Ok(Some(Ok(Frame::Change { .. })))));

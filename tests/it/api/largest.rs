@@ -59,7 +59,7 @@ pub(crate) async fn the_largest_request_is_received(place: Place) {
     let asked = largest_change(&run_id);
     let bytes = asked.encoded_len();
     assert!((700_000..1 << 20).contains(&bytes), "{bytes} bytes, of 1 MiB that are taken");
-    // It is received, decoded and looked at: what is kept would be too long.
+    // The request is received, decoded and checked: the metadata after the merge would be too long.
     let refused = caller.refused(asked).await.is(Code::InvalidArgument, "INVALID_FIELD");
     assert_eq!(refused.fields(), ["metadata"]);
 }

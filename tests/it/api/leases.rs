@@ -194,7 +194,7 @@ pub(crate) async fn a_watch_shows_progress_and_a_new_watch_does_not_repeat_it(pl
     let mut watch = caller.watch(&run_id, None).await;
     watch.snapshot().await;
     watch.caught_up().await;
-    // It is looked up once a second: whatever is said until then may be passed over, and all comes in its order.
+    // Progress is looked up once a second: reports until then may be passed over, and all come in their order.
     let mut done = 1;
     let mut shown = Vec::new();
     while shown.len() < 2 {

@@ -205,7 +205,7 @@ pub(crate) async fn metadata_is_at_most_32_deep(place: Place) {
     }
     let fields = caller.refused(asked(33)).await.fields();
     assert!(fields.len() == 1 && fields[0].starts_with("metadata.a"), "{fields:?}");
-    // What is deeper than a decoder goes is no message any more: the same answer, for another field.
+    // A message that is deeper than a decoder goes is not decoded: the same answer, for another field.
     for levels in [40, 1_000] {
         assert_eq!(caller.refused(asked(levels)).await.fields(), ["request"]);
     }

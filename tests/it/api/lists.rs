@@ -54,7 +54,7 @@ fn ids(runs: &[Run]) -> Vec<String> {
     runs.iter().map(|run| run.run_id.clone()).collect()
 }
 
-/// So many runs of one fresh task, the newest first.
+/// Creates runs of one fresh task; the newest comes first.
 async fn runs_of(caller: &Caller, count: usize) -> (String, Vec<String>) {
     let thread = fresh("listed");
     let started = join_all((0..count).map(|n| {

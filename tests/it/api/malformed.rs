@@ -85,7 +85,7 @@ pub(crate) async fn what_is_no_message_is_the_callers_fault(place: Place) {
     for rpc in UNARY.into_iter().chain(["WatchRun"]) {
         for noise in noise {
             if rpc == "CheckTransition" && noise[0] == 0x0a {
-                // Its first field is no text; the wire type is then what is wrong.
+                // The first field of this request is no text, so the wire type is wrong.
                 assert_eq!(
                     raw(&mut grpc, rpc, Bytes::from_static(noise)).await.unwrap_err().code(),
                     Code::InvalidArgument

@@ -8,10 +8,10 @@ use super::caller::{Ask, Caller, STATUSES, fresh, name};
 use super::place::Place;
 use super::refused::{Refused, summary};
 
-/// What a call must come to.
+/// The result that a call must have.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
-    /// It makes its event and leads to this status.
+    /// The call makes its event and leads to this status.
     Applied(RunStatus),
     Unchanged,
     InvalidTransition(RunStatus),

@@ -1,4 +1,4 @@
-//! Whose run it is, and who made which event.
+//! The owners of runs, and the callers that made events.
 
 use runledger_proto::v1::{AbortRunRequest, OwnershipError, Principal, PrincipalKind, Run, RunStatus, StartRunRequest};
 use tonic::Code;

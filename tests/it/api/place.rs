@@ -1,4 +1,4 @@
-//! Where a test of the API runs: one server on SQLite, one on Postgres, or two on one Postgres database.
+//! The servers that a test of the API calls: one on SQLite, one on Postgres, or two on one Postgres database.
 
 use std::process::{Child, Command, Stdio};
 
@@ -9,7 +9,7 @@ use super::caller::Caller;
 use crate::support::postgres::Database;
 use crate::support::server::{self, Server};
 
-/// Which servers.
+/// The kind of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Sqlite,
@@ -104,7 +104,7 @@ impl Own {
     }
 }
 
-/// Servers that last as long as the test process. Nothing runs when that ends, so somebody else has to end them: a
+/// Servers that last as long as the test process. No code runs when that ends, so another process has to end them: a
 /// shell that waits for the end of a pipe.
 #[derive(Debug)]
 struct Kept {
@@ -120,7 +120,7 @@ impl Kept {
             let mut shell = Command::new("sh");
             shell.args(["-c", r#"read -r _; kill -9 "$0"; [ -z "$1" ] || rm -rf "$1""#, &server.pid().to_string()]);
             shell.arg(&directory).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-            // Its own group: a Ctrl-C that ends the tests must leave it to do its work.
+            // The shell has a group of its own: a Ctrl-C that ends the tests must leave it to do its work.
             std::os::unix::process::CommandExt::process_group(&mut shell, 0);
             shell.spawn().unwrap()
         };

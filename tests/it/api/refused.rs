@@ -1,4 +1,4 @@
-//! A refusal, taken apart. What holds of every refusal is checked when one is taken apart.
+//! A refusal in its parts. The properties of every refusal are checked when one is taken apart.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ impl From<Status> for Refused {
 }
 
 impl Refused {
-    /// That it is this refusal.
+    /// Asserts that this is the refusal.
     #[track_caller]
     pub(crate) fn is(self, code: Code, reason: &str) -> Self {
         assert_eq!((self.code, self.reason.as_str()), (code, reason), "{self:?}");
@@ -59,7 +59,7 @@ impl Refused {
     }
 }
 
-/// What a refusal must show of a run.
+/// The part of a run that a refusal must show.
 pub(crate) fn summary(run: &Run) -> RunSummary {
     let run = run.clone();
     RunSummary {

@@ -1,4 +1,4 @@
-//! What a stranger finds on the port: reflection and health.
+//! The services on the port for a stranger: reflection and health.
 
 use futures_util::stream;
 use runledger::grpc::health::{self, Health};

@@ -1,4 +1,4 @@
-//! What callers write comes back as they wrote it, or is refused: the same on every store.
+//! Texts of callers come back as they were written, or are refused: the same on every store.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,8 @@ use super::caller::{Ask, abort, fail, fresh, start, update};
 use super::place::Place;
 use super::values::{one, structure};
 
-/// What stores, quotes, formats and terminals trip over. Each at most 63 bytes, so that it can be a label's key.
+/// Texts that stores, quotes, formats and terminals trip over. Each has at most 63 bytes, so that it can be a label's
+/// key.
 const HOSTILE: [&str; 24] = [
     " ",
     " a ",

@@ -116,7 +116,7 @@ pub(crate) async fn a_watch_ahead_of_the_run_is_refused(place: Place) {
     }
 }
 
-/// What a frame is resumed from.
+/// The revision that a frame is resumed from.
 fn resume_at(frame: &Frame) -> u64 {
     match frame {
         Frame::Snapshot(snapshot) => snapshot.run.as_ref().unwrap().revision,

@@ -13,7 +13,7 @@ use super::caller::{Caller, complete, deferred, fresh, start, update};
 use super::place::{Own, Place};
 use super::refused::Refused;
 
-/// How long a frame may take: far more than it needs on a busy machine.
+/// The time that a frame may take: far more than it needs on a busy machine.
 const FRAME_WAIT_MAX: Duration = Duration::from_secs(30);
 
 struct Watch(Streaming<WatchRunsResponse>);

@@ -46,7 +46,7 @@ pub(crate) async fn a_thousand_watchers_all_see_the_change(place: Place) {
     }
 }
 
-/// Its frames are far more than the connection's windows and the server's ring of recent changes hold.
+/// The reader's frames are far more than the connection's windows and the server's ring of recent changes hold.
 pub(crate) async fn a_slow_reader_gets_everything_in_order(place: Place) {
     const UPDATES: u64 = 2_000;
     let writer = place.caller().await;

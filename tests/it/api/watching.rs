@@ -7,7 +7,7 @@ use runledger_proto::v1::{Run, WatchRunResponse};
 use tokio::time::timeout;
 use tonic::{Status, Streaming};
 
-/// How long a frame may take: far more than it needs on a busy machine.
+/// The time that a frame may take: far more than it needs on a busy machine.
 const FRAME_WAIT_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]

@@ -83,8 +83,8 @@ async fn at_whatever_moment_a_claimer_goes_its_run_is_the_next_callers() {
     assert!((1..60).contains(&given_back), "{given_back} of 60 went in the middle");
 }
 
-/// Nobody waits for the outcome, and it is found out all the same: what was not made is not given back, under whoever
-/// claims next.
+/// No caller waits for the outcome, and it is found out all the same: a claim that was not made is not given back under
+/// the next claimer.
 #[tokio::test]
 async fn a_claim_of_unknown_outcome_is_given_back_only_when_it_was_made() {
     for (fate, epoch) in [(Fate::Lost, 1), (Fate::ConfirmationLost, 3)] {
@@ -109,7 +109,7 @@ async fn a_claim_of_unknown_outcome_is_given_back_only_when_it_was_made() {
     }
 }
 
-/// Its caller had gone, and knows all the same that it holds the run: it has read it.
+/// The claimer had gone, and knows all the same that it holds the run: it has read the run.
 #[tokio::test]
 async fn a_run_that_was_taken_over_is_not_given_back_under_a_holder_who_writes() {
     for writes in [false, true] {

@@ -17,7 +17,7 @@ use super::cli::{Going, cli, completed, done, started};
 use crate::support::postgres::Database;
 use crate::support::server::{PATIENCE, Server};
 
-/// An address that nobody is given by the system between two servers of one test.
+/// An address that the system gives to no other process between two servers of one test.
 fn address() -> String {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
@@ -101,7 +101,7 @@ async fn a_restart_costs_the_watch_of_a_run_and_a_wait_nothing() {
     assert_eq!(watch.frame().await["end"]["run"]["revision"], "4");
     let (code, lines, err) = watch.ended().await;
     assert_eq!((code, lines.len()), (0, 0), "{err}");
-    // Who was sent away and is back at the first attempt is told nothing.
+    // A user whose command is back at the first attempt is told nothing.
     assert!((1..=2).contains(&err.matches("the server is back").count()), "{err}");
     assert!(!err.contains("DRAINING"), "{err}");
     let (code, lines, err) = wait.ended().await;

@@ -16,14 +16,14 @@ use super::{every_command, examples_of};
 use crate::support::postgres::{Database, program};
 use crate::support::server::Server;
 
-/// How an example is held to what it says.
+/// The way in which an example is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Listens where it likes or changes what is there: its tests are elsewhere, here it is only understood.
     Understood,
     Run,
     Bench,
-    /// It goes on until it is stopped.
+    /// The example goes on until it is stopped.
     Follows,
     Other,
 }
@@ -54,7 +54,8 @@ const LOAD: &[(&str, u32)] =
 
 const OVERLOAD: &[(&str, u32)] = &[("--callers", 8), ("--rate", 50), ("--seconds", 1), ("--warm-up", 0)];
 
-/// What of a measurement's size is too much here, and what is said where an example leaves it to the default.
+/// Sizes of measurements that are too much here, and the values used instead, also where an example leaves them to the
+/// default.
 const SIZES: &[(&str, &[(&str, u32)])] = &[
     ("delay", &[("--rate", 50), ("--seconds", 1), ("--warm-up", 0), ("--watchers", 50)]),
     ("idle", &[("--watchers", 50), ("--seconds", 1)]),
@@ -70,7 +71,7 @@ const SIZES: &[(&str, &[(&str, u32)])] = &[
     ("waiters", &[("--waiters", 50), ("--runs", 5), ("--seconds", 1), ("--rate", 50)]),
 ];
 
-/// The example with what is true here. What differs from run to run stands in variables of the shell.
+/// The example, adapted to this machine. Values that differ from run to run stand in variables of the shell.
 fn adapted(line: &str) -> String {
     let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
     for index in 1..words.len() {
@@ -232,7 +233,7 @@ async fn every_example_that_follows_goes_on_until_it_is_told_to_stop() {
         let mut client = scene.server.client().await;
         let mut changes = tokio::time::interval(std::time::Duration::from_millis(50));
         let mut step = 0;
-        // It shows what happens once it follows, and does not say when it does.
+        // The example shows events once it follows, and does not say when that is.
         let first = loop {
             tokio::select! {
                 first = going.out.next_line() => break first.unwrap().expect("it ended"),

@@ -1,4 +1,4 @@
-//! What callers wrote into runs is shown, and obeyed by nobody.
+//! Texts of callers in runs are shown, and no program obeys them.
 
 use tempfile::TempDir;
 

@@ -44,7 +44,7 @@ impl Terminal {
         }
     }
 
-    /// What was drawn last, as far as it was drawn.
+    /// The last picture, as far as it was drawn.
     fn picture(&self) -> &str {
         self.seen.rsplit("\u{1b}[?2026h\u{1b}[H").next().unwrap_or_default()
     }

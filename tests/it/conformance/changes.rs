@@ -13,7 +13,7 @@ use super::fixture::Fixture;
 use super::sound::{Whole, advance, pages, sound};
 use crate::support::commands::{Asking as _, complete, key, start, update};
 
-/// Where an event stands in the merged log.
+/// The place of an event in the merged log.
 fn place(logged: &LoggedEvent) -> (runledger::domain::Time, Shard, Position) {
     (logged.event.at, logged.shard, logged.position)
 }
@@ -40,7 +40,8 @@ pub(crate) async fn heads_are_the_last_positions<F: Fixture>(fixture: F) {
     for n in 0..12 {
         let id = format!("run-{n}");
         apply(store, start(&id)).await;
-        expected[usize::from(home(store, &key(&id)).0)] += 1;
+        let shard = home(store, &key(&id));
+        expected.set(shard, expected.of(shard) + 1);
         assert_eq!(store.heads().await.unwrap(), expected);
     }
     let page = Whole::of(store.changes(&expected, 10, PAGE_BYTES_MAX).await.unwrap());

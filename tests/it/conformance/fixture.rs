@@ -214,7 +214,7 @@ impl Fixture for MemoryFixture {
         self.store.clone()
     }
 
-    /// Its data does not outlive it.
+    /// The store's data does not outlive the store.
     async fn reopen(&mut self) {}
 
     async fn set_the_clock_back(&self) {
@@ -246,7 +246,7 @@ impl Fixture for ObservedFixture {
         self.store.clone()
     }
 
-    /// Its data does not outlive it.
+    /// The store's data does not outlive the store.
     async fn reopen(&mut self) {}
 
     async fn set_the_clock_back(&self) {

@@ -1,7 +1,7 @@
 //! One run's past.
 
 use runledger::domain::evolve::evolve;
-use runledger::domain::{Event, Run};
+use runledger::domain::{Event, Positions, Run};
 use runledger::store::{PAGE_BYTES_MAX, Store, json};
 use serde_json::json;
 
@@ -62,18 +62,18 @@ pub(crate) async fn many_runs_are_read_as_of_their_revisions_and_as_of_the_heads
     assert_eq!(store.runs_at(&[]).await.unwrap(), []);
 
     let keys: Vec<_> = ["run-4", "run-0", "nobody", "run-3", "run-0"].map(key).into();
-    let as_of = async |heads: &[u64]| store.revisions_as_of(&keys, heads).await.unwrap();
+    let as_of = async |heads: &Positions| store.revisions_as_of(&keys, heads).await.unwrap();
     assert_eq!(as_of(&store.heads().await.unwrap()).await, [70, 1, 0, 33, 1]);
     assert_eq!(as_of(&heads[4]).await, [0, 1, 0, 33, 1]);
     assert_eq!(as_of(&heads[3]).await, [0, 1, 0, 0, 1]);
     assert_eq!(as_of(&heads[0]).await, [0; 5]);
     for (number, (key, revision)) in wanted.iter().enumerate().filter(|(_, (_, revision))| *revision % 7 == 1) {
         let Some(run) = &expected[number] else { continue };
-        // Where the log stood when this run was this far: at its own event.
+        // The log's positions when this run was this far: at its own event.
         let mut after = heads[0].clone();
         let page = Whole::of(store.changes(&after, 1000, usize::MAX).await.unwrap());
         for logged in page.events {
-            after[usize::from(logged.shard.0)] = logged.position;
+            after.set(logged.shard, logged.position);
             if (&logged.event.key, logged.event.revision) == (key, run.revision) {
                 break;
             }

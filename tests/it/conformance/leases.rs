@@ -1,4 +1,5 @@
-//! Leases in a store: who renews, who is found to be over, and what ends by it. The store's clock is moved; nobody waits.
+//! Leases in a store: renewals, leases that are over, and the runs that end with them. The tests move the store's clock
+//! and do not wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,7 @@ async fn leased_for_a_while<F: Fixture>(fixture: &F, passed_ms: u64) -> (Vec<Str
     (ids, there)
 }
 
-/// So many turns of the others later.
+/// Yields this many times to the other tasks.
 async fn later(turns: usize) {
     for _ in 0..turns {
         tokio::task::yield_now().await;
@@ -139,7 +140,7 @@ pub(crate) async fn a_lease_that_is_over_orphans_its_run_once<F: Fixture>(fixtur
     assert_eq!((contents.terminal_events(&key("dead")), contents.revisions(&key("dead"))), (1, 2));
 }
 
-/// Renewals and sweeps of the same moment: whoever was first decides, and the other knows it.
+/// Renewals and sweeps of the same moment: the first decides, and the other knows it.
 pub(crate) async fn of_a_renewal_and_a_sweep_the_first_wins<F: Fixture>(fixture: F) {
     let (ids, there) = leased_for_a_while(&fixture, SHORT_MS - 100).await;
     let here = fixture.store();
@@ -334,7 +335,7 @@ pub(crate) async fn renewals_that_could_not_be_made_count_as_an_outage<F: OnDisk
     let renew_alive = || store.renew(home(store, &renewals[0].0), &renewals);
     let mut renewing = renew_alive();
     for _ in 0..SHORT_MS / 1_000 {
-        // Where the store gives up, the worker does not.
+        // The worker goes on where the store gives up.
         if let Ok(answer) = timeout(Duration::from_millis(20), &mut renewing).await {
             assert!(answer.is_err(), "nothing is renewed");
             renewing = renew_alive();

@@ -75,7 +75,7 @@ fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
     btree_map(prop_oneof![Just("a".to_owned()), Just("b\"".to_owned())], "[x-y]?", 0..3)
 }
 
-/// What brings a run to some state, in two steps that need not be one batch.
+/// Commands that bring a run to some state, in two steps that need not be one batch.
 fn made() -> impl Strategy<Value = (Vec<Command>, Vec<Command>)> {
     let links = ("thread-[1-3]", link(), link(), link(), route(), labels());
     ("[a-z0-9.~]{6}", 0..6_u8, links).prop_map(|(id, end, (thread, agent, workflow, audit, route, labels))| {
@@ -160,7 +160,7 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
     let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
     let store = fixture.store();
     let all = various(store, &mut runner, 300).await;
-    // Another namespace's runs are nobody's here.
+    // Runs of another namespace belong to no list here.
     apply(store, Command { key: runledger::domain::RunKey { namespace: "other".into(), ..key("run-1") }, ..start("") })
         .await;
     let times: Vec<Time> = all.iter().map(|run| run.started_at).collect();
@@ -340,7 +340,7 @@ pub(crate) async fn a_page_of_runs_is_bounded_in_bytes<F: Fixture>(fixture: F) {
         // Without the metadata that makes them large, they are one page.
         let basic = store.list(&RunQuery { metadata: false, ..asked(&Filter::default(), order) }).await.unwrap();
         assert_eq!((basic.runs.len(), basic.next), (40, None));
-        // One is shown whatever it weighs.
+        // A page shows one run of any weight.
         let tiny = pages(store, RunQuery { bytes_max: 1, ..asked(&Filter::default(), order) }).await;
         assert!(tiny.iter().take(40).all(|page| page.runs.len() == 1));
     }

@@ -1,4 +1,5 @@
-//! Limits that claims state on values of labels: what counts, from when to when, and that nobody gets past them.
+//! Limits that claims state on values of labels: the runs that count, from when to when, and that no claim gets past a
+//! limit.
 
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ pub(crate) async fn a_claim_is_refused_while_as_many_run_as_it_allows<F: Fixture
     sound(store).await;
 }
 
-/// A run counts from its claim until it is terminal, whatever happens to it in between.
+/// A run counts from its claim until it is terminal, through all events in between.
 pub(crate) async fn a_run_counts_until_it_is_terminal<F: Fixture>(fixture: F) {
     let store = fixture.store();
     for id in ["first", "second", "third"] {
@@ -124,7 +125,7 @@ pub(crate) async fn in_one_batch_each_claim_counts_for_the_next_and_each_end_mak
     sound(store).await;
 }
 
-/// Nobody has looked at what counts for a run that comes to be in the batch: its claim is left to the next.
+/// The store has not read the row for a run that is created in the batch: its claim is left to the next batch.
 pub(crate) async fn a_claim_beside_the_start_of_its_run_is_decided_when_what_counts_is_known<F: Fixture>(fixture: F) {
     let store = fixture.store();
     let ids = neighbours(store, 3);
@@ -182,7 +183,7 @@ pub(crate) async fn claims_at_once_never_let_more_run_than_allowed<F: Fixture>(f
     sound(here).await;
 }
 
-/// What nothing counts towards is forgotten in time, and nothing else.
+/// Values that no run counts towards are forgotten in time, and no others.
 pub(crate) async fn a_value_that_nothing_counts_towards_is_forgotten<F: OnDisk>(fixture: F) {
     for (id, instance) in [("ended", "7"), ("runs", "8"), ("waits", "8"), ("later", "7")] {
         apply(fixture.store(), queued(id, instance)).await;

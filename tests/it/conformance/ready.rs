@@ -13,7 +13,7 @@ use crate::support::commands::{
     Asking as _, claim, complete, deferred, give_back, key, leased, release, request_abort, sweep, update,
 };
 
-/// A claim of whatever waits, under the claimer's own request.
+/// A claim of a run that waits, under the claimer's own request.
 fn next(run_id: &str, request_id: &str) -> Command {
     let request = Request { id: request_id.to_owned(), digest: [7; 32] };
     claim(run_id).on(|terms| (terms.only_waiting, terms.claim_request) = (true, Some(request)))
@@ -23,7 +23,7 @@ fn not_begun(run_id: &str, epoch: u64) -> Command {
     release(run_id).epoch(epoch).on(|terms| terms.not_begun = true)
 }
 
-/// What the authority asks where nobody received a claim.
+/// The authority's command for an unreceived claim.
 fn unreceived(run_id: &str, epoch: u64, request_id: &str) -> Command {
     let request = Request { id: request_id.to_owned(), digest: [7; 32] };
     give_back(run_id, epoch).on(|terms| terms.claim_request = Some(request))
@@ -219,7 +219,7 @@ pub(crate) async fn of_two_attempts_of_one_request_one_claims_and_the_other_find
     sound(here).await;
 }
 
-/// Somebody has received it, whatever became of an answer.
+/// The holder has received the claim, even if an answer was lost.
 pub(crate) async fn a_claim_whose_lease_was_renewed_is_not_given_back_by_the_authority<F: Fixture>(fixture: F) {
     let store = fixture.store();
     for (id, request) in [("asked", Some("asked")), ("claimed", None)] {
@@ -255,7 +255,7 @@ pub(crate) async fn a_claim_is_given_back_unless_its_claimer_has_been_answered_m
     assert_eq!(replayed(store, "lost").await, None, "the request claims anew");
     apply(store, next("lost", "lost")).await;
     assert_eq!(replayed(store, "lost").await, Some(("lost".to_owned(), 3)));
-    // Nobody received the repetition's answer either.
+    // The repetition's answer was not received either.
     let again = unreceived("asked-again", 1, "asked-again").on(|terms| terms.claim_replays = 1);
     assert!(apply(store, again).await.is_ready());
     sound(store).await;
@@ -281,7 +281,7 @@ pub(crate) async fn in_one_batch_a_request_claims_once_and_is_given_back_and_cla
     assert_eq!(replayed(store, "request").await, Some((ids[1].clone(), 1)));
     assert_eq!(replayed(store, "other").await, Some((ids[0].clone(), 3)));
     assert_eq!(ready(store).await, [""; 0]);
-    // What is remembered already is forgotten and remembered anew.
+    // A request that is remembered already is forgotten and remembered anew.
     let answers = ask_all(store, vec![unreceived(&ids[1], 1, "request"), next(&ids[1], "request")]).await;
     assert_eq!(words(&answers), ["unchanged", "CLAIMED_BEFORE"], "its claimer has asked again");
     let given_back = unreceived(&ids[1], 1, "request").on(|terms| terms.claim_replays = 1);

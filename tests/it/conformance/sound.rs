@@ -1,4 +1,4 @@
-//! What must be true of a store at any time, whatever was asked of it.
+//! Invariants of a store at any time, after any commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use runledger::store::{LoggedEvent, PAGE_BYTES_MAX, Page, Store};
 use super::asking::{beginning, home};
 use crate::support::model::folded;
 
-/// Everything that a store holds.
+/// All rows of a store.
 pub(crate) struct Contents {
     /// The log, merged.
     pub(crate) log: Vec<LoggedEvent>,
@@ -35,9 +35,8 @@ pub(crate) async fn sound(store: &dyn Store) -> Contents {
     let mut ends = beginning(store);
     let mut times = BTreeMap::new();
     for LoggedEvent { shard, position, event } in &log {
-        let end = &mut ends[usize::from(shard.0)];
-        *end += 1;
-        assert_eq!(position, end, "positions are dense, from 1, in {shard:?}");
+        ends.set(*shard, ends.of(*shard) + 1);
+        assert_eq!(*position, ends.of(*shard), "positions are dense, from 1, in {shard:?}");
         assert_eq!(home(store, &event.key), *shard, "an event is in its run's shard");
         let before = times.insert(*shard, event.at);
         assert!(before.is_none_or(|before| before <= event.at), "times never fall in {shard:?}: {event:?}");

@@ -1,4 +1,4 @@
-//! What stands in the tables, seen past the store.
+//! The tables' contents, read past the store.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn parsed(cell: Option<&String>) -> Option<Value> {
     cell.map(|text| serde_json::from_str(text).unwrap())
 }
 
-/// What of a run has no column of its own.
+/// The fields of a run that have no column of their own.
 fn rest_of(run: &Run) -> Value {
     let Ok(Value::Object(mut rest)) = serde_json::to_value(run) else { panic!("a run is an object") };
     let kept = ["updatedAt", "runningAt", "completedAt", "failureReason", "reasonCode", "fallbackUsed", "tabGroupId"];
@@ -229,7 +229,7 @@ pub(crate) async fn a_run_that_cannot_be_read_is_corrupt_by_name<F: OnDisk>(fixt
     assert_eq!(store.run_events(&key("run-1"), 0, 10, PAGE_BYTES_MAX).await.unwrap().len(), 1);
 }
 
-/// Whatever takes away what is old takes whole runs, and leaves each shard its newest event.
+/// Retention removes whole runs, and leaves each shard its newest event.
 pub(crate) async fn a_shard_goes_on_behind_its_newest_event_when_older_ones_are_gone<F: OnDisk>(mut fixture: F) {
     let ids = neighbours(fixture.store(), 3);
     for id in &ids[..2] {
@@ -239,7 +239,7 @@ pub(crate) async fn a_shard_goes_on_behind_its_newest_event_when_older_ones_are_
     for table in ["run_events", "runs"] {
         fixture.sql(&format!("delete from {table} where run_id = '{}'", ids[0])).await;
     }
-    // Nobody remembers where the shard ended.
+    // After this, no process remembers the shard's end.
     fixture.reopen().await;
     let store = fixture.store();
     assert_eq!(store.heads().await.unwrap(), before);
@@ -263,7 +263,7 @@ pub(crate) async fn an_event_that_cannot_be_read_stands_in_its_place_and_costs_n
         let (mut after, mut read) = (beginning(store), Vec::new());
         loop {
             let page = store.changes(&after, limit, PAGE_BYTES_MAX).await.unwrap();
-            page.places().for_each(|(shard, position)| after[usize::from(shard.0)] = position);
+            page.places().for_each(|(shard, position)| after.set(shard, position));
             read.extend(page.events);
             if !page.cut {
                 break;

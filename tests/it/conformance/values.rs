@@ -1,4 +1,4 @@
-//! What goes in comes out, on every store the same.
+//! Values come out as they went in, on every store the same.
 
 use runledger::domain::limits::{
     FAILURE_REASON_BYTES_MAX, LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LINK_BYTES_MAX,
@@ -149,7 +149,7 @@ pub(crate) async fn numbers_read_back_equal<F: Fixture>(fixture: F) {
     assert_eq!(text(fixture.store().run_at(&key("run-1"), 1).await.unwrap().unwrap()), kept);
     let event = fixture.store().run_events(&key("run-1"), 0, 1, PAGE_BYTES_MAX).await.unwrap().remove(0);
     assert_eq!(serde_json::to_string(&event.changes.metadata).unwrap(), kept);
-    // What was read back is what was given: the same patch changes nothing, and a keyframe keeps it.
+    // The value that was read back is the one that was given: the same patch changes nothing, and a keyframe keeps it.
     let again = update("run-1").changing(|changes| changes.metadata = patch);
     assert_eq!(word(&ask(fixture.store(), again).await), "unchanged");
     for n in 0..35 {

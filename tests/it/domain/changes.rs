@@ -1,4 +1,4 @@
-//! What an event carries: what changed, and nothing else.
+//! The fields of an event: those that changed, and no others.
 
 use runledger::domain::decide::Decision;
 use runledger::domain::limits::{LABELS_MAX, METADATA_BYTES_MAX};

@@ -94,7 +94,7 @@ fn ownership_speaks_before_the_no_op_rules_and_the_transition_rules() {
     }
 }
 
-/// Where the answer got lost, the run is a revision further: the repetition would be refused because of itself.
+/// After a lost answer the run is a revision further: the first call itself would make the repetition refused.
 #[test]
 fn a_call_at_an_expected_revision_is_not_simply_to_be_sent_again() {
     for command in [complete("run-1"), start("run-1")] {

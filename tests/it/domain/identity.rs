@@ -1,4 +1,4 @@
-//! Who a run belongs to: identity on starts, ownership on what only the owner may do.
+//! Identity on starts, and ownership on calls that only the owner may make.
 
 use runledger::domain::{Links, Principal, PrincipalKind, Refusal, Run, Status};
 
@@ -23,7 +23,7 @@ fn only_a_named_stranger_is_refused_and_never_an_abort() {
                     }
                     let only_the_owner = match operation {
                         Operation::Update | Operation::Complete | Operation::Fail => true,
-                        // Who takes over a running run takes it from its owner.
+                        // A caller that takes over a running run takes it from its owner.
                         Operation::Claim => status != Status::Running,
                         // A release is refused before: the run has no lease.
                         Operation::Start { .. }

@@ -89,7 +89,7 @@ proptest! {
         prop_assert!(shelf.log.is_sorted_by_key(|new| new.event.at), "times never fall");
     }
 
-    /// Whatever is sent, in whatever order: a run ends once, and what is reported late changes nothing but what says so.
+    /// Any commands in any order: a run ends once, and a late report changes only its own field.
     #[test]
     fn a_run_ends_once(sent in vec(commands(), 1..60)) {
         let mut model = Model::default();

@@ -1,4 +1,4 @@
-//! What a hostile or broken client does, on one connection after the other.
+//! Attacks of a hostile or broken client, on one connection after the other.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -143,7 +143,7 @@ impl Attack {
         });
         let mut sender = Sender { writer, stream: 1, got };
         while self.send(&mut sender).await {}
-        // What was answered is counted until this side is over, or the other one has closed.
+        // Answers are counted until this side is over, or the other one has closed.
         let _closed = reading.join_next().await;
     }
 
@@ -378,7 +378,7 @@ async fn connect_and_leave(address: SocketAddr, until: Instant, got: &Got) {
     }
 }
 
-/// What an attacker sent and got.
+/// Counts of what an attacker sent and got.
 #[derive(Debug, Default)]
 pub(crate) struct Got {
     pub(crate) connections: AtomicU64,

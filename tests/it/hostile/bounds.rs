@@ -1,4 +1,4 @@
-//! What a connection can take at most, whatever its client does.
+//! The bounds of one connection against any client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::support::http2::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What one client may bring the server's memory to.
+/// The memory of the server beside one client at most.
 const MEMORY_KB_MAX: u64 = 256 * 1024;
 
 async fn serve(args: &[&str]) -> Server {
@@ -34,7 +34,7 @@ async fn serve(args: &[&str]) -> Server {
     server
 }
 
-/// How long until the other side closes, at most 30 s.
+/// The time until the other side closes, at most 30 s.
 async fn closed_after(stream: &mut TcpStream) -> Duration {
     let begun = Instant::now();
     let _until_the_end = timeout(SOON, stream.read_to_end(&mut Vec::new())).await.expect("it is closed");
@@ -99,7 +99,7 @@ async fn a_flood_of_pings_is_read_slowly_and_its_connection_stays() {
     let begun = Instant::now();
     Attack::Pings.run(server.address, begun + 2 * SECOND, got.clone()).await;
     let answered = got.acknowledged.load(Ordering::Relaxed);
-    // What may come at once, what may come in a second, and what was read before it was counted.
+    // Pings that may come at once, pings that may come in a second, and pings that were read before they were counted.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bound")]
     let bound = 1_024 + (500.0 * begun.elapsed().as_secs_f64()) as u64 + 1_000;
     assert!(answered <= bound, "{answered} pings were answered, and not {bound}");
@@ -199,7 +199,7 @@ async fn answers_that_are_not_taken_are_bounded_in_bytes() {
     attacking.spawn(Attack::UntakenPages.run(server.address, Instant::now() + 2 * SECOND, got));
     let unsent = greatest_unsent(server.address, Instant::now() + 2 * SECOND).await;
     attacking.join_next().await.unwrap().unwrap();
-    // What a connection may have unsent, and the answers of the calls that were let go on below that.
+    // The bytes that a connection may have unsent, and the answers of the calls that were let go on below that.
     assert!((1 << 20..16 << 20).contains(&unsent), "{unsent}");
 }
 

@@ -11,7 +11,7 @@ use crate::process::server::client;
 /// One call in this time: a client that does its work and no more.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// What an honest client met.
+/// The answers and errors that an honest client met.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Met {
     pub(crate) calls_ms: Vec<f64>,

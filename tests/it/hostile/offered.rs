@@ -1,5 +1,5 @@
-//! An open loop that costs its own side next to nothing: calls are made at their times, whatever becomes of earlier ones,
-//! frame by frame. A client library would be overloaded before the server is.
+//! An open loop that costs its own side next to nothing: calls are made at their times, without waiting for earlier
+//! ones, frame by frame. A client library would be overloaded before the server is.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,13 +19,13 @@ const CONNECTIONS: u32 = 32;
 /// Calls that are open on a connection at most, as the server lets it have; the others wait, and their time runs.
 const OPEN_MAX: usize = 1_000;
 
-/// How long a caller waits.
+/// The time that a caller waits.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 
-/// What became of the calls of a time.
+/// The results of the calls of a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Offered {
-    /// When each call was due and how long its acknowledgement took, in ms.
+    /// The time at which each call was due, and the time that its acknowledgement took, in ms.
     pub(crate) acknowledged: Vec<(Duration, f64)>,
     pub(crate) refused: u64,
     /// Given up after the deadline, sent or not.

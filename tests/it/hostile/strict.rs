@@ -1,4 +1,4 @@
-//! What HTTP and gRPC ask of a request is asked, and what is wrong is named.
+//! A request must be as HTTP and gRPC demand, and the refusal names the fault.
 
 use std::net::SocketAddr;
 

@@ -40,7 +40,7 @@ pub(crate) async fn attacked(directory: &Path) -> Server {
     server
 }
 
-/// What a server's memory comes to at most, in kB, until the value is dropped.
+/// The greatest memory of a server, in kB, until `over` is true.
 pub(crate) async fn greatest_memory(server: &Server, over: &AtomicBool) -> u64 {
     let mut greatest = 0;
     while !over.load(Ordering::Relaxed) {
@@ -97,7 +97,7 @@ async fn measured_attacks() {
     }
 }
 
-/// How many runs the offered changes are of.
+/// The number of runs that the offered changes are of.
 const RUNS: u32 = 1_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Whatever is not as it must be is found and named: table, key, what was expected, what is there.
+//! All damage is found and named: the table, the key, the expected value and the value found.
 
 use super::ledger::Ledger;
 use super::on_both_stores;

@@ -1,4 +1,4 @@
-//! What an operator is told at night.
+//! The report to an operator at night.
 
 use serde_json::Value;
 use tokio::task::block_in_place;

@@ -24,7 +24,7 @@ on_both_stores! {
     a_reader_that_has_seen_enough_ends_it_quietly
 }
 
-/// What an export prints, line by line. The last line says how many there are.
+/// The lines that an export prints. The last line gives their number.
 pub(super) async fn exported(ledger: &Ledger, args: &[&str]) -> Vec<Value> {
     let (code, said) = ledger.run(&[&["export"], args].concat()).await;
     assert_eq!(code, 0, "{said}");

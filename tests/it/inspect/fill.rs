@@ -1,4 +1,4 @@
-//! `runledger bench fill`: what it wrote is what servers would have written, whoever looks and whoever writes beside it.
+//! `runledger bench fill`: its rows are those that servers would have written, beside any readers and writers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -224,7 +224,7 @@ async fn a_load_that_somebody_else_has_done_is_refused(ledger: Ledger) {
     let options = OpenOptions { shards: Some(1), ..OpenOptions::default() };
     let bulk = open::for_loading(&location, &options, Arc::new(SystemClock)).await.unwrap();
     assert_eq!(bulk.last_run_id(Shard(0), "fill-1-").await.unwrap(), None);
-    // What sorts right before and after them is none of them.
+    // Run ids that sort right before and after the load's belong to no part of it.
     let loads = [("fill-0", None), ("fill-10-c", None), ("fill-1-b", None), ("fill-1-c", Some("fill-1-b"))];
     let load = |run_id: &str, after: Option<&str>| BulkLoad {
         histories: vec![vec![start(run_id), complete(run_id)]],

@@ -1,4 +1,4 @@
-//! An export that goes on: every event once, whatever happens to servers and database.
+//! An export that goes on: every event once, through trouble of servers and database.
 
 use std::collections::HashSet;
 use std::fs;

@@ -16,7 +16,7 @@ use crate::process::server::run;
 use crate::support::commands::{Asking, abort, complete, deferred, fail, start, update};
 use crate::support::postgres::Database;
 
-/// Where it is, for as long as this lives.
+/// A ledger's location, which exists for as long as the value.
 pub(crate) struct Ledger {
     pub(crate) data: Data,
     _directory: Option<TempDir>,

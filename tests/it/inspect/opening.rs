@@ -1,4 +1,4 @@
-//! What cannot be looked at is said, and is left as it is.
+//! A ledger that cannot be opened is reported, and left as it is.
 
 use std::fs;
 

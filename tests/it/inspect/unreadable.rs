@@ -72,7 +72,8 @@ async fn an_event_that_cannot_be_read_ends_only_the_watches_that_it_is_for(ledge
     server.is_ready().await;
     let mut client = server.client();
 
-    // Whose filter the run has never matched goes on, over it and over what cannot be folded without it.
+    // A watch whose filter the run has never matched passes over the event and over events that cannot be folded
+    // without it.
     let mut others = Vec::new();
     for (filter, wanted) in [(of_thread("thread-2"), 3), (of_workflow("workflow-1"), 1), (of_workflow("none"), 0)] {
         let mut frames = watch(&mut client, filter, &cursor).await;
@@ -81,14 +82,14 @@ async fn an_event_that_cannot_be_read_ends_only_the_watches_that_it_is_for(ledge
         assert_eq!(shown.len(), wanted, "{shown:?}");
         others.push(frames);
     }
-    // Who would have to show it ends there, and is told why; each time.
+    // A watch that would have to show the event ends there, and is told why, each time.
     for filter in [everything(), of_thread("thread-1"), everything()] {
         let (shown, ended) = shown(&mut watch(&mut client, filter, &cursor).await).await;
         assert!(is_corrupt(&ended.expect("it ends")), "{shown:?}");
         let long: Vec<u64> = shown.iter().filter(|(run, _)| run == "long").map(|(_, revision)| *revision).collect();
         assert!(long.iter().copied().eq(1..40), "{long:?}");
     }
-    // So does the watch of the run, behind what can be read.
+    // The watch of the run ends there too, after the events that can be read.
     let asked = WatchRunRequest { run_id: "long".to_owned(), after_revision: Some(0), ledger_epoch: None };
     let mut frames = client.watch_run(asked).await.unwrap().into_inner();
     let mut revisions = Vec::new();
@@ -116,8 +117,8 @@ async fn an_event_that_cannot_be_read_ends_only_the_watches_that_it_is_for(ledge
     assert!(!said.contains("a read failed"), "{said}");
 }
 
-/// The run is blue after the third event, which is damaged, then green, and ends. What it was in between, only the damaged
-/// event says, and what follows it cannot be folded.
+/// The run is blue after the third event, which is damaged, then green, and ends. Only the damaged event says how the
+/// run was in between, and the events after it cannot be folded.
 async fn what_a_run_was_only_behind_an_event_that_cannot_be_read_is_not_passed_over(ledger: Ledger) {
     let cursor = begin(&ledger).await;
     ledger

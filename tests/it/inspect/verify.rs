@@ -1,4 +1,4 @@
-//! A sound ledger verifies, whatever goes on meanwhile.
+//! A sound ledger verifies, also while servers write.
 
 use tokio::sync::watch;
 

@@ -62,7 +62,7 @@ async fn a_request_that_another_replica_applied_is_replayed() {
             }
             other => panic!("{other:?}"),
         }
-        // This one has the run in mind as it is, and only the log knows of the request.
+        // This store has the run's present state in its hints, and only the log knows of the request.
         apply(&there, update("run-1").label("there", &step.to_string())).await;
         match ask(&there, asked()).await {
             Ok(Verdict::Replayed { revision, .. }) => assert_eq!(revision, made),

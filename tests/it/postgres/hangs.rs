@@ -1,4 +1,4 @@
-//! Who stops in the middle: a caller, a replica, a server.
+//! Stops in the middle: of a caller, a replica, a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ async fn a_server_that_never_answers_is_unreachable_in_seconds() {
     assert!(matches!(migrated, Err(OpenError::Unreachable { .. })), "{migrated:?}");
 }
 
-/// The end of a run, which nobody but the sweep brings about.
+/// Waits for the end of a run, which only the sweep makes.
 async fn ended(store: &dyn Store, run_id: &str) {
     let end = async {
         while store.run(&key(run_id)).await.unwrap().unwrap().status != Status::Aborted {
@@ -76,7 +76,7 @@ async fn a_shard_that_stands_still_keeps_no_other_from_its_sweeps() {
     let engine = Arc::new(Engine::start(&commits, store.clone(), &supervisor, &Arc::new(Notify::new())));
     sweeper::start(&upkeep, &engine, &supervisor);
     waiting(&watch).await;
-    // It is due only now: the sweep that ends it began while the other stood still.
+    // This run is due only now: the sweep that ends it began while the other shard stood still.
     apply(&*store, deferred(free).start_timeout_ms(1)).await;
     ended(&*store, free).await;
     assert_eq!(store.run(&key(stuck)).await.unwrap().unwrap().status, Status::Pending);

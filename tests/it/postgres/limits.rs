@@ -38,7 +38,8 @@ async fn claims_of_many_values_in_opposite_orders_wait_for_no_circle() {
     assert_eq!(counters.query_one(deadlocks, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
 
-/// Another claim of the value is in the middle of its commit: who claims as well waits for it, and nobody else does.
+/// Another claim of the value is in the middle of its commit: a second claim of the value waits for it, and no other
+/// command does.
 #[tokio::test]
 async fn a_claim_waits_for_another_of_its_value_and_other_shards_go_on() {
     let database = Database::fresh().await;

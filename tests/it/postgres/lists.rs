@@ -1,4 +1,4 @@
-//! How the server finds the runs of a list or a count.
+//! Plans by which the server finds the runs of a list or a count.
 
 use runledger::domain::Filter;
 use runledger::store::postgres::{READ_SETTINGS, of_a_count, of_a_list};
@@ -104,7 +104,8 @@ fn rows(plan: &str) -> usize {
     plan.lines().filter_map(of_line).max().expect("it was executed")
 }
 
-/// That a plan walks the index in its order, from one end of the range to the other, and sees no more than it may.
+/// Asserts that a plan walks the index in its order, from one end of the range to the other, and sees no more rows than
+/// it may.
 fn assert_walks(plan: &str, by: By, rows_max: usize) {
     for bad in ["Seq Scan", "Sort", "Bitmap", "Hash Join", "Merge Join", "JIT"] {
         assert!(!plan.contains(bad), "{bad}: {plan}");

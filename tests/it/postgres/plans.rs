@@ -1,4 +1,4 @@
-//! How the server finds rows for a commit.
+//! Plans by which the server finds rows for a commit.
 
 use std::sync::Arc;
 
@@ -51,14 +51,14 @@ async fn plan(session: &Client, statement: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What an index is asked for; `run`: by its whole key.
+/// The condition that an index is asked for; `run`: a run's whole key.
 fn what_for(condition: &str) -> &'static str {
     let asks = |columns: &[&str]| columns.iter().all(|column| condition.contains(column));
     let of_any_shard = condition.replace("shard = v.shard", "shard = $1");
     let asks = |columns: &[&str]| asks(columns) || columns.iter().all(|column| of_any_shard.contains(column));
     match () {
         () if asks(&["shard = $1", "namespace =", "run_id ="]) => "run",
-        // What counts towards a limit is of any shard.
+        // The runs that count towards a limit are of any shard.
         () if asks(&["shard = (h.value)::smallint", "namespace =", "run_id ="]) => "run",
         () if asks(&["namespace =", "label =", "value ="]) => "value",
         () if asks(&["namespace =", "request_id ="]) => "claim",

@@ -8,7 +8,7 @@ use tonic_types::StatusExt as _;
 
 use super::server::Client;
 
-/// What a call asks for.
+/// The ask of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Defer,
@@ -22,22 +22,22 @@ pub(crate) enum Step {
     Fail,
 }
 
-/// What an answer says of the ledger.
+/// The meaning of an answer for the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The call made this revision.
     Applied(u64),
-    /// It had made this revision before.
+    /// The call had made this revision before.
     Replayed(u64),
-    /// The service does not serve now, for this reason, and nothing was written.
+    /// The service does not serve now, for this reason, and the call wrote nothing.
     NothingWritten(String),
-    /// It may have been applied, says the service.
+    /// The call may have been applied, says the service.
     Unknown(String),
     /// The service said nothing: the connection was cut, or could not be made.
     Cut(String),
 }
 
-/// Sends it. Panics when a refusal comes back that has no place in a sound life of a run.
+/// Sends the call. Panics when a refusal comes back that has no place in a sound life of a run.
 pub(crate) async fn send(client: &mut Client, run_id: &str, step: Step, request_id: &str) -> Answer {
     match ask(client, run_id, step, request_id).await {
         Ok((disposition, made, current)) => {
@@ -54,7 +54,7 @@ pub(crate) async fn send(client: &mut Client, run_id: &str, step: Step, request_
     }
 }
 
-/// What a status says of the ledger, with what must come with it.
+/// The meaning of a status for the ledger, after a check of the details that must come with it.
 pub(crate) fn meaning(status: &Status) -> Answer {
     let reason = reason(status);
     match (reason.as_str(), status.code()) {

@@ -176,7 +176,7 @@ async fn a_run_with_an_owner_is_for_its_owner_and_a_stop_ends_the_waits() {
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "DRAINING"));
 }
 
-/// Whatever was acknowledged is seen: also the end of a run, by a replica that did not make it.
+/// A claimer sees every acknowledged commit: also the end of a run, on a replica that did not make it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_run_of_an_instance_is_had_on_any_replica_as_soon_as_the_one_before_it_has_ended() {
     let database = Database::fresh().await;

@@ -84,7 +84,7 @@ fn lived(run: &Run) -> f64 {
 async fn replicas_an_hour_ahead_and_behind_end_no_lease_too_soon_or_too_late() {
     let directory = TempDir::new().unwrap();
     let library = shifted(&directory);
-    // What is to be seen is there: on SQLite the process's clock is the store's.
+    // The shifted clock has an effect: on SQLite the process's clock is the store's.
     let alone = server("memory", &library, HOUR).await;
     let right = Server::start("memory").await;
     right.is_ready().await;
@@ -102,7 +102,7 @@ async fn replicas_an_hour_ahead_and_behind_end_no_lease_too_soon_or_too_late() {
         let limited = StartRunRequest { run_timeout: Some(seconds(2)), ..leased(&format!("limited-{n}"), 60) };
         start(server, limited).await;
     }
-    // Its holder's heartbeats reach the one and the other.
+    // The holder's heartbeats reach the one replica and the other.
     let mut beats = JoinSet::new();
     let clients = [behind.client(), ahead.client()];
     beats.spawn(async move {

@@ -20,7 +20,7 @@ const WATCHERS: usize = 2_500;
 /// Each takes 1,024 streams.
 const CONNECTIONS: usize = 10;
 
-/// What one watcher that has nothing to see may take: its task and its stream, and no run, page or buffer.
+/// The memory that one watcher with nothing to see may take: its task and its stream, and no run, page or buffer.
 const WATCHER_KB_MAX: u64 = 24;
 
 /// A process's memory in kB, by its name in /proc.
@@ -83,7 +83,8 @@ async fn five_thousand_idle_watchers_take_little_and_all_see_what_is_for_them() 
     let each = memory_kb(&server, "VmRSS").saturating_sub(before) / (2 * WATCHERS as u64);
     println!("{each} kB for each of {} idle watchers", 2 * WATCHERS);
     assert!(each <= WATCHER_KB_MAX, "{each} kB for each watcher");
-    // All at once: nobody has had to wait for the interval yet, so the change is the next frame, or a checkpoint is.
+    // All watchers at once: the interval has not passed for any of them, so the change is the next frame, or a
+    // checkpoint is.
     ask(&mut writer, "watched", Step::Update(1), "").await.unwrap();
     let begun = Instant::now();
     let seen = join_all(ones.iter_mut().map(async |frames| {
@@ -174,9 +175,9 @@ async fn ten_thousand_who_wait_for_many_runs_are_all_answered() {
 /// Readers that read nothing.
 const SLEEPERS: usize = 48;
 
-/// What they and the feed may take: the ring and two caches of runs, 32 MiB each; a page of the tailer's, as stored and
-/// decoded; for each sleeper a page and what waits in its stream's buffers, of runs of 64 KiB; and what the allocator does not
-/// give back.
+/// The memory that sleepers and the feed may take: the ring and two caches of runs, 32 MiB each; a page of the
+/// tailer's, as stored and decoded; for each sleeper a page and the frames in its stream's buffers, of runs of 64 KiB;
+/// and memory that the allocator does not give back.
 const SLEEPERS_KB_MAX: u64 = (3 * 32 + 16 + SLEEPERS as u64 * 2 + 64) * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -66,7 +66,7 @@ async fn a_commit_that_never_reached_the_database_is_sent_again() {
     is_applied_once(Rule::CutBefore, Duration::ZERO).await;
 }
 
-/// Who only looks for the commit finds nothing yet, and would send it again.
+/// A server that only looks for the commit finds nothing yet, and would send it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_is_still_on_its_way_is_waited_for_before_it_is_settled() {
     is_applied_once(Rule::CutAndDeliver(Duration::from_secs(1)), Duration::from_secs(1)).await;
@@ -149,7 +149,7 @@ async fn a_commit_that_cannot_be_settled_is_answered_as_unknown_or_not_written_a
     data.sound().await;
 }
 
-/// How long a call without a deadline may wait for its answer, and what the machine may add.
+/// The time that a call without a deadline may wait for its answer, and the time that the machine may add.
 const ANSWER_MAX: Duration = Duration::from_secs(18);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -163,7 +163,7 @@ async fn a_database_that_falls_silent_leaves_no_call_without_an_answer_and_no_an
         server.becomes("", Health::NotServing, Duration::from_millis(2500)).await;
         assert_eq!(server.health("readiness").await, Some(Health::Serving));
         load.is_put_off(1).await;
-        // What was on its way arrives now, long after it was given up.
+        // Commits that were on their way arrive now, long after they were given up.
         proxy.silence(false);
         server.becomes("", Health::Serving, SOON).await;
     }

@@ -1,4 +1,4 @@
-//! What stands on the disk, read past the service, and held against itself.
+//! The data on the disk, read past the service, and held against itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// What `--store` wants to know.
+    /// The value of `--store`.
     pub(crate) fn store(&self) -> String {
         match self {
             Self::Sqlite(path) => format!("sqlite:{}", path.display()),
@@ -132,7 +132,7 @@ fn sqlite(path: PathBuf, statement: &str) -> Vec<Row> {
     answer
 }
 
-/// Everything that a database holds.
+/// All rows of a database.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) events: Vec<Event>,

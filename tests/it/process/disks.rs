@@ -14,7 +14,7 @@ use super::data::Data;
 use super::server::{Process, SOON, Server};
 use crate::support::mount::Mount;
 
-/// A directory that nobody can write, not even root.
+/// A directory that no user can write, not even root.
 enum ReadOnly {
     Mounted(Mount),
     Forbidden(TempDir),

@@ -1,4 +1,4 @@
-//! SIGTERM: every accepted command is answered, watchers are told to come back, and nobody can hold the process.
+//! SIGTERM: every accepted command is answered, watchers are told to come back, and no client can hold the process.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::watching::{Watcher, uncut};
 use crate::support::postgres::Database;
 use crate::support::proxy::Rule;
 
-/// How long a stop may take, whoever hangs.
+/// The time that a stop may take with hanging clients.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
 async fn every_accepted_command_is_answered(data: Data) {

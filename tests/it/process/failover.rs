@@ -76,7 +76,7 @@ fn is_restored() -> (Code, String) {
     (Code::OutOfRange, "LEDGER_RESTORED".to_owned())
 }
 
-/// Asks again for as long as nobody serves.
+/// Asks again for as long as no replica serves.
 async fn write(client: &mut Client, run_id: &str, step: Step) -> u64 {
     let written = eventually(TAKEN_OVER, async || match ask(client, run_id, step, "").await {
         Ok((_, made, _)) => Some(made),
@@ -195,7 +195,7 @@ impl Scene {
         }
     }
 
-    /// What it says of itself: that it has happened, once.
+    /// Checks that each server, `doctor` and `verify` report the failover.
     async fn says_so(&self) {
         for server in &self.servers {
             assert_eq!(lines(&server.process, "acknowledged calls may be lost"), 1, "it is said once");
@@ -217,12 +217,12 @@ fn beat(run_id: &str) -> HeartbeatRunRequest {
     HeartbeatRunRequest { run_id: run_id.to_owned(), lease_epoch: 1, ..HeartbeatRunRequest::default() }
 }
 
-/// Everybody who watches.
+/// The clients and commands that watch.
 struct Watchers {
-    /// Of all runs, and of one.
+    /// The watches of all runs, and of one.
     many: Streaming<WatchRunsResponse>,
     one: Streaming<WatchRunResponse>,
-    /// From before the standby was left behind.
+    /// The cursor from before the standby was left behind.
     kept: String,
     command: Process,
     export: Process,
@@ -252,7 +252,7 @@ impl Watchers {
         watchers
     }
 
-    /// How often the export has this run.
+    /// The number of times that the export has this run.
     fn exported(&self, run_id: &str) -> usize {
         let text = std::fs::read_to_string(self.directory.path().join("lifecycle.jsonl")).unwrap_or_default();
         text.lines().filter(|line| line.contains(&format!("\"runId\":\"{run_id}\""))).count()
@@ -263,7 +263,7 @@ impl Watchers {
         written.unwrap_or_else(|| panic!("it follows to {run_id}: {}", self.export.said()));
     }
 
-    /// They see what will be lost. The last cursor.
+    /// Waits until the watchers have seen the events that will be lost. Returns the last cursor.
     async fn see_what_will_be_lost(&mut self) -> String {
         let mut cursor = String::new();
         for _ in 0..LOST + 2 {
@@ -275,7 +275,7 @@ impl Watchers {
         cursor
     }
 
-    /// They are told that it is lost, and the commands begin again by themselves.
+    /// Waits until the watchers are told of the loss, and the commands begin again by themselves.
     async fn are_told(&mut self) {
         assert_eq!(end(&mut self.many).await, cursor_is_invalid());
         assert_eq!(end(&mut self.one).await, is_restored());
@@ -343,13 +343,13 @@ async fn a_failover() {
     scene.client(0).heartbeat_run(beat("held")).await.unwrap();
     let refused = scene.client(0).heartbeat_run(beat("lost")).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
-    // Who claims it now gets an epoch that no lost claim was granted, so that its lost holder stays out.
+    // A claimer gets an epoch now that no lost claim was granted, so that the lost holder stays out.
     let claimed = scene.client(1).claim_run(claim("lost")).await.unwrap().into_inner();
     let granted = claimed.run.unwrap().lease.unwrap().epoch;
     assert!(granted > 1 && granted < 1 << 53, "the lost holder has epoch 1, and it is a number in every language");
     let refused = scene.client(0).heartbeat_run(beat("lost")).await.unwrap_err();
     assert_eq!(reason(&refused), "LEASE_LOST");
-    // Who waited waits on.
+    // The caller that waited waits on.
     assert!(watchers.waits.try_join_next().is_none(), "the run has not ended");
     write(&mut scene.client(1), "waited", Step::Complete).await;
     let answer = timeout(SOON, watchers.waits.join_next()).await.expect("it is told").unwrap().unwrap();
@@ -416,7 +416,7 @@ async fn two_replicas_that_see_another_server_raise_the_epoch_once() {
     let mut before = 0;
     for _ in 0..5 {
         let mut watches = [live(&mut server.client()).await.0, live(&mut other.client()).await.0];
-        // Nobody has a new session: the look of every second sees it.
+        // No replica has a new session: the look of every second sees the change.
         let elsewhere = "update ledger set timeline = timeline + 1";
         direct(&database.dsn()).await.batch_execute(elsewhere).await.unwrap();
         for frames in &mut watches {

@@ -18,10 +18,10 @@ use super::server::{SOON, client};
 /// The run whose end every plan's filter shows: it is started after everything else was answered.
 const LAST: &str = "last";
 
-/// How long a watcher whose streams end may be shown nothing new: over this, it is not the machine that is busy.
+/// The time that a watcher whose streams end may be shown nothing new: after this, the cause is not a busy machine.
 const STANDSTILL_MAX: Duration = Duration::from_secs(90);
 
-/// How a watcher watches.
+/// A watcher's way of watching.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) filter: RunFilter,
@@ -54,23 +54,23 @@ impl Plan {
     }
 }
 
-/// What a watcher was shown, over all its streams.
+/// The frames that a watcher was shown, over all its streams.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) plan: Plan,
     /// Each but the first resumes the one before it after the last frame that was received.
     pub(crate) streams: Vec<Stream>,
-    /// Why streams ended that the watcher did not cut itself.
+    /// The reasons for which streams ended that the watcher did not cut itself.
     pub(crate) ends: Vec<String>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// When it was asked for.
+    /// The time at which the stream was asked for.
     pub(crate) sent: Instant,
-    /// When the service had taken it.
+    /// The time at which the service had taken the stream.
     pub(crate) opened: Instant,
-    /// And when each was received.
+    /// The frames, each with the time at which it was received.
     pub(crate) frames: Vec<(Instant, Frame)>,
 }
 
@@ -93,13 +93,13 @@ impl Shown {
             .filter_map(|frame| if let Frame::Snapshot(snapshot) = frame { snapshot.run.as_ref() } else { None })
     }
 
-    /// How many streams were cut while they showed the first view.
+    /// The number of streams that were cut while they showed the first view.
     pub(crate) fn cuts_of_the_view(&self) -> usize {
         let ends = self.streams.iter().filter_map(|stream| stream.frames.last());
         ends.filter(|(_, frame)| matches!(frame, Frame::Snapshot(_))).count()
     }
 
-    /// How many frames were received by then, and how many bytes they take.
+    /// The number of frames that were received by then, and their bytes.
     pub(crate) fn bytes_until(&self, then: Instant) -> (usize, usize) {
         let frames = self.streams.iter().flat_map(|stream| &stream.frames).filter(|(received, _)| *received <= then);
         frames.fold((0, 0), |(count, bytes), (_, frame)| (count + 1, bytes + frame.encoded_len()))
@@ -142,7 +142,7 @@ impl Firehose {
         Self { task, seen, hurry }
     }
 
-    /// How many frames it has received.
+    /// The number of frames that the watcher has received.
     pub(crate) fn received(&self) -> usize {
         *self.seen.borrow()
     }

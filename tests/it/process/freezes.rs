@@ -14,7 +14,7 @@ use super::server::{SOON, Server, eventually};
 use crate::support::postgres::Database;
 use crate::support::proxy::{Proxy, Rule};
 
-/// How long a frozen replica may hold up the others.
+/// The time that a frozen replica may hold up the others.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Sessions that are in a transaction and do nothing.
@@ -84,7 +84,7 @@ async fn a_replica_that_is_frozen_and_thawed_under_load_makes_no_answer_untrue()
         theirs.progresses(50).await;
         frozen.process.signal("STOP");
         ours.progresses(50).await;
-        // Long enough for the database to have ended whatever the frozen server held open.
+        // Long enough for the database to have ended the transactions that the frozen server held open.
         let ended = eventually(SOON, async || data.sql(IDLE_IN_TRANSACTION).await.is_empty().then_some(())).await;
         assert!(ended.is_some(), "a frozen server's transaction is ended");
         ours.progresses(50).await;

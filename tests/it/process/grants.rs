@@ -1,4 +1,4 @@
-//! The role that a server connects as: which grants it needs, and that nobody has to guess them.
+//! The role that a server connects as: the grants that it needs, and that no operator has to guess them.
 
 use runledger_proto::v1::{RunStatus, StartRunRequest, WaitRunRequest};
 

@@ -20,7 +20,7 @@ use crate::support::postgres::{Cluster, Database};
 
 const WRITERS: usize = 16;
 
-/// Everything that happened, and what each watcher was shown of it.
+/// All events, and the frames that each watcher was shown.
 #[derive(Debug)]
 struct Record {
     oracle: Oracle,
@@ -52,7 +52,7 @@ impl Trial {
         trial
     }
 
-    /// Servers that nobody calls yet.
+    /// Servers without callers yet.
     async fn open(data: Data, servers: usize, args: &[&str]) -> Self {
         let store = data.store();
         let args = [&["--store", &store], args].concat();

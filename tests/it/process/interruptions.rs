@@ -16,7 +16,7 @@ use super::load::Load;
 use super::server::{Process, SOON, Server, eventually};
 use crate::support::postgres::{Cluster, Database, variable};
 
-/// What happens to whom.
+/// A kind of trouble.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     SqliteServerKilled,
@@ -103,8 +103,8 @@ impl Scene {
     }
 }
 
-/// Workers of programs that end some seconds after the trouble, and a run that nobody works at. Answers which workers'
-/// runs did not end as completed, and how long after the trouble the other run's end was known.
+/// Workers of programs that end some seconds after the trouble, and a run that no worker works at. Returns the workers
+/// whose runs did not end as completed, and the time from the trouble until the other run's end was known.
 async fn deaths(trouble: Trouble, away: Duration, ttls: &[u64], each: usize) -> (Vec<String>, Duration) {
     let mut scene = Scene::new(trouble).await;
     let address = scene.server.address.to_string();

@@ -32,9 +32,9 @@ pub(crate) struct Call {
     pub(crate) answers: Vec<Answer>,
     /// The longest that one of them took.
     pub(crate) slowest: Duration,
-    /// When it was first sent.
+    /// The time at which the call was first sent.
     pub(crate) sent: Option<Instant>,
-    /// When it was first known to be applied.
+    /// The time at which the call was first known to be applied.
     pub(crate) answered: Option<Instant>,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Load {
     callers: JoinSet<Vec<Call>>,
     /// No new runs.
     stop: CancellationToken,
-    /// Nothing is sent again.
+    /// Cancelled when no call is to be sent again.
     give_up: CancellationToken,
     acknowledged: Arc<AtomicU64>,
     put_off: Arc<AtomicU64>,
@@ -204,13 +204,13 @@ impl Load {
         assert!(eventually(SOON, reached).await.is_some(), "nobody was put off");
     }
 
-    /// Lets every caller end its run, and gives all calls. Those that persist were all acknowledged.
+    /// Lets every caller end its run, and gives all calls. The calls that persist were all acknowledged.
     pub(crate) async fn finish(self) -> Vec<Call> {
         self.stop.cancel();
         joined(self.callers).await
     }
 
-    /// The same when nobody answers any more: nothing is sent again.
+    /// The same when no server answers any more: no call is sent again.
     pub(crate) async fn give_up(self) -> Vec<Call> {
         self.give_up.cancel();
         self.finish().await
@@ -294,8 +294,9 @@ fn life(number: usize) -> Vec<Step> {
 }
 
 impl Contents {
-    /// Holds the ledger against what the callers were told: what was acknowledged is there, once and at its place; what
-    /// was said not to be written is not; what nobody knows is there once or not at all; and nothing else is there.
+    /// Holds the ledger against the answers to the callers: an acknowledged call is in it once and at its place; a call
+    /// that was said not to be written is not; a call of unknown outcome is in it once or not at all; and the ledger
+    /// has nothing else.
     pub(crate) fn agree_with(&self, calls: &[Call]) {
         let mut made: HashMap<(&str, &str), Vec<u64>> = HashMap::new();
         for event in &self.events {
@@ -327,7 +328,7 @@ pub(crate) async fn are_replayed(server: &Server, calls: &mut [Call]) {
     assert!(replayed > 0, "nothing was acknowledged");
 }
 
-/// How many calls got an answer of this kind at least once.
+/// The number of calls that got an answer of this kind at least once.
 pub(crate) fn answered(calls: &[Call], kind: impl Fn(&Answer) -> bool) -> usize {
     calls.iter().filter(|call| call.answers.iter().any(&kind)).count()
 }

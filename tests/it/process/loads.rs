@@ -28,7 +28,7 @@ fn number(report: &Value, name: &str) -> u64 {
     report["numbers"][name].as_u64().unwrap_or_else(|| panic!("no count {name}: {report}"))
 }
 
-/// How many delays of that kind there are. They are in order.
+/// The number of delays of that kind, which are in order.
 fn delays(report: &Value, name: &str) -> u64 {
     let delays = &report["delays_ms"][name];
     let ordered = ["p50", "p90", "p99", "p99_9", "max"].map(|rank| delays[rank].as_f64().unwrap());
@@ -92,7 +92,7 @@ async fn an_open_loop_begins_what_is_due_however_slow_it_is_done() {
     assert_eq!(number(&report, "events_written"), 3 * 20 * 4, "{report}");
     assert_eq!(counted(&data, "runs").await, 3 * 20);
     let rate = report["numbers"]["turns_per_second"].as_f64().unwrap();
-    // What was due before the time was over and answered after it is not measured.
+    // Calls that were due before the time was over and answered after it are not measured.
     assert!((15.0..=25.0).contains(&rate), "{report}");
 
     // One at a time is too few for what is due: nothing of it is left out.

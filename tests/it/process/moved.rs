@@ -12,7 +12,7 @@ use super::data::Data;
 use super::load::Load;
 use super::server::{SOON, Server, run};
 
-/// What somebody does to the files.
+/// A mishap to the files.
 #[derive(Clone, Copy, Debug)]
 enum Mishap {
     Deleted,
@@ -46,7 +46,7 @@ impl Mishap {
         }
     }
 
-    /// What then stands under a name that is not the ledger's must not be touched.
+    /// The name under which another file then stands, which must not be touched.
     fn of_others(self) -> Option<&'static str> {
         match self {
             Self::Replaced => Some("ledger.db"),
@@ -58,7 +58,7 @@ impl Mishap {
 
 const OTHER: &[u8] = b"of somebody else";
 
-/// A directory with a ledger that is served, and with a file of somebody else's.
+/// A directory with a ledger that is served, and with a file of another program.
 struct Files(TempDir);
 
 impl Files {
@@ -83,7 +83,7 @@ impl Files {
         assert_eq!(fs::read(self.path(name)).unwrap(), OTHER, "{mishap:?}");
     }
 
-    /// What a file holds that may have no name any more.
+    /// The data of a file that may have no name any more.
     fn held(&self, mut file: File) -> Data {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).unwrap();
@@ -150,7 +150,7 @@ async fn a_file_that_was_renamed_is_served_again_once_it_has_its_name_back() {
     assert_eq!(answer.0, runledger_proto::v1::Disposition::Replayed);
 }
 
-/// It is not opened by what would write.
+/// Checks that commands which would write do not open the ledger.
 async fn is_refused(path: &Path) {
     let store = Data::Sqlite(path.to_owned()).store();
     for args in [&["serve", "--listen", "127.0.0.1:0"][..], &["migrate"]] {

@@ -1,5 +1,5 @@
-//! What a watch of all runs must have shown: held against the log itself, read past the service, and against when each
-//! call was sent and answered.
+//! The frames that a watch of all runs must have shown: held against the log itself, read past the service, and against
+//! the times at which each call was sent and answered.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct Truth {
     before: Option<Arc<v1::Run>>,
     after: Arc<v1::Run>,
     sent: Instant,
-    /// None: its caller was never told.
+    /// The time of the answer; none: the caller was never told.
     answered: Option<Instant>,
 }
 
@@ -39,13 +39,13 @@ impl Truth {
     }
 }
 
-/// Everything that happened.
+/// All events, as the log has them.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     ledger: Ledger,
     /// By shard and position, which are dense from 1.
     log: Vec<Vec<Truth>>,
-    /// Where each event is in the log.
+    /// The place of each event in the log.
     places: HashMap<(String, u64), (usize, usize)>,
     /// Each run's places, by revision.
     runs: BTreeMap<String, Vec<(usize, usize)>>,
@@ -107,7 +107,7 @@ impl Oracle {
         self.log.iter().flatten()
     }
 
-    /// What a change shows of the log.
+    /// The log's entry that a change shows.
     fn truth(&self, change: &Change) -> &Truth {
         let event = change.event.as_ref().unwrap();
         let place = self.places.get(&(event.run_id.clone(), event.revision));
@@ -115,10 +115,10 @@ impl Oracle {
     }
 
     fn positions(&self, cursor: &str) -> Vec<Position> {
-        cursor::decode(cursor, self.ledger, DEFAULT_NAMESPACE).unwrap().positions
+        cursor::decode(cursor, self.ledger, DEFAULT_NAMESPACE).unwrap().positions.into()
     }
 
-    /// Everything at once: for tests of what may happen to a watch.
+    /// Checks all properties at once: for tests of trouble that a watch may meet.
     pub(crate) fn all_hold(&self, shown: &Shown) {
         grammar(shown);
         self.ordered(shown);
@@ -198,8 +198,8 @@ impl Oracle {
         }
     }
 
-    /// Everything after where the watch began was shown; and that is not later than the watch, nor before what had been
-    /// answered before it.
+    /// All events after the watch's beginning were shown. The beginning is not later than the watch, and not before a
+    /// call that had been answered before the watch.
     pub(crate) fn reliable(&self, shown: &Shown) {
         let begin = self.beginning(shown);
         let first = shown.first();
@@ -249,7 +249,7 @@ impl Oracle {
         assert!(times.is_sorted(), "the oldest first");
     }
 
-    /// Where the watch began: nothing up to there is due.
+    /// The positions of the watch's beginning: no event up to them is due.
     fn beginning(&self, shown: &Shown) -> Vec<Position> {
         let (_, frame) = &shown.first().frames[0];
         let mut positions = self.positions(cursor_of(frame));
@@ -308,7 +308,7 @@ impl Oracle {
         }
     }
 
-    /// How long after its call's answer each event arrived, sorted.
+    /// The time from each call's answer until its event arrived, sorted.
     pub(crate) fn delays(&self, shown: &Shown) -> Vec<Duration> {
         let frames = shown.streams.iter().flat_map(|stream| &stream.frames);
         let delays = frames.filter_map(|(received, frame)| {

@@ -14,7 +14,7 @@ use super::server::{SOON, Server};
 use super::watching::{Watcher, uncut};
 use crate::support::postgres::{Cluster, Database};
 
-/// How fast the health of the service follows the store's. The contract says 2 seconds; the rest is for asking.
+/// The time within which the service's health follows the store's. The contract says 2 seconds; the rest is for asking.
 const FOLLOWS: Duration = Duration::from_millis(2500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

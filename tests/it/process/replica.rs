@@ -1,4 +1,4 @@
-//! What a replica says of itself.
+//! A replica's report about itself.
 
 use std::time::Duration;
 

@@ -33,7 +33,7 @@ async fn cursor(client: &mut Client) -> String {
     cursor_of(&next(&mut watch(client, "").await.unwrap()).await).to_owned()
 }
 
-/// What was copied, and cursors from before and after the copy.
+/// Cursors from before and after the copy.
 struct Copied {
     kept: String,
     lost: String,
@@ -109,7 +109,7 @@ async fn a_cursor_from_after_the_copy_is_invalid_on_postgres() {
     let mut client = server.client();
     write(&mut client, "first").await;
     let kept = cursor(&mut client).await;
-    // Nobody may be connected to what is copied.
+    // No session may be connected to the database that is copied.
     server.process.kill();
     let admin = direct(&database.dsn().replace(database.name(), "postgres")).await;
     let copied = format!("create database {0}_copy template {0}", database.name());
@@ -170,7 +170,7 @@ async fn a_cursor_from_before_a_dump_was_put_back_is_invalid() {
     let server = Server::start(&database.dsn()).await;
     server.is_ready().await;
     let mut client = server.client();
-    // It passes what the cursor says.
+    // The ledger passes the cursor's positions.
     for run_id in ["third", "fourth", "fifth"] {
         write(&mut client, run_id).await;
     }

@@ -14,7 +14,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::support::postgres::variable;
 
-/// For whatever must happen soon: long enough for a busy machine, short enough to fail a test.
+/// The time within which an event must come: long enough for a busy machine, short enough to fail a test.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) type Client = RunServiceClient<Channel>;
@@ -76,7 +76,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Everything that it printed so far, standard error included.
+    /// All output of the process so far, standard error included.
     pub(crate) fn said(&self) -> String {
         self.said.borrow().text.clone()
     }

@@ -32,7 +32,7 @@ impl Loaded {
     }
 }
 
-/// How long the snapshot is held.
+/// The time that the snapshot is held.
 #[expect(clippy::disallowed_methods, reason = "a longer test is asked for by the environment")]
 fn held() -> Duration {
     let seconds = env::var("RUNLEDGER_TEST_SNAPSHOT_SECONDS").ok().map_or(9, |text| text.parse().unwrap());

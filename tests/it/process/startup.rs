@@ -1,4 +1,4 @@
-//! What the binary accepts and refuses before it serves, in words and in exit codes.
+//! Options that the binary accepts and refuses before it serves, in words and in exit codes.
 
 use std::net::TcpListener;
 

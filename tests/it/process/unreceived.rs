@@ -20,7 +20,7 @@ use super::data::Data;
 use super::server::{Client, Process, SOON, Server, client, eventually};
 use crate::support::postgres::{Database, direct, variable};
 
-/// How many answers are cut off; a longer look is taken by hand.
+/// The number of answers that are cut off; a longer test is run by hand.
 fn cuts() -> usize {
     variable("RUNLEDGER_TEST_CUTS").map_or(160, |cuts| cuts.parse().unwrap())
 }
@@ -182,7 +182,7 @@ async fn a_worker_that_stops_orphans_no_run_that_it_had_not_begun() {
         worker.signal("TERM");
         let (code, said) = worker.exited(SOON).await;
         assert_eq!(code, 128 + 15, "{said}");
-        // What is left is the next worker's, and the next one's after that.
+        // The next worker takes the runs that are left, and the one after it the rest.
         while let Some(run) = maker.claim_next_run(ask("", 0)).await.unwrap().into_inner().run {
             complete(&mut maker, run.run_id, run.lease.unwrap().epoch).await;
         }

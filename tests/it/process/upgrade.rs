@@ -96,7 +96,7 @@ async fn the_release_before_refuses_a_postgres_of_this_one_by_name() {
     the_release_before_is_refused_by_name(&Data::Postgres(database.dsn())).await;
 }
 
-/// What it has written stays and is understood; from the migration on it writes nothing more.
+/// The old replica's events stay and are understood; from the migration on it writes no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_of_the_release_before_writes_nothing_after_the_migration() {
     let database = Database::fresh().await;

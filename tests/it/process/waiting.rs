@@ -74,7 +74,7 @@ async fn a_postgres_that_is_down_at_the_start_is_waited_for() {
     assert!(!reasons.is_empty() && reasons.windows(2).all(|two| two[0] != two[1]), "one reason is one line: {said}");
 }
 
-/// It takes connections and never says a word: an attempt to open it goes on for many seconds.
+/// The database takes connections and never answers: an attempt to open it goes on for many seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_hangs_at_the_start_leaves_a_server_that_answers_and_stops() {
     let hung = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -154,7 +154,7 @@ async fn a_migrated_postgres_is_migrated_only_once() {
 async fn a_wrong_password_is_an_error_and_is_shown_nowhere() {
     const WRONG: &str = "hunter2-is-wrong";
     let database = Database::fresh().await;
-    // A role of its own: the cluster may trust whoever comes without one.
+    // A role of its own: the cluster may trust a user that comes without a password.
     let role = format!("guarded_{}", database.name());
     direct(&database.dsn()).await.batch_execute(&format!("create role {role} login password 'right'")).await.unwrap();
     let (_, place) = database.dsn().rsplit_once('@').map(|(user, place)| (user.to_owned(), place.to_owned())).unwrap();

@@ -23,11 +23,11 @@ async fn wait(mut client: Client, run_id: String) -> (WaitRunResponse, Instant) 
     (waited, Instant::now())
 }
 
-/// How long waits took, and the calls beside them.
+/// The durations of waits, and of the calls beside them.
 struct Race {
-    /// How much later than the end each wait was answered, sorted.
+    /// The time from the end until each wait was answered, sorted.
     delays: Vec<Duration>,
-    /// How long each of the calls that ended a run took, sorted: what the machine takes for one answer.
+    /// The duration of each call that ended a run, sorted: the machine's time for one answer.
     calls: Vec<Duration>,
 }
 

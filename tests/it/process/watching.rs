@@ -13,7 +13,7 @@ use super::calls::{Answer, meaning, reason};
 use super::load::Targets;
 use super::server::{SOON, client};
 
-/// What a watch showed until its end.
+/// The frames that a watch showed until its end.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) changes: Vec<Change>,
@@ -54,7 +54,7 @@ impl Watcher {
     }
 }
 
-/// What a watch from the first event shows, in one go.
+/// The changes that a watch from the first event shows, in one go.
 pub(crate) async fn uncut(run_id: &str, address: SocketAddr) -> Vec<Change> {
     let mut seen = Seen { changes: Vec::new(), cuts: Vec::new() };
     let (revision, _) = watch::channel(0);
@@ -72,7 +72,7 @@ async fn to_the_end(run_id: &str, targets: &Targets, revision: &watch::Sender<u6
         };
         match stream(run_id, address, &mut seen, revision).await {
             Ok(()) => return seen,
-            // It is not started yet.
+            // The run is not started yet.
             Err(status) if status.code() == Code::NotFound => {}
             Err(status) => match meaning(&status) {
                 Answer::NothingWritten(_) | Answer::Cut(_) => seen.cuts.push(reason(&status)),

@@ -10,7 +10,8 @@ use runledger_proto::v1::{
 use super::data::Data;
 use super::server::{Process, SOON, Server, eventually};
 
-/// The ttl of a worker that is to live, on however busy a machine. It hears of what others want within a third of it.
+/// The ttl of a worker that is to live, on however busy a machine. The worker hears of requests to abort within a third
+/// of it.
 const LIVING: &str = "9s";
 
 struct Scene {
@@ -111,7 +112,7 @@ async fn a_request_to_abort_ends_the_program_softly_and_after_the_grace_by_force
         let (status, said) = worker.ended(SOON).await;
         assert!(!status.success(), "{said}");
         let run = scene.until(|run| run.status() == RunStatus::Aborted).await;
-        // Where the program had to be killed, the authority may have been first.
+        // If the program had to be killed, the authority may have been first.
         let known =
             if grace.is_some() { vec!["ABORT_REQUESTED", "ABORT_GRACE_EXPIRED"] } else { vec!["ABORT_REQUESTED"] };
         assert!(known.contains(&run.reason_code.as_str()), "{}", run.reason_code);
@@ -179,7 +180,7 @@ async fn a_program_whose_worker_is_killed_by_force_does_not_live_on() {
         assert!(std::process::Command::new("kill").args(["-TERM", &guard]).status().unwrap().success());
         worker.kill();
         let live = |pid: &str| {
-            // One that has ended and that nobody has waited for is there still.
+            // A process that has ended and was not waited for still exists.
             let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             !status.is_empty() && !status.contains(") Z ")
         };

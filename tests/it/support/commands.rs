@@ -19,7 +19,7 @@ pub(crate) fn key(run_id: &str) -> RunKey {
     RunKey { namespace: DEFAULT_NAMESPACE.into(), run_id: run_id.into() }
 }
 
-/// Which call a command is: an [`Ask`] without what it brings, for tables of all of them.
+/// The call of a command: an [`Ask`] without its fields, for tables of all asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Start { deferred: bool },
@@ -101,7 +101,7 @@ impl Fields {
         Self { failure_reason, reason_code, ..Self::default() }
     }
 
-    /// What an ask brings.
+    /// The fields of an ask.
     fn of(ask: &Ask) -> Self {
         match ask.clone() {
             Ask::Start(start) => Self {
@@ -149,7 +149,7 @@ impl Fields {
     }
 }
 
-/// What calls say of leases and of time.
+/// The fields of calls about leases and time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
     pub(crate) lease_epoch: Option<u64>,
@@ -165,7 +165,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// What an ask says.
+    /// The terms of an ask.
     fn of(ask: &Ask) -> Self {
         let held = |lease_epoch| Self { lease_epoch, ..Self::default() };
         match ask.clone() {
@@ -267,7 +267,7 @@ pub(crate) fn release(run_id: &str) -> Command {
     command(run_id, Operation::Release)
 }
 
-/// The authority gives back a claim that nobody received.
+/// The authority's command that gives back an unreceived claim.
 pub(crate) fn give_back(run_id: &str, epoch: u64) -> Command {
     Command { principal: Principal::authority(), ..command(run_id, Operation::GiveBack) }.epoch(epoch)
 }
@@ -284,7 +284,8 @@ pub(crate) fn metadata(value: &Value) -> Metadata {
     Metadata::from(value.as_object().expect("metadata is an object").clone())
 }
 
-/// What a test says about a command besides its operation. Say [`request`](Asking::request) last: it takes the digest.
+/// The fields of a command that a test sets besides its operation. Set [`request`](Asking::request) last: it takes the
+/// digest.
 pub(crate) trait Asking: Sized {
     fn changing(self, change: impl FnOnce(&mut Fields)) -> Self;
     fn by(self, agent_id: &str) -> Self;

@@ -103,7 +103,7 @@ pub(crate) struct Connection {
     pub(crate) writer: OwnedWriteHalf,
 }
 
-/// Its frames, as they come.
+/// The reader of a connection's frames, as they come.
 pub(crate) struct Reader {
     stream: OwnedReadHalf,
     read: BytesMut,
@@ -117,7 +117,7 @@ impl Connection {
         let (reader, mut writer) = stream.into_split();
         let opening = [MAGIC, &settings(values), &window_update(0, WINDOW_MAX - 65_535)].concat();
         let (mut reader, _sent) = (Reader { stream: reader, read: BytesMut::new() }, writer.write_all(&opening).await);
-        // Its windows are in force once its settings were acknowledged.
+        // The client's windows are in force once its settings were acknowledged.
         let _theirs = reader.until(Duration::from_secs(5), |frame| frame.kind == SETTINGS).await;
         let _sent = writer.write_all(&frame(SETTINGS, ACK, 0, &[])).await;
         Self { reader, writer }
@@ -130,7 +130,7 @@ impl Connection {
 }
 
 impl Reader {
-    /// The next frame; none once the connection is closed. What was read is kept when the call is given up.
+    /// The next frame; none once the connection is closed. Bytes that were read are kept when the future is dropped.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
             if let [l0, l1, l2, kind, flags, s0, s1, s2, s3, rest @ ..] = &self.read[..] {

@@ -81,8 +81,8 @@ impl Model {
         self.counted.get(value).into_iter().flatten().filter(is_running).cloned().collect()
     }
 
-    /// What counts towards the limits of commands, as a store that has these runs would load it: of runs that wait for
-    /// a claim.
+    /// The runs that count towards the limits of commands, as a store with these runs would load them: for runs that
+    /// wait for a claim.
     pub(crate) fn running_beside(
         &self,
         commands: &[Arc<Command>],

@@ -12,7 +12,7 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// None, said aloud, where this process may not mount.
+    /// Mounts a file system; returns none, and prints so, where this process may not mount.
     pub(crate) fn tmpfs(options: &str) -> Option<Self> {
         let directory = TempDir::new().unwrap();
         let mounted =

@@ -53,7 +53,7 @@ impl Database {
 }
 
 impl Drop for Database {
-    /// Nobody waits for it: a database that is left over goes with the cluster.
+    /// The test does not wait for the drop: a database that is left over goes with the cluster.
     fn drop(&mut self) {
         let drop_database = format!("drop database {} with (force)", self.name);
         drop(ADMIN.spawn(async move { direct(&shared()).await.batch_execute(&drop_database).await }));
@@ -174,7 +174,7 @@ impl Drop for Cluster {
     }
 }
 
-/// A program of Postgres', run as somebody whom it accepts: it refuses root.
+/// A program of Postgres', run as a user that it accepts: it refuses root.
 fn unprivileged(program: &str) -> Command {
     let bin = self::program(program);
     let mut command = match variable("RUNLEDGER_TEST_PG_USER") {
@@ -191,12 +191,12 @@ fn unprivileged(program: &str) -> Command {
     command
 }
 
-/// Where a program of Postgres' is.
+/// The path of a program of Postgres'.
 pub(crate) fn program(name: &str) -> PathBuf {
     Path::new(&wanted("RUNLEDGER_TEST_PG_BIN")).join(name)
 }
 
-/// How often a story is told that takes long: once, unless somebody asks for more.
+/// The number of rounds of a long test: one, unless the environment asks for more.
 pub(crate) fn rounds() -> usize {
     variable("RUNLEDGER_TEST_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap())
 }

@@ -14,18 +14,18 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// What is done to a COMMIT.
+/// A rule for COMMITs.
 #[derive(Clone, Debug)]
 pub(crate) enum Rule {
-    /// The connection is cut before the server hears it.
+    /// The connection is cut before the server hears the COMMIT.
     CutBefore,
-    /// The connection is cut once the server has answered it, and the client never hears.
+    /// The connection is cut once the server has answered the COMMIT, and the client never hears.
     CutAfter,
-    /// The connection is cut at once, and the server hears the COMMIT so much later.
+    /// The connection is cut at once, and the server hears the COMMIT this much later.
     CutAndDeliver(Duration),
-    /// The client hears the answer so much later.
+    /// The client hears the answer this much later.
     DelayAnswer(Duration),
-    /// The server hears it when this becomes true.
+    /// The server hears the COMMIT when this becomes true.
     HoldUntil(watch::Receiver<bool>),
 }
 
@@ -43,9 +43,9 @@ struct Plan {
     rule: Mutex<Option<(Rule, usize)>>,
     /// The COMMITs that a rule was for, so far.
     met: watch::Sender<usize>,
-    /// Nothing is passed on, and nothing is closed.
+    /// True: no bytes are passed on, and no connection is closed.
     silent: watch::Sender<bool>,
-    /// Where new connections lead.
+    /// The port that new connections lead to.
     port: AtomicU16,
 }
 
@@ -138,13 +138,13 @@ impl Proxy {
     }
 }
 
-/// What happens to the server's answers from now on.
+/// The handling of the server's answers from now on.
 #[derive(Clone, Copy, Debug)]
 enum Answers {
     Pass,
-    /// They come so much later, up to the commit's.
+    /// The answers come this much later, up to the commit's.
     Late(Duration, Last),
-    /// They are withheld; after the commit's the connection is cut.
+    /// The answers are withheld; after the commit's the connection is cut.
     Withheld(Last),
 }
 
@@ -283,7 +283,7 @@ struct Commits {
 }
 
 impl Commits {
-    /// What the last answer to a message will be, if it commits.
+    /// The last answer to a message, if the message commits.
     fn last_answer(&mut self, message: &[u8]) -> Option<Last> {
         let mut texts = message.get(5..)?.split(|byte| *byte == 0);
         match message[0] {

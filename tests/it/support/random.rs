@@ -120,7 +120,7 @@ fn fields() -> impl Strategy<Value = Fields> {
     })
 }
 
-/// What a test's fields are besides those that were drawn.
+/// Drawn fields, completed to those of a sound command.
 fn sound(operation: Operation, drawn: Fields) -> Fields {
     match operation {
         // A failure has a reason.

@@ -13,7 +13,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-/// How long a server may take to begin or to end: far more than it needs on a busy machine.
+/// The time that a server may take to begin or to end: far more than it needs on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A `runledger serve`, killed with this value.
@@ -62,7 +62,7 @@ impl Server {
         server
     }
 
-    /// Where it listens: `127.0.0.1:PORT`.
+    /// The address on which the server listens: `127.0.0.1:PORT`.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -71,12 +71,12 @@ impl Server {
         self.child.id()
     }
 
-    /// What it has said on stderr so far.
+    /// The server's output on stderr so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What it has said on stdout after the first line.
+    /// The server's output on stdout after the first line.
     pub(crate) fn banner(&self) -> String {
         self.banner.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -90,7 +90,7 @@ impl Server {
         RunServiceClient::new(self.channel().await)
     }
 
-    /// What it says of one of its health services; none when it does not answer.
+    /// The status of one of the server's health services; none when it does not answer.
     pub(crate) async fn health(&self, service: &str) -> Option<ServingStatus> {
         let channel = Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.ok()?;
         let asked = HealthCheckRequest { service: service.to_owned() };
@@ -122,7 +122,7 @@ impl Server {
         self.signal("TERM");
         let begun = Instant::now();
         loop {
-            // There is no event to wait for without a signal handler of our own.
+            // Without a signal handler of our own there is no event to wait for.
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }

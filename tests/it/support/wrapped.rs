@@ -20,17 +20,17 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-/// What becomes of a commit.
+/// The fate of a commit.
 pub(crate) enum Fate {
-    /// It is made, and its confirmation is lost.
+    /// The commit is made, and its confirmation is lost.
     ConfirmationLost,
-    /// It is lost on its way.
+    /// The commit is lost on its way.
     Lost,
-    /// The store does not answer, and surely nothing was applied.
+    /// The store does not answer, and certainly nothing was applied.
     Unavailable,
 }
 
-/// The store, which passes for durable, and what the test does to it.
+/// A store that passes for durable, and the faults that the test injects.
 pub(crate) struct Wrapped {
     store: Arc<dyn Store>,
     /// The log's end cannot be read, and a ping is not answered.
@@ -39,29 +39,29 @@ pub(crate) struct Wrapped {
     pub(crate) spoilt: AtomicBool,
     /// Outcomes cannot be settled, and no run's past can be read.
     pub(crate) deaf: AtomicBool,
-    /// Nothing can be written.
+    /// Writes fail.
     pub(crate) unwritable: AtomicBool,
-    /// How often a write was tried that means nothing.
+    /// The number of probing writes, which mean nothing.
     pub(crate) probes: AtomicU64,
     /// An event, by its position in the first shard, that cannot be read in the log.
     pub(crate) damaged: AtomicU64,
-    /// What the log has forgotten; none: nothing.
+    /// The positions up to which the log passes for forgotten; none: as the store says.
     pub(crate) forgotten: Mutex<Option<Positions>>,
-    /// How often a run was read.
+    /// The number of reads of a run.
     pub(crate) runs: AtomicU64,
-    /// How many pages of lists were read.
+    /// The number of pages of lists that were read.
     pub(crate) lists: AtomicU64,
-    /// Reads of runs' pasts that are in flight, and how many were at most; one takes a permit.
+    /// Reads of runs' pasts that are in flight, and their largest number; one takes a permit.
     pub(crate) pasts: AtomicU64,
     pub(crate) pasts_most: AtomicU64,
     pub(crate) pasts_gate: Semaphore,
-    /// How long a page of the log, or of a list, takes.
+    /// The time that a page of the log, or of a list, takes.
     pub(crate) slow_ms: AtomicU64,
-    /// How often a run's history was read.
+    /// The number of reads of a run's history.
     pub(crate) histories: AtomicU64,
-    /// How many commands each commit had, in order.
+    /// The number of commands in each commit, in order.
     pub(crate) batches: Mutex<Vec<usize>>,
-    /// What becomes of the next commits; the others are made.
+    /// The fates of the next commits; the others are made.
     pub(crate) fates: Mutex<VecDeque<Fate>>,
     /// A commit takes one permit; a test that takes them all away holds the commits.
     pub(crate) gate: Semaphore,
