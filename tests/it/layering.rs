@@ -81,6 +81,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("runledger_client", &["cli", "config"]),
     ("runledger_bench", &["cli::bench", "fill"]),
     ("tokio_postgres", &["store::postgres"]),
+    ("deadpool", &["store::postgres"]),
     ("deadpool_postgres", &["store::postgres"]),
     ("rusqlite", &["store::sqlite"]),
 ];

@@ -1,6 +1,6 @@
 //! What the driver's errors mean: try again, or never; surely not applied, or unknown.
 
-use deadpool_postgres::{HookError, PoolError};
+use deadpool::managed::{HookError, PoolError};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
@@ -66,7 +66,7 @@ impl Told {
 }
 
 /// No session was to be had. Never a statement's fault, so never a refusal.
-pub(super) fn session(error: PoolError) -> StoreError {
+pub(super) fn session(error: PoolError<Error>) -> StoreError {
     StoreError::Unavailable(match error {
         // The pool's own words would only stand before the cause.
         PoolError::PostCreateHook(HookError::Message(cause)) => cause.into(),

@@ -13,7 +13,6 @@ mod verdict;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use deadpool_postgres::ClientWrapper;
 use tokio::time::Instant;
 
 pub(super) use self::statements::past;
@@ -23,6 +22,7 @@ use super::changes::OverShards;
 use super::commit::hints::Hints;
 use super::errors;
 use super::rows::Reader;
+use super::sessions::Connection;
 use crate::domain::{Position, Shard};
 use crate::store::{Ledger, StoreError};
 use crate::telemetry::chain;
@@ -105,7 +105,7 @@ impl Lineage {
     /// # Errors
     ///
     /// The server only reads, was left behind by a failover, or cannot be asked. The session must be closed.
-    pub(super) async fn check(&self, client: &ClientWrapper) -> Result<(), StoreError> {
+    pub(super) async fn check(&self, client: &Connection) -> Result<(), StoreError> {
         let mut raised_for = None;
         for _ in 0..LOOKS_MAX {
             // Before the look: what was seen by then, the server must have.
@@ -139,7 +139,7 @@ impl Lineage {
         Err(StoreError::Unavailable("the ledger's epoch does not come to rest".into()))
     }
 
-    async fn look(&self, client: &ClientWrapper) -> Result<Look, StoreError> {
+    async fn look(&self, client: &Connection) -> Result<Look, StoreError> {
         loop {
             let allowed = self.allowed.load(Ordering::Relaxed);
             let rows = async {

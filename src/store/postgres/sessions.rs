@@ -2,16 +2,20 @@
 //! may be in a transaction is closed and never lent again. A new one is used only when its server was
 //! [looked at](super::lineage).
 
+mod connection;
+
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{
-    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Metrics, Object, Pool, QueueMode, RecyclingMethod, Runtime,
-};
+use deadpool::Runtime;
+use deadpool::managed::{Hook, HookError, Metrics, Object, Pool, QueueMode};
+use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod};
 use tokio::time::{Instant, timeout};
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::{Config, Error, NoTls};
 
+pub(super) use self::connection::Connection;
+use self::connection::Connections;
 use super::errors;
 use super::lineage::Lineage;
 use crate::store::StoreError;
@@ -75,8 +79,8 @@ set enable_sort = off"
 
 /// The sessions that commit and those that read.
 pub(super) struct Sessions {
-    commit: Pool,
-    read: Pool,
+    commit: Pool<Connections>,
+    read: Pool<Connections>,
 }
 
 impl Sessions {
@@ -125,10 +129,10 @@ fn pool(
     settings: &'static str,
     lineage: Option<&Arc<Lineage>>,
     created: impl Fn() + Send + Sync + 'static,
-) -> Pool {
+) -> Pool<Connections> {
     let (looks, changed) = (lineage.cloned(), lineage.cloned());
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    Pool::builder(Manager::from_config(config.clone(), NoTls, recycling))
+    Pool::builder(Connections(Manager::from_config(config.clone(), NoTls, recycling)))
         .max_size(size)
         // The one that was used last has its plans and its memory at hand; the others are for when one is not enough.
         .queue_mode(QueueMode::Lifo)
@@ -136,7 +140,7 @@ fn pool(
         .wait_timeout(Some(QUEUE_MAX))
         .create_timeout(Some(CREATE_MAX))
         .recycle_timeout(Some(QUEUE_MAX))
-        .post_create(Hook::async_fn(move |client: &mut ClientWrapper, _| {
+        .post_create(Hook::async_fn(move |client: &mut Connection, _| {
             created();
             let lineage = looks.clone();
             let set = async move {
@@ -151,7 +155,7 @@ fn pool(
                 timeout(CREATE_MAX, set).await.unwrap_or_else(|_elapsed| late())
             })
         }))
-        .pre_recycle(Hook::async_fn(move |client: &mut ClientWrapper, metrics: &Metrics| {
+        .pre_recycle(Hook::async_fn(move |client: &mut Connection, metrics: &Metrics| {
             let changed_at = changed.as_ref().and_then(|lineage| lineage.changed_at());
             let left = changed_at.is_some_and(|changed_at| metrics.created <= changed_at.into_std());
             let due = (metrics.recycle_count + 1).is_power_of_two() || are_old(metrics);
@@ -182,20 +186,20 @@ fn are_old(metrics: &Metrics) -> bool {
 /// one row then costs as much as all. Statistics come with autoanalyze, minutes later, and planning each time costs more
 /// than the statements. Planning anew at every doubling of a session's uses, and in every half minute, leaves such a plan
 /// behind soon.
-async fn plan_anew(client: &ClientWrapper) -> Result<(), HookError> {
+async fn plan_anew(client: &Connection) -> Result<(), HookError<Error>> {
     client.batch_execute("-- session.plan_anew\ndiscard plans").await.map_err(HookError::Backend)
 }
 
 /// A lent session.
 pub(super) struct Session {
-    object: Option<Object>,
+    object: Option<Object<Connections>>,
     lent_at: Instant,
     /// Abandoned after this long, it is closed.
     abandoned_max: Duration,
 }
 
 impl Session {
-    async fn lend(pool: &Pool, abandoned_max: Duration) -> Result<Self, StoreError> {
+    async fn lend(pool: &Pool<Connections>, abandoned_max: Duration) -> Result<Self, StoreError> {
         let object = pool.get().await.map_err(errors::session)?;
         Ok(Self { object: Some(object), lent_at: Instant::now(), abandoned_max })
     }
@@ -212,9 +216,9 @@ impl Session {
 }
 
 impl Deref for Session {
-    type Target = ClientWrapper;
+    type Target = Connection;
 
-    fn deref(&self) -> &ClientWrapper {
+    fn deref(&self) -> &Connection {
         self.object.as_ref().expect("there until given back")
     }
 }
@@ -222,7 +226,7 @@ impl Deref for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(object) = self.object.take()
-            && (object.is_closed() || self.lent_at.elapsed() >= self.abandoned_max)
+            && (object.is_closed() || object.is_littered() || self.lent_at.elapsed() >= self.abandoned_max)
         {
             drop(Object::take(object));
         }

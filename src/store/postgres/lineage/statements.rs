@@ -1,6 +1,5 @@
 //! What is asked of a server, and written to the ledger's row.
 
-use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
@@ -8,6 +7,7 @@ use super::verdict::{Identity, Look};
 use crate::store::inspect::Past;
 use crate::store::postgres::errors;
 use crate::store::postgres::rows::Reader;
+use crate::store::postgres::sessions::Connection;
 use crate::store::{EPOCH_ZERO, StoreError};
 
 /// The server's identity as far as this role is told it, the whole first. A managed database may refuse some of it.
@@ -42,7 +42,7 @@ where l.singleton"
 }
 
 /// The past that a session shows, for who only reads.
-pub(in crate::store::postgres) async fn past(client: &ClientWrapper) -> Result<Result<Past, StoreError>, Error> {
+pub(in crate::store::postgres) async fn past(client: &Connection) -> Result<Result<Past, StoreError>, Error> {
     let of =
         |timeline: &str| format!("-- lineage.past\nselect epoch, {timeline} as timeline from ledger where singleton");
     let row = match client.query_opt(&of(TIMELINE), &[]).await {
@@ -73,7 +73,7 @@ pub(super) fn is_refused(error: &Error) -> bool {
 
 /// Raises the epoch above another, unless somebody else has raised it by now: the row is looked at again in any case. The
 /// minutes since 2026 make it one that no lost past had, which may have been raised as often as this one.
-pub(super) async fn raise(client: &ClientWrapper, look: &Look, above: u64) -> Result<(), StoreError> {
+pub(super) async fn raise(client: &Connection, look: &Look, above: u64) -> Result<(), StoreError> {
     let update = format!(
         "-- lineage.raise
 begin read write;
@@ -101,7 +101,7 @@ fn not_written(error: Error) -> StoreError {
 
 /// Notes the server in the ledger's row, as far as none is noted. A role that may not could not raise the epoch either: it
 /// is better told now than after a failover.
-pub(super) async fn name(client: &ClientWrapper, server: &Identity) -> Result<(), StoreError> {
+pub(super) async fn name(client: &Connection, server: &Identity) -> Result<(), StoreError> {
     let update = format!(
         "-- lineage.name
 begin read write;

@@ -1,0 +1,172 @@
+//! A connection of a pool, with the statements that it keeps prepared.
+//!
+//! What a commit writes and a list asks for makes the text of its statement: there are thousands of forms, and the server
+//! holds a plan for each that is prepared. So a connection keeps those that it used last. One that is kept costs a look at
+//! a map and no round trip; one that is not costs a round trip and a plan. What is let go, the driver closes on the
+//! server, and nobody waits for that.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use deadpool::managed::{self, Metrics, RecycleResult};
+use deadpool_postgres::{ClientWrapper, Manager};
+use tokio_postgres::{Client, Error, Statement};
+
+/// Statements that a connection keeps at most. Each takes about 0.25 MB of the server's memory, and all the loads of
+/// `runledger bench` one after the other use 41.
+const PREPARED_MAX: usize = 128;
+
+/// Statements whose preparation somebody gave up, at most: the server has them, and nobody can close them.
+const ABANDONED_MAX: usize = 16;
+
+/// Makes the connections of a pool.
+pub(super) struct Connections(pub(super) Manager);
+
+impl managed::Manager for Connections {
+    type Type = Connection;
+    type Error = Error;
+
+    async fn create(&self) -> Result<Connection, Error> {
+        Ok(Connection { client: self.0.create().await?, statements: Mutex::default() })
+    }
+
+    async fn recycle(&self, connection: &mut Connection, metrics: &Metrics) -> RecycleResult<Error> {
+        self.0.recycle(&mut connection.client, metrics).await
+    }
+
+    fn detach(&self, connection: &mut Connection) {
+        self.0.detach(&mut connection.client);
+    }
+}
+
+/// See the module.
+pub(in crate::store::postgres) struct Connection {
+    client: ClientWrapper,
+    statements: Mutex<Statements>,
+}
+
+#[derive(Default)]
+struct Statements {
+    kept: HashMap<Box<str>, Kept>,
+    /// How often a statement was asked for.
+    uses: u64,
+    /// Statements that are being prepared, or were when somebody gave up.
+    unfinished: usize,
+}
+
+struct Kept {
+    statement: Statement,
+    /// [`Statements::uses`] when it was asked for last.
+    used: u64,
+}
+
+impl Connection {
+    /// The statement of a text, prepared now unless it is kept.
+    pub(in crate::store::postgres) async fn prepare_cached(&self, text: &str) -> Result<Statement, Error> {
+        if let Some(statement) = self.statements().find(text) {
+            return Ok(statement);
+        }
+        self.statements().unfinished += 1;
+        let prepared = self.client.prepare(text).await;
+        let mut statements = self.statements();
+        statements.unfinished -= 1;
+        let statement = prepared?;
+        statements.keep(text, statement.clone());
+        Ok(statement)
+    }
+
+    /// Whether there are too many statements on the server that nobody can close.
+    pub(super) fn is_littered(&self) -> bool {
+        self.statements().unfinished >= ABANDONED_MAX
+    }
+
+    /// Nothing is left half done under the mutex, so a poisoned one is as good as any.
+    fn statements(&self) -> MutexGuard<'_, Statements> {
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for Connection {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Statements {
+    fn find(&mut self, text: &str) -> Option<Statement> {
+        self.uses += 1;
+        let kept = self.kept.get_mut(text)?;
+        kept.used = self.uses;
+        Some(kept.statement.clone())
+    }
+
+    /// Looks at all of them for the one to let go: beside a round trip, that is nothing.
+    fn keep(&mut self, text: &str, statement: Statement) {
+        if self.kept.len() >= PREPARED_MAX {
+            let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(text, _)| text.clone());
+            oldest.and_then(|oldest| self.kept.remove(&oldest));
+        }
+        self.kept.insert(text.into(), Kept { statement, used: self.uses });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tokio_postgres::SimpleQueryMessage;
+
+    use super::*;
+    use crate::store::postgres::sessions::Sessions;
+
+    fn sessions() -> Sessions {
+        #[expect(clippy::disallowed_methods, reason = "`make test` says where its Postgres is in the environment")]
+        let dsn = std::env::var("RUNLEDGER_TEST_POSTGRES").expect("`make test` runs a Postgres for this");
+        Sessions::new(&dsn.parse().unwrap(), 3, None, || {})
+    }
+
+    /// The first column of a statement that is not prepared for it.
+    async fn column(connection: &Connection, statement: &str) -> Vec<String> {
+        let answer = connection.simple_query(statement).await.unwrap();
+        let first = |message: &SimpleQueryMessage| {
+            if let SimpleQueryMessage::Row(row) = message { row.get(0).map(str::to_owned) } else { None }
+        };
+        answer.iter().filter_map(first).collect()
+    }
+
+    #[tokio::test]
+    async fn a_session_keeps_the_statements_that_it_used_last_and_the_server_no_others() {
+        let sessions = sessions();
+        let session = sessions.commit().await.unwrap();
+        let of_hot = "select name from pg_prepared_statements where statement like '%hot%' order by statement";
+        let mut hot = Vec::new();
+        for rare in 0..3 * PREPARED_MAX {
+            for number in 0..8 {
+                session.prepare_cached(&format!("select {number} as hot")).await.unwrap();
+            }
+            session.prepare_cached(&format!("select {rare} as rare")).await.unwrap();
+            let prepared = column(&session, "select name from pg_prepared_statements").await;
+            assert_eq!(prepared.len(), (8 + rare + 1).min(PREPARED_MAX));
+            let names = column(&session, of_hot).await;
+            assert!(hot.is_empty() || hot == names, "each was prepared once: {hot:?}, and then {names:?}");
+            hot = names;
+        }
+        assert_eq!(hot.len(), 8);
+        session.give_back();
+    }
+
+    #[tokio::test]
+    async fn a_session_on_which_too_many_statements_were_abandoned_is_closed() {
+        let sessions = sessions();
+        let mut pids = Vec::new();
+        for _ in 0..=ABANDONED_MAX {
+            let session = sessions.read().await.unwrap();
+            pids.extend(column(&session, "select pg_backend_pid()").await);
+            assert!(session.prepare_cached("select 'abandoned'").now_or_never().is_none());
+        }
+        pids.dedup();
+        assert_eq!(pids.len(), 2, "the first is lent again and again, and then another: {pids:?}");
+    }
+}
