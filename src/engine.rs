@@ -8,6 +8,7 @@ mod batch;
 mod commit_health;
 mod committer;
 mod inlet;
+mod limits;
 mod recovery;
 mod slots;
 mod unreceived;
@@ -28,6 +29,7 @@ use batch::Queue;
 pub use commit_health::{CommitHealth, CommitOutage};
 use committer::Committer;
 use inlet::{InHand, Inlet, Pending, Rejected};
+pub use limits::Limits;
 use slots::Slots;
 pub use unreceived::Unreceived;
 use unreceived::{Awaited, IfUnreceived, ToUnreceived};
@@ -103,18 +105,18 @@ pub struct Engine {
 impl Engine {
     /// Starts a committer for each shard. `committed` is notified after each commit that made events.
     #[must_use]
-    pub fn start(store: Arc<dyn Store>, supervisor: &Supervisor, committed: &Arc<Notify>) -> Self {
+    pub fn start(store: Arc<dyn Store>, supervisor: &Supervisor, committed: &Arc<Notify>, limits: Limits) -> Self {
         let ledger = store.ledger();
         let ending = CancellationToken::new();
         let slots = Slots::new(store.commits_max());
-        let bytes = inlet::byte_budget();
+        let bytes = inlet::byte_budget(&limits);
         let health = Arc::new(CommitHealth::new());
         let inlets = (0..ledger.shard_count)
             .map(|shard| {
-                let (inlet, queue, in_hand) = inlet::inlet(bytes.clone());
+                let (inlet, queue, in_hand) = inlet::inlet(bytes.clone(), &limits);
                 let (slots, health) = (slots.clone(), health.clone());
                 let task = Committer::new(store.clone(), ids::Shard(shard), slots, committed.clone(), health);
-                supervisor.vital("committer", task.run(Queue::new(queue, in_hand), ending.clone()));
+                supervisor.vital("committer", task.run(Queue::new(queue, in_hand, limits), ending.clone()));
                 inlet
             })
             .collect();

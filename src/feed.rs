@@ -9,6 +9,7 @@ pub mod cursor;
 mod fold;
 mod history;
 pub mod hub;
+mod limits;
 mod quiet;
 mod ring;
 mod tailer;
@@ -31,6 +32,7 @@ use crate::supervise::Supervisor;
 use cursor::Cursor;
 use fold::{Cache, Folded};
 use hub::Hub;
+pub use limits::Limits;
 pub use wait_run::Waited;
 
 /// Sent when nothing else was for this long.
@@ -166,6 +168,7 @@ pub struct Feed {
     looks: Arc<Semaphore>,
     /// Whom sessions read for; none: for this process.
     reader: Option<Arc<dyn Reader>>,
+    limits: Limits,
     stop: CancellationToken,
 }
 
@@ -177,14 +180,15 @@ impl Feed {
         supervisor: &Supervisor,
         committed: Arc<Notify>,
         encode: Arc<dyn Encode>,
+        limits: Limits,
     ) -> Self {
-        let hub = Arc::new(Hub::default());
+        let hub = Arc::new(Hub::new(&limits));
         let stop = supervisor.stop();
         let tailer = tailer::run(store.clone(), hub.clone(), encode.clone(), committed, stop.clone());
         supervisor.vital("tailer", tailer);
         let [reads, looks] = [READS_MAX, LOOKS_MAX].map(|max| Arc::new(Semaphore::new(max)));
         let folded = Arc::new(Mutex::new((store.ledger().epoch, Arc::new(fold::cache()))));
-        Self { store, hub, encode, folded, reads, looks, reader: None, stop }
+        Self { store, hub, encode, folded, reads, looks, reader: None, limits, stop }
     }
 
     /// The same for sessions of a client.

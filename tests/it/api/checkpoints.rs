@@ -9,9 +9,9 @@ use futures_util::future::ready;
 use futures_util::{Stream, StreamExt as _};
 use runledger::clock::SystemClock;
 use runledger::domain::Command;
-use runledger::engine::Engine;
+use runledger::engine::{self, Engine};
 use runledger::feed::watch_run::Frame;
-use runledger::feed::{CHECKPOINT_INTERVAL, Feed, WatchError};
+use runledger::feed::{CHECKPOINT_INTERVAL, Feed, Limits, WatchError};
 use runledger::store::OpenOptions;
 use runledger::store::Store as _;
 use runledger::store::open::{self, Location};
@@ -37,12 +37,16 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) async fn start() -> Self {
+        Self::start_with(Limits::default()).await
+    }
+
+    pub(super) async fn start_with(limits: Limits) -> Self {
         let (supervisor, options) = (Supervisor::new(), OpenOptions::default());
         let store = open::open(&Location::Memory, &options, Arc::new(SystemClock), &supervisor).await.unwrap();
         let (store, committed) = (Arc::new(Wrapped::around(store)), Arc::new(Notify::new()));
-        let engine = Engine::start(store.clone(), &supervisor, &committed);
+        let engine = Engine::start(store.clone(), &supervisor, &committed, engine::Limits::default());
         let frames = Arc::new(WireFrames { ledger: store.ledger() });
-        let feed = Feed::start(store.clone(), &supervisor, committed, frames);
+        let feed = Feed::start(store.clone(), &supervisor, committed, frames, limits);
         Self { store, engine, feed, supervisor }
     }
 
