@@ -15,11 +15,11 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::authority::{Authority, AuthoritySlot, Turns};
-use crate::claims::Claims;
+use crate::claims::{self, Claims};
 use crate::clock::SystemClock;
 use crate::config::ServeConfig;
-use crate::engine::{ANSWER_WAIT_MAX, Engine};
-use crate::feed::Feed;
+use crate::engine::{self, ANSWER_WAIT_MAX, Engine};
+use crate::feed::{self, Feed};
 use crate::grpc::transport::Lifetime;
 use crate::grpc::transport::listener::{self, Limits};
 use crate::grpc::{health, server};
@@ -226,13 +226,14 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
     let frames = WireFrames { ledger: store.ledger() };
     let committed = Arc::new(Notify::new());
     let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
-    let engine = Arc::new(Engine::start(&commits, store.clone(), supervisor, &committed));
+    let engine = Arc::new(Engine::start(&commits, store.clone(), supervisor, &committed, engine::Limits::default()));
     sweeper::start(&upkeep, &engine, supervisor);
-    let feed = Feed::start(store.clone(), store.clone(), supervisor, committed, Arc::new(frames));
+    let feed =
+        Feed::start(store.clone(), store.clone(), supervisor, committed, Arc::new(frames), feed::Limits::default());
     slot.install(Authority {
         renewals: Renewals::start(&upkeep, store.clone(), supervisor),
         progress: ProgressBoard::start(upkeep.clone(), supervisor),
-        claims: Claims::new(store.clone(), upkeep, engine.clone(), feed.clone(), supervisor),
+        claims: Claims::new(store.clone(), upkeep, engine.clone(), feed.clone(), supervisor, claims::Limits::default()),
         engine,
         feed,
         reads: Reads::new(store.clone()),

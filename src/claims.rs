@@ -14,6 +14,7 @@ mod backlog;
 mod give_back;
 mod lanes;
 mod limit;
+mod limits;
 mod queue;
 mod queues;
 mod replay;
@@ -25,6 +26,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::backlog::Outcome;
+pub use self::limits::Limits;
 use self::queue::Candidate;
 use self::queues::{QueueKey, Queues};
 use crate::domain::{
@@ -103,12 +105,14 @@ impl Claims {
         engine: Arc<Engine>,
         feed: Feed,
         supervisor: &Supervisor,
+        limits: Limits,
     ) -> Self {
         let stop = supervisor.stop();
         if let Some(unreceived) = engine.unreceived() {
             supervisor.vital("claims", give_back::run(engine.clone(), unreceived, stop.clone()));
         }
-        Self { runs, upkeep, engine, feed, queues: Arc::default(), supervisor: supervisor.clone(), stop }
+        let queues = Arc::new(Queues::new(limits));
+        Self { runs, upkeep, engine, feed, queues, supervisor: supervisor.clone(), stop }
     }
 
     /// Takes the oldest run that waits for a claim, matches and may be the claimer's, and starts it under a lease; none when

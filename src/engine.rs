@@ -8,6 +8,7 @@ mod batch;
 mod commit_health;
 mod committer;
 mod inlet;
+mod limits;
 mod recovery;
 mod slots;
 mod unreceived;
@@ -28,6 +29,7 @@ use batch::Queue;
 pub use commit_health::{CommitHealth, CommitOutage};
 use committer::Committer;
 use inlet::{InHand, Inlet, Pending, Rejected};
+pub use limits::Limits;
 use slots::Slots;
 pub use unreceived::Unreceived;
 use unreceived::{Awaited, IfUnreceived, ToUnreceived};
@@ -109,18 +111,19 @@ impl Engine {
         runs: Arc<dyn Runs>,
         supervisor: &Supervisor,
         committed: &Arc<Notify>,
+        limits: Limits,
     ) -> Self {
         let ledger = commits.ledger();
         let ending = CancellationToken::new();
         let slots = Slots::new(commits.commits_max());
-        let bytes = inlet::byte_budget();
+        let bytes = inlet::byte_budget(&limits);
         let health = Arc::new(CommitHealth::new());
         let inlets = (0..ledger.shard_count)
             .map(|shard| {
-                let (inlet, queue, in_hand) = inlet::inlet(bytes.clone());
+                let (inlet, queue, in_hand) = inlet::inlet(bytes.clone(), &limits);
                 let (slots, health) = (slots.clone(), health.clone());
                 let task = Committer::new(commits.clone(), ids::Shard(shard), slots, committed.clone(), health);
-                supervisor.vital("committer", task.run(Queue::new(queue, in_hand), ending.clone()));
+                supervisor.vital("committer", task.run(Queue::new(queue, in_hand, limits), ending.clone()));
                 inlet
             })
             .collect();

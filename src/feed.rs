@@ -9,6 +9,7 @@ pub mod cursor;
 mod fold;
 mod history;
 pub mod hub;
+mod limits;
 mod quiet;
 mod ring;
 mod tailer;
@@ -31,6 +32,7 @@ use crate::supervise::Supervisor;
 use cursor::Cursor;
 use fold::{Cache, Folded};
 use hub::Hub;
+pub use limits::Limits;
 pub use wait_run::Waited;
 
 /// The time without a frame after which a checkpoint is sent.
@@ -168,6 +170,7 @@ pub struct Feed {
     looks: Arc<Semaphore>,
     /// The client that sessions read for; none: this process.
     reader: Option<Arc<dyn Reader>>,
+    limits: Limits,
     stop: CancellationToken,
 }
 
@@ -180,14 +183,15 @@ impl Feed {
         supervisor: &Supervisor,
         committed: Arc<Notify>,
         encode: Arc<dyn Encode>,
+        limits: Limits,
     ) -> Self {
-        let hub = Arc::new(Hub::default());
+        let hub = Arc::new(Hub::new(&limits));
         let stop = supervisor.stop();
         let tailer = tailer::run(log.clone(), runs.clone(), hub.clone(), encode.clone(), committed, stop.clone());
         supervisor.vital("tailer", tailer);
         let [reads, looks] = [READS_MAX, LOOKS_MAX].map(|max| Arc::new(Semaphore::new(max)));
         let folded = Arc::new(Mutex::new((log.ledger().epoch, Arc::new(fold::cache()))));
-        Self { log, runs, hub, encode, folded, reads, looks, reader: None, stop }
+        Self { log, runs, hub, encode, folded, reads, looks, reader: None, limits, stop }
     }
 
     /// The same feed for sessions of a client.

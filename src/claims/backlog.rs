@@ -15,9 +15,6 @@ use super::queues::QueueKey;
 use crate::domain::{Run, RunId};
 use crate::store::query::{Place, RunPage};
 
-/// Runs that are kept at most: of those that only their owner may have, or whose value has no room, some may stay for long.
-const RUNS_MAX: usize = 16_384;
-
 /// Agents of which a queue remembers that reading on would bring them nothing.
 const AGENTS_MAX: usize = 4_096;
 
@@ -45,6 +42,7 @@ pub(super) enum Outcome {
 /// See the module.
 pub(super) struct Backlog {
     key: QueueKey,
+    /// See [`Limits::runs_max`](super::Limits::runs_max).
     runs_max: usize,
     lanes: Lanes,
     /// The runs that were handed out, by run id. A page shows them still waiting.
@@ -60,12 +58,12 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) fn new(key: QueueKey) -> Self {
+    pub(super) fn new(key: QueueKey, runs_max: usize) -> Self {
         let max = key.max_running.as_ref().map_or(0, |max| max.limit);
         let limit = Limit::new(usize::try_from(max).unwrap_or(usize::MAX));
         Self {
             key,
-            runs_max: RUNS_MAX,
+            runs_max,
             lanes: Lanes::new(limit, News::default()),
             handed_out: HashMap::new(),
             feed: 0,

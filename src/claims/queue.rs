@@ -6,14 +6,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::backlog::{Backlog, Outcome};
-use super::held;
 use super::queues::QueueKey;
+use super::{Limits, held};
 use crate::domain::{LabelValue, RunId};
 use crate::store::query::{self, Place, READY_RUNS_MAX, RunPage, RunQuery};
 use crate::store::{PAGE_BYTES_MAX, Runs, StoreError};
-
-/// Candidates that one read brings at most.
-const PAGE_RUNS_MAX: usize = 256;
 
 /// Values of a label that the store is asked about at once.
 const VALUES_MAX: usize = 256;
@@ -21,6 +18,7 @@ const VALUES_MAX: usize = 256;
 /// See the module.
 pub(super) struct Queue {
     pub(super) key: QueueKey,
+    page_runs_max: usize,
     backlog: Mutex<Backlog>,
     pub(super) told: Arc<Notify>,
     /// The right to read: one claimer reads for all. The value is the beginning of the last whole reading that came to
@@ -29,10 +27,10 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(key: QueueKey) -> Self {
-        let backlog = Backlog::new(key.clone());
-        let told = backlog.news().told.clone();
-        Self { key, backlog: Mutex::new(backlog), told, reading: tokio::sync::Mutex::default() }
+    pub(super) fn new(key: QueueKey, limits: &Limits) -> Self {
+        let backlog = Backlog::new(key.clone(), limits.runs_max);
+        let (page_runs_max, told) = (limits.page_runs_max, backlog.news().told.clone());
+        Self { key, page_runs_max, backlog: Mutex::new(backlog), told, reading: tokio::sync::Mutex::default() }
     }
 
     pub(super) fn backlog(&self) -> MutexGuard<'_, Backlog> {
@@ -91,7 +89,7 @@ impl Queue {
                 filter: self.key.filter.clone(),
                 order: query::Order::OldestFirst,
                 after: Some(after.clone()).filter(|after| *after != Place::start()),
-                limit: PAGE_RUNS_MAX,
+                limit: self.page_runs_max,
                 bytes_max: PAGE_BYTES_MAX,
                 metadata: false,
             };
@@ -141,7 +139,7 @@ async fn waiting(runs: &dyn Runs, query: &RunQuery) -> Result<RunPage, StoreErro
         if page.next.as_ref().is_some_and(|until| *until <= next) {
             break;
         }
-        if found.len() >= PAGE_RUNS_MAX {
+        if found.len() >= query.limit {
             page.next = Some(next);
             break;
         }

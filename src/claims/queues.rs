@@ -9,17 +9,11 @@ use futures_util::StreamExt as _;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::held;
 use super::queue::Queue;
+use super::{Limits, held};
 use crate::domain::{Filter, MaxRunning, Namespace, Status};
 use crate::feed::watch_runs::{Begin, Frame};
 use crate::feed::{Feed, WatchError};
-
-/// Queues at once at most: each follows the log. Above this number, the queue that is idle for the longest is evicted.
-const QUEUES_MAX: usize = 1_024;
-
-/// The time for which a queue outlives its last claimer at least. The claimer usually comes back.
-const IDLE_MIN: Duration = Duration::from_secs(30);
 
 /// The pause before a watch that was cut is taken up again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -46,8 +40,10 @@ impl QueueKey {
 }
 
 /// See the module.
-#[derive(Default)]
-pub(super) struct Queues(Mutex<HashMap<QueueKey, Entry>>);
+pub(super) struct Queues {
+    limits: Limits,
+    entries: Mutex<HashMap<QueueKey, Entry>>,
+}
 
 struct Entry {
     queue: Arc<Queue>,
@@ -59,6 +55,10 @@ struct Entry {
 }
 
 impl Queues {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, entries: Mutex::default() }
+    }
+
     /// A claimer enters its queue. A new queue is handed to `follow`, until the token is cancelled. Returns none where
     /// there are too many queues, and each has claimers.
     pub(super) fn enter(
@@ -67,14 +67,14 @@ impl Queues {
         stop: &CancellationToken,
         follow: impl FnOnce(Arc<Queue>, CancellationToken),
     ) -> Option<Claimer> {
-        let mut entries = held(&self.0);
-        if !entries.contains_key(&key) && entries.len() >= QUEUES_MAX {
+        let mut entries = held(&self.entries);
+        if !entries.contains_key(&key) && entries.len() >= self.limits.queues_max {
             let idle = entries.iter().filter(|(_, entry)| entry.claimers == 0);
             let longest = idle.min_by_key(|(_, entry)| entry.idle_since).map(|(key, _)| key.clone())?;
             entries.remove(&longest);
         }
         let entry = entries.entry(key).or_insert_with_key(|key| {
-            let (queue, token) = (Arc::new(Queue::new(key.clone())), stop.child_token());
+            let (queue, token) = (Arc::new(Queue::new(key.clone(), &self.limits)), stop.child_token());
             follow(queue.clone(), token.clone());
             Entry { queue, claimers: 0, idle_since: Instant::now(), _follower: token.drop_guard() }
         });
@@ -83,14 +83,14 @@ impl Queues {
     }
 
     fn leave(&self, key: &QueueKey) {
-        if let Some(entry) = held(&self.0).get_mut(key) {
+        if let Some(entry) = held(&self.entries).get_mut(key) {
             entry.claimers -= 1;
             entry.idle_since = Instant::now();
         }
     }
 
     fn evict_idle(&self) {
-        held(&self.0).retain(|_, entry| entry.claimers > 0 || entry.idle_since.elapsed() < IDLE_MIN);
+        held(&self.entries).retain(|_, entry| entry.claimers > 0 || entry.idle_since.elapsed() < self.limits.idle_min);
     }
 }
 
@@ -132,7 +132,7 @@ pub(super) async fn follow(feed: Feed, queues: Arc<Queues>, queue: Arc<Queue>, e
     };
     let evict = async {
         loop {
-            sleep(IDLE_MIN).await;
+            sleep(queues.limits.idle_min).await;
             queues.evict_idle();
         }
     };
@@ -181,7 +181,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_queue_that_is_idle_for_the_longest_is_evicted_for_a_new_one() {
-        let (queues, stop) = (Arc::<Queues>::default(), CancellationToken::new());
+        const QUEUES_MAX: usize = 10;
+        let limits = Limits { queues_max: QUEUES_MAX, ..Limits::default() };
+        let (queues, stop) = (Arc::new(Queues::new(limits)), CancellationToken::new());
         let mut followers = Vec::new();
         let mut enter = |number| queues.enter(key(number), &stop, |_, token| followers.push((number, token)));
         let mut claimers: Vec<_> = (0..QUEUES_MAX).map(&mut enter).collect();
@@ -197,9 +199,9 @@ mod tests {
             followers.iter().filter(|(_, token)| token.is_cancelled()).map(|(number, _)| *number).collect()
         };
         assert_eq!(evicted(&followers), [7]);
-        tokio::time::advance(IDLE_MIN).await;
+        tokio::time::advance(limits.idle_min).await;
         queues.evict_idle();
         assert_eq!(evicted(&followers), [3, 7]);
-        assert_eq!(held(&queues.0).len(), QUEUES_MAX - 1);
+        assert_eq!(held(&queues.entries).len(), QUEUES_MAX - 1);
     }
 }

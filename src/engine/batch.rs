@@ -6,18 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::Failure;
 use super::inlet::{InHand, Pending};
+use super::{Failure, Limits};
 use crate::domain::{Command, Decided};
-
-/// Commands in one commit at most.
-const COMMANDS_MAX: usize = 512;
-
-/// Bytes of commands in one commit at most; a single command may weigh more.
-const BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// Bytes of runs that a commit should read and make at most: one that took more is followed by a shorter one.
-const RUNS_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Commands that are committed together, in the order of their arrival.
 #[derive(Debug, Default)]
@@ -84,12 +75,14 @@ pub(super) struct Queue {
     /// The count of commands that were received and have no answer.
     in_hand: Arc<Mutex<InHand>>,
     waiting: VecDeque<Pending>,
+    limits: Limits,
+    /// What the last commits let the next one take, at most [`Limits::batch_commands_max`].
     commands_max: usize,
 }
 
 impl Queue {
-    pub(super) fn new(inlet: mpsc::Receiver<Pending>, in_hand: Arc<Mutex<InHand>>) -> Self {
-        Self { inlet, in_hand, waiting: VecDeque::new(), commands_max: COMMANDS_MAX }
+    pub(super) fn new(inlet: mpsc::Receiver<Pending>, in_hand: Arc<Mutex<InHand>>, limits: Limits) -> Self {
+        Self { inlet, in_hand, waiting: VecDeque::new(), limits, commands_max: limits.batch_commands_max }
     }
 
     /// Waits for a command. False once the queue is closed and empty. `closing` closes it.
@@ -129,9 +122,10 @@ impl Queue {
     /// Learns from a commit how many commands the next one should take: the size of the runs is only known afterwards.
     /// Returns whether the commit was too heavy.
     pub(super) fn learn(&mut self, weight: usize) -> bool {
-        let heavy = weight > RUNS_BYTES_MAX;
+        let Limits { batch_commands_max, batch_runs_bytes_max, .. } = self.limits;
+        let heavy = weight > batch_runs_bytes_max;
         self.commands_max =
-            if heavy { (self.commands_max / 2).max(1) } else { (self.commands_max * 2).min(COMMANDS_MAX) };
+            if heavy { (self.commands_max / 2).max(1) } else { (self.commands_max * 2).min(batch_commands_max) };
         heavy
     }
 
@@ -149,7 +143,7 @@ impl Queue {
         let mut bytes = 0;
         while batch.len() < self.commands_max {
             let Some(pending) = self.waiting.pop_front().or_else(|| self.inlet.try_recv().ok()) else { break };
-            if !batch.is_empty() && bytes + pending.weight > BYTES_MAX {
+            if !batch.is_empty() && bytes + pending.weight > self.limits.batch_bytes_max {
                 self.waiting.push_front(pending);
                 break;
             }

@@ -7,15 +7,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::Failure;
 use super::unreceived::IfUnreceived;
+use super::{Failure, Limits};
 use crate::domain::{Command, Verdict};
-
-/// Commands that one shard queues at most.
-const QUEUE_COMMANDS_MAX: usize = 4096;
-
-/// Bytes of commands that all shards hold at most, queued and in flight.
-const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The bytes that one permit of the byte budget stands for.
 const BYTES_PER_PERMIT: usize = 1024;
@@ -121,13 +115,13 @@ impl Inlet {
 }
 
 /// The budget of bytes that all shards share.
-pub(super) fn byte_budget() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(BYTES_MAX / BYTES_PER_PERMIT))
+pub(super) fn byte_budget(limits: &Limits) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(limits.queue_bytes_max / BYTES_PER_PERMIT))
 }
 
 /// A shard's queue.
-pub(super) fn inlet(bytes: Arc<Semaphore>) -> (Inlet, mpsc::Receiver<Pending>, Arc<Mutex<InHand>>) {
-    let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS_MAX);
+pub(super) fn inlet(bytes: Arc<Semaphore>, limits: &Limits) -> (Inlet, mpsc::Receiver<Pending>, Arc<Mutex<InHand>>) {
+    let (sender, receiver) = mpsc::channel(limits.queue_commands_max);
     let in_hand = Arc::new(Mutex::default());
     (Inlet { queue: sender, bytes, in_hand: in_hand.clone() }, receiver, in_hand)
 }

@@ -10,11 +10,6 @@ use crate::domain::revision::revision_before;
 use crate::domain::{Changes, Filter, Run, RunKey, Status, Time};
 use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
 
-/// Events and bytes that one read of the history takes at most. A session keeps its page, decoded, for as long as its
-/// reader sleeps.
-const PAGE_EVENTS_MAX: usize = 256;
-const PAGE_BYTES_MAX: usize = 64 * 1024;
-
 /// Pages of a run's later events that are read at most, to tell whether an unreadable event may be for a watch.
 const LATER_PAGES_MAX: usize = 16;
 
@@ -46,7 +41,9 @@ impl History {
         if self.events.is_empty() {
             self.held = None;
             let after = stand.positions.clone();
-            let read = |feed: Feed| async move { feed.log.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await };
+            let read = |Feed { log, limits, .. }: Feed| async move {
+                log.changes(&after, limits.log_page_events_max, limits.page_bytes_max).await
+            };
             let weight = |page: &Page| page.events.iter().flatten().map(|logged| logged.event.weight()).sum();
             let (page, held) = feed.page(feed.reads.clone(), weight, read).await?;
             self.held = held;
@@ -146,8 +143,8 @@ impl Watch<'_> {
                 break;
             }
             let asked = key.clone();
-            let page = move |feed: Feed| async move {
-                feed.log.run_events(&asked, read, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await
+            let page = move |Feed { log, limits, .. }: Feed| async move {
+                log.run_events(&asked, read, limits.log_page_events_max, limits.page_bytes_max).await
             };
             let page = match self.feed.read(page).await {
                 Ok(page) => page,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
+use super::Limits;
 use super::ring::{Entry, Next, Ring, Stand};
 use super::wait_run::Looks;
 use crate::domain::{Filter, Namespace, Positions, RunKey, Time};
@@ -13,7 +14,6 @@ use crate::store::StoreError;
 use crate::telemetry::chain;
 
 /// The meeting place of one tailer and many sessions.
-#[derive(Default)]
 pub struct Hub {
     state: Mutex<State>,
     watched: Notify,
@@ -26,7 +26,6 @@ pub struct Hub {
 /// Events that are remembered as logged. Above this number, all are forgotten, and each may be logged once more.
 const LOGGED_MAX: usize = 1024;
 
-#[derive(Default)]
 struct State {
     topics: HashMap<RunKey, Topic>,
     ring: Ring,
@@ -73,6 +72,16 @@ pub(super) struct Admission {
 }
 
 impl Hub {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            state: Mutex::new(State { topics: HashMap::new(), ring: Ring::new(limits.ring_bytes_max) }),
+            watched: Notify::new(),
+            ids: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            logged: Mutex::default(),
+        }
+    }
+
     /// The number of runs that are watched.
     #[must_use]
     pub fn watched_runs(&self) -> usize {
@@ -269,7 +278,7 @@ mod tests {
 
     #[test]
     fn two_sessions_that_leave_at_once_leave_no_topic() {
-        let hub = Arc::new(Hub::default());
+        let hub = Arc::new(Hub::new(&Limits::default()));
         let key = RunKey { namespace: "default".into(), run_id: "run-1".into() };
         for _ in 0..2_000 {
             let (one, two) = (hub.subscribe(&key), hub.subscribe(&key));

@@ -13,9 +13,6 @@ use tokio::sync::Notify;
 use super::{Change, LogPlace};
 use crate::domain::{Filter, Namespace, Position, Positions, Time};
 
-/// Bytes of recent changes kept for sessions at most.
-const BYTES_MAX: usize = 32 * 1024 * 1024;
-
 /// Changes that a session looks at before it gives up the ring's lock.
 const LOOKS_MAX: u64 = 1024;
 
@@ -42,8 +39,9 @@ impl Entry {
 }
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct Ring {
+    /// Bytes of changes that are kept at most.
+    bytes_max: usize,
     /// The entries, each with the topic of its run where that is watched.
     entries: VecDeque<(Arc<Entry>, Option<u64>)>,
     /// The number of the oldest entry.
@@ -122,6 +120,22 @@ pub(super) enum Next {
 }
 
 impl Ring {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            entries: VecDeque::new(),
+            first: 0,
+            bytes: 0,
+            begun: None,
+            beginnings: 0,
+            end: Positions::default(),
+            as_of: None,
+            of_topics: HashMap::new(),
+            watchers: HashMap::new(),
+            epoch: 0,
+        }
+    }
+
     pub(super) fn as_of(&self) -> Option<Time> {
         self.as_of
     }
@@ -200,7 +214,7 @@ impl Ring {
         self.tell_watchers(new);
         self.end = end.clone();
         self.as_of = as_of.or(self.as_of);
-        while self.bytes > BYTES_MAX {
+        while self.bytes > self.bytes_max {
             let Some((oldest, topic)) = self.entries.pop_front() else { break };
             self.bytes -= oldest.weight();
             if let Some(topic) = topic {

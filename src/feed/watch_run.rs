@@ -17,11 +17,6 @@ use crate::domain::revision::FIRST_REVISION;
 use crate::domain::{Event, Run, RunKey, Time};
 use crate::store::StoreError;
 
-/// Events and bytes that one read of the history takes at most. A session keeps its page, decoded, for as long as its
-/// reader sleeps.
-const PAGE_EVENTS_MAX: usize = 100;
-const PAGE_BYTES_MAX: usize = 64 * 1024;
-
 /// One frame of a watch of one run.
 #[derive(Clone, Debug)]
 pub enum Frame {
@@ -222,10 +217,10 @@ impl History {
         if self.events.is_empty() {
             self.held = None;
             let (key, after, run) = (self.key.clone(), self.after, self.run.as_ref().map_or(0, Run::weight));
-            let read = move |Feed { log, .. }: Feed| async move {
-                match log.run_events(&key, after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await {
+            let read = move |Feed { log, limits, .. }: Feed| async move {
+                match log.run_events(&key, after, limits.run_page_events_max, limits.page_bytes_max).await {
                     // The events before one that cannot be read are shown all the same.
-                    Err(StoreError::Corrupt { .. }) => log.run_events(&key, after, 1, PAGE_BYTES_MAX).await,
+                    Err(StoreError::Corrupt { .. }) => log.run_events(&key, after, 1, limits.page_bytes_max).await,
                     page => page,
                 }
             };

@@ -21,11 +21,6 @@ use crate::domain::{Filter, Namespace, Positions, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, RunQuery};
 
-/// Runs and bytes that one read of the first view takes at most. A session keeps its page, encoded, for as long as its
-/// reader sleeps.
-const PAGE_RUNS_MAX: usize = 100;
-const PAGE_BYTES_MAX: usize = 64 * 1024;
-
 /// One frame of a watch of many runs, with the cursor that resumes after it.
 #[derive(Clone, Debug)]
 pub enum Frame {
@@ -246,8 +241,8 @@ impl Watch<'_> {
             filter,
             order: Order::OldestFirst,
             after: shown,
-            limit: PAGE_RUNS_MAX,
-            bytes_max: PAGE_BYTES_MAX,
+            limit: self.feed.limits.view_page_runs_max,
+            bytes_max: self.feed.limits.page_bytes_max,
             metadata: true,
         };
         let positions = positions.clone();

@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use runledger::claims::{Claim, Claims, Failure};
+use runledger::claims::{Claim, Claims, Failure, Limits};
 use runledger::clock::SystemClock;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{Command, Filter, LabelValue, MaxRunning, Principal, Run};
 use runledger::engine::{self, Engine};
-use runledger::feed::Feed;
+use runledger::feed::{self, Feed};
 use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OfLedger as _, OpenOptions, Runs as _, Upkeep as _};
 use runledger::supervise::Supervisor;
 use runledger::wire::WireFrames;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::commands::{Asking as _, TTL_MS, claim, complete, deferred, key, leased, start, update};
 use crate::support::wrapped::{Fate, Wrapped};
@@ -37,14 +37,20 @@ struct Process {
 
 impl Process {
     async fn start() -> Self {
+        Self::start_with(Limits::default()).await
+    }
+
+    async fn start_with(limits: Limits) -> Self {
         let (supervisor, options) = (Supervisor::new(), OpenOptions::default());
         let store = open::open(&Location::Memory, &options, Arc::new(SystemClock), &supervisor).await.unwrap();
         let (store, committed) = (Arc::new(Wrapped::around(store)), Arc::new(Notify::new()));
         let commits: Arc<dyn Commits> = store.clone();
-        let engine = Arc::new(Engine::start(&commits, store.clone(), &supervisor, &committed));
+        let engine =
+            Arc::new(Engine::start(&commits, store.clone(), &supervisor, &committed, engine::Limits::default()));
         let frames = Arc::new(WireFrames { ledger: store.ledger() });
-        let feed = Feed::start(store.clone(), store.clone(), &supervisor, committed, frames);
-        let claims = Arc::new(Claims::new(store.clone(), store.clone(), engine.clone(), feed.clone(), &supervisor));
+        let feed = Feed::start(store.clone(), store.clone(), &supervisor, committed, frames, feed::Limits::default());
+        let claims =
+            Arc::new(Claims::new(store.clone(), store.clone(), engine.clone(), feed.clone(), &supervisor, limits));
         Self { store, engine, claims, feed, supervisor }
     }
 
@@ -219,7 +225,7 @@ async fn a_limited_claim_of_unknown_outcome_counts_once() {
 
 /// The end of the run that it waits for wakes a claimer, also where that run is in another queue by now, or was claimed
 /// through another one; and nothing is asked meanwhile.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claimer_of_a_full_instance_is_woken_by_the_end_of_the_run_that_fills_it() {
     let process = Process::start().await;
     process.apply(deferred("elsewhere").label("instance", "a")).await;
@@ -234,7 +240,7 @@ async fn a_claimer_of_a_full_instance_is_woken_by_the_end_of_the_run_that_fills_
         yield_now().await;
     }
     process.apply(update("elsewhere").label("instance", "b").epoch(1)).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    sleep(Duration::from_millis(300)).await;
     assert!(waiting.try_join_next().is_none(), "it waits");
     assert!(commits() <= before + 3, "nothing is asked while nothing ends");
     process.apply(complete("elsewhere").epoch(1)).await;
@@ -278,29 +284,26 @@ async fn a_long_queue_of_full_instances_is_worked_off_in_order_and_no_instance_r
     workers.shutdown().await;
 }
 
+/// A queue that keeps so many runs and reads so many at once, beside a ledger with [`QUEUED`] of them.
+const SHORT: Limits = Limits { runs_max: 64, page_runs_max: 4, ..Limits::DEFAULT };
+const QUEUED: u64 = 100;
+
 /// However long the queue is: what is not kept of it is not read again and again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_claimer_beside_a_very_long_queue_of_a_full_instance_reads_it_once() {
-    let process = Process::start().await;
+    let process = Process::start_with(SHORT).await;
     process.apply(queued("first", "a")).await;
     assert_eq!(next_of_an_instance(process.claims.clone(), Duration::ZERO).await.as_deref(), Some("first"));
-    let count = 17_000;
-    for batch in 0..count / 500 {
-        let queued = (0..500).map(|n| queued(&format!("run-{:05}", batch * 500 + n), "a"));
-        let made = join_all(queued.map(|start| process.engine.submit(start, None))).await;
-        assert!(made.iter().all(Result::is_ok));
+    for n in 0..QUEUED {
+        process.apply(queued(&format!("run-{n:05}"), "a")).await;
     }
     let mut waiting = JoinSet::new();
     waiting.spawn(next_of_an_instance(process.claims.clone(), SOON * 4));
     waiting.spawn(next_of_an_instance(process.claims.clone(), SOON * 4));
     let lists = || process.store.lists.load(Ordering::Relaxed);
-    let pages = count / 256 + 1;
-    let (before, mut last) = (lists(), u64::MAX);
-    // The queue reads, unless the feed is still behind and tells of all runs, and comes to rest.
-    while lists() != last {
-        last = lists();
-        tokio::time::sleep(Duration::from_millis(300)).await;
-    }
+    let (before, pages) = (lists(), QUEUED / SHORT.page_runs_max as u64 + 1);
+    // The queue reads, unless the feed is still behind and tells of all runs, and comes to rest: only then time passes.
+    sleep(Duration::from_millis(300)).await;
     assert!(waiting.try_join_next().is_none(), "they wait");
     assert!(lists() - before <= 2 * pages, "{} pages", lists() - before);
     // A run that no claimer here may have wakes none; a run that may run at once is claimed at once, and a run that
@@ -317,27 +320,21 @@ async fn a_claimer_beside_a_very_long_queue_of_a_full_instance_reads_it_once() {
 }
 
 /// Of a queue that is longer than what is kept of it, each agent reads what only others may have once, and no more.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn agents_beside_a_very_long_queue_of_another_owner_read_it_once_each() {
-    let process = Process::start().await;
-    let count = 17_000;
-    for batch in 0..count / 500 {
-        let owned = (0..500).map(|n| deferred(&format!("run-{:05}", batch * 500 + n)).owner("away"));
-        let made = join_all(owned.map(|start| process.engine.submit(start, None))).await;
-        assert!(made.iter().all(Result::is_ok));
+    let process = Process::start_with(SHORT).await;
+    for n in 0..QUEUED {
+        process.apply(deferred(&format!("run-{n:05}")).owner("away")).await;
     }
     let mut waiting = JoinSet::new();
     for agent in ["one", "other", "third"] {
         waiting.spawn(next(process.claims.clone(), Some(agent.to_owned()), SOON * 4));
     }
     let lists = || process.store.lists.load(Ordering::Relaxed);
-    let mut last = u64::MAX;
-    while lists() == 0 || lists() != last {
-        last = lists();
-        tokio::time::sleep(Duration::from_millis(300)).await;
-    }
+    sleep(Duration::from_millis(300)).await;
     assert!(waiting.try_join_next().is_none(), "they wait");
-    assert!(lists() <= 4 * (count / 256 + 1), "{} pages", lists());
+    let pages = QUEUED / SHORT.page_runs_max as u64 + 1;
+    assert!((1..=4 * pages).contains(&lists()), "{} pages", lists());
     process.apply(deferred("anybodys")).await;
     let got = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
     assert_eq!(got.unwrap().as_deref(), Some("anybodys"));
@@ -346,7 +343,7 @@ async fn agents_beside_a_very_long_queue_of_another_owner_read_it_once_each() {
 /// A filter without claimers makes room for a new one.
 #[tokio::test]
 async fn of_more_filters_than_there_may_be_queues_each_is_served() {
-    let process = Process::start().await;
+    let process = Process::start_with(Limits { queues_max: 8, ..Limits::DEFAULT }).await;
     let next = async |pool: usize| {
         let claim = Claim {
             namespace: DEFAULT_NAMESPACE.into(),
@@ -360,13 +357,18 @@ async fn of_more_filters_than_there_may_be_queues_each_is_served() {
         };
         process.claims.next(&claim).await.unwrap().map(|granted| granted.run.run_id.to_string())
     };
-    for pool in 0..1_030 {
+    for pool in 0..12 {
         assert_eq!(next(pool).await, None);
     }
-    for pool in [0, 1_029] {
+    for pool in [0, 11] {
         let run_id = format!("run-{pool}");
         process.apply(deferred(&run_id).label("pool", &pool.to_string())).await;
         assert_eq!(next(pool).await, Some(run_id));
     }
-    assert!(process.feed.hub().watches_of_many_runs() <= 1_024 + 8, "evicted queues follow the log no more");
+    let evicted = async {
+        while process.feed.hub().watches_of_many_runs() > 8 {
+            yield_now().await;
+        }
+    };
+    timeout(SOON, evicted).await.expect("evicted queues follow the log no more");
 }

@@ -13,7 +13,7 @@ use crate::domain::{
 /// A queue that keeps so many runs, of whose instances one run each may be running.
 pub(super) fn backlog(runs_max: usize, limit: u32) -> Backlog {
     let max_running = Some(MaxRunning { label: "instance".to_owned(), limit });
-    Backlog { runs_max, ..Backlog::new(QueueKey::new("default".into(), Filter::default(), max_running)) }
+    Backlog::new(QueueKey::new("default".into(), Filter::default(), max_running), runs_max)
 }
 
 /// A pending run, created at this time.
@@ -352,7 +352,7 @@ fn what_the_store_says_counts_is_all_that_counts() {
 #[test]
 fn beside_6_000_full_values_the_one_that_has_room_is_taken() {
     const VALUES: usize = 6_000;
-    let mut backlog = backlog(RUNS_MAX, 1);
+    let mut backlog = backlog(VALUES, 1);
     let runs: Vec<Run> = (1..=VALUES).map(|at| pending(at, &format!("i-{at}"), None)).collect();
     for at in (1..=VALUES).filter(|at| *at != VALUES / 2) {
         backlog.lanes.count(&format!("i-{at}").into(), &format!("runs-{at}").into());

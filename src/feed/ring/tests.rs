@@ -13,6 +13,7 @@ use crate::domain::{Changes, Event, EventType, Positions, Principal, RunKey, Sha
 
 const SHARDS: usize = 3;
 const NAMESPACE: &str = "default";
+const BYTES_MAX: usize = 64 * 1024;
 
 /// One step of the log, the tailer or a session.
 #[derive(Clone, Debug)]
@@ -106,7 +107,6 @@ impl Session {
     }
 }
 
-#[derive(Default)]
 struct World {
     ring: Ring,
     log: Log,
@@ -119,6 +119,10 @@ struct World {
 }
 
 impl World {
+    fn new() -> Self {
+        Self { ring: Ring::new(BYTES_MAX), log: Log::default(), sessions: Vec::new(), ids: 0, heads: None, page: None }
+    }
+
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Commit { shard, later, kind, events } => {
@@ -292,7 +296,7 @@ proptest! {
 
     #[test]
     fn no_change_is_skipped_or_shown_twice_and_nobody_goes_back_without_need(steps in steps()) {
-        let mut world = World::default();
+        let mut world = World::new();
         for step in &steps {
             world.step(step);
             world.sessions.iter().for_each(|session| world.whole(session));

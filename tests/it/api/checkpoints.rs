@@ -9,9 +9,9 @@ use futures_util::future::ready;
 use futures_util::{Stream, StreamExt as _};
 use runledger::clock::SystemClock;
 use runledger::domain::Command;
-use runledger::engine::Engine;
+use runledger::engine::{self, Engine};
 use runledger::feed::watch_run::Frame;
-use runledger::feed::{CHECKPOINT_INTERVAL, Feed, WatchError};
+use runledger::feed::{CHECKPOINT_INTERVAL, Feed, Limits, WatchError};
 use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OfLedger as _, OpenOptions};
 use runledger::supervise::Supervisor;
@@ -36,13 +36,17 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) async fn start() -> Self {
+        Self::start_with(Limits::default()).await
+    }
+
+    pub(super) async fn start_with(limits: Limits) -> Self {
         let (supervisor, options) = (Supervisor::new(), OpenOptions::default());
         let store = open::open(&Location::Memory, &options, Arc::new(SystemClock), &supervisor).await.unwrap();
         let (store, committed) = (Arc::new(Wrapped::around(store)), Arc::new(Notify::new()));
         let commits: Arc<dyn Commits> = store.clone();
-        let engine = Engine::start(&commits, store.clone(), &supervisor, &committed);
+        let engine = Engine::start(&commits, store.clone(), &supervisor, &committed, engine::Limits::default());
         let frames = Arc::new(WireFrames { ledger: store.ledger() });
-        let feed = Feed::start(store.clone(), store.clone(), &supervisor, committed, frames);
+        let feed = Feed::start(store.clone(), store.clone(), &supervisor, committed, frames, limits);
         Self { store, engine, feed, supervisor }
     }
 

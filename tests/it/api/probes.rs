@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use runledger::authority::{Authority, AuthoritySlot, Turns};
-use runledger::claims::Claims;
-use runledger::engine::{Engine, Failure};
+use runledger::claims::{self, Claims};
+use runledger::engine::{self, Engine, Failure};
 use runledger::grpc::health;
 use runledger::leases::progress::ProgressBoard;
 use runledger::leases::renewals::Renewals;
@@ -34,10 +34,23 @@ async fn said<H: Health>(health: &HealthServer<H>, service: &str) -> ServingStat
 fn backend(process: &Process) -> Authority {
     let store = process.store.clone();
     let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
-    let engine = Arc::new(Engine::start(&commits, store.clone(), &process.supervisor, &Arc::new(Notify::new())));
+    let engine = Arc::new(Engine::start(
+        &commits,
+        store.clone(),
+        &process.supervisor,
+        &Arc::new(Notify::new()),
+        engine::Limits::default(),
+    ));
     let renewals = Renewals::start(&upkeep, store.clone(), &process.supervisor);
     let reads = Reads::new(store.clone());
-    let claims = Claims::new(store.clone(), upkeep.clone(), engine.clone(), process.feed.clone(), &process.supervisor);
+    let claims = Claims::new(
+        store.clone(),
+        upkeep.clone(),
+        engine.clone(),
+        process.feed.clone(),
+        &process.supervisor,
+        claims::Limits::default(),
+    );
     let progress = ProgressBoard::start(upkeep, &process.supervisor);
     let (feed, wait_max, turns) = (process.feed.clone(), Duration::MAX, Turns::default());
     Authority { store, reads, engine, renewals, progress, claims, feed, wait_max, turns }

@@ -85,7 +85,7 @@ async fn at_whatever_moment_a_claimer_goes_its_run_is_the_next_callers() {
 
 /// No caller waits for the outcome, and it is found out all the same: a claim that was not made is not given back under
 /// the next claimer.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_claim_of_unknown_outcome_is_given_back_only_when_it_was_made() {
     for (fate, epoch) in [(Fate::Lost, 1), (Fate::ConfirmationLost, 3)] {
         let process = Process::start().await;

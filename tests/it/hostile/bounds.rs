@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use runledger_proto::v1::GetReplicaRequest;
 use runledger_proto::v1::replica_service_client::ReplicaServiceClient;
 use tempfile::TempDir;
@@ -109,12 +110,13 @@ async fn a_flood_of_pings_is_read_slowly_and_its_connection_stays() {
 #[tokio::test]
 async fn a_connection_that_does_not_begin_is_closed() {
     let server = serve(&[]).await;
-    for begun in [&b""[..], &MAGIC[..12], MAGIC] {
+    let connections = [&b""[..], &MAGIC[..12], MAGIC].map(async |begun| {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(begun).await.unwrap();
         let after = closed_after(&mut stream).await;
         assert!(after > 9 * SECOND, "{begun:?}: it has ten seconds, and was closed after {after:?}");
-    }
+    });
+    join_all(connections).await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use runledger::domain::{Rules, Shard, Status};
-use runledger::engine::Engine;
+use runledger::engine::{Engine, Limits};
 use runledger::leases::sweeper;
 use runledger::store::OpenOptions;
 use runledger::store::postgres::PostgresStore;
@@ -73,7 +73,8 @@ async fn a_shard_that_stands_still_keeps_no_other_from_its_sweeps() {
     let (watch, holder) = join(direct(&database.dsn()), holding_the_head(&database.dsn(), Shard(0))).await;
     let supervisor = Supervisor::new();
     let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
-    let engine = Arc::new(Engine::start(&commits, store.clone(), &supervisor, &Arc::new(Notify::new())));
+    let engine =
+        Arc::new(Engine::start(&commits, store.clone(), &supervisor, &Arc::new(Notify::new()), Limits::default()));
     sweeper::start(&upkeep, &engine, &supervisor);
     waiting(&watch).await;
     // This run is due only now: the sweep that ends it began while the other shard stood still.

@@ -130,11 +130,10 @@ mod tests {
     /// The first column of a statement that is not prepared for it.
     async fn column(connection: &Connection, statement: &str) -> Vec<String> {
         let answer = connection.simple_query(statement).await.unwrap();
-        let rows = answer.iter().filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-            SimpleQueryMessage::CommandComplete(_) | SimpleQueryMessage::RowDescription(_) | _ => None,
-        });
-        rows.collect()
+        let first = |message: &SimpleQueryMessage| {
+            if let SimpleQueryMessage::Row(row) = message { row.get(0).map(str::to_owned) } else { None }
+        };
+        answer.iter().filter_map(first).collect()
     }
 
     #[tokio::test]

@@ -1,0 +1,33 @@
+//! How much the engine takes.
+
+/// How much of a queue and of a commit there may be. A test that has to reach one starts the engine with a smaller one.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Commands that one shard queues at most.
+    pub queue_commands_max: usize,
+    /// Bytes of commands that all shards hold at most, queued and in flight.
+    pub queue_bytes_max: usize,
+    /// Commands in one commit at most.
+    pub batch_commands_max: usize,
+    /// Bytes of commands in one commit at most; a single command may weigh more.
+    pub batch_bytes_max: usize,
+    /// Bytes of runs that a commit should read and make at most: one that took more is followed by a shorter one.
+    pub batch_runs_bytes_max: usize,
+}
+
+impl Limits {
+    /// The service's.
+    pub const DEFAULT: Self = Self {
+        queue_commands_max: 4096,
+        queue_bytes_max: 64 * 1024 * 1024,
+        batch_commands_max: 512,
+        batch_bytes_max: 4 * 1024 * 1024,
+        batch_runs_bytes_max: 32 * 1024 * 1024,
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
