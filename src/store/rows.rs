@@ -9,6 +9,8 @@ pub(super) mod events;
 pub(super) mod runs;
 pub(super) mod sides;
 
+use std::convert::Infallible;
+
 use super::error::Source;
 use super::{StoreError, columns};
 use crate::domain::ids::DEFAULT_NAMESPACE;
@@ -77,23 +79,37 @@ pub(super) fn key<R: Columns>(row: &R, table: &'static str, place: usize) -> Res
     Ok(RunKey { namespace: row.get((place, "namespace"))?, run_id: row.get((place + 1, "run_id"))? })
 }
 
-macro_rules! numbers {
-    ($($number:ty),*) => {
-        $(impl Value<'_> for $number {
-            fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
-                Ok(row.number(column)?.map(Self::try_from).transpose()?)
+/// How a value is made of a column of some kind.
+macro_rules! value {
+    ($value:ty, $column:ident) => {
+        impl<'a> Value<'a> for $value {
+            fn of<R: Columns>(row: &'a R, column: Column) -> Result<Option<Self>, Source> {
+                row.$column(column)
             }
-        })*
+        }
+    };
+    ($value:ty, $column:ident, $make:expr) => {
+        impl Value<'_> for $value {
+            fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
+                Ok(row.$column(column)?.map($make).transpose()?)
+            }
+        }
     };
 }
-numbers!(i16, i32, i64, u16, u32, u64);
 
-impl Value<'_> for Status {
-    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
-        let status = |code| columns::status(code).ok_or_else(|| format!("no status is {code}"));
-        Ok(i16::of(row, column)?.map(status).transpose()?)
-    }
-}
+value!(i64, number);
+value!(i16, number, Self::try_from);
+value!(i32, number, Self::try_from);
+value!(u16, number, Self::try_from);
+value!(u32, number, Self::try_from);
+value!(u64, number, Self::try_from);
+value!(bool, flag);
+value!(Time, time);
+value!(&'a str, text);
+value!(String, text, |text| Ok::<_, Infallible>(text.to_owned()));
+value!(RunId, text, |text| Ok::<_, Infallible>(text.into()));
+value!(Vec<u8>, bytes, |bytes| Ok::<_, Infallible>(bytes.to_vec()));
+value!([u8; 32], bytes, |bytes| bytes.try_into().map_err(|_| format!("{} bytes and not 32", bytes.len())));
 
 /// Almost every row has the only namespace, whose text all share.
 impl Value<'_> for Namespace {
@@ -103,51 +119,15 @@ impl Value<'_> for Namespace {
     }
 }
 
-impl Value<'_> for RunId {
+impl Value<'_> for Status {
     fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
-        Ok(row.text(column)?.map(Self::from))
+        let status = |code| columns::status(code).ok_or_else(|| format!("no status is {code}"));
+        Ok(i16::of(row, column)?.map(status).transpose()?)
     }
 }
 
 impl<'a, T: Value<'a>> Value<'a> for Option<T> {
     fn of<R: Columns>(row: &'a R, column: Column) -> Result<Option<Self>, Source> {
         T::of(row, column).map(Some)
-    }
-}
-
-impl Value<'_> for bool {
-    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
-        row.flag(column)
-    }
-}
-
-impl Value<'_> for Time {
-    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
-        row.time(column)
-    }
-}
-
-impl<'a> Value<'a> for &'a str {
-    fn of<R: Columns>(row: &'a R, column: Column) -> Result<Option<Self>, Source> {
-        row.text(column)
-    }
-}
-
-impl Value<'_> for String {
-    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
-        Ok(row.text(column)?.map(str::to_owned))
-    }
-}
-
-impl Value<'_> for Vec<u8> {
-    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
-        Ok(row.bytes(column)?.map(<[u8]>::to_vec))
-    }
-}
-
-impl<const BYTES: usize> Value<'_> for [u8; BYTES] {
-    fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
-        let array = |bytes: &[u8]| bytes.try_into().map_err(|_| format!("{} bytes and not {BYTES}", bytes.len()));
-        Ok(row.bytes(column)?.map(array).transpose()?)
     }
 }

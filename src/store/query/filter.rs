@@ -1,7 +1,7 @@
-//! What a filter asks of a run beside its place, by the columns of `runs`: for both databases.
+//! The conditions of a filter beside the place, by the columns of `runs`: for both databases.
 //!
-//! Postgres tests it inside a statement, as [`sql`] says it, and SQLite's walk on each row, as [`matches`] does: what the
-//! walk's index does not know. Both must agree with [`Filter::matches`].
+//! The index of a walk does not know all of them. Postgres tests the others inside the statement, as [`sql`] says them, and
+//! SQLite's walk tests them on each row with [`matches`]. Both must agree with [`Filter::matches`].
 
 use std::collections::BTreeMap;
 
@@ -21,20 +21,32 @@ pub(in crate::store) const STATUS: &str = "($6::smallint[] is null or status = a
 /// In a select of its own, so that the text is parsed once and not for each run.
 const LABELS: &str = "($12::text is null or labels @> (select $12::text::jsonb))";
 
-/// What a filter asks of the texts, in their order.
+/// The wanted values of the texts, in their order.
 pub(in crate::store) fn texts(filter: &Filter) -> [Option<&str>; TEXTS.len()] {
-    let Filter { task_thread_id, agent_id, workflow_id, audit_session_id, route, .. } = filter;
+    // Every field is named, so that a new one stops the build.
+    let Filter {
+        task_thread_id,
+        agent_id,
+        workflow_id,
+        audit_session_id,
+        route,
+        statuses: _,
+        labels: _,
+        started_from: _,
+        started_before: _,
+        or_ready: _,
+    } = filter;
     let links = [task_thread_id, agent_id, workflow_id, audit_session_id].map(Option::as_deref);
     let [task_thread_id, agent_id, workflow_id, audit_session_id] = links;
     [task_thread_id, agent_id, workflow_id, audit_session_id, route.map(Route::name)]
 }
 
-/// What a filter asks of one of them.
+/// The wanted value of one text.
 pub(super) fn text<'a>(filter: &'a Filter, column: &str) -> Option<&'a str> {
     TEXTS.iter().position(|text| *text == column).and_then(|place| texts(filter)[place])
 }
 
-/// The parameter that one of them is compared with.
+/// The parameter that one text is compared with.
 pub(super) fn parameter(column: &str) -> String {
     let place = TEXTS.iter().position(|text| *text == column).expect("each link is a text");
     format!("${}", place + 7)

@@ -1,4 +1,4 @@
-//! Where a page of a list ends.
+//! The end of a page of a list.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! Whether the file could be written.
+//! A write that means nothing: commits would succeed if it does.
 
 use rusqlite::{Connection, Transaction};
 

@@ -4,7 +4,7 @@ use tokio_postgres::types::{Json, ToSql};
 
 use super::parts::Argument;
 use super::runs::runs;
-use crate::domain::RunWrite;
+use crate::domain::{RunKey, RunWrite};
 use crate::store::json::Record;
 use crate::store::postgres::rows::bigint;
 
@@ -23,6 +23,14 @@ pub(super) struct Column<'a> {
 impl<'a> Columns<'a> {
     pub(super) fn of(rows: usize) -> Self {
         Self { rows, columns: Vec::new() }
+    }
+
+    /// Rows that have the keys of runs.
+    pub(super) fn of_keys(keys: impl ExactSizeIterator<Item = &'a RunKey> + Clone) -> Self {
+        let mut columns = Self::of(keys.len());
+        columns.add("namespace", "text", keys.clone().map(|key| key.namespace.as_str()));
+        columns.add("run_id", "text", keys.map(|key| key.run_id.as_str()));
+        columns
     }
 
     pub(super) fn add<T>(&mut self, name: &'static str, sql_type: &'static str, mut values: impl Iterator<Item = T>)

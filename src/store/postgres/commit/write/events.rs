@@ -1,4 +1,4 @@
-//! What a commit adds to the log.
+//! The events of a commit, in the log.
 
 use tokio_postgres::types::Json;
 
@@ -11,9 +11,7 @@ use crate::store::postgres::rows::{At, bigint};
 
 impl<'a> Parts<'a> {
     pub(super) fn insert_events(&mut self, shard: &str, commit_id: &str, events: &'a [NewEvent]) {
-        let mut columns = Columns::of(events.len());
-        columns.add("namespace", "text", events.iter().map(|new| new.event.key.namespace.as_str()));
-        columns.add("run_id", "text", events.iter().map(|new| new.event.key.run_id.as_str()));
+        let mut columns = Columns::of_keys(events.iter().map(|new| &new.event.key));
         columns.add("revision", "bigint", events.iter().map(|new| bigint(new.event.revision)));
         columns.add("at", "timestamptz", events.iter().map(|new| At(new.event.at)));
         columns.add("event", "jsonb", events.iter().map(|new| Json(&new.event)));

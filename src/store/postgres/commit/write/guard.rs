@@ -1,4 +1,4 @@
-//! What must still be so for a commit that was decided before its head was taken.
+//! The guard of a commit that was decided before its head was taken: all that must still be so.
 
 use super::events::key_of;
 use super::parts::{Parts, key};

@@ -14,9 +14,7 @@ impl<'a> Parts<'a> {
         let granted: Vec<(&RunKey, Lease)> = leases.iter().filter_map(|(key, lease)| Some((key, (*lease)?))).collect();
         let over: Vec<&RunKey> = leases.iter().filter(|(_, lease)| lease.is_none()).map(|(key, _)| key).collect();
         if !granted.is_empty() {
-            let mut columns = Columns::of(granted.len());
-            columns.add("namespace", "text", granted.iter().map(|(key, _)| key.namespace.as_str()));
-            columns.add("run_id", "text", granted.iter().map(|(key, _)| key.run_id.as_str()));
+            let mut columns = Columns::of_keys(granted.iter().map(|(key, _)| *key));
             columns.add("epoch", "bigint", granted.iter().map(|(_, lease)| bigint(lease.epoch)));
             columns.add("released", "bool", granted.iter().map(|(_, lease)| lease.released));
             columns.add("ttl_ms", "bigint", granted.iter().map(|(_, lease)| bigint(lease.ttl_ms)));

@@ -11,9 +11,7 @@ impl<'a> Parts<'a> {
         let ready: Vec<(&RunKey, Time)> = writes.iter().filter_map(|(key, at)| Some((key, (*at)?))).collect();
         let taken: Vec<&RunKey> = writes.iter().filter(|(_, at)| at.is_none()).map(|(key, _)| key).collect();
         if !ready.is_empty() {
-            let mut columns = Columns::of(ready.len());
-            columns.add("namespace", "text", ready.iter().map(|(key, _)| key.namespace.as_str()));
-            columns.add("run_id", "text", ready.iter().map(|(key, _)| key.run_id.as_str()));
+            let mut columns = Columns::of_keys(ready.iter().map(|(key, _)| *key));
             columns.add("started_at", "timestamptz", ready.iter().map(|(_, started_at)| At(*started_at)));
             self.table("given_back", columns);
             self.writes.push(format!(
@@ -24,10 +22,7 @@ impl<'a> Parts<'a> {
             ));
         }
         if !taken.is_empty() {
-            let mut columns = Columns::of(taken.len());
-            columns.add("namespace", "text", taken.iter().map(|key| key.namespace.as_str()));
-            columns.add("run_id", "text", taken.iter().map(|key| key.run_id.as_str()));
-            let rows = self.table("taken", columns);
+            let rows = self.table("taken", Columns::of_keys(taken.iter().copied()));
             self.writes.push(format!(
                 "resumed as (
     delete from suspended s

@@ -1,4 +1,4 @@
-//! What a commit does to the runs, and to the rows of those that are not terminal.
+//! The runs of a commit, and the rows in `active` of those that are not terminal.
 
 use tokio_postgres::types::Json;
 
