@@ -123,6 +123,8 @@
 //! | `domain::sides` | what a decision rests on besides its run: leases, limits, claim requests |
 //! | `domain::decide`, `domain::evolve` | a command on a run makes an event; an event makes a run |
 //! | [`store`] | durable runs and their log: one contract, on SQLite and on Postgres, under the same file names |
+//! | `store::{commits, log, runs, upkeep}` | the four paths of that contract: each user sees the paths that it needs |
+//! | `store::observed` | a wrapper that counts the calls of a store |
 //! | [`engine`] | one committer a shard: commands queue, and are committed in batches |
 //! | [`feed`] | the tailer, the ring and the sessions of watches |
 //! | [`claims`] | queues of runs that wait for a claim |
