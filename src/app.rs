@@ -25,7 +25,7 @@ use crate::grpc::transport::listener::{self, Limits};
 use crate::grpc::{health, server};
 use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
-use crate::leases::sweeper;
+use crate::leases::upkeep;
 use crate::reads::Reads;
 use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
@@ -227,7 +227,7 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
     let committed = Arc::new(Notify::new());
     let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
     let engine = Arc::new(Engine::start(&commits, store.clone(), supervisor, &committed, engine::Limits::default()));
-    sweeper::start(&upkeep, &engine, supervisor);
+    upkeep::start(&upkeep, &engine, supervisor);
     let feed =
         Feed::start(store.clone(), store.clone(), supervisor, committed, Arc::new(frames), feed::Limits::default());
     slot.install(Authority {

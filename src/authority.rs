@@ -1,8 +1,9 @@
 //! The authority's calls, without a transport: a caller's request in, an answer or a [`Problem`] out, deadlines and turns
 //! included. Every face stands on it: gRPC is one.
 
+mod claim_next;
+mod heartbeat;
 mod history;
-mod leases;
 mod lists;
 mod mutations;
 mod reads;

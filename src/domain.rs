@@ -1,8 +1,9 @@
 //! The rules. Pure: no async, no clock, no ids drawn, no store; times, ids and principals come in as arguments.
 //!
 //! [`decide`](decide::decide) decides a command on a run, [`evolve`](evolve::evolve) folds an event into it, and
-//! [`batch`] applies both to the commands of one commit. Every rule of the contract stands here, so it is tested
-//! without a database and both stores share it to the letter.
+//! [`batch`] applies both to the commands of one commit. The rules of the contract stand here, so they are tested without a
+//! database and both stores share them to the letter. Only the statements that find rows say some of them again, in SQL:
+//! those of renewals, sweeps and limits.
 
 pub mod ask;
 pub mod batch;
@@ -13,7 +14,6 @@ pub mod decide;
 pub mod event;
 pub mod evolve;
 pub mod filter;
-pub mod heartbeat;
 pub mod ids;
 pub mod limits;
 pub mod metadata;
@@ -21,6 +21,7 @@ pub mod positions;
 pub mod principal;
 pub mod ready;
 pub mod refusal;
+pub mod renewal;
 pub mod revision;
 pub mod run;
 pub mod sides;

@@ -9,3 +9,4 @@
 pub mod progress;
 pub mod renewals;
 pub mod sweeper;
+pub mod upkeep;

@@ -4,21 +4,25 @@
 //! # The path of a command
 //!
 //! ```text
-//! client -> grpc -> authority (convert, validate) -> engine (queue per shard, group commit)
+//! client -> grpc -> authority (wire: validate, convert) -> engine (queue per shard, group commit)
 //!        -> store.commit: { lock the shard's head, read its end and the rows } decide, evolve { write; COMMIT } -> reply
 //!                                                                                     |
 //! watcher <- grpc (frames) <- feed (history, then live) <--------------------------+  (wake-up; the log is the truth)
 //! ```
 //!
-//! One direction, no way back. `grpc` and `authority` hold no SQL and no rules, [`domain`] no async, clocks or ids, [`store`] no
-//! rules. [`engine`] and [`feed`] never name each other.
+//! One direction, no way back. `grpc` and `authority` hold no SQL and no rules, [`domain`] no async, clocks or ids. A commit
+//! of [`store`] is handed the rules and knows none; only statements that find or renew rows without the head say some of
+//! the rules again, in SQL: `leases.renew`, `leases.over`, and the runs that count for `max_running`. [`engine`] and
+//! [`feed`] never name each other.
 //!
 //! # Invariants
 //!
-//! - A run is the fold of its events; the `runs` row is a cached fold. Every rule is in [`domain::decide`] and
-//!   [`domain::evolve`], so the rules are tested without a database and both stores share them to the letter.
-//! - One transaction writes exactly one shard, and takes the shard's head first. So in each shard positions are dense
-//!   and in commit order: a reader that has seen position p has seen all before p.
+//! - A run is the fold of its events; the `runs` row is a cached fold. Every transition is decided in [`domain::decide`]
+//!   and folded in [`domain::evolve`], so the rules are tested without a database and both stores share them to the
+//!   letter. A renewal is no transition: [`domain::renewal`] says when it is made.
+//! - A commit writes the log of exactly one shard, and takes the shard's head first. So in each shard positions are
+//!   dense and in commit order: a reader that has seen position p has seen all before p. Renewals, stamps and tidying are
+//!   transactions of their own, which take no head and write no event.
 //! - Answers go out after the commit, refusals too. A commit of unknown outcome is settled before its callers are
 //!   answered.
 //! - A commit rests on rows that were read under the head. On Postgres it may be an optimistic commit, decided before
@@ -66,7 +70,7 @@
 //!
 //! - One tailer a process reads the log's end. The tailer is woken by this process's commits, by `NOTIFY`, and by a
 //!   poll: wake-ups may be lost, events may not. While there are no sessions, it reads nothing.
-//! - A session takes its place first, then reads history up to heads that it took itself, then the ring. By shard and
+//! - A session takes its place first, then reads history up to ends that it read itself, then the ring. By shard and
 //!   position, which are dense, it knows the events that it has seen. When the ring has moved on, the session goes back
 //!   to history. So a slow reader costs a page and a number, never a queue.
 //! - A cursor is a position for each shard, and in the first view the last run that was shown. The first view shows
@@ -99,15 +103,15 @@
 //! idle for the longest, where there are too many.
 //!
 //! An unreceived claim is given back: the engine notices that its caller has gone when the answer is due, and the
-//! authority releases the lease by a command. The run stays RUNNING and is *ready*: it has no row in `leases` and one
+//! `claims::give_back` gives it back by a command. The run stays RUNNING and is *ready*: it has no row in `leases` and one
 //! in `suspended`, and the next claim takes it. The grant under a claimer's own `request_id` stands in a row of
 //! `claims`, which is the request's mutex: a claim takes it after the head and after the rows of `max_running`. Like
 //! these, the row is not made from the log.
 //!
 //! A claim may state how many runs with one value of a label may be running. The runs that count for a value, of any
-//! shard, stand in a row of its own (`max_running`). A claim takes that row after the head, and it is the only lock
-//! that commits of two shards share: while a claim waits for it, so does its shard, for 2 s at most where the holder is
-//! frozen. A run counts while `active` has it and it is not ready: a commit that ends a run does not touch the row, and
+//! shard, stand in a row of its own (`max_running`). A claim takes that row after the head, before the row of its
+//! request, and these two are the only locks that commits of two shards share: while a claim waits for one, so does its
+//! shard, for 2 s at most where the holder is frozen. A run counts while `active` has it and it is not ready: a commit that ends a run does not touch the row, and
 //! the next claim drops the run from it. No event names the limit under which a run was claimed: this table is not made
 //! from the log, and `verify` does not look at it. A queue remembers the runs that a claim was refused for, asks the
 //! store once whether they still count, and passes over their value until the feed tells of an end. The runs that wait
@@ -118,31 +122,45 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`domain`] | the rules, pure: what a command does to a run, in the order of the contract's checks |
-//! | `domain::ask` | what callers ask for, one form for each call |
-//! | `domain::run` | a run, in parts: links, labels, ending, supervision; each with its change and its fold |
-//! | `domain::sides` | what a decision rests on besides its run: leases, limits, claim requests |
+//! | `domain::ask`, `domain::command` | what callers ask for, one form for each call; and by whom, on which run |
+//! | `domain::run` | a run, in parts: lease, links, labels, ending, supervision; each with its change and its fold |
+//! | `domain::sides` | what a decision rests on besides its run: leases, `max_running`, claim requests |
 //! | `domain::decide`, `domain::evolve` | a command on a run makes an event; an event makes a run |
-//! | [`store`] | durable runs and their log: one contract, on SQLite and on Postgres, under the same file names |
-//! | `store::{commits, log, runs, upkeep}` | the four paths of that contract: each user sees the paths that it needs |
+//! | `domain::{renewal, sweep}` | when a lease is renewed; when the authority ends a run |
+//! | [`store`] | durable runs and their log, on SQLite and on Postgres |
+//! | `store::{commits, log, runs, upkeep}` | the contract, by path: each user sees the paths that it needs |
 //! | `store::observed` | a wrapper that counts the calls of a store |
+//! | `store::{postgres, sqlite}` | the two stores: `commit`, `sides`, `upkeep`, `read`, `changes`, `query` in both |
+//! | `store::{inspect, bulk}` | the contracts of the tools: export, verify and doctor; the fill |
 //! | [`engine`] | one committer a shard: commands queue, and are committed in batches |
 //! | [`feed`] | the tailer, the ring and the sessions of watches |
 //! | [`claims`] | queues of runs that wait for a claim |
-//! | [`leases`] | heartbeats in batches, the sweep of whose time is over, the board of progress |
+//! | [`leases`] | heartbeats in batches, the sweep of runs whose time is over, the board of progress |
 //! | [`reads`] | reads that share a query |
-//! | [`wire`] | requests as commands, runs and refusals as answers, cursors and page tokens |
+//! | [`wire`] | requests as commands and queries, runs and refusals as answers, cursors and page tokens |
 //! | [`authority`] | the calls without a transport: a request in, an answer or a problem out |
 //! | [`grpc`] | the gRPC face on top of it, health, and the listener with its bounds |
 //! | [`auth`] | who makes a call |
 //! | [`app`], [`config`], [`supervise`], [`telemetry`], [`clock`] | the process: wired, told what to do, stopped, heard |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
+//! | `fill` | makes a large ledger for measurements, past the service |
 //!
 //! Beside this package, `crates/` has the messages (`runledger-proto`), a client with a worker's loop (`runledger-client`)
 //! and the measurements (`runledger-bench`).
 //!
-//! A rule is looked up by what it is about: a lease, for example, is described in `domain::run`, decided in
-//! `domain::decide` on the row that `domain::sides` wants, read and written by `store::postgres::sides` and
-//! `store::sqlite::sides`, renewed and swept by `leases`, and shown by `wire::answer`.
+//! # Where to look
+//!
+//! | a lease is | by |
+//! |---|---|
+//! | described | `domain::run::lease` |
+//! | decided: granted, fenced, claimed, over | `domain::decide::{lease, claim}`, `domain::sweep`, on the row of `domain::sides::leases` |
+//! | read and written with a commit | `sides::leases` of each store |
+//! | renewed | `leases::renewals`, by `domain::renewal`; `upkeep::leases` of each store |
+//! | swept | `leases::sweeper`, which finds rows by `upkeep::leases` and makes commands |
+//! | shown | `wire::answer`, with the row's expiry and progress by `authority::reads`; to watchers `leases::progress` |
+//!
+//! A field of a run is found in the same way: its part in `domain::run`, its change and its fold there, its form on the
+//! wire in `wire`. One new field of a part that the store keeps in its record touches four files.
 //!
 //! `tests/it/layering.rs` holds the table of who may use whom, and fails on a breach.
 //!
@@ -152,13 +170,14 @@
 //!
 //! - *ledger*: one database of runs with its identity. The ledger's *epoch* rises when it turns out to have lost a part
 //!   of its past.
-//! - *shard*: a part of the ledger whose events are in one order. A shard's *head* is the lock that every writer takes
-//!   first; a *position* is an event's place in it.
+//! - *shard*: a part of the ledger whose events are in one order; a *position* is an event's place in it, and the
+//!   shard's *end* is its newest event. A shard's *head* is the lock that every commit takes first.
 //! - *run*: the fold of its events; its *revision* counts them. A *keyframe* is a whole run kept with an event.
-//! - *command*: an *ask* of one run, by a *principal*. A command is *decided*: it makes an event, is *unchanged*,
-//!   *replayed* (it was applied before), or *refused*. The *disposition* of a call says which.
+//! - *command*: an *ask* of one run, by a *principal*. A command is *decided*: it makes an event (it is *applied*, or a
+//!   late report is *recorded late*), is *unchanged*, *replayed* (it was applied before), or *refused*. The *disposition*
+//!   of a call says which; a refusal has none.
 //! - *side*: a row besides the run that a decision rests on. A side is read and locked under the head.
-//! - *batch*: commands that are committed together. A commit of unknown outcome is *unsettled* until the store has told
+//! - *batch*: commands that are committed together; of other things, those that share a write or a query. A commit of unknown outcome is *unsettled* until the store has told
 //!   its outcome.
 //! - *hint*: a fact about a run or a shard that a process remembers, to decide on before the head is taken; an
 //!   *optimistic commit* is decided on hints, and writes only where they hold. After a hint that did not hold comes a
@@ -168,11 +187,13 @@
 //!   far the work has come.
 //! - *claim*: a lease on a run that waits for one. A claim is *not begun* while no event was made under it, and
 //!   *unreceived* when its caller had gone before the answer; when it is given back, its run is *ready*.
-//! - *limit*: the largest number of runs with one value of a label that may be running.
+//! - *`max_running`*: the largest number of runs with one value of a label that may be running, as a claim states it. A
+//!   *limit* is a bound of the contract or of a part of the process.
 //! - *sweep*: the authority's own command that ends a run whose time is over. A conclusion from silence is *presumed*,
 //!   and a *late report* is a worker's report that came after it.
 //! - *tailer*, *ring*, *session*: the tailer reads the log's end, the ring keeps its last part, and a session serves
-//!   one watch from it. A *frame* is one message of a watch, a *cursor* the place to go on from.
+//!   one watch from it. A *frame* is one message of a watch, a *cursor* the place to go on from. In the stores a session
+//!   is a connection to the database, and in the transport a frame is HTTP/2's.
 //! - *problem* and *violation*: a refusal as the wire shows it, and one field that is wrong in a request.
 
 pub mod app;

@@ -1,7 +1,11 @@
-//! Reads of one run: its state, and the result that a call on it would have.
+//! Reads of one run: its state, with the rows beside it that it is shown with, and the result that a call on it would
+//! have.
 
 use super::{Authority, Call, run_not_found, unreadable};
 use crate::domain::check::{Outcome, check_matrix, check_run};
+use crate::domain::{LabelValue, Run, RunKey, Status};
+use crate::store::query::Place;
+use crate::wire::answer::{self, timestamp};
 use crate::wire::problem::{self, Problem};
 use crate::wire::query;
 use crate::wire::request::{self, TransitionQuestion};
@@ -58,5 +62,35 @@ impl Authority {
             reason: reason.to_owned(),
             from: check.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
         })
+    }
+    /// The place of a run that waits for a claim in the queue of its value of a label.
+    pub(super) async fn place(&self, key: &RunKey, run: &Run, label: &str) -> Result<Option<v1::QueuePlace>, Problem> {
+        let Some(value) = LabelValue::of(run, label).filter(|_| run.awaits_claim()) else { return Ok(None) };
+        let ahead = self.count_waiting(&key.namespace, &value, &Place::of(run)).await?;
+        let running = self.store.running(std::slice::from_ref(&value)).await;
+        let running = running.map_err(|error| unreadable("GetRun", key, &error))?;
+        // A run that was claimed a moment ago would wait for itself.
+        let running_run_ids =
+            running.into_iter().flatten().filter(|run_id| *run_id != key.run_id).map(String::from).collect();
+        let LabelValue { label, value, .. } = value;
+        let position = ahead.counts.values().sum::<u64>() + 1;
+        Ok(Some(v1::QueuePlace { label, value, position, truncated: ahead.truncated, running_run_ids }))
+    }
+
+    /// A run with the expiry and the progress in its lease's own row. Only a running run with a lease has such a row.
+    pub(super) async fn shown(&self, key: &RunKey, run: &Run) -> Result<v1::Run, Problem> {
+        let mut shown: v1::Run = run.into();
+        let Some(lease) = &mut shown.lease else { return Ok(shown) };
+        if run.status != Status::Running {
+            return Ok(shown);
+        }
+        let kept = self.store.leases(std::slice::from_ref(key)).await;
+        let kept = kept.map_err(|error| unreadable("GetRun", key, &error))?.pop().flatten();
+        // The row is read a moment after the run: it may be of a later lease, which this run does not have.
+        if let Some(kept) = kept.filter(|kept| kept.epoch == lease.epoch) {
+            lease.expires_at = Some(timestamp(kept.expires_at));
+            shown.progress = kept.progress.as_ref().map(answer::progress);
+        }
+        Ok(shown)
     }
 }

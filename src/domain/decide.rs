@@ -1,16 +1,17 @@
 //! The effect of a command on a run: every rule of the contract, in its order of checks.
 
 mod changes;
+mod claim;
+pub(super) mod lease;
 
 use self::changes::{changes, within_limits};
+use self::claim::{claimed_before, free, give_back, leaves_room, not_begun};
+use self::lease::{holds_lease, is_the_holders};
 use super::evolve::evolve;
 use super::revision::FIRST_REVISION;
 use super::sides::Found;
 use super::sweep::Due;
-use super::{
-    Ask, Changes, Claim, Claimed, Command, Event, EventType, GiveBack, HeldLease, LabelValue, Refusal, Release,
-    Request, Run, Start, Status, Time,
-};
+use super::{Ask, Changes, Command, Event, EventType, Refusal, Release, Request, Run, Start, Status, Time};
 
 /// The facts that a decision rests on besides the run and the command.
 #[derive(Clone, Copy, Debug)]
@@ -161,42 +162,6 @@ fn replayed(command: &Command, context: &Context<'_>) -> Result<Option<u64>, Ref
     }
 }
 
-/// Refuses a claim whose claimer's own request has had its effect already, on any run.
-fn claimed_before(command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
-    let Ask::Claim(Claim { request: Some(request), .. }) = &command.ask else { return Ok(()) };
-    match context.sides.claimed {
-        Some(claimed) if claimed.digest == request.digest => Err(Refusal::ClaimedBefore { claimed: claimed.clone() }),
-        Some(claimed) => Err(Refusal::RequestIdReused { key: claimed.key.clone(), request_id: request.id.clone() }),
-        None => Ok(()),
-    }
-}
-
-/// Gives an unreceived claim back. A holder that has renewed its lease has received the claim, even if an answer was
-/// lost.
-fn give_back(run: &Run, command: &Command, claim: &GiveBack, context: &Context<'_>) -> Result<Decision, Refusal> {
-    let of_this_claim = |claimed: &Claimed| {
-        claimed.key == command.key && claimed.epoch == claim.lease_epoch && claimed.replays == claim.replays
-    };
-    if claim.request.is_some() && !context.sides.claimed.is_some_and(of_this_claim) {
-        // The claimer has asked again: the call that answers the repetition finds out whether that answer was received.
-        return Ok(Decision::Unchanged);
-    }
-    let is_renewed = |lease: &HeldLease| lease.renewed && lease.epoch == run.supervision.epoch();
-    if context.sides.lease.as_ref().is_some_and(is_renewed) {
-        return Ok(Decision::Unchanged);
-    }
-    not_begun(run, command, context)
-}
-
-/// Makes a run ready whose claim was not begun; or ends it, where an abort was requested meanwhile.
-fn not_begun(run: &Run, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
-    if run.supervision.unbegun.is_none() {
-        return Err(Refusal::RunBegun { run: run.summary() });
-    }
-    let ends = run.supervision.abort_request.is_some();
-    event(Some(run), command, context, if ends { EventType::Aborted } else { EventType::Ready })
-}
-
 fn existing<'a>(run: Option<&'a Run>, command: &Command) -> Result<Option<&'a Run>, Refusal> {
     match (run, &command.ask) {
         (Some(run), _) => Ok(Some(run)),
@@ -231,66 +196,6 @@ fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
         (Some(requested), Some(actual)) if requested != actual => Err(conflict("agent_id", requested, actual)),
         (Some(_) | None, Some(_) | None) => Ok(()),
     }
-}
-
-/// Refuses an ask that only the lease's holder may make, unless it names the run's own lease and no older one: a worker
-/// that lost its lease may still believe to hold it. A claim may name the lease that it means to follow.
-fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
-    let rpc = command.ask.rpc();
-    match &command.ask {
-        Ask::Update(update) => lease_is(run, rpc, update.lease_epoch.unwrap_or(0), false),
-        Ask::Complete(complete) => lease_is(run, rpc, complete.lease_epoch.unwrap_or(0), false),
-        Ask::Fail(fail) => lease_is(run, rpc, fail.lease_epoch.unwrap_or(0), false),
-        Ask::Release(release) => lease_is(run, rpc, release.lease_epoch.unwrap_or(0), true),
-        Ask::GiveBack(claim) => lease_is(run, rpc, claim.lease_epoch, true),
-        Ask::Claim(claim) => match claim.expected_epoch {
-            Some(asked) if asked != run.supervision.epoch() => Err(Refusal::lease_lost(rpc, asked, run)),
-            Some(_) | None => Ok(()),
-        },
-        // An abort is open to every caller; but a caller that names its lease ends no run that another holds by now.
-        Ask::Abort(abort) => abort.lease_epoch.map_or(Ok(()), |asked| lease_is(run, rpc, asked, false)),
-        Ask::Start(_) | Ask::RequestAbort(_) | Ask::Sweep => Ok(()),
-    }
-}
-
-/// Whether the command is a report by the worker that executes the run: an abort is open to every caller, and is such a
-/// report only under a lease.
-fn is_the_holders(command: &Command) -> bool {
-    if let Ask::Abort(abort) = &command.ask { abort.lease_epoch.is_some() } else { true }
-}
-
-/// Refuses an ask whose epoch is not the run's. `needs_lease`: the ask makes no sense without a lease.
-pub(super) fn lease_is(run: &Run, rpc: &'static str, asked: u64, needs_lease: bool) -> Result<(), Refusal> {
-    let epoch = run.supervision.epoch();
-    // A lease that does not exist or was given up has no holder.
-    let released = run.supervision.lease.is_some_and(|lease| lease.released);
-    let may = asked == epoch && !released && (epoch > 0 || !needs_lease);
-    if may { Ok(()) } else { Err(Refusal::lease_lost(rpc, asked, run)) }
-}
-
-/// Refuses a claim of a running run whose lease is held, and a claim that takes only waiting runs.
-fn free(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
-    let epoch = run.supervision.epoch();
-    let held = context.sides.lease.filter(|held| held.epoch == epoch);
-    let is_over = held.is_some_and(|held| held.expires_at <= context.clock);
-    let is_free = is_over || run.supervision.lease.is_some_and(|lease| lease.released);
-    if is_free && !claim.only_waiting {
-        return Ok(());
-    }
-    Err(Refusal::LeaseHeld { epoch, expires_at: held.map(|held| held.expires_at), run: run.summary() })
-}
-
-/// Refuses a claim where as many runs with the same value of a label are running as it allows.
-fn leaves_room(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
-    let Some(max) = &claim.max_running else { return Ok(()) };
-    let Some(LabelValue { value, .. }) = LabelValue::of(run, &max.label) else { return Ok(()) };
-    let room = u32::try_from(context.sides.running.len()).is_ok_and(|running| running < max.limit);
-    if room {
-        return Ok(());
-    }
-    let mut running = context.sides.running.to_vec();
-    running.sort_unstable();
-    Err(Refusal::MaxRunning { max: max.clone(), value, running, run: run.summary() })
 }
 
 /// Refuses an agent that is not the run's owner. Aborts are open to every agent, and all asks to a caller that names no

@@ -2,6 +2,7 @@
 
 mod ending;
 mod labels;
+mod lease;
 mod links;
 mod supervision;
 
@@ -12,11 +13,10 @@ use serde::{Deserialize, Serialize};
 pub use self::ending::Ending;
 pub(super) use self::labels::weight as labels_weight;
 pub use self::labels::{Labels, LabelsChange};
+pub use self::lease::{HeldLease, Lease, Progress, Renewal};
 pub(super) use self::links::set;
 pub use self::links::{Links, LinksChange, Route};
-pub use self::supervision::{
-    AbortRequest, HeldLease, LateReport, Lease, Progress, Renewal, Supervision, SupervisionChange,
-};
+pub use self::supervision::{AbortRequest, LateReport, Supervision, SupervisionChange};
 use super::limits::SUMMARY_REASON_BYTES_MAX;
 use super::{Event, Metadata, Namespace, RunId, RunKey, Status, Time};
 

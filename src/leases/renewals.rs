@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::ids::{self, Shard};
-use crate::domain::{Refusal, Renewal, RunKey, heartbeat};
+use crate::domain::{Refusal, Renewal, RunKey, renewal};
 use crate::store::leases::Renewed;
 use crate::store::{Ledger, Runs, StoreError, Upkeep};
 use crate::supervise::Supervisor;
@@ -112,7 +112,7 @@ impl Renewals {
             Ok(Ok(Ok(None))) => {
                 // The run is read after the write, and shows why the renewal was refused.
                 let run = self.runs.run(&key).await.map_err(Failure::Store)?;
-                Err(Failure::Refused(Box::new(heartbeat::refusal(&key, run.as_ref(), &renewal))))
+                Err(Failure::Refused(Box::new(renewal::refusal(&key, run.as_ref(), &renewal))))
             }
         }
     }

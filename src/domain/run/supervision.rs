@@ -3,21 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{Event, EventType, Metadata, Principal, Ready, Run, Status, Time, Unbegun};
-
-/// A lease: its holder may report on the run. The epoch is the fencing token: it only grows, and writes under an older
-/// one are refused. The expiry is not kept here, since renewals are no events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Lease {
-    /// 1 for the run's first lease, and more for each that follows; more by far after a failover that lost commits.
-    pub epoch: u64,
-    /// The duration of the lease after a grant or a renewal, in milliseconds.
-    pub ttl_ms: u64,
-    /// The lease was given up: this epoch has no holder, and the run may be claimed at once.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub released: bool,
-}
+use crate::domain::{Event, EventType, Lease, Metadata, Principal, Ready, Run, Status, Time, Unbegun};
 
 /// A request that the worker which executes a run abort it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -227,45 +213,4 @@ impl Run {
         let reported = self.supervision.late_report.as_ref().map(|report| report.status);
         reported.or(Some(self.status).filter(|status| status.is_terminal()))
     }
-}
-
-/// The progress of the work, as its worker reports it. Best effort: the last value is shown while the run has a lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// The amount of work that is done.
-    pub done: u64,
-    /// The whole amount of work; 0: not known.
-    pub total: u64,
-    /// A message about the work, for people.
-    pub message: String,
-}
-
-/// A lease as the store keeps it, read under the shard's head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldLease {
-    /// The lease's epoch.
-    pub epoch: u64,
-    /// The time at which the lease is over: its own expiry, or one ttl after the authority came back, if that is later.
-    pub expires_at: Time,
-    /// Whether the lease was renewed since it was granted.
-    pub renewed: bool,
-}
-
-impl HeldLease {
-    /// The row of a lease that is granted at a time.
-    #[must_use]
-    pub fn granted(lease: Lease, at: Time) -> Self {
-        Self { epoch: lease.epoch, expires_at: at.plus_ms(lease.ttl_ms), renewed: false }
-    }
-}
-
-/// The ask of a heartbeat.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Renewal {
-    /// The epoch that the caller holds.
-    pub epoch: u64,
-    /// The acting agent.
-    pub agent_id: Option<String>,
-    /// The progress of the work.
-    pub progress: Option<Progress>,
 }

@@ -2,7 +2,7 @@
 
 use runledger::domain::decide::{Context, Decision, decide};
 use runledger::domain::{
-    Command, Event, EventType, Found, HeldLease, PrincipalKind, Refusal, Renewal, Run, Status, Time, Wanted, heartbeat,
+    Command, Event, EventType, Found, HeldLease, PrincipalKind, Refusal, Renewal, Run, Status, Time, Wanted, renewal,
 };
 use serde_json::json;
 
@@ -307,7 +307,7 @@ fn a_genuine_end_takes_no_late_report() {
 fn a_heartbeat_that_renewed_nothing_says_why() {
     let run = Run { agent_id: Some("owner".into()), ..held() };
     let renewal = |epoch, agent: Option<&str>| Renewal { epoch, agent_id: agent.map(str::to_owned), progress: None };
-    let said = |run: Option<&Run>, renewal| heartbeat::refusal(&key("run-1"), run, &renewal);
+    let said = |run: Option<&Run>, renewal| renewal::refusal(&key("run-1"), run, &renewal);
     assert_eq!(said(None, renewal(1, None)).reason(), "RUN_NOT_FOUND");
     assert_eq!(said(Some(&run), renewal(1, Some("stranger"))).reason(), "NOT_OWNER");
     for (epoch, run) in [(2, &run), (1, &run), (1, &run_in(Status::Running)), (1, &run_in(Status::Completed))] {

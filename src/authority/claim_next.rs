@@ -1,0 +1,53 @@
+//! The call that claims the next run of those that wait.
+
+use tokio::time::Instant;
+
+use super::mutations;
+use super::{Authority, Call, unlisted};
+use crate::auth::Caller;
+use crate::claims::{self, Claim, Granted};
+use crate::wire::problem::{self, Problem};
+use crate::wire::query;
+use runledger_proto::v1;
+
+impl Authority {
+    /// Answers a `ClaimNextRun`.
+    ///
+    /// # Errors
+    ///
+    /// No run was claimed, although one may wait.
+    pub async fn claim_next_run(
+        &self,
+        call: Call<v1::ClaimNextRunRequest>,
+    ) -> Result<v1::ClaimNextRunResponse, Problem> {
+        let query::ClaimNext { filter, lease_ttl_ms, wait, max_running, request } =
+            query::claim_next_run(call.message, &call.caller).map_err(problem::invalid)?;
+        let Caller { namespace, principal } = call.caller;
+        let wait_until = Instant::now() + self.wait_max(wait, call.until);
+        let retry_is_safe = request.is_some();
+        let claim = Claim {
+            namespace,
+            filter,
+            max_running,
+            lease_ttl_ms,
+            principal,
+            request,
+            wait_until,
+            deadline: call.until.deadline,
+        };
+        let granted = self.claims.next(&claim).await.map_err(|failure| match failure {
+            claims::Failure::Engine(failure) => mutations::failed(failure, retry_is_safe),
+            claims::Failure::Refused(refusal) => problem::refusal(&refusal),
+            claims::Failure::Store(error) => unlisted("ClaimNextRun", &claim.namespace, &error),
+            claims::Failure::Overloaded => problem::overloaded(),
+            claims::Failure::Draining => problem::draining(),
+        })?;
+        let disposition = match &granted {
+            None => v1::Disposition::Unspecified,
+            Some(Granted { replayed: false, .. }) => v1::Disposition::Applied,
+            Some(Granted { replayed: true, .. }) => v1::Disposition::Replayed,
+        };
+        let run = granted.map(|granted| granted.run.as_ref().into());
+        Ok(v1::ClaimNextRunResponse { run, disposition: disposition.into() })
+    }
+}

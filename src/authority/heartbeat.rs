@@ -1,0 +1,37 @@
+//! The call that renews a lease.
+
+use super::{Authority, Call, unreadable};
+use crate::leases::renewals::Failure;
+use crate::wire::answer::timestamp;
+use crate::wire::problem::{self, Problem};
+use crate::wire::request;
+use runledger_proto::v1;
+
+impl Authority {
+    /// Answers a `HeartbeatRun`.
+    ///
+    /// # Errors
+    ///
+    /// The lease was not renewed, or nobody knows.
+    pub async fn heartbeat_run(
+        &self,
+        call: Call<v1::HeartbeatRunRequest>,
+    ) -> Result<v1::HeartbeatRunResponse, Problem> {
+        let (key, renewal) = request::heartbeat_run(call.message, &call.caller).map_err(problem::invalid)?;
+        let renewed = self.renewals.renew(key.clone(), renewal, call.until.deadline).await;
+        let renewed = renewed.map_err(|failure| match failure {
+            Failure::Refused(refusal) => problem::refusal(&refusal),
+            Failure::Overloaded => problem::overloaded(),
+            Failure::Draining => problem::draining(),
+            // The lease may have been renewed, and renewing again does no harm.
+            Failure::Deadline => problem::outcome_unknown(true),
+            Failure::Store(error) => unreadable("HeartbeatRun", &key, &error),
+        })?;
+        Ok(v1::HeartbeatRunResponse {
+            revision: renewed.run.revision,
+            expires_at: Some(timestamp(renewed.expires_at)),
+            abort_request: renewed.run.supervision.abort_request.as_deref().map(Into::into),
+            now: Some(timestamp(renewed.now)),
+        })
+    }
+}
