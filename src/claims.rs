@@ -13,8 +13,8 @@
 mod backlog;
 mod give_back;
 mod lanes;
-mod limit;
 mod limits;
+mod max_running;
 mod queue;
 mod queues;
 mod replay;

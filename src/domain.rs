@@ -46,7 +46,7 @@ pub use run::{
     Route, Run, Summary, Supervision, SupervisionChange,
 };
 pub use sides::claims::{ClaimKey, Claimed};
-pub use sides::limits::{LabelValue, MaxRunning};
+pub use sides::max_running::{LabelValue, MaxRunning};
 pub use sides::{Found, SideWrites, Sides, Wanted};
 pub use status::Status;
 pub use time::Time;

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::lanes::{Lane, Lanes, News};
-use super::limit::Limit;
+use super::max_running::Counted;
 use super::queues::QueueKey;
 use crate::domain::{Run, RunId};
 use crate::store::query::{Place, RunPage};
@@ -60,7 +60,7 @@ pub(super) struct Backlog {
 impl Backlog {
     pub(super) fn new(key: QueueKey, runs_max: usize) -> Self {
         let max = key.max_running.as_ref().map_or(0, |max| max.limit);
-        let limit = Limit::new(usize::try_from(max).unwrap_or(usize::MAX));
+        let limit = Counted::new(usize::try_from(max).unwrap_or(usize::MAX));
         Self {
             key,
             runs_max,
@@ -81,7 +81,7 @@ impl Backlog {
     pub(super) fn begin_feed(&mut self) {
         self.feed += 1;
         let news = std::mem::take(&mut self.lanes.news);
-        self.lanes = Lanes::new(Limit::new(self.lanes.limit.max), news);
+        self.lanes = Lanes::new(Counted::new(self.lanes.limit.max), news);
         self.unread_after = Place::start();
         // Runs that are being claimed count as well. Without them the next run of a value would be handed out too, and
         // might be claimed first.

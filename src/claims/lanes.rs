@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::limit::Limit;
+use super::max_running::Counted;
 use crate::domain::{Run, RunId};
 use crate::store::query::Place;
 
@@ -78,7 +78,7 @@ impl News {
 
 /// See the module.
 pub(super) struct Lanes {
-    pub(super) limit: Limit,
+    pub(super) limit: Counted,
     pub(super) news: News,
     runs: BTreeMap<Place, Lane>,
     waiting: BTreeMap<Lane, Waiting>,
@@ -86,7 +86,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    pub(super) fn new(limit: Limit, news: News) -> Self {
+    pub(super) fn new(limit: Counted, news: News) -> Self {
         Self { limit, news, runs: BTreeMap::new(), waiting: BTreeMap::new(), index: BTreeSet::new() }
     }
 

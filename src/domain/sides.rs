@@ -6,13 +6,13 @@
 
 pub mod claims;
 mod leases;
-pub mod limits;
+pub mod max_running;
 
 use std::collections::BTreeSet;
 
 use self::claims::{ClaimKey, Claimed, Claims};
 use self::leases::Leases;
-use self::limits::{LabelValue, Limits};
+use self::max_running::{Counted, LabelValue};
 use super::{Command, Event, HeldLease, Lease, Run, RunId, RunKey, RunWrite, Time};
 
 /// The rows that the decisions on some commands may rest on.
@@ -21,7 +21,7 @@ pub struct Wanted {
     /// The leases of these runs.
     pub leases: BTreeSet<RunKey>,
     /// The runs that count for the values which these runs have of these labels.
-    pub limits: BTreeSet<(RunKey, String)>,
+    pub max_running: BTreeSet<(RunKey, String)>,
     /// The claims of these claim requests.
     pub claims: BTreeSet<ClaimKey>,
 }
@@ -35,7 +35,7 @@ impl Wanted {
             if leases::is_wanted(command, None) {
                 wanted.leases.insert(command.key.clone());
             }
-            wanted.limits.extend(command.max_running().map(|max| (command.key.clone(), max.label.clone())));
+            wanted.max_running.extend(command.max_running().map(|max| (command.key.clone(), max.label.clone())));
             wanted.claims.extend(claims::key(command));
         }
         wanted
@@ -57,7 +57,7 @@ pub struct Sides {
     pub leases: Vec<(RunKey, HeldLease)>,
     /// The runs that count, of each value whose row was read, also where none counts. Invariant: no other commit
     /// changes such a row until this one has ended.
-    pub limits: Vec<(LabelValue, Vec<RunId>)>,
+    pub max_running: Vec<(LabelValue, Vec<RunId>)>,
     /// The claims of claim requests. Invariant: no other commit changes such a row until this one has ended.
     pub claims: Vec<(ClaimKey, Claimed)>,
 }
@@ -70,7 +70,7 @@ pub struct SideWrites {
     /// Runs that are ready from now on, with the time of their creation; none: the row is deleted.
     pub ready: Vec<(RunKey, Option<Time>)>,
     /// The runs that count from now on towards the limits on values.
-    pub limits: Vec<(LabelValue, Vec<RunId>)>,
+    pub max_running: Vec<(LabelValue, Vec<RunId>)>,
     /// Claim requests that are to be remembered; none: to be forgotten.
     pub claims: Vec<(ClaimKey, Option<Claimed>)>,
 }
@@ -80,7 +80,7 @@ pub struct SideWrites {
 pub struct Found<'a> {
     /// The run's lease as it is kept; none where the command is not decided on it.
     pub lease: Option<HeldLease>,
-    /// The runs that count towards the command's [`MaxRunning`](limits::MaxRunning).
+    /// The runs that count towards the command's [`MaxRunning`](max_running::MaxRunning).
     pub running: &'a [RunId],
     /// The claim of the command's [claim request](Command::claim_request).
     pub claimed: Option<&'a Claimed>,
@@ -90,33 +90,33 @@ pub struct Found<'a> {
 #[derive(Debug)]
 pub(super) struct Batch {
     leases: Leases,
-    limits: Limits,
+    max_running: Counted,
     claims: Claims,
 }
 
 impl Batch {
     pub(super) fn of(sides: Sides) -> Self {
-        let Sides { leases, limits, claims } = sides;
-        Self { leases: Leases::of(leases), limits: Limits::of(limits), claims: Claims::of(claims) }
+        let Sides { leases, max_running, claims } = sides;
+        Self { leases: Leases::of(leases), max_running: Counted::of(max_running), claims: Claims::of(claims) }
     }
 
     /// Whether the batch has not read, and so not locked, a row that the command is decided on. The next batch reads
     /// it.
     pub(super) fn lack(&self, command: &Command, run: Option<&Run>) -> bool {
-        self.limits.lack(command, run)
+        self.max_running.lack(command, run)
     }
 
     pub(super) fn found(&self, command: &Command, run: Option<&Run>) -> Found<'_> {
         Found {
             lease: self.leases.row(command),
-            running: self.limits.row(command, run),
+            running: self.max_running.row(command, run),
             claimed: self.claims.row(command),
         }
     }
 
     pub(super) fn apply(&mut self, command: &Command, before: Option<&Run>, event: &Event, run: &Run, clock: Time) {
         self.leases.apply(command, event, run, clock);
-        self.limits.apply(command, before, run);
+        self.max_running.apply(command, before, run);
         self.claims.apply(command, run);
     }
 
@@ -124,6 +124,6 @@ impl Batch {
         let mut leases: Vec<_> = runs.iter().filter_map(leases::write).collect();
         leases.sort_by(|(one, _), (other, _)| one.cmp(other));
         let ready = runs.iter().filter_map(RunWrite::readiness).collect();
-        SideWrites { leases, ready, limits: self.limits.writes(), claims: self.claims.writes() }
+        SideWrites { leases, ready, max_running: self.max_running.writes(), claims: self.claims.writes() }
     }
 }

@@ -48,8 +48,8 @@ use self::sessions::CREATE_MAX;
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
 pub use self::sides::claims::of_claims;
 pub use self::sides::leases::of_leases;
-pub use self::sides::limits::of_max_running;
-use self::sides::{claims, leases, limits};
+pub use self::sides::max_running::of_max_running;
+use self::sides::{claims, leases, max_running};
 use super::OpenOptions;
 use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
@@ -236,7 +236,7 @@ impl Runs for PostgresStore {
     }
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
-        limits::running(&self.commits.sessions, values).await
+        max_running::running(&self.commits.sessions, values).await
     }
 }
 
@@ -278,7 +278,7 @@ impl Upkeep for PostgresStore {
     }
 
     async fn tidy(&self) -> Result<bool, StoreError> {
-        let counted = limits::tidy(&self.commits.sessions).await?;
+        let counted = max_running::tidy(&self.commits.sessions).await?;
         Ok(claims::forget(&self.commits.sessions).await? || counted)
     }
 }

@@ -32,7 +32,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use self::sides::{claims, leases, limits};
+use self::sides::{claims, leases, max_running};
 use super::OpenOptions;
 use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
@@ -245,7 +245,7 @@ impl Runs for SqliteStore {
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
         let values = values.to_vec();
         let read = move |connection: &mut rusqlite::Connection| {
-            values.iter().map(|value| limits::running(connection, value)).collect()
+            values.iter().map(|value| max_running::running(connection, value)).collect()
         };
         self.connections.read(read).await?
     }
@@ -304,7 +304,7 @@ impl Upkeep for SqliteStore {
     async fn tidy(&self) -> Result<bool, StoreError> {
         let clock = self.clock.clone();
         let tidy = move |connection: &mut rusqlite::Connection| {
-            let counted = limits::tidy(connection, clock.as_ref())?;
+            let counted = max_running::tidy(connection, clock.as_ref())?;
             Ok(claims::forget(connection, clock.as_ref())? || counted)
         };
         self.connections.write(tidy).await?

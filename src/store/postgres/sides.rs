@@ -2,4 +2,4 @@
 
 pub(super) mod claims;
 pub(super) mod leases;
-pub(super) mod limits;
+pub(super) mod max_running;

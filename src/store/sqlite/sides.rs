@@ -3,7 +3,7 @@
 
 pub(super) mod claims;
 pub(super) mod leases;
-pub(super) mod limits;
+pub(super) mod max_running;
 mod ready;
 
 use std::collections::BTreeSet;
@@ -29,9 +29,9 @@ pub(super) fn load(
         sides.leases.extend(lease.map(|lease| (key.clone(), lease)));
     }
     let value_of = |(key, label): &(RunKey, String)| LabelValue::of(runs.iter().find(|run| run.key() == *key)?, label);
-    for value in wanted.limits.iter().filter_map(value_of).collect::<BTreeSet<LabelValue>>() {
-        let counted = limits::running(transaction, &value)?;
-        sides.limits.push((value, counted));
+    for value in wanted.max_running.iter().filter_map(value_of).collect::<BTreeSet<LabelValue>>() {
+        let counted = max_running::running(transaction, &value)?;
+        sides.max_running.push((value, counted));
     }
     for key in &wanted.claims {
         sides.claims.extend(claims::claimed(transaction, key)?.map(|claimed| (key.clone(), claimed)));
@@ -46,8 +46,8 @@ pub(super) fn write(writer: &Writer<'_>, sides: &SideWrites, now: Time) -> Resul
     for (key, started_at) in &sides.ready {
         ready::write(writer, key, *started_at)?;
     }
-    for (value, run_ids) in &sides.limits {
-        limits::write(writer.transaction, writer.shard, value, run_ids, now)?;
+    for (value, run_ids) in &sides.max_running {
+        max_running::write(writer.transaction, writer.shard, value, run_ids, now)?;
     }
     for (key, claimed) in &sides.claims {
         claims::write(writer.transaction, key, claimed.as_ref(), now)?;

@@ -36,7 +36,7 @@ impl Shelf {
             requests: model.requests().into_iter().filter(|(key, ..)| asked(key)).collect(),
             sides: Sides {
                 leases: model.leases().into_iter().filter(|(key, _)| asked(key)).collect(),
-                limits: model.running_beside(commands, &self.runs),
+                max_running: model.running_beside(commands, &self.runs),
                 claims: model.claimed(),
             },
             ledger_epoch: 0,

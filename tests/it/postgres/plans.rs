@@ -99,7 +99,7 @@ fn everything_at_once() -> Decided {
                 requests: Vec::new(),
                 sides: Sides {
                     leases: Vec::new(),
-                    limits: vec![(value.clone(), Vec::new())],
+                    max_running: vec![(value.clone(), Vec::new())],
                     claims: vec![((DEFAULT_NAMESPACE.into(), "other".to_owned()), claimed.clone())],
                 },
                 ledger_epoch: 0,
@@ -126,7 +126,7 @@ fn everything_at_once() -> Decided {
         runs,
     );
     assert!(all.events.iter().any(|new| new.keyframe.is_some()), "a keyframe");
-    assert_eq!((all.verdicts.len(), all.sides.limits.len()), (8, 1), "everything, and a claim that counts");
+    assert_eq!((all.verdicts.len(), all.sides.max_running.len()), (8, 1), "everything, and a claim that counts");
     assert_eq!((all.events.len(), all.sides.claims.len()), (8, 2), "a request that is kept, and one that is forgotten");
     all
 }

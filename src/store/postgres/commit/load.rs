@@ -16,7 +16,7 @@ use crate::store::postgres::ends::Ends;
 use crate::store::postgres::errors;
 use crate::store::postgres::rows::{Reader, after_all, shown, smallint};
 use crate::store::postgres::sessions::Session;
-use crate::store::postgres::sides::{claims, leases, limits};
+use crate::store::postgres::sides::{claims, leases, max_running};
 use crate::store::postgres::uptime::ReplicaUptime;
 use crate::store::rows::{self, events, runs, sides};
 
@@ -41,11 +41,11 @@ impl Prepared {
             [] => None,
             [_, ..] => Some(session.prepare_cached(&leases::load()).await?),
         };
-        let max_running = if keys.limits.0.is_empty() {
+        let max_running = if keys.max_running.0.is_empty() {
             None
         } else {
-            let lock = session.prepare_cached(&limits::lock()).await?;
-            Some((lock, session.prepare_cached(&limits::load()).await?))
+            let lock = session.prepare_cached(&max_running::lock()).await?;
+            Some((lock, session.prepare_cached(&max_running::load()).await?))
         };
         let claims = if keys.claims.0.is_empty() {
             None
@@ -73,7 +73,7 @@ pub(super) struct Keys<'a> {
     /// The namespaces and ids of runs whose leases are read.
     leases: (Vec<&'a str>, Vec<&'a str>),
     /// The namespaces and ids of runs, and the labels, for whose values it is read what counts.
-    limits: (Vec<&'a str>, Vec<&'a str>, Vec<&'a str>),
+    max_running: (Vec<&'a str>, Vec<&'a str>, Vec<&'a str>),
     /// The namespaces and ids of claim requests.
     claims: (Vec<&'a str>, Vec<&'a str>),
 }
@@ -92,7 +92,7 @@ impl<'a> Keys<'a> {
             run_ids: keys.iter().map(|key| key.run_id.as_str()).collect(),
             requests: requests.into_iter().collect(),
             leases: sides.leases.iter().map(of_run).unzip(),
-            limits: sides.limits.iter().map(limit).collect(),
+            max_running: sides.max_running.iter().map(limit).collect(),
             claims: sides.claims.iter().map(|(namespace, id)| (namespace.as_str(), id.as_str())).unzip(),
         }
     }
@@ -129,11 +129,11 @@ pub(super) async fn lock_and_load(
 ) -> Result<Read, Failure> {
     let shard = smallint(shard);
     let by_shard: [&(dyn ToSql + Sync); 1] = [&shard];
-    let (namespaces, run_ids, labels) = &keys.limits;
+    let (namespaces, run_ids, labels) = &keys.max_running;
     let by_label: [&(dyn ToSql + Sync); 4] = [&shard, namespaces, run_ids, labels];
     let (namespaces, request_ids) = &keys.claims;
     let by_claim: [&(dyn ToSql + Sync); 2] = [namespaces, request_ids];
-    let (begun, head, limits, claims, ends, runs, requests, leases) = tokio::join!(
+    let (begun, head, max_running, claims, ends, runs, requests, leases) = tokio::join!(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
@@ -149,7 +149,7 @@ pub(super) async fn lock_and_load(
         let source = "the head is missing".into();
         return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source }.into());
     }
-    let (limits, claims) = (limits.map_err(retriable)?, claims.map_err(retriable)?);
+    let (max_running, claims) = (max_running.map_err(retriable)?, claims.map_err(retriable)?);
     let ends = Ends::read(&ends.map_err(retriable)?, shard)?;
     let (runs, requests) = (runs.map_err(retriable)?, requests.map_err(retriable)?);
     let leases = leases.map_err(retriable)?;
@@ -161,7 +161,7 @@ pub(super) async fn lock_and_load(
         requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
         sides: Sides {
             leases: leases.iter().map(leases::held).collect::<Result<_, _>>()?,
-            limits: limits.iter().map(limits::counted).collect::<Result<_, _>>()?,
+            max_running: max_running.iter().map(max_running::counted).collect::<Result<_, _>>()?,
             claims: claims.iter().map(sides::claim).collect::<Result<_, _>>()?,
         },
         ledger_epoch: ends.ledger_epoch,

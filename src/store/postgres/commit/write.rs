@@ -10,7 +10,7 @@ mod columns;
 mod events;
 mod guard;
 mod leases;
-mod limits;
+mod max_running;
 mod parts;
 mod ready;
 mod runs;
@@ -74,7 +74,7 @@ pub(in crate::store::postgres) fn write<'a>(
     }
     parts.write_leases(&shard, &decided.sides.leases);
     parts.write_ready(&shard, &decided.sides.ready);
-    parts.write_limits(home, &decided.sides.limits);
+    parts.write_max_running(home, &decided.sides.max_running);
     parts.write_claims(&decided.sides.claims, matches!(place, Place::After(_)));
     parts.insert_events(&shard, &commit_id, &decided.events);
     let (name, place) = match place {

@@ -1,6 +1,6 @@
 //! The claims of claimers' own requests: see [`Claimed`].
 //!
-//! A request's row is its mutex. It is taken after the head and after the rows of [limits](super::limits),
+//! A request's row is its mutex. It is taken after the head and after the rows of [`max_running`](super::max_running),
 //! several in the order of their keys, and read in a later statement than the one that waited. So of two attempts on two
 //! replicas, whatever runs they mean to take, one claims, and the other finds that claim.
 

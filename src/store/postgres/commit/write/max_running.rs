@@ -7,11 +7,11 @@ use tokio_postgres::types::Json;
 use super::columns::Columns;
 use super::parts::Parts;
 use crate::domain::{LabelValue, RunId};
-use crate::store::postgres::sides::limits::IS_ACTIVE;
+use crate::store::postgres::sides::max_running::IS_ACTIVE;
 
 impl<'a> Parts<'a> {
     /// This transaction holds the rows: they stand where they are found. What has ended is left out.
-    pub(super) fn write_limits(&mut self, shard: i16, counted: &'a [(LabelValue, Vec<RunId>)]) {
+    pub(super) fn write_max_running(&mut self, shard: i16, counted: &'a [(LabelValue, Vec<RunId>)]) {
         if counted.is_empty() {
             return;
         }

@@ -50,12 +50,12 @@ impl LabelValue {
 
 /// The runs that count for values, as the commands of a batch leave them.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct Counted {
     rows: HashMap<LabelValue, Vec<RunId>>,
     added: BTreeMap<LabelValue, Vec<RunId>>,
 }
 
-impl Limits {
+impl Counted {
     pub(super) fn of(rows: Vec<(LabelValue, Vec<RunId>)>) -> Self {
         Self { rows: rows.into_iter().collect(), added: BTreeMap::new() }
     }

@@ -9,14 +9,14 @@ use crate::domain::RunId;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Limit {
+pub(super) struct Counted {
     pub(super) max: usize,
     /// The runs that count, by value.
     running: HashMap<Arc<str>, HashSet<RunId>>,
     value_of: HashMap<RunId, Arc<str>>,
 }
 
-impl Limit {
+impl Counted {
     /// A limit that nothing counts towards.
     pub(super) fn new(max: usize) -> Self {
         Self { max, ..Self::default() }
