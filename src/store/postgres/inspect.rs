@@ -70,7 +70,7 @@ impl PostgresInspect {
     }
 }
 
-/// How long the first look may take: behind a migration it would wait for its end.
+/// The time that the first look may take: behind a migration it would wait for its end.
 const OPEN_MAX: Duration = Duration::from_secs(5);
 
 impl OfLedger for PostgresInspect {
