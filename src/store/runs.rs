@@ -6,7 +6,7 @@ use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{OfLedger, StoreError};
 use crate::domain::{Filter, LabelValue, Namespace, Run, RunId, RunKey};
 
-/// Runs, read.
+/// Reads of runs.
 #[async_trait]
 pub trait Runs: OfLedger {
     /// The run as it is: sees every commit that was acknowledged before the call.
@@ -52,9 +52,9 @@ pub trait Runs: OfLedger {
     /// The store cannot be read.
     async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError>;
 
-    /// How many runs match a filter, in one snapshot as of [`list`](Runs::list), of the newest
-    /// [`COUNT_RUNS_MAX`](super::query::COUNT_RUNS_MAX) that [the filter's index](super::query::By) leads to. `before`:
-    /// only runs that were created before this place.
+    /// The numbers of runs that match a filter, in one snapshot as of [`list`](Runs::list), of the newest
+    /// [`COUNT_RUNS_MAX`](super::query::COUNT_RUNS_MAX) that [the filter's index](super::query::By) leads to.
+    /// `before`: only runs that were created before this place.
     ///
     /// # Errors
     ///
@@ -74,8 +74,8 @@ pub trait Runs: OfLedger {
     /// The store cannot be read.
     async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError>;
 
-    /// The runs that count towards what claims allow of values of labels, in the order of the values, those of each by id:
-    /// claimed under a [`MaxRunning`](crate::domain::MaxRunning), and neither terminal nor ready.
+    /// The runs that count towards the claims' limits on values of labels, in the order of the values, those of each
+    /// by id: claimed under a [`MaxRunning`](crate::domain::MaxRunning), and neither terminal nor ready.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ use crate::store::{Ledger, OpenError};
 /// Connections that read, beside the one that writes.
 pub(super) const READERS: usize = 3;
 
-/// How long a statement waits for somebody else's lock: a shell or a backup that has the file open.
+/// The time that a statement waits for somebody else's lock: of a shell or a backup that has the file open.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Statements that a connection keeps prepared: all of them.
@@ -27,11 +27,11 @@ const STATEMENTS_MAX: usize = 64;
 
 /// An open database.
 pub(super) struct Opened {
-    /// Its connections.
+    /// The connections to it.
     pub(super) connections: Arc<Connections>,
-    /// Its identity.
+    /// The ledger's identity.
     pub(super) ledger: Ledger,
-    /// What was migrated on the way.
+    /// The migrations that were applied on the way.
     pub(super) migrated: Migrated,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
     std::path::absolute(path).map_err(|error| errors::open_system(path, error))
 }
 
-/// Opens a file, by its absolute path, under its locks: they are let go last, also when it fails on the way.
+/// Opens a file, by its absolute path, under its locks: they are released last, also when a step fails.
 pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, readers: usize) -> Result<Opened, OpenError> {
     let failed = |error| errors::open(path, error);
     let lock = FileLock::take(path)?;
@@ -92,8 +92,8 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A connection that cannot write. `frozen` says that nobody writes, so that neither a lock nor a log is looked for: that
-/// is asked for in a URI, in which every byte of the path that has a meaning is escaped.
+/// A connection that cannot write. `frozen`: nobody writes, so that neither a lock nor a log is looked for. A URI
+/// asks for that, in which every byte of the path that has a meaning is escaped.
 pub(super) fn reading(path: &Path, frozen: bool) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if !frozen {
@@ -115,17 +115,17 @@ pub(super) fn reading(path: &Path, frozen: bool) -> rusqlite::Result<Connection>
 fn configured(connection: Connection) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_WAIT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // A schema that somebody else wrote into the file may not call functions behind our back.
+    // A schema that somebody else wrote into the file may not call functions unseen.
     connection.pragma_update(None, "trusted_schema", false)?;
     // A container may have no directory for temporary files.
     connection.pragma_update(None, "temp_store", "memory")?;
     Ok(connection)
 }
 
-/// So many pages of 4 KiB are in the write-ahead log before they are brought home.
+/// The pages of 4 KiB in the write-ahead log at which a checkpoint writes them to the file.
 const CHECKPOINT_PAGES: i64 = 8_000;
 
-/// What the writer keeps of the file in memory.
+/// The size of the writer's cache of the file's pages.
 const WRITER_CACHE_KIB: i64 = 16 * 1024;
 
 /// A COMMIT that returns is on the disk: the log is synced with each, and on macOS past the disk's own cache.
