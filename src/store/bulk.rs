@@ -58,7 +58,7 @@ pub trait Bulk: Send + Sync + 'static {
     /// The tables could not be left so. The runs that were loaded are there all the same.
     async fn settle(&self) -> Result<(), StoreError>;
 
-    /// Lets go of connections, files and locks. Nothing is called after it.
+    /// Closes connections and files, and releases locks. No method is called after it.
     async fn close(&self);
 }
 

@@ -103,7 +103,7 @@ impl SqliteStore {
         })
     }
 
-    /// Brings a file to this release's schema and lets go of it.
+    /// Brings a file to this release's schema and closes it.
     ///
     /// # Errors
     ///

@@ -64,7 +64,7 @@ pub(in crate::store) enum Ended {
     Well,
     /// The store could not do the write.
     Failed,
-    /// The end shows nothing about the store: nobody waits for it any more, or the call was refused for its own fault.
+    /// The end shows nothing about the store: nobody waits for it any more, or the call was refused for its input.
     Unknown,
 }
 
@@ -91,7 +91,7 @@ pub(in crate::store) struct Seen {
 }
 
 impl Uptime {
-    /// The uptime of a process that starts now. Its start counts as the end of an interruption of this length.
+    /// The uptime of a process that starts now. The start counts as the end of an interruption of this length.
     pub(in crate::store) fn new(now: Time, away: i64) -> Self {
         let interruptions = vec![Interruption { length: rounded(away), end: now }];
         Self {

@@ -53,7 +53,7 @@ vacuum (freeze, analyze) runs",
 vacuum (freeze, analyze) run_events",
 ];
 
-/// As measured with `runledger bench fill` on PostgreSQL 15.
+/// The sizes as measured with `runledger bench fill` on PostgreSQL 15.
 const BYTES_PER_RUN: u64 = 3_400;
 const LOG_BYTES_PER_RUN: u64 = 3_500;
 

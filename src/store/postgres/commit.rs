@@ -38,9 +38,9 @@ use super::uptime::ReplicaUptime;
 use crate::domain::{Command, Decide, Decided, Loaded, Shard};
 use crate::store::{CommitError, Ledger, OpenError, StoreError, Unsettled};
 
-/// For everything before COMMIT may have been sent: past it, surely nothing was applied.
+/// The time for all steps before COMMIT may have been sent: past it, surely nothing was applied.
 const READ_MAX: Duration = Duration::from_secs(8);
-/// For the flush that ends with COMMIT: past it, the outcome is unknown.
+/// The time for the flush that ends with COMMIT: past it, the outcome is unknown.
 pub(super) const WRITE_MAX: Duration = Duration::from_secs(5);
 /// Three waits for the head, 2 s each, outlive a frozen holder, whose session ends after 2 s without a statement.
 const ATTEMPTS_MAX: usize = 3;

@@ -108,7 +108,7 @@ pub(super) fn is_lock_timeout(error: &Error) -> bool {
 }
 
 /// Whether an error that answered a statement before COMMIT proves that the transaction was rolled back. An error
-/// does when the server reported it and lived on; a session that was ended may have been ended anywhere.
+/// does if the session went on after it; a session that was ended may have been ended anywhere.
 pub(super) fn proves_rollback(error: &Error) -> bool {
     error.as_db_error().is_some_and(|error| {
         let unsure = ["08", "57P"].iter().any(|class| error.code().code().starts_with(class))

@@ -1,5 +1,5 @@
-//! The privileges that the database's role must have on the ledger's tables. They are checked at the start, so that a
-//! missing grant is named then and not by the first call that needs it.
+//! The privileges that the database's role must have on the ledger's tables. A check at the start names a missing
+//! grant, before the first call that needs it fails.
 
 use std::collections::BTreeMap;
 

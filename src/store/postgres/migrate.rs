@@ -48,8 +48,8 @@ insert into ledger (id, epoch, shard_count, schema_release, min_release, created
 values ($1, 0, $2::smallint, $3, $4, clock_timestamp())";
 const INSERT_SHARDS: &str = "-- migrate.insert_shards
 insert into shards (shard) select * from generate_series(0, $1::smallint - 1)";
-/// Takes every head, and makes a new version of each: an optimistic commit that waits for its head sees by that
-/// version that a writer had it who writes no event, and writes nothing.
+/// Takes every head, and makes a new version of each: by that version, an optimistic commit that waited for its head
+/// sees that another writer had it, though that one made no event, and writes nothing.
 const TAKE_HEADS: &str = "-- migrate.take_heads
 update shards set shard = shard";
 const RELEASES: &str = "-- migrate.releases

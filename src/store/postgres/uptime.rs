@@ -1,5 +1,4 @@
-//! This replica's uptime by the database's clock. That clock is estimated from answers and from this process's own
-//! clock.
+//! This replica's uptime by the database's clock, which is estimated from answers and from this process's own clock.
 //!
 //! A statement that needs the uptime takes it along, as of the moment before it is sent. A statement that was held up
 //! on its way finds by its `expected` that the uptime is no longer so, and then finds no lease over.
@@ -31,7 +30,7 @@ struct Inner {
 pub(super) struct Sent {
     /// The database's clock.
     pub(super) expected: At,
-    /// Since when this replica has been up.
+    /// The time since when this replica has been up.
     pub(super) begun: At,
     /// The interruptions, shortest first: below which ttl in milliseconds each counts,
     pub(super) below: Vec<i64>,

@@ -15,7 +15,7 @@ use crate::domain::Shard;
 use crate::store::bulk::{self, Bulk, LAST_RUN_ID, Load, LoadError, NAMESPACE, Room};
 use crate::store::{Description, Ledger, OpenError, OpenOptions, StoreError};
 
-/// As measured with `runledger bench fill`.
+/// The size as measured with `runledger bench fill`.
 const BYTES_PER_RUN: u64 = 2_300;
 
 /// The largest size of the log, which is emptied into the file again and again: as much as a few transactions.

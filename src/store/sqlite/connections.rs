@@ -119,7 +119,7 @@ impl Connections {
     }
 
     /// Waits for the jobs that came before, empties the write-ahead log into the file as far as it can, closes, and
-    /// lets go of the locks. Later jobs are refused.
+    /// releases the locks. Later jobs are refused.
     ///
     /// Where the names mean other files by now, the log is emptied too, which writes to the files that are open; but
     /// nothing is removed by its name, as SQLite would remove the log.
@@ -135,7 +135,7 @@ impl Connections {
             let lost = connections.identity.as_ref().is_some_and(|identity| identity.look().is_err());
             for writer in writers {
                 if lost {
-                    // Who has the file open under another name may hold a lock for as long as it likes.
+                    // A process that has the file open under another name may hold a lock for as long as it likes.
                     let _as_before = writer.busy_timeout(LOST_CLOSE_WAIT);
                 }
                 match writer.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0)) {

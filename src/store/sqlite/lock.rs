@@ -70,7 +70,7 @@ impl FileLock {
 const HEADER_BYTES: usize = 100;
 
 /// Refuses a database that is not there, or has nothing in it, where its other half was: opened, it would become a
-/// new ledger, and the acknowledged calls would be out of sight. This happens when a file was deleted or moved
+/// new ledger, and the acknowledged calls would be out of sight. Such a half is left when a file was deleted or moved
 /// without its log, or copied without it.
 fn is_complete(database: &Path) -> Result<(), OpenError> {
     let mut log = OsString::from(fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned()));
@@ -171,7 +171,7 @@ mod tests {
     fn a_file_that_somebody_else_locked_under_another_path_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.db");
-        // As by a server that reached the file through another mount: its lock is beside another path.
+        // The lock of a server that reached the file through another mount: beside another path.
         let elsewhere = File::create(&path).unwrap();
         assert!(is_free(&elsewhere).unwrap());
         assert!(matches!(FileLock::take(&path), Err(OpenError::Locked { pid: None, .. })));

@@ -27,7 +27,7 @@ const STATEMENTS_MAX: usize = 64;
 
 /// An open database.
 pub(super) struct Opened {
-    /// The connections to it.
+    /// The connections to the database.
     pub(super) connections: Arc<Connections>,
     /// The ledger's identity.
     pub(super) ledger: Ledger,
@@ -74,7 +74,7 @@ pub(super) fn memory(options: &OpenOptions, clock: &dyn Clock) -> Result<Opened,
     Ok(Opened { connections: Connections::new(connection, Vec::new(), None), ledger, migrated })
 }
 
-/// Without the URI flag: a path is a path, whatever it looks like.
+/// Connects without the URI flag: a path is a path, whatever it looks like.
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = configured(Connection::open_with_flags(path, flags)?)?;
@@ -132,7 +132,7 @@ const WRITER_CACHE_KIB: i64 = 16 * 1024;
 fn make_durable(writer: &Connection) -> rusqlite::Result<()> {
     let mode: String = writer.query_row("pragma journal_mode = wal", [], |row| row.get(0))?;
     if !mode.eq_ignore_ascii_case("wal") {
-        // Where files cannot be mapped, such as some network mounts: readers would block the writer.
+        // Files cannot be mapped here, as on some network mounts: readers would block the writer.
         let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
         let message = format!("the file system cannot hold a write-ahead log (journal mode {mode})");
         return Err(rusqlite::Error::SqliteFailure(error, Some(message)));

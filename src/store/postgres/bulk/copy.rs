@@ -10,13 +10,13 @@ use crate::store::postgres::rows::At;
 /// The beginning of every COPY in binary form: the signature, no flags, no extension.
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// Instead of a row's number of columns: there are no more rows.
+/// The end of the rows, in place of a row's number of columns.
 const TRAILER: i16 = -1;
 
-/// Instead of a length: null.
+/// A null, in place of a value's length.
 const NULL: i32 = -1;
 
-/// In front of the text of a `jsonb`.
+/// The version in front of the text of a `jsonb`.
 const JSONB_VERSION: u8 = 1;
 
 /// The bytes that are handed to the driver at once.

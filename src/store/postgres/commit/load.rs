@@ -27,7 +27,7 @@ pub(super) struct Prepared {
     ends: Statement,
     load_runs: Statement,
     load_request_ids: Statement,
-    /// Only where a command looks at leases.
+    /// Reads leases: only where a command looks at some.
     load_leases: Option<Statement>,
     /// Take, and read, the runs that count towards claims' limits: only where a claim has one.
     max_running: Option<(Statement, Statement)>,

@@ -3,9 +3,9 @@
 //! The statement takes the head, then looks whether all hints hold: each run's revision, new runs not there yet, no
 //! request id applied, no event of any shard later than this commit's time, the schema's release, and the store's
 //! clock close to the time assumed for it. Only then it writes; else it writes nothing, and the commit is made in two
-//! flushes. The position is read in it.
+//! flushes. The statement also reads the position.
 //!
-//! That statement is all of the transaction. It reads as of its own beginning, before it may have waited for the
+//! The transaction is that one statement, which reads as of its own beginning, before it may have waited for the
 //! head: if somebody committed to the shard meanwhile, then either its first position is taken, and the log's primary
 //! key ends the statement with 23505, or a run has moved on, and the count of changed rows ends it with 22012. A
 //! writer that takes heads and writes no event leaves a new version of them, which the statement sees. Calls that

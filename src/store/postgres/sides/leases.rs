@@ -122,7 +122,7 @@ pub(in crate::store::postgres) async fn renew(
     shard: Shard,
     renewals: &[(RunKey, Renewal)],
 ) -> Result<Vec<Option<Renewed>>, StoreError> {
-    // In the order of their keys: two that lock rows in different orders would wait for each other.
+    // The rows go in the order of their keys: two statements in different orders would wait for each other.
     let mut order: Vec<usize> = (0..renewals.len()).collect();
     order.sort_by_key(|index| &renewals[*index].0);
     let ordered = || order.iter().map(|index| &renewals[*index]);

@@ -10,8 +10,8 @@ use crate::domain::{LabelValue, RunId};
 use crate::store::postgres::sides::limits::IS_ACTIVE;
 
 impl<'a> Parts<'a> {
-    /// Adds runs to the rows of their values, and drops runs that have ended. This transaction holds the rows: they
-    /// are updated where they are.
+    /// Adds runs to the rows of their values, and drops runs that have ended. The rows are updated where they are,
+    /// since this transaction holds them.
     pub(super) fn write_limits(&mut self, shard: i16, counted: &'a [(LabelValue, Vec<RunId>)]) {
         if counted.is_empty() {
             return;
