@@ -141,9 +141,9 @@ impl End {
     }
 }
 
-/// Decides the histories of runs that are not there, each command at a time of its own. The runs begin one after the other
-/// through the first half of the time that has passed since the shard's last event, and each takes up to half of it: so
-/// their events lie between one another in the log, as those of runs that are under way together do.
+/// Decides the histories of runs that are not there, each command at a time of its own. The runs begin one after the
+/// other through the first half of the time that has passed since the shard's last event, and each takes up to half
+/// of it: so their events lie between one another in the log, as those of runs that are under way together do.
 pub(super) fn decided(histories: Vec<Vec<Command>>, end: &End) -> Result<Decided, StoreError> {
     let (from, until) = end.times();
     let count = histories.len().max(1);

@@ -5,8 +5,8 @@
 //! a statement occur in their order. A statement that one database would walk another way, or that Postgres alone is
 //! sent for many runs at once, is written for each.
 
-/// The select list of a run, of the table `runs` as `r`. Postgres keeps documents in a form of its own. `basic`: without
-/// metadata, which may be large.
+/// The select list of a run, of the table `runs` as `r`. Postgres keeps documents in a form of its own. `basic`:
+/// without metadata, which may be large.
 macro_rules! run_columns {
     (postgres) => {
         $crate::store::dialect::run_columns!(all "::text as labels", "::text as record", "r.metadata::text as metadata")

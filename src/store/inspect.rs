@@ -1,7 +1,7 @@
 //! Looking at a ledger from outside, while servers work on it: for `verify`, `export` and `doctor`.
 //!
-//! Nothing here writes, creates, migrates or takes a lock that a writer waits for. Rows come as they stand in the tables,
-//! unjudged: what is damaged must be read to be named.
+//! Nothing here writes, creates, migrates or takes a lock that a writer waits for. Rows come as they stand in the
+//! tables, unjudged: what is damaged must be read to be named.
 
 pub(super) mod rows;
 

@@ -17,16 +17,16 @@ pub trait RunLog: OfLedger {
 
     /// The events of all shards above `after` (a position for each shard), in one snapshot, merged by (`at`, shard,
     /// position), at most about `limit` for each shard and about `bytes_max` in all as stored, at least one if there is
-    /// one. A merged page ends where the first cut shard ends, so that no event comes before one that belongs in front of
-    /// it. An event that cannot be decoded stands in its place as [`Unreadable`], and costs no other event.
+    /// one. A merged page ends where the first cut shard ends, so that no event comes before one that belongs in
+    /// front of it. An event that cannot be decoded stands in its place as [`Unreadable`], and costs no other event.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError>;
 
-    /// A run's events above `after`, by revision, at most `limit` and about `bytes_max` as stored, at least one if there
-    /// is one.
+    /// A run's events above `after`, by revision, at most `limit` and about `bytes_max` as stored, at least one if
+    /// there is one.
     ///
     /// # Errors
     ///

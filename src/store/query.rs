@@ -59,7 +59,8 @@ pub struct Place {
 /// A page of a list.
 #[derive(Debug, Default)]
 pub struct RunPage {
-    /// The runs, in the order that was asked for; none where the store has looked at its limit of runs and none matched.
+    /// The runs, in the order that was asked for; none where the store has looked at its limit of runs and none
+    /// matched.
     pub runs: Vec<Run>,
     /// The place to go on from; none at the end. A page that ended early names a place even where nothing follows.
     pub next: Option<Place>,

@@ -16,8 +16,8 @@ pub trait Runs: OfLedger {
     /// The store cannot be read.
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError>;
 
-    /// Several runs as they are, in the order of their keys, each as [`run`](Runs::run) would have read it at one moment
-    /// during the call.
+    /// Several runs as they are, in the order of their keys, each as [`run`](Runs::run) would have read it at one
+    /// moment during the call.
     ///
     /// # Errors
     ///
@@ -42,10 +42,10 @@ pub trait Runs: OfLedger {
     }
 
     /// A page of the runs that match a filter, in one snapshot that shows every commit that was acknowledged before the
-    /// call. At most [`LIST_RUNS_MAX`](super::query::LIST_RUNS_MAX) runs are looked at: where few of them match, the page
-    /// ends early, and may be empty although more follow. A run's place never changes, so pages that follow one another by
-    /// [`next`](RunPage::next) neither skip nor repeat a run that was there all the time, whatever is committed
-    /// between them; each run is shown, and tested, as it is when its page is read.
+    /// call. At most [`LIST_RUNS_MAX`](super::query::LIST_RUNS_MAX) runs are looked at: where few of them match, the
+    /// page ends early, and may be empty although more follow. A run's place never changes, so pages that follow one
+    /// another by [`next`](RunPage::next) neither skip nor repeat a run that was there all the time, whatever is
+    /// committed between them; each run is shown, and tested, as it is when its page is read.
     ///
     /// # Errors
     ///
@@ -66,8 +66,8 @@ pub trait Runs: OfLedger {
         before: Option<&Place>,
     ) -> Result<RunCounts, StoreError>;
 
-    /// The runs of a namespace that are [ready](Run::is_ready), without their metadata, by (`started_at`, `run_id`) after a
-    /// place, at most `limit`: as [`list`](Runs::list) reads them.
+    /// The runs of a namespace that are [ready](Run::is_ready), without their metadata, by (`started_at`, `run_id`)
+    /// after a place, at most `limit`: as [`list`](Runs::list) reads them.
     ///
     /// # Errors
     ///

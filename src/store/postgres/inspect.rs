@@ -1,7 +1,7 @@
 //! The database, read beside the servers that work on it.
 //!
-//! Read sessions only: each statement is a transaction of its own, bounded in rows, bytes and time, and waits for no lock
-//! that a commit takes. Plain statements with the shard as a constant, as in a commit.
+//! Read sessions only: each statement is a transaction of its own, bounded in rows, bytes and time, and waits for no
+//! lock that a commit takes. Plain statements with the shard as a constant, as in a commit.
 
 mod condition;
 mod links;

@@ -1,7 +1,8 @@
 //! The ends of the shards: read here, and nowhere else.
 //!
-//! A shard's end is its newest event, to which the log's primary key leads: no commit writes it a second time. Invariant:
-//! nothing ever deletes a shard's newest event. Without it, its position would be given out again, for another event.
+//! A shard's end is its newest event, to which the log's primary key leads: no commit writes it a second time.
+//! Invariant: nothing ever deletes a shard's newest event. Without it, its position would be given out again, for
+//! another event.
 
 use rusqlite::Connection;
 

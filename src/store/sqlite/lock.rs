@@ -140,8 +140,8 @@ fn file_system(mounts: &str, device: u64) -> Option<&str> {
     line.split_once(" - ")?.1.split(' ').next()
 }
 
-/// `<database>.lock`, with links resolved: two names of one database meet at one lock. The file is made for that, empty,
-/// if it is missing: a link to nothing has no other name yet.
+/// `<database>.lock`, with links resolved: two names of one database meet at one lock. The file is made for that,
+/// empty, if it is missing: a link to nothing has no other name yet.
 fn beside(database: &Path) -> io::Result<PathBuf> {
     let mut path = match fs::canonicalize(database) {
         Ok(path) => OsString::from(path),

@@ -140,8 +140,8 @@ fn make_durable(writer: &Connection) -> rusqlite::Result<()> {
     writer.pragma_update(None, "synchronous", "full")?;
     writer.pragma_update(None, "fullfsync", true)?;
     writer.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // Runs are found by keys in no order, so a commit of 256 changes some 500 pages, each written to the log whole. Beside
-    // the usual 1,000 pages and 2 MB of cache: a third more commits, for 32 MB of log and 16 MB of memory.
+    // Runs are found by keys in no order, so a commit of 256 changes some 500 pages, each written to the log whole.
+    // Beside the usual 1,000 pages and 2 MB of cache: a third more commits, for 32 MB of log and 16 MB of memory.
     writer.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     writer.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     // A log that a long read made large is cut when it is next started over.
