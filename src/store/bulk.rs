@@ -1,7 +1,7 @@
 //! Writing many finished runs at once, past the service: for `runledger bench fill`.
 //!
-//! What is loaded is what the service would have written: the same decisions, the same columns, the shard's head taken
-//! first. Only the statements are others, and thousands of runs share one transaction.
+//! The rows that are loaded are those that the service would have written: the same decisions, the same columns, the
+//! shard's head taken first. Only the statements are others, and thousands of runs share one transaction.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub trait Bulk: Send + Sync + 'static {
     /// The database's identity.
     fn ledger(&self) -> Ledger;
 
-    /// What kind of store it is and where.
+    /// The kind of store, and where it is.
     fn describe(&self) -> Description;
 
-    /// How many loads, of different shards, it can have in flight.
+    /// The number of loads, each of another shard, that the store can have in flight at once.
     fn loads_max(&self) -> usize;
 
-    /// How much room runs take, and how much there is.
+    /// The room that runs take, and the room that there is.
     ///
     /// # Errors
     ///
@@ -42,38 +42,39 @@ pub trait Bulk: Send + Sync + 'static {
     /// The store cannot be read.
     async fn last_run_id(&self, shard: Shard, prefix: &str) -> Result<Option<String>, StoreError>;
 
-    /// Writes runs to one shard, in one transaction that takes the shard's head first. Durable when it returns. Gives how
-    /// many events it wrote.
+    /// Writes runs to one shard, in one transaction that takes the shard's head first. Durable when this returns.
+    /// Gives the number of events that were written.
     ///
     /// # Errors
     ///
     /// See [`LoadError`].
     async fn load(&self, shard: Shard, commit_id: Uuid, load: Load) -> Result<u64, LoadError>;
 
-    /// Leaves the tables as they would be after some quiet time: statistics that are true, and nothing left for the next
-    /// reader or the next automatic cleaning to do. Takes minutes where many runs were loaded.
+    /// Leaves the tables as they would be after some quiet time: statistics that are true, and nothing left for the
+    /// next reader or the next automatic cleaning to do. Takes minutes where many runs were loaded.
     ///
     /// # Errors
     ///
-    /// It could not be done. What was loaded is there all the same.
+    /// The tables could not be left so. The runs that were loaded are there all the same.
     async fn settle(&self) -> Result<(), StoreError>;
 
-    /// Lets go of connections, files and locks. Nothing is called after it.
+    /// Closes connections and files, and releases locks. No method is called after it.
     async fn close(&self);
 }
 
-/// What one transaction loads.
+/// The runs that one transaction loads.
 #[derive(Debug)]
 pub struct Load {
-    /// The commands of each run, in their order: the first one creates it, the last one ends it.
+    /// The commands of each run, in their order: the first command creates the run, the last one ends it.
     pub histories: Vec<Vec<Command>>,
-    /// What the run ids begin with. Ends with `-`.
+    /// The beginning of all run ids. Ends with `-`.
     pub prefix: String,
-    /// What [`Bulk::last_run_id`] must be, so that two that load the same runs do not load them twice.
+    /// The value that [`Bulk::last_run_id`] must have, so that two processes that load the same runs do not load them
+    /// twice.
     pub after: Option<String>,
 }
 
-/// Why a load was not done.
+/// The reason why a load was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The store failed. Nothing was written, unless the connection broke while COMMIT was under way.
@@ -87,21 +88,21 @@ pub enum LoadError {
     },
 }
 
-/// What runs take, and what there is to take.
+/// The room that runs take, and the room that there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// About how many bytes a run and its three events take, indexes included.
+    /// The bytes that a run and its three events take, about, indexes included.
     pub bytes_per_run: u64,
-    /// About how many bytes of the database's own log one run makes, and how large that log may become.
+    /// The bytes that one run adds to the database's own log, about, and the size to which that log may grow.
     pub log_bytes_per_run: u64,
     /// See [`Room::log_bytes_per_run`].
     pub log_bytes_max: u64,
-    /// Where the data is and how many bytes are free there; none when it cannot be told from here.
+    /// The place of the data, and the bytes that are free there; none when this process cannot tell.
     pub free: Option<(PathBuf, u64)>,
 }
 
 impl Room {
-    /// About how many bytes of disk so many runs want.
+    /// The bytes of disk that so many runs want, about.
     #[must_use]
     pub fn wanted(&self, runs: u64) -> u64 {
         let log = runs.saturating_mul(self.log_bytes_per_run).min(self.log_bytes_max);
@@ -115,7 +116,7 @@ pub(super) fn free_at(path: PathBuf) -> Option<(PathBuf, u64)> {
     Some((path, found.f_bavail.saturating_mul(found.f_frsize)))
 }
 
-/// What a load is decided on, read under the shard's head.
+/// The facts that a load is decided on, read under the shard's head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
     /// The shard's last event.
@@ -130,8 +131,8 @@ pub(super) struct End {
 const FIRST_MICROS: i64 = 1_000_000;
 
 impl End {
-    /// The times that events may have: from after all that is there until now. At `now` alone, or later, where clocks were
-    /// set back.
+    /// The times that events may have: from after every event that is there until now. At `now` alone, or later,
+    /// where clocks were set back.
     fn times(&self) -> (i64, i64) {
         let last = self.last.map(|(_, at)| at.micros());
         let after = self.elsewhere.map(|at| at.micros().saturating_add(1));
@@ -140,9 +141,9 @@ impl End {
     }
 }
 
-/// Decides the histories of runs that are not there, each command at a time of its own. The runs begin one after the other
-/// through the first half of the time that has passed since the shard's last event, and each takes up to half of it: so
-/// their events lie between one another in the log, as those of runs that are under way together do.
+/// Decides the histories of runs that are not there, each command at a time of its own. The runs begin one after the
+/// other through the first half of the time that has passed since the shard's last event, and each takes up to half
+/// of it: so their events lie between one another in the log, as those of runs that are under way together do.
 pub(super) fn decided(histories: Vec<Vec<Command>>, end: &End) -> Result<Decided, StoreError> {
     let (from, until) = end.times();
     let count = histories.len().max(1);
@@ -166,7 +167,7 @@ pub(super) fn decided(histories: Vec<Vec<Command>>, end: &End) -> Result<Decided
         }
         writes.extend(run.map(|run| RunWrite { run: Arc::new(run), before: None, metadata_changed: true }));
     }
-    // Stable: what happened at one time stays in the order in which it was decided.
+    // A stable sort: events of one time stay in the order in which they were decided.
     events.sort_by_cached_key(|new| new.event.at);
     let first = end.last.map_or(0, |(position, _)| position) + 1;
     for (position, new) in (first..).zip(&mut events) {
@@ -185,7 +186,7 @@ pub(super) const LAST_RUN_ID: &str = "-- bulk.last_run_id
 select run_id from runs where shard = $1 and namespace = $2 and run_id >= $3 and run_id < $4
 order by run_id desc limit 1";
 
-/// What stands right after everything that begins with a prefix.
+/// The first text after all texts that begin with a prefix.
 pub(super) fn past(prefix: &str) -> String {
     debug_assert!(prefix.ends_with('-'), "{prefix} does not end with a hyphen");
     format!("{}.", prefix.trim_end_matches('-'))

@@ -1,11 +1,11 @@
-//! What both stores do alike with the values of columns.
+//! The values of columns, where both stores treat them alike.
 
 use crate::domain::limits::KEYFRAME_EVENTS;
 use crate::domain::revision::FIRST_REVISION;
 use crate::domain::{Route, RunKey, Status, Time};
 
-/// A position or revision as the stores keep it. No ledger gets near 2^63; a caller may ask for anything, and then the
-/// end will do: it is above all that are stored.
+/// A position or revision as the stores keep it. No ledger gets near 2^63; a caller may ask for any number, and then
+/// the largest will do: no stored number is above it.
 pub(super) fn bigint(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

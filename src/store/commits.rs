@@ -11,16 +11,16 @@ use crate::domain::{Command, Decide, Decided, Position, Shard};
 /// Batches of commands, made durable.
 #[async_trait]
 pub trait Commits: OfLedger {
-    /// How many commits the store can have in flight at once.
+    /// The number of commits that the store can have in flight at once.
     fn commits_max(&self) -> usize;
 
     /// Commits one batch to one shard, in one transaction that takes the shard's head first.
     ///
-    /// All commands are for runs of `shard`. The rules decide them in order, each on the state that the one before it left.
-    /// When this returns `Ok`, what was decided is durable; a batch that made no event writes nothing. Positions are
-    /// dense in commit order from 1; `at` never falls within a shard and is later than that of every event of another shard
-    /// whose commit had been acknowledged before this call; every event carries `commit_id`, its request and,
-    /// where decided, its keyframe. The body may run twice, when the database asks for a retry.
+    /// All commands are for runs of `shard`. The rules decide them in order, each on the state that the one before it
+    /// left. When this returns `Ok`, the decided events are durable; a batch that made no event writes nothing.
+    /// Positions are dense in commit order from 1; `at` never falls within a shard and is later than that of every
+    /// event of another shard whose commit had been acknowledged before this call; every event carries `commit_id`,
+    /// its request and, where decided, its keyframe. The body may run twice, when the database asks for a retry.
     ///
     /// # Errors
     ///
@@ -44,8 +44,8 @@ pub trait Commits: OfLedger {
     /// Tells other processes that this one committed something. Best effort, coalesced, never waits for the database.
     fn announce_commit(&self);
 
-    /// Writes something durable that means nothing and that nobody sees, as a commit to this shard would: whether commits
-    /// would succeed. Called every second or so while they fail, and never while they do not.
+    /// Writes a durable row that has no meaning and that nobody sees, as a commit to this shard would: whether
+    /// commits would succeed. Called every second or so while commits fail, and never while they do not.
     ///
     /// # Errors
     ///
@@ -60,8 +60,8 @@ pub struct Unsettled {
     pub shard: Shard,
     /// The id that its events carry.
     pub commit_id: Uuid,
-    /// Where its first event stands if it was applied.
+    /// The position of the first event, if the commit was applied.
     pub first_position: Position,
-    /// What was decided; holds if it was applied.
+    /// The decided events; they hold if the commit was applied.
     pub decided: Decided,
 }

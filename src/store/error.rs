@@ -1,27 +1,27 @@
-//! What can go wrong with a store. Every error of a commit answers one question: surely not applied, or unknown?
+//! The errors of a store. Every error of a commit answers one question: surely not applied, or unknown?
 
 use std::error::Error as StdError;
 use std::sync::Arc;
 
 use super::Unsettled;
 
-/// What a driver says went wrong.
+/// An error as a driver reports it.
 pub type Source = Box<dyn StdError + Send + Sync>;
 
 /// A store's failure, apart from whether something was applied.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It does not answer, or not now: worth trying again.
+    /// The store does not answer, or not now: worth trying again.
     #[error("the store is unavailable")]
     Unavailable(#[source] Source),
-    /// It refuses what it was given: trying the same again will not help.
+    /// The store refuses a value or a statement: trying the same again will not help.
     #[error("the store refused a statement")]
     Refused(#[source] Source),
-    /// It is not the ledger's any more, and says what happened: nothing that it is asked will succeed, and what it was
-    /// asked before stays as unknown as it is.
+    /// The store is not the ledger's any more, and the source says what happened: no later call will succeed, and the
+    /// outcome of earlier calls stays as unknown as it is.
     #[error("the store is lost")]
     Lost(#[source] Source),
-    /// What it holds cannot be read back.
+    /// A stored value cannot be read back.
     #[error("{table}.{column} of {key} cannot be read")]
     Corrupt {
         /// The table.
@@ -30,17 +30,17 @@ pub enum StoreError {
         column: &'static str,
         /// The row's key.
         key: String,
-        /// Why not.
+        /// The reason.
         #[source]
         source: Source,
     },
 }
 
 impl StoreError {
-    /// What [`Corrupt`](Self::Corrupt) names as its table when the file itself is damaged.
+    /// The table that [`Corrupt`](Self::Corrupt) names when the file itself is damaged.
     pub const WHOLE_DATABASE: &'static str = "database";
 
-    /// The same for each of those who asked together.
+    /// The same error for each of several callers who share one call.
     #[must_use]
     pub fn shared(error: &Arc<Self>) -> Self {
         let source = || Source::from(error.clone());
@@ -54,7 +54,7 @@ impl StoreError {
         }
     }
 
-    /// Whether one run of several may be its cause, so that the others would do without it.
+    /// Whether one run of several may be the cause, so that the others would succeed without it.
     #[must_use]
     pub fn may_be_of_one_run(&self) -> bool {
         match self {
@@ -74,27 +74,27 @@ pub enum CommitError {
     /// COMMIT was sent and not confirmed.
     #[error("the commit's outcome is not known")]
     Unknown {
-        /// What to settle.
+        /// The commit to settle.
         unsettled: Box<Unsettled>,
-        /// Why it is not known.
+        /// The reason why the outcome is not known.
         #[source]
         source: Source,
     },
 }
 
-/// Why a store cannot be opened.
+/// The reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It does not answer: worth trying again.
+    /// The store does not answer: worth trying again.
     #[error("the store at {location} does not answer")]
     Unreachable {
-        /// Where it is, without any password.
+        /// The store's place, without any password.
         location: String,
-        /// What the driver says.
+        /// The driver's error.
         #[source]
         source: Source,
     },
-    /// Its schema is older than this release: worth trying again after `runledger migrate`.
+    /// The database's schema is older than this release: worth trying again after `runledger migrate`.
     #[error(
         "the database's schema is at migration {found} and this release needs {needed}: run `runledger migrate`, or `runledger serve --migrate`"
     )]
@@ -104,15 +104,15 @@ pub enum OpenError {
         /// The last migration that this release knows.
         needed: u32,
     },
-    /// Its schema wants a newer release than this one.
+    /// The database's schema wants a newer release than this one.
     #[error("the database wants Runledger {min_release} or later; this is {release}")]
     NeedsNewerRelease {
-        /// What the database states.
+        /// The release that the database states.
         min_release: String,
-        /// This release.
+        /// The release of this program.
         release: &'static str,
     },
-    /// Another server has it.
+    /// Another server has the file.
     #[error("{location} is in use by another server{}", pid.as_ref().map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Locked {
         /// The database file.
@@ -120,19 +120,19 @@ pub enum OpenError {
         /// The other server's process, when it can be told.
         pid: Option<String>,
     },
-    /// It has another number of shards than was asked for.
+    /// The ledger has another number of shards than was asked for.
     #[error(
         "the ledger at {location} has {found} shards, and for ever: --shards {asked} (RUNLEDGER_SHARDS) is for a database that is created"
     )]
     OtherShards {
-        /// Where it is, without any password.
+        /// The store's place, without any password.
         location: String,
-        /// How many it has.
+        /// The number of shards that the ledger has.
         found: u16,
-        /// How many were asked for.
+        /// The number of shards that were asked for.
         asked: u16,
     },
-    /// Its file has another name (a hard link).
+    /// The database file has another name (a hard link).
     #[error(
         "{location} has {names} names (hard links): a server under another name would not see this one's write-ahead log, \
          and acknowledged calls would be lost: remove the other names (`find -samefile` finds them), or serve a copy"
@@ -140,37 +140,37 @@ pub enum OpenError {
     SeveralNames {
         /// The database file.
         location: String,
-        /// How many names it has.
+        /// The number of names of the file.
         names: u64,
     },
-    /// Its file and its write-ahead log are not both there: what was acknowledged may be in the other one.
+    /// The file and its write-ahead log are not both there: the other one may have acknowledged calls.
     #[error("{location}: {what}: {todo}")]
     Incomplete {
         /// The database file.
         location: String,
-        /// What there is, and what there is not.
+        /// The part that is there, and the part that is missing.
         what: &'static str,
-        /// What to do.
+        /// The operator's next step.
         todo: &'static str,
     },
-    /// It could not keep what it acknowledges.
+    /// The database could not keep the calls that it acknowledges.
     #[error("the database would lose acknowledged calls: {0}; `--allow-unsafe-store` serves on it all the same")]
     Unsafe(String),
-    /// Its place cannot be written: EROFS or EACCES.
+    /// The file's place cannot be written: EROFS or EACCES.
     #[error("{location} cannot be written")]
     ReadOnly {
         /// The database file.
         location: String,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: Source,
     },
-    /// Anything that waiting will not mend.
+    /// Any failure that waiting will not mend.
     #[error("the store at {location} cannot be opened")]
     Failed {
-        /// Where it is, without any password.
+        /// The store's place, without any password.
         location: String,
-        /// What the driver or the system says.
+        /// The driver's or the system's error.
         #[source]
         source: Source,
     },

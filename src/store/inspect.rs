@@ -1,7 +1,7 @@
 //! Looking at a ledger from outside, while servers work on it: for `verify`, `export` and `doctor`.
 //!
-//! Nothing here writes, creates, migrates or takes a lock that a writer waits for. Rows come as they stand in the tables,
-//! unjudged: what is damaged must be read to be named.
+//! Nothing here writes, creates, migrates or takes a lock that a writer waits for. Rows come as they stand in the
+//! tables, unjudged: what is damaged must be read to be named.
 
 pub(super) mod rows;
 
@@ -12,21 +12,21 @@ use super::json::RunColumns;
 use super::{Description, RunLog, StoreError};
 use crate::domain::{Position, Positions, RunKey, Shard, Time};
 
-/// A ledger that is only read: its [log](RunLog), and what only tools ask. Every method is short statements or pages of a
-/// bounded number of bytes.
+/// A ledger that is only read: its [log](RunLog), and the reads that only tools need. Every method is short
+/// statements or pages of a bounded number of bytes.
 #[async_trait]
 pub trait Inspect: RunLog {
-    /// What kind of store it is, where, and how durable.
+    /// The kind of store, where it is, and how durable.
     fn describe(&self) -> Description;
 
-    /// Which past of the database this is: another one after a failover, or when it is put back from a copy.
+    /// The past that this database is of: another one after a failover, or when the database is put back from a copy.
     ///
     /// # Errors
     ///
     /// The store cannot be read; so with every method.
     async fn past(&self) -> Result<Past, StoreError>;
 
-    /// When the event at a position happened; none where there is none.
+    /// The time of the event at a position; none where there is no event.
     async fn time_of(&self, shard: Shard, position: Position) -> Result<Option<Time>, StoreError>;
 
     /// The heads, and between which times all events of the runs that are linked so now happened, in one snapshot.
@@ -35,7 +35,8 @@ pub trait Inspect: RunLog {
     /// The links of runs right after one of their events each, in the order that was asked for.
     async fn links(&self, asked: &[(RunKey, u64)]) -> Result<Vec<Links>, StoreError>;
 
-    /// The rows of `runs` after a key, by key, each with its rows of the tables beside it, in one snapshot. At least one if there is one.
+    /// The rows of `runs` after a key, by key, each with its rows of the tables beside it, in one snapshot. At least
+    /// one if there is one.
     async fn run_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError>;
 
     /// The rows of `run_events` by (run, revision): after one, of runs up to another. At least one if there is one.
@@ -51,7 +52,7 @@ pub trait Inspect: RunLog {
     /// The shards that `shards` has, and rows of the other tables in shards that the ledger does not have.
     async fn shard_rows(&self) -> Result<ShardRows, StoreError>;
 
-    /// How it is: for an operator.
+    /// The ledger's condition, for an operator.
     async fn condition(&self) -> Result<Condition, StoreError>;
 }
 
@@ -70,10 +71,10 @@ pub enum OfRuns {
 }
 
 impl OfRuns {
-    /// Each.
+    /// All of the tables.
     pub const ALL: [Self; 3] = [Self::Active, Self::Leases, Self::Suspended];
 
-    /// Its name.
+    /// The table's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -84,7 +85,7 @@ impl OfRuns {
     }
 }
 
-/// What some runs have in common.
+/// A link that some runs have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Link {
     /// [`Links::audit_session_id`](crate::domain::Links::audit_session_id) is this.
@@ -94,7 +95,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// The column that has it, and what that has.
+    /// The column that has the link, and its value there.
     pub(super) fn column(&self) -> (&'static str, &str) {
         match self {
             Self::AuditSession(id) => ("audit_session_id", id),
@@ -113,7 +114,7 @@ pub struct Past {
 }
 
 impl Past {
-    /// Whether they differ in what is known of both.
+    /// Whether the two differ in a fact that is known of both.
     #[must_use]
     pub fn is_another(&self, other: &Self) -> bool {
         let timeline = matches!((self.timeline, other.timeline), (Some(one), Some(other)) if one != other);
@@ -140,7 +141,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Takes over what an event says: absent stays, empty clears.
+    /// Takes over the links that an event sets: absent stays, empty clears.
     pub fn change(&mut self, task_thread_id: Option<&str>, audit_session_id: Option<&str>) {
         if let Some(id) = task_thread_id {
             id.clone_into(&mut self.task_thread_id);
@@ -150,7 +151,7 @@ impl Links {
         }
     }
 
-    /// Whether it has this one.
+    /// Whether the run is linked so.
     #[must_use]
     pub fn has(&self, link: &Link) -> bool {
         match link {
@@ -165,11 +166,11 @@ impl Links {
 pub struct RunRow {
     /// The row of `runs`.
     pub columns: RunColumns<String>,
-    /// Its row in `active`.
+    /// The run's row in `active`.
     pub active: Option<ActiveRow>,
-    /// `epoch` and `ttl_ms` of its row in `leases`.
+    /// `epoch` and `ttl_ms` of the run's row in `leases`.
     pub lease: Option<(i64, i64)>,
-    /// `ready` of its row in `suspended`.
+    /// `ready` of the run's row in `suspended`.
     pub ready: Option<bool>,
 }
 
@@ -210,7 +211,7 @@ pub struct EventRow {
     pub keyframe: Option<String>,
 }
 
-/// Where an event stands.
+/// The place of an event.
 #[derive(Clone, Debug)]
 pub struct PlaceRow {
     /// `position`.
@@ -234,7 +235,7 @@ pub struct ShardRows {
     pub strays: Vec<(&'static str, i64)>,
 }
 
-/// How a ledger is.
+/// The condition of a ledger.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -249,20 +250,20 @@ pub struct Condition {
     pub min_release: String,
     /// The last migration that was applied.
     pub migration: u64,
-    /// When the ledger was created.
+    /// The time at which the ledger was created.
     pub created_at: Time,
-    /// Its shards' heads.
+    /// The heads of the shards.
     pub heads: Vec<Head>,
     /// Runs that are not terminal, by status code.
     #[serde(skip)]
     pub active: Vec<(i16, u64)>,
-    /// Those that were started first.
+    /// The runs that are not terminal, the oldest of them.
     #[serde(skip)]
     pub oldest: Vec<OldRun>,
-    /// What a database server says of its sessions; none for a file.
+    /// The server's report on its sessions; none for a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
-    /// Who follows a database server; none for a file.
+    /// The standbys of a database server; none for a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replication: Option<Replication>,
     /// The sizes of the tables; empty for a file.
@@ -279,13 +280,13 @@ pub struct Condition {
 pub struct Head {
     /// The shard.
     pub shard: u16,
-    /// Its last position.
+    /// The shard's last position.
     pub position: Position,
-    /// When its last event happened.
+    /// The time of the shard's last event.
     pub at: Option<Time>,
-    /// The session that holds it.
+    /// The session that holds the head.
     pub holder: Option<Session>,
-    /// Those that wait for it, the longest wait first.
+    /// The sessions that wait for the head, the longest wait first.
     pub waiters: Vec<Session>,
 }
 
@@ -293,39 +294,39 @@ pub struct Head {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
-    /// Its process.
+    /// The process id of the session.
     pub pid: i32,
-    /// What it calls itself.
+    /// The name that the client gives itself.
     pub application: Option<String>,
-    /// From where.
+    /// The client's address.
     pub client: Option<String>,
-    /// What it does: `active`, `idle in transaction` and so on; none when this role may not see it.
+    /// The session's state: `active`, `idle in transaction` and so on; none when this role may not see it.
     pub state: Option<String>,
-    /// The name of its statement, or its beginning.
+    /// The name of the session's statement, or its beginning.
     pub statement: Option<String>,
-    /// For how long its transaction has been open.
+    /// The time for which the session's transaction has been open.
     pub transaction_ms: Option<i64>,
-    /// For how long it has been in its state: at its statement, or idle.
+    /// The time for which the session has been in its state: at its statement, or idle.
     pub state_ms: Option<i64>,
 }
 
-/// What a database server says of its sessions.
+/// A database server's report on its sessions.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sessions {
     /// Connections of clients to the server.
     pub used: u64,
-    /// As many as it has for everybody.
+    /// Connections that the server has for everybody.
     pub max: u64,
     /// Whether this role sees what the sessions of other roles do.
     pub all_seen: bool,
-    /// Sessions in this database that are in a transaction and silent, the longest first.
+    /// Sessions in this database that are idle in a transaction, the longest first.
     pub idle_in_transaction: Vec<Session>,
     /// The transaction in this database that is open for longest.
     pub oldest_transaction: Option<Session>,
 }
 
-/// Who follows a database server.
+/// The standbys of a database server.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Replication {
@@ -339,7 +340,7 @@ pub struct Replication {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Standby {
-    /// What it calls itself.
+    /// The name that the standby gives itself.
     pub name: Option<String>,
     /// `async`, `potential`, `sync` or `quorum`; none when this role may not see it.
     pub sync_state: Option<String>,
@@ -348,42 +349,42 @@ pub struct Standby {
 /// A run that is not terminal.
 #[derive(Clone, Debug)]
 pub struct OldRun {
-    /// Its key.
+    /// The run's key.
     pub key: RunKey,
-    /// Its status' code.
+    /// The code of the run's status.
     pub status: i16,
-    /// When it was created.
+    /// The time at which the run was created.
     pub started_at: Time,
-    /// Its owner.
+    /// The run's owner.
     pub agent_id: Option<String>,
 }
 
-/// How large a table is.
+/// The size of a table.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Table {
-    /// Its name.
+    /// The table's name.
     pub name: String,
-    /// Without indexes.
+    /// The table's size without indexes.
     pub bytes: u64,
-    /// Its indexes.
+    /// The size of the indexes.
     pub index_bytes: u64,
     /// Rows, about.
     pub rows: u64,
     /// Rows that were replaced or deleted, and whose place is not free yet, about.
     pub dead_rows: u64,
-    /// When autovacuum last went over it.
+    /// The time at which autovacuum last worked on the table.
     pub last_autovacuum: Option<Time>,
 }
 
-/// How large a file is.
+/// The size of a file.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct File {
-    /// The file.
+    /// The database file.
     pub bytes: u64,
     /// The write-ahead log beside it.
     pub wal_bytes: u64,
-    /// What of the file is free for new rows.
+    /// The part of the file that is free for new rows.
     pub free_bytes: u64,
 }

@@ -40,7 +40,7 @@ pub struct RunColumns<T> {
 }
 
 impl<T: AsRef<str>> RunColumns<T> {
-    /// How long the texts and documents are: for bounds on pages.
+    /// The length of the texts and documents: for bounds on pages.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         let texts = [&self.agent_id, &self.workflow_id, &self.audit_session_id];
@@ -54,7 +54,7 @@ impl<T: AsRef<str>> RunColumns<T> {
 }
 
 impl RunColumns<&str> {
-    /// With documents of its own.
+    /// The same columns, with documents of their own.
     #[must_use]
     pub fn into_owned(self) -> RunColumns<String> {
         let Self { key, revision, status, started_at, task_thread_id, agent_id, workflow_id, audit_session_id, .. } =
@@ -91,8 +91,8 @@ pub struct EventColumns {
     pub request_id: Option<String>,
 }
 
-/// What `record` keeps: what no other column does. Each version of a row is written to the database's log whole, so what
-/// columns have is not there twice.
+/// The fields of a run that `record` keeps: those that no other column has. Each version of a row is written to the
+/// database's log whole, so no field is there twice.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record<'a> {
@@ -110,7 +110,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Of a run.
+    /// The fields of a run.
     #[must_use]
     pub fn of(run: &'a Run) -> Self {
         Self {
@@ -124,37 +124,37 @@ impl<'a> Record<'a> {
     }
 }
 
-/// `record`.
+/// The `record` of a run.
 #[must_use]
 pub fn record(run: &Run) -> String {
     text(&Record::of(run))
 }
 
-/// `metadata`: none for an empty object.
+/// The `metadata` of a run: none for an empty object.
 #[must_use]
 pub fn metadata(run: &Run) -> Option<String> {
     (!run.metadata.is_empty()).then(|| text(&run.metadata))
 }
 
-/// `labels`: none when there are none.
+/// The column `labels`: none when there are none.
 #[must_use]
 pub fn labels(labels: &Labels) -> Option<String> {
     (!labels.is_empty()).then(|| text(labels))
 }
 
-/// `event`.
+/// The column `event`.
 #[must_use]
 pub fn event(event: &Event) -> String {
     text(event)
 }
 
-/// `keyframe`: the whole run.
+/// The column `keyframe`: the whole run.
 #[must_use]
 pub fn keyframe(run: &Run) -> String {
     text(&Keyframe::of(run))
 }
 
-/// What `keyframe` keeps.
+/// The fields that `keyframe` keeps.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Keyframe<'a> {
     run: &'a Run,
@@ -162,14 +162,14 @@ pub struct Keyframe<'a> {
 }
 
 impl<'a> Keyframe<'a> {
-    /// Of a run.
+    /// The fields of a run.
     #[must_use]
     pub fn of(run: &'a Run) -> Self {
         Self { run, metadata: &run.metadata }
     }
 }
 
-/// The run of its columns.
+/// The run that its columns make.
 ///
 /// # Errors
 ///
@@ -210,7 +210,7 @@ pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError
     Ok(run)
 }
 
-/// A run with what `record` and `metadata` say instead of what it says.
+/// A run with the fields of `record` and `metadata` taken from these columns.
 ///
 /// # Errors
 ///
@@ -220,7 +220,7 @@ pub fn with_documents<T: AsRef<str>>(mut run: Run, columns: &RunColumns<T>) -> R
     Ok(run)
 }
 
-/// What `record` and `metadata` say.
+/// The contents of `record` and `metadata`.
 struct Documents<'a> {
     record: Record<'a>,
     metadata: Metadata,
@@ -238,7 +238,7 @@ impl<'a> Documents<'a> {
         run.updated_at = updated_at;
         run.running_at = running_at;
         run.completed_at = completed_at;
-        // These have columns.
+        // The links that are named have columns.
         run.links = Links { route, audit_session_id, workflow_id, ..links.into_owned() };
         run.ending = ending.into_owned();
         run.supervision = supervision.map(Cow::into_owned).unwrap_or_default();
@@ -246,7 +246,7 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// The event of its columns.
+/// The event that its columns make.
 ///
 /// # Errors
 ///

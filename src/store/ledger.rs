@@ -7,20 +7,21 @@ use crate::domain::Time;
 /// The database's own identity, fixed when it was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    /// Its id: keys the shard hash, binds tokens and derived run ids.
+    /// The ledger's id: keys the shard hash, binds tokens and derived run ids.
     pub id: Uuid,
-    /// 0, until the database is seen to have lost what was acknowledged: restored from a copy, or failed over. Then above
-    /// what it was, and the minutes since [`EPOCH_ZERO`] if these are more: so no two pasts have the same.
+    /// The epoch: 0, until the database is seen to have lost acknowledged calls: restored from a copy, or failed
+    /// over. Then an epoch above the one before, and the minutes since [`EPOCH_ZERO`] if these are more: so no two
+    /// pasts have the same.
     pub epoch: u64,
-    /// How many shards it has.
+    /// The number of shards.
     pub shard_count: u16,
 }
 
-/// From when on epochs count minutes: the beginning of 2026, in seconds since 1970.
+/// The time from which epochs count minutes: the beginning of 2026, in seconds since 1970.
 pub const EPOCH_ZERO: u32 = 1_767_225_600;
 
 impl Ledger {
-    /// The minute in which its epoch began, for people, where the epoch is not 0.
+    /// The minute in which the ledger's epoch began, for people, where the epoch is not 0.
     #[must_use]
     pub fn epoch_began(self) -> String {
         let minutes = self.epoch.saturating_add(u64::from(EPOCH_ZERO) / 60);
@@ -30,10 +31,10 @@ impl Ledger {
     }
 }
 
-/// A part of a store: it knows of which ledger it is.
+/// A part of a store, which knows its ledger.
 pub trait OfLedger: Send + Sync + 'static {
-    /// The database's identity. The epoch rises while a server runs when the database turns out to have lost what was
-    /// acknowledged, after a failover or from a copy: before any read of this store answers from the new past. So a reader
-    /// that compares the epoch after a read with the one before it, and finds them alike, has read one past.
+    /// The database's identity. The epoch rises while a server runs when the database turns out to have lost
+    /// acknowledged calls, after a failover or from a copy: before any read of this store answers from the new past. So
+    /// a reader that compares the epoch after a read with the one before it, and finds them alike, has read one past.
     fn ledger(&self) -> Ledger;
 }

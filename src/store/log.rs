@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::{OfLedger, StoreError};
 use crate::domain::{Event, Position, Positions, RunKey, Shard, Time};
 
-/// The log of what happened to runs.
+/// The log of the events of runs.
 #[async_trait]
 pub trait RunLog: OfLedger {
     /// Each shard's last position (0 when empty), in one snapshot.
@@ -17,16 +17,16 @@ pub trait RunLog: OfLedger {
 
     /// The events of all shards above `after` (a position for each shard), in one snapshot, merged by (`at`, shard,
     /// position), at most about `limit` for each shard and about `bytes_max` in all as stored, at least one if there is
-    /// one. A merged page ends where the first cut shard ends, so that no event comes before one that belongs in front of
-    /// it. An event that cannot be decoded stands in its place as [`Unreadable`], and costs no other event.
+    /// one. A merged page ends where the first cut shard ends, so that no event comes before one that belongs in
+    /// front of it. An event that cannot be decoded stands in its place as [`Unreadable`], and costs no other event.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError>;
 
-    /// A run's events above `after`, by revision, at most `limit` and about `bytes_max` as stored, at least one if there
-    /// is one.
+    /// A run's events above `after`, by revision, at most `limit` and about `bytes_max` as stored, at least one if
+    /// there is one.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ pub trait RunLog: OfLedger {
     /// The store cannot be read.
     async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError>;
 
-    /// Each shard's last position whose event may be gone. Events are kept for ever: 0, until there is retention.
+    /// The last position of each shard whose event may be gone. Events are kept for ever: 0, until there is retention.
     ///
     /// # Errors
     ///
@@ -55,14 +55,14 @@ pub trait RunLog: OfLedger {
         Ok(Positions::start(self.ledger().shard_count))
     }
 
-    /// Resolves when another process may have committed something; may resolve without cause, and may miss a commit.
-    /// Never resolves where no other process can write, or where nothing tells of it.
+    /// Resolves when another process may have committed; may resolve without cause, and may miss a commit. Never
+    /// resolves where no other process can write, or where nothing tells of it.
     async fn foreign_commit(&self) {
         std::future::pending::<()>().await;
     }
 }
 
-/// About how many bytes of events one page of history may hold as stored: a page is held in memory whole.
+/// The bytes of events that one page of history may hold as stored, about: a page is held in memory whole.
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// A page of the log.
@@ -81,12 +81,12 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// The first that could not.
+    /// The error of the first event that could not be read.
     pub fn whole(self) -> Result<Vec<LoggedEvent>, StoreError> {
         self.events.into_iter().map(|event| event.map_err(|unreadable| unreadable.error)).collect()
     }
 
-    /// How far it goes: the shard and the position of each of its events.
+    /// The places that the page covers: the shard and the position of each of its events.
     pub fn places(&self) -> impl Iterator<Item = (Shard, Position)> {
         self.events.iter().map(|event| match event {
             Ok(logged) => (logged.shard, logged.position),
@@ -98,26 +98,26 @@ impl Page {
 /// An event that cannot be decoded, and where it stands.
 #[derive(Debug)]
 pub struct Unreadable {
-    /// Its shard.
+    /// The event's shard.
     pub shard: Shard,
-    /// Its place in the shard.
+    /// The event's position.
     pub position: Position,
-    /// When it happened.
+    /// The time of the event.
     pub at: Time,
-    /// The run that it happened to.
+    /// The run that the event is of.
     pub key: RunKey,
-    /// Its revision.
+    /// The event's revision.
     pub revision: u64,
-    /// Why it cannot be read.
+    /// The reason why the event cannot be read.
     pub error: StoreError,
 }
 
 /// An event and its place in the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoggedEvent {
-    /// Its shard.
+    /// The event's shard.
     pub shard: Shard,
-    /// Its place in the shard.
+    /// The event's position.
     pub position: Position,
     /// The event.
     pub event: Event,

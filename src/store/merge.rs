@@ -1,22 +1,22 @@
-//! The order of a page of the log over all shards, and where it ends.
+//! The order of a page of the log over all shards, and where the page ends.
 
 use super::json::{self, EventColumns};
 use super::{LoggedEvent, Page, Unreadable};
 use crate::domain::{Position, Shard, Time};
 
-/// Where an event stands in the merged log.
+/// The place of an event in the merged log.
 pub(super) type Place = (Time, Shard, Position);
 
-/// What one shard has after its position, in order.
+/// The events that one shard has after its position, in order.
 #[derive(Debug)]
 pub(super) struct Part<T> {
     pub(super) events: Vec<(Place, T)>,
-    /// Whether it may have more.
+    /// Whether the shard may have more.
     pub(super) cut: bool,
 }
 
-/// Merges the shards' parts, and tells whether the page is cut. It ends where the first cut part ends: behind that, an
-/// event of the cut shard may be missing in front of one that is here.
+/// Merges the shards' parts, and tells whether the page is cut. A page ends where the first cut part ends: behind
+/// that, an event of the cut shard may be missing in front of one that is here.
 fn merged<T>(parts: Vec<Part<T>>) -> (Vec<(Place, T)>, bool) {
     let end = parts.iter().filter(|part| part.cut).filter_map(|part| part.events.last().map(|(place, _)| *place)).min();
     let mut events: Vec<(Place, T)> = parts.into_iter().flat_map(|part| part.events).collect();

@@ -2,25 +2,25 @@
 
 use super::OpenError;
 
-/// This release.
+/// The release of this program.
 pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// The oldest release that can work with this release's schema. Whoever migrates raises the database's `min_release` to
-/// it, and nothing else does.
+/// The oldest release that can work with this release's schema. Every migration raises the database's `min_release`
+/// to it, and nothing else does.
 pub const MIN_RELEASE: &str = "0.2.0";
 
 /// One step of the schema: the same number and name in both stores.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
-    /// From 1, dense.
+    /// The number, from 1, dense.
     pub number: u32,
-    /// What it brings.
+    /// The name of the change.
     pub name: &'static str,
-    /// Its statements.
+    /// The statements.
     pub sql: &'static str,
 }
 
-/// What [`migrate`](super::open::migrate) did.
+/// The result of [`migrate`](super::open::migrate).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migrated {
     /// The names of the migrations that were applied now, in order.
@@ -78,7 +78,7 @@ pub fn admits(min_release: &str) -> Result<(), OpenError> {
     }
 }
 
-/// The later of what a database states and of what this release brings: a statement is never taken back.
+/// The later of the release that a database states and the one that this release asks for: `min_release` never falls.
 #[must_use]
 pub fn later<'a>(stated: &'a str, ours: &'a str) -> &'a str {
     match (semver::Version::parse(stated), semver::Version::parse(ours)) {

@@ -1,5 +1,5 @@
-//! A store whose calls are counted: each of its paths is wrapped, so that what is measured stands beside the stores and not
-//! in them.
+//! A store whose calls are counted: each of its paths is wrapped, so that the counting stands beside the stores and
+//! not in them.
 
 mod calls;
 #[cfg(test)]
@@ -22,7 +22,7 @@ use crate::domain::{
     Shard,
 };
 
-/// A store, or one of its paths, and how often each of its methods was called.
+/// A store, or one of its paths, and the number of calls of each method.
 pub struct Observed<S: ?Sized> {
     calls: Calls,
     inner: Arc<S>,
@@ -35,7 +35,7 @@ impl<S: ?Sized> Observed<S> {
         Self { calls: Calls::default(), inner }
     }
 
-    /// How often each method was called.
+    /// The number of calls of each method.
     #[must_use]
     pub fn calls(&self) -> &Calls {
         &self.calls

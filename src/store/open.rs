@@ -14,7 +14,7 @@ use super::{OpenError, OpenOptions, Store};
 use crate::clock::Clock;
 use crate::supervise::Supervisor;
 
-/// Where a store is. `Display` and `Debug` never show a password.
+/// The place of a store. `Display` and `Debug` never show a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
     /// An SQLite file.
@@ -57,8 +57,8 @@ impl fmt::Debug for Location {
     }
 }
 
-/// Opens the store at a location, once: a caller that wants to wait tries again while the error is temporary. What the
-/// store needs all the time is vital to `supervisor`'s service.
+/// Opens the store at a location, once: a caller that wants to wait tries again while the error is temporary. The
+/// tasks that the store always needs are vital to `supervisor`'s service.
 ///
 /// # Errors
 ///

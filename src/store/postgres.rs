@@ -75,8 +75,8 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the database that the connection string names, and creates the ledger in an empty one. What the store needs
-    /// all the time is vital to `supervisor`'s service.
+    /// Opens the database that the connection string names, and creates the ledger in an empty one. The tasks that
+    /// the store always needs are vital to `supervisor`'s service.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl PostgresStore {
         shard_of(self.ledger.id, self.ledger.shard_count, key)
     }
 
-    /// Whether the server still is the one that knows everything: a pooler may move a session to another unseen.
+    /// Whether the server is still the one with all acknowledged calls: a pooler may move a session to another unseen.
     async fn check(&self) -> Result<(), StoreError> {
         let session = self.commits.sessions.commit().await?;
         match timeout(CREATE_MAX, self.commits.lineage.check(&session)).await {
@@ -310,7 +310,7 @@ struct Alone {
 }
 
 impl Alone {
-    /// Bounded as a whole: a listener that accepts and never answers must not hold up the start for ever.
+    /// Connects in a bounded time: a listener that accepts and never answers must not hold up the start for ever.
     async fn connect(config: &Config, location: &str) -> Result<Self, OpenError> {
         let connected = async {
             let (client, connection) = config.connect(NoTls).await?;

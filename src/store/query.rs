@@ -1,8 +1,9 @@
-//! Lists and counts of runs: what is asked of a store, what it answers, and which index leads to the runs.
+//! Lists and counts of runs: the questions, the answers, and which index leads to the runs.
 //!
-//! Every index that leads to runs has their place in the list as its last columns, so that a page begins where the last
-//! one ended. How much one call looks at is bounded whatever its filter says: what the index does not know of the filter
-//! is held against the entries that were looked at, and a page that has looked at its limit ends there.
+//! Every index that leads to runs has their place in the list as its last columns, so that a page begins where the
+//! last one ended. The number of runs that one call looks at is bounded whatever its filter is: the conditions that
+//! the index does not cover are tested on the entries that were looked at, and a page that has looked at its limit
+//! ends there.
 
 pub(super) mod filter;
 pub(super) mod page;
@@ -21,19 +22,19 @@ pub const READY_RUNS_MAX: usize = 256;
 /// A question for a list of runs.
 #[derive(Clone, Debug)]
 pub struct RunQuery {
-    /// The namespace that they live in.
+    /// The namespace of the runs.
     pub namespace: Namespace,
-    /// Which of them.
+    /// The conditions on the runs.
     pub filter: Filter,
-    /// In which order.
+    /// The order of the runs.
     pub order: Order,
-    /// Where to go on: only runs that come after it, whether it still matches or not.
+    /// The place to go on from: only runs that come after it, whether its run still matches or not.
     pub after: Option<Place>,
-    /// How many at most, at least one.
+    /// The number of runs at most, at least one.
     pub limit: usize,
-    /// About how many bytes at most as stored, but at least one run if there is one.
+    /// The bytes at most as stored, about, but at least one run if there is one.
     pub bytes_max: usize,
-    /// With their metadata; without, it is empty and not read.
+    /// Whether runs come with their metadata; without, it is empty and not read.
     pub metadata: bool,
 }
 
@@ -58,16 +59,17 @@ pub struct Place {
 /// A page of a list.
 #[derive(Debug, Default)]
 pub struct RunPage {
-    /// The runs, in the order that was asked for; none where the store has looked at its limit of runs and none matched.
+    /// The runs, in the order that was asked for; none where the store has looked at its limit of runs and none
+    /// matched.
     pub runs: Vec<Run>,
-    /// Where to go on; none at the end. A page that ended early names a place even where nothing follows.
+    /// The place to go on from; none at the end. A page that ended early names a place even where nothing follows.
     pub next: Option<Place>,
 }
 
-/// How many runs match.
+/// The number of runs that match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunCounts {
-    /// For each status that occurs among the runs that match.
+    /// The number for each status that occurs among the runs that match.
     pub counts: BTreeMap<Status, u64>,
     /// There are more runs than [`COUNT_RUNS_MAX`] to look at: those counted are the newest.
     pub truncated: bool,
@@ -82,30 +84,30 @@ impl RunPage {
 }
 
 impl Place {
-    /// A run's.
+    /// The place of a run.
     #[must_use]
     pub fn of(run: &Run) -> Self {
         Self { started_at: run.started_at, run_id: run.run_id.clone() }
     }
 
-    /// Before every run.
+    /// The place before every run.
     #[must_use]
     pub fn start() -> Self {
         Self::at(Time::from_micros(i64::MIN))
     }
 
-    /// Before this run, and after every run of an earlier time.
+    /// The place before this run, and after every run of an earlier time.
     #[must_use]
     pub fn before(&self) -> Self {
         Self::at(self.started_at)
     }
 
-    /// Before every run of that time, for no run id is empty.
+    /// The place before every run of that time, for no run id is empty.
     fn at(started_at: Time) -> Self {
         Self { started_at, run_id: RunId::default() }
     }
 
-    /// After every run.
+    /// The place after every run.
     #[must_use]
     pub fn end() -> Self {
         Self { started_at: Time::from_micros(i64::MAX), run_id: char::MAX.to_string().into() }
@@ -116,14 +118,14 @@ impl Place {
 /// range: of two on one side, a database may walk from the looser one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range {
-    /// Only later ones than this.
+    /// The range has only runs after this place.
     pub(super) after: Place,
-    /// Only earlier ones than this.
+    /// The range has only runs before this place.
     pub(super) before: Place,
 }
 
 impl Range {
-    /// What a filter says of the start.
+    /// The range of a filter's bounds on the start.
     pub(super) fn of(filter: &Filter) -> Self {
         Self {
             after: filter.started_from.map_or_else(Place::start, Place::at),
@@ -131,13 +133,13 @@ impl Range {
         }
     }
 
-    /// What is left of it for a count.
+    /// The range of a count.
     pub(super) fn of_count(filter: &Filter, before: Option<Place>) -> Self {
         let range = Self::of(filter);
         Self { before: before.into_iter().fold(range.before, Place::min), ..range }
     }
 
-    /// What is left of it for a page.
+    /// The range of a page.
     pub(super) fn of_page(query: &RunQuery) -> Self {
         let Self { after, before } = Self::of(&query.filter);
         match (query.order, query.after.clone()) {
@@ -148,7 +150,8 @@ impl Range {
     }
 }
 
-/// What leads to the runs of a filter: of the indexes that fit, the one that surely leads to the fewest others.
+/// The index that leads to the runs of a filter: of the indexes that fit, the one that surely leads to the fewest
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// The runs of one task.
@@ -166,11 +169,11 @@ pub enum By {
 }
 
 impl By {
-    /// Each.
+    /// All of the indexes.
     pub const ALL: [Self; 6] =
         [Self::TaskThread, Self::AuditSession, Self::Active, Self::Agent, Self::Workflow, Self::Start];
 
-    /// What leads to the runs of this filter.
+    /// The index that leads to the runs of this filter.
     #[must_use]
     pub fn of(filter: &Filter) -> Self {
         let active = !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_terminal());
@@ -213,13 +216,14 @@ impl By {
         }
     }
 
-    /// What that column is to be.
+    /// The value that this column must have.
     pub(super) fn value(self, filter: &Filter) -> Option<&str> {
         self.column().and_then(|column| filter::text(filter, column))
     }
 
-    /// The range of the index that a walk goes over, of columns of `table`: `$1` is the namespace, `$2` to `$5` are the
-    /// places that it lies between. `every`: what the index's own condition says of all rows, where that must be said.
+    /// The range of the index that a walk goes over, of columns of `table`: `$1` is the namespace, `$2` to `$5` are
+    /// the places that it lies between. `every`: the index's own condition, which is true of all rows, where SQL must
+    /// state it.
     pub(super) fn range(self, table: &str, every: &str) -> String {
         let known = self
             .column()
@@ -230,7 +234,7 @@ impl By {
 }
 
 impl Order {
-    /// As SQL says it.
+    /// The order in SQL.
     pub(super) fn sql(self) -> &'static str {
         match self {
             Self::NewestFirst => "desc",

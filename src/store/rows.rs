@@ -1,9 +1,9 @@
 //! Rows of both databases, read once and turned into the domain's values. A value that cannot be read is an error that
 //! names table, column and key.
 //!
-//! A driver says how a column is read, by implementing [`Columns`]; everything else is the same for both. The readers of
-//! the tables are beside this: [`runs`], [`events`], [`sides`], and [`inspect::rows`](super::inspect::rows) for rows as
-//! they stand.
+//! A driver defines how a column is read, by implementing [`Columns`]; everything else is the same for both. The
+//! readers of the tables are beside this: [`runs`], [`events`], [`sides`], and
+//! [`inspect::rows`](super::inspect::rows) for rows as they stand.
 
 pub(super) mod events;
 pub(super) mod runs;
@@ -16,12 +16,12 @@ use super::{StoreError, columns};
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Namespace, RunId, RunKey, Status, Time};
 
-/// Which column of a row.
+/// A column of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) name: &'static str,
-    /// Where SQLite finds the column in the select list: to find it by its name, SQLite is asked for every name before it.
-    /// Postgres goes by the name: its select lists have more columns, in other places.
+    /// The place where SQLite finds the column in the select list: to find it by its name, SQLite is asked for every
+    /// name before it. Postgres uses the name: its select lists have more columns, in other places.
     pub(super) place: Option<usize>,
 }
 
@@ -73,13 +73,13 @@ impl<'a, R: Columns> Reader<'a, '_, R> {
     }
 }
 
-/// `namespace` and `run_id`; on SQLite from this place on.
+/// The key in `namespace` and `run_id`; on SQLite from this place on.
 pub(super) fn key<R: Columns>(row: &R, table: &'static str, place: usize) -> Result<RunKey, StoreError> {
     let row = Reader { table, row, key: &|| "a row without a key".to_owned() };
     Ok(RunKey { namespace: row.get((place, "namespace"))?, run_id: row.get((place + 1, "run_id"))? })
 }
 
-/// How a value is made of a column of some kind.
+/// Reads a value from a column of some kind.
 macro_rules! value {
     ($value:ty, $column:ident) => {
         impl<'a> Value<'a> for $value {

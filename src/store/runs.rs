@@ -6,7 +6,7 @@ use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{OfLedger, StoreError};
 use crate::domain::{Filter, LabelValue, Namespace, Run, RunId, RunKey};
 
-/// Runs, read.
+/// Reads of runs.
 #[async_trait]
 pub trait Runs: OfLedger {
     /// The run as it is: sees every commit that was acknowledged before the call.
@@ -16,8 +16,8 @@ pub trait Runs: OfLedger {
     /// The store cannot be read.
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError>;
 
-    /// Several runs as they are, in the order of their keys, each as [`run`](Runs::run) would have read it at one moment
-    /// during the call.
+    /// Several runs as they are, in the order of their keys, each as [`run`](Runs::run) would have read it at one
+    /// moment during the call.
     ///
     /// # Errors
     ///
@@ -42,19 +42,19 @@ pub trait Runs: OfLedger {
     }
 
     /// A page of the runs that match a filter, in one snapshot that shows every commit that was acknowledged before the
-    /// call. At most [`LIST_RUNS_MAX`](super::query::LIST_RUNS_MAX) runs are looked at: where few of them match, the page
-    /// ends early, and may be empty although more follow. A run's place never changes, so pages that follow one another by
-    /// [`next`](RunPage::next) neither skip nor repeat a run that was there all the time, whatever is committed
-    /// between them; each run is shown, and tested, as it is when its page is read.
+    /// call. At most [`LIST_RUNS_MAX`](super::query::LIST_RUNS_MAX) runs are looked at: where few of them match, the
+    /// page ends early, and may be empty although more follow. A run's place never changes, so pages that follow one
+    /// another by [`next`](RunPage::next) neither skip nor repeat a run that was there all the time, whatever is
+    /// committed between them; each run is shown, and tested, as it is when its page is read.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
     async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError>;
 
-    /// How many runs match a filter, in one snapshot as of [`list`](Runs::list), of the newest
-    /// [`COUNT_RUNS_MAX`](super::query::COUNT_RUNS_MAX) that [the filter's index](super::query::By) leads to. `before`:
-    /// only runs that were created before this place.
+    /// The numbers of runs that match a filter, in one snapshot as of [`list`](Runs::list), of the newest
+    /// [`COUNT_RUNS_MAX`](super::query::COUNT_RUNS_MAX) that [the filter's index](super::query::By) leads to.
+    /// `before`: only runs that were created before this place.
     ///
     /// # Errors
     ///
@@ -66,16 +66,16 @@ pub trait Runs: OfLedger {
         before: Option<&Place>,
     ) -> Result<RunCounts, StoreError>;
 
-    /// The runs of a namespace that are [ready](Run::is_ready), without their metadata, by (`started_at`, `run_id`) after a
-    /// place, at most `limit`: as [`list`](Runs::list) reads them.
+    /// The runs of a namespace that are [ready](Run::is_ready), without their metadata, by (`started_at`, `run_id`)
+    /// after a place, at most `limit`: as [`list`](Runs::list) reads them.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
     async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError>;
 
-    /// The runs that count towards what claims allow of values of labels, in the order of the values, those of each by id:
-    /// claimed under a [`MaxRunning`](crate::domain::MaxRunning), and neither terminal nor ready.
+    /// The runs that count towards the claims' limits on values of labels, in the order of the values, those of each
+    /// by id: claimed under a [`MaxRunning`](crate::domain::MaxRunning), and neither terminal nor ready.
     ///
     /// # Errors
     ///

@@ -103,7 +103,7 @@ impl SqliteStore {
         })
     }
 
-    /// Brings a file to this release's schema and lets go of it.
+    /// Brings a file to this release's schema and closes it.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl OfLedger for SqliteStore {
 
 #[async_trait]
 impl Commits for SqliteStore {
-    /// One writer.
+    /// The store has one writer.
     fn commits_max(&self) -> usize {
         1
     }
@@ -286,8 +286,8 @@ impl Upkeep for SqliteStore {
         self.connections.write(move |connection| claims::replay(connection, &key)).await?
     }
 
-    /// Nobody else asks. But where renewals failed, their workers may be gone, and nobody else would find that the store
-    /// writes again.
+    /// No other process asks for a stamp. But where renewals failed, their workers may be gone, and no other call
+    /// would find that the store writes again.
     async fn stay_alive(&self) -> Result<(), StoreError> {
         if !self.clock.is_failing() {
             return Ok(());

@@ -1,9 +1,9 @@
-//! Since when the authority has been there to be told who lives, as one process knows it.
+//! The time since when workers could report to the authority, as one process knows it.
 //!
-//! A living worker renews its lease every third of the ttl. Only an interruption about as long can hurt the lease, so an
-//! interruption counts for every lease of whose ttl it is a quarter or more: none of these is over before one whole ttl
-//! from the interruption's end. A shorter one counts only for leases with shorter ttls, so that small hiccups, however
-//! steady, do not keep the dead alive.
+//! A living worker renews its lease every third of the ttl. Only an interruption about as long can hurt the lease, so
+//! an interruption counts for every lease of whose ttl it is a quarter or more: none of these is over before one
+//! whole ttl from the interruption's end. A shorter one counts only for leases with shorter ttls, so that small
+//! interruptions, however steady, do not keep the leases of dead workers.
 //!
 //! Pure: the times are given, all of them the store's.
 
@@ -15,7 +15,7 @@ use crate::domain::Time;
 /// The shortest interruption that counts, in microseconds: a quarter of the smallest ttl.
 const SHORTEST: i64 = 250_000;
 
-/// The longest that can make a difference: a quarter of the largest ttl.
+/// The longest length that makes a difference: a quarter of the largest ttl.
 pub(in crate::store) const LONGEST: i64 = 6 * 3_600 * 1_000_000;
 
 /// An interruption of this length ends the process's uptime, and a new one begins.
@@ -29,15 +29,16 @@ const PAUSE_MIN: i64 = 1_000_000;
 #[derive(Debug)]
 pub(in crate::store) struct Uptime {
     begun: Time,
-    /// When the process was last seen running.
+    /// The time at which the process was last seen running.
     ticked: Time,
-    /// Renewals and stamps that have no answer yet: since when, by their numbers.
+    /// Renewals and stamps that have no answer yet: the times of their beginnings, by their numbers.
     unanswered: BTreeMap<u64, Time>,
     next_number: u64,
-    /// Since when they have failed, until one succeeds.
+    /// The time since when they have failed, until one succeeds.
     failing_since: Option<Time>,
     last: Option<Span>,
-    /// Longest first. Each later one ended later: one that is no longer than a later one says nothing.
+    /// The interruptions, longest first. Each later one ended later: an earlier one that is no longer than it makes
+    /// no difference.
     interruptions: Vec<Interruption>,
 }
 
@@ -56,23 +57,23 @@ struct Interruption {
     end: Time,
 }
 
-/// How a renewal or a stamp ended.
+/// The end of a renewal or a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Ended {
-    /// The store did it.
+    /// The store did the write.
     Well,
-    /// The store could not do it.
+    /// The store could not do the write.
     Failed,
-    /// It says nothing of the store: nobody waits for it any more, or it was refused for what it asked.
+    /// The end shows nothing about the store: nobody waits for it any more, or the call was refused for its input.
     Unknown,
 }
 
 impl Ended {
-    /// What an answer says.
+    /// The end that an answer shows.
     pub(in crate::store) fn of<T>(answer: &Result<T, StoreError>) -> Self {
         match answer {
             Ok(_) => Self::Well,
-            // One run that cannot be renewed says nothing of the others.
+            // One run that cannot be renewed shows nothing about the others.
             Err(error) if error.may_be_of_one_run() => Self::Unknown,
             Err(_) => Self::Failed,
         }
@@ -84,13 +85,13 @@ impl Ended {
 pub(in crate::store) struct Seen {
     /// The moment.
     pub(in crate::store) now: Time,
-    /// Since when the process has been up without an interruption of [`GAP`].
+    /// The time since when the process has been up without an interruption of [`GAP`].
     pub(in crate::store) begun: Time,
     interruptions: Vec<Interruption>,
 }
 
 impl Uptime {
-    /// Of a process that starts now. Its start counts as the end of an interruption of this length.
+    /// The uptime of a process that starts now. The start counts as the end of an interruption of this length.
     pub(in crate::store) fn new(now: Time, away: i64) -> Self {
         let interruptions = vec![Interruption { length: rounded(away), end: now }];
         Self {
@@ -104,7 +105,7 @@ impl Uptime {
         }
     }
 
-    /// The process runs. A tick that is late says that it did not run, or that the clock was set.
+    /// Notes that the process runs. A tick that is late shows that the process did not run, or that the clock was set.
     pub(in crate::store) fn tick(&mut self, now: Time) {
         if now < self.ticked {
             self.clock_was_set(between(self.ticked, now), now);
@@ -114,11 +115,12 @@ impl Uptime {
         self.ticked = now;
     }
 
-    /// The store's clock was set by so many microseconds, and shows this time now. As much time may have passed unseen.
+    /// Notes that the store's clock was set by so many microseconds, and shows this time now. As much time may have
+    /// passed unseen.
     pub(in crate::store) fn clock_was_set(&mut self, by: i64, now: Time) {
         self.ticked = later(self.ticked, by);
         if by < 0 {
-            // What was before is before.
+            // Times before the change move with the clock, so that they stay in the past.
             let times = self.unanswered.values_mut().chain(&mut self.failing_since).chain([&mut self.begun]);
             let times = times.chain(self.last.iter_mut().flat_map(|last| [&mut last.start, &mut last.end]));
             for time in times.chain(self.interruptions.iter_mut().map(|interruption| &mut interruption.end)) {
@@ -130,8 +132,8 @@ impl Uptime {
         }
     }
 
-    /// Renewals waited so long before they went to the store, as each of that time would have. The process was up: its
-    /// leases with longer ttls are not hurt, however long its queue stays.
+    /// Notes that renewals waited so long before they went to the store, as every renewal of that time would have.
+    /// The process was up: its leases with longer ttls are not hurt, however long its queue stays.
     pub(in crate::store) fn waited(&mut self, length: i64, now: Time) {
         if length >= SHORTEST {
             let begun = self.begun;
@@ -140,7 +142,7 @@ impl Uptime {
         }
     }
 
-    /// A renewal or a stamp is on its way to the store. Answers its number.
+    /// Notes a renewal or a stamp that is on its way to the store. Answers its number.
     pub(in crate::store) fn asked(&mut self, now: Time) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
@@ -148,8 +150,8 @@ impl Uptime {
         number
     }
 
-    /// It has ended. One that took long is an interruption, and so is the time from the first one that failed to the next
-    /// that did not.
+    /// Notes the end of a call. A call that took long is an interruption, and so is the time from the first call that
+    /// failed to the next that did not.
     pub(in crate::store) fn answered(&mut self, number: u64, now: Time, ended: Ended) {
         let Some(asked) = self.unanswered.remove(&number) else { return };
         match ended {
@@ -188,7 +190,7 @@ impl Uptime {
         self.interruptions.push(Interruption { length, end });
     }
 
-    /// The uptime as of now: what has not ended yet counts as if it would never end.
+    /// The uptime as of now: an interruption that has not ended counts as if it would never end.
     pub(in crate::store) fn seen(&self, now: Time) -> Seen {
         let mut interruptions = self.interruptions.clone();
         let oldest = self.unanswered.values().chain([&self.ticked]).min().copied().unwrap_or(now);
@@ -197,7 +199,7 @@ impl Uptime {
             interruptions.retain(|ended| ended.length > length);
             interruptions.push(Interruption { length, end: Time::from_micros(i64::MAX) });
         }
-        // A process that has not been heard for so long does not say that it is up.
+        // A process without a tick for so long does not claim that it is up.
         let begun = if length >= GAP { now } else { self.begun };
         Seen { now, begun, interruptions }
     }
@@ -221,14 +223,14 @@ fn counts_below_ms(interruption: &Interruption) -> u64 {
     u64::try_from(interruption.length / 250 + 1).unwrap_or(0)
 }
 
-/// To three binary digits, upwards: so few lengths are kept apart, four for each doubling.
+/// A length rounded up to three binary digits: so few lengths are kept apart, four for each doubling.
 fn rounded(length: i64) -> i64 {
     let length = length.clamp(0, LONGEST);
     let step = 1_i64 << (61_u32.saturating_sub(length.leading_zeros()));
     ((length + step - 1) / step * step).min(LONGEST)
 }
 
-/// From one time to another.
+/// The microseconds from one time to another.
 fn between(from: Time, to: Time) -> i64 {
     to.micros() - from.micros()
 }

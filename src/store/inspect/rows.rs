@@ -1,7 +1,7 @@
 //! Rows as they stand, and the statements on them that both databases take.
 //!
-//! Another table's row is looked up by a subquery that has one value: both databases then go by its key for each row of the
-//! page, and neither reads all of the other table for it.
+//! Another table's row is looked up by a subquery that has one value: both databases then use that table's key for
+//! each row of the page, and neither reads all of the other table for it.
 
 use super::{ActiveRow, EventRow, OfRuns, OldRun, PlaceRow, RunRow};
 use crate::domain::{RunKey, Shard, Time};

@@ -1,4 +1,4 @@
-//! The methods of a store that ask the database something, and how often each was called.
+//! The methods of a store that ask the database something, and the number of calls of each.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ macro_rules! calls {
         }
 
         impl Call {
-            /// Each.
+            /// All of the methods.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$call),*];
 
             /// The method's name.
@@ -53,7 +53,7 @@ calls! {
     Ping: "ping",
 }
 
-/// How often each method was called, whatever came of it.
+/// The number of calls of each method, whatever their results.
 #[derive(Debug, Default)]
 pub struct Calls([AtomicU64; Call::ALL.len()]);
 
@@ -62,7 +62,7 @@ impl Calls {
         self.0[call as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often this method was called.
+    /// The number of calls of this method.
     #[must_use]
     pub fn of(&self, call: Call) -> u64 {
         self.0[call as usize].load(Ordering::Relaxed)

@@ -1,7 +1,7 @@
 //! Wake-ups between processes: `NOTIFY` and `LISTEN` on a connection of their own.
 //!
-//! Outside the write transaction, because a `NOTIFY` in it takes a lock that all of the database's transactions share.
-//! A hint only: nothing is wrong when one is lost, as the log is also looked at without one.
+//! Both are outside the write transaction, because a `NOTIFY` in it takes a lock that all of the database's
+//! transactions share. A wake-up may be lost without harm, as the log is also read without one.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -19,12 +19,12 @@ use crate::store::error::Source;
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 
-/// At most one `NOTIFY` in this time.
+/// The shortest time between two `NOTIFY`.
 const PACE: Duration = Duration::from_millis(5);
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// A `NOTIFY` writes to the log of the database: nobody waits for that to be on disk.
+/// A `NOTIFY` writes to the log of the database: no caller waits until that is on disk.
 const SETTINGS: &str = "-- announce.listen
 set synchronous_commit = off;
 set statement_timeout = '10s';
@@ -47,8 +47,8 @@ struct Signals {
 }
 
 impl Announcer {
-    /// Starts to listen; while the database does not answer, it goes on trying. The task is vital, and goes on after the
-    /// stop of the service, until this one is told to stop: the last commits are announced as well.
+    /// Starts to listen; while the database does not answer, the task goes on trying. The task is vital, and goes on
+    /// after the stop of the service, until this announcer is told to stop: the last commits are announced as well.
     pub(super) fn start(config: Config, supervisor: &Supervisor) -> Self {
         Self::of(supervisor, |signals| keep_listening(config, signals))
     }
@@ -67,17 +67,17 @@ impl Announcer {
         Self { signals, tasks: Mutex::new(tasks) }
     }
 
-    /// Neither listens nor tells.
+    /// An announcer that neither listens nor tells.
     pub(super) fn silent() -> Self {
         Self { signals: Arc::default(), tasks: Mutex::default() }
     }
 
-    /// Tells the others, soon. Several in a row become one.
+    /// Tells the other processes, soon. Several calls in a row become one `NOTIFY`.
     pub(super) fn announce(&self) {
         self.signals.ours.notify_one();
     }
 
-    /// Resolves when another process told something, also if that was before the call. Wakes one waiter.
+    /// Resolves when another process has told of a commit, also if that was before the call. Wakes one waiter.
     pub(super) async fn heard(&self) {
         self.signals.theirs.notified().await;
     }
@@ -113,11 +113,12 @@ async fn keep_listening(config: Config, signals: Arc<Signals>) {
 /// Listens until the connection ends.
 async fn listen(config: &Config, signals: &Signals, listens: impl FnOnce()) -> Result<(), Source> {
     let (client, mut connection) = timeout(CREATE_MAX, config.connect(NoTls)).await.map_err(|_| TimedOut)??;
-    // Known once the connection is polled; 0 is nobody's.
+    // The own process id is known once the connection is polled; 0 is no process's.
     let own = AtomicI32::new(0);
     let hear = async {
         while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
-            // Notices, and what the driver may add, say nothing about commits; nor do our own words.
+            // Notices, and other messages of the driver, say nothing about commits; nor do this process's own
+            // notifications.
             if let AsyncMessage::Notification(told) = message?
                 && told.process_id() != own.load(Ordering::Relaxed)
             {
@@ -131,7 +132,7 @@ async fn listen(config: &Config, signals: &Signals, listens: impl FnOnce()) -> R
         let pid: i32 = client.query_one(WHO, &[]).await?.try_get(0)?;
         own.store(pid, Ordering::Relaxed);
         listens();
-        // Something may have been said while nobody listened.
+        // Another process may have told of a commit while this one did not listen.
         signals.theirs.notify_one();
         loop {
             signals.ours.notified().await;

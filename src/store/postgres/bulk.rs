@@ -1,4 +1,4 @@
-//! Loads runs by COPY: what was decided as two streams of rows, under the shard's head.
+//! Loads runs by COPY: the decided runs and events as two streams of rows, under the shard's head.
 
 mod copy;
 
@@ -40,12 +40,12 @@ const COPY_EVENTS: &str = "-- bulk.copy_events
 copy run_events (shard, position, namespace, run_id, revision, at, event, commit_id, request_id, request_digest,
                  request_key, keyframe) from stdin (format binary)";
 
-/// Where the data is, to whom it may be told, and whether the server is on this machine.
+/// The place of the data, for roles that may see it, and whether the server is on this machine.
 const ROOM: &str = "-- bulk.room
 select case when pg_has_role('pg_read_all_settings', 'usage') then current_setting('data_directory') end as directory,
        pg_size_bytes(current_setting('max_wal_size')) as log_bytes_max, host(inet_server_addr()) as address";
 
-/// Freezes as well: later, it would be the automatic cleaning's work, in the middle of somebody's measurement.
+/// Freezes the rows as well: later, the automatic cleaning would do it, in the middle of somebody's measurement.
 const SETTLE: [&str; 2] = [
     "-- bulk.settle_runs
 vacuum (freeze, analyze) runs",
@@ -53,7 +53,7 @@ vacuum (freeze, analyze) runs",
 vacuum (freeze, analyze) run_events",
 ];
 
-/// As measured with `runledger bench fill` on PostgreSQL 15.
+/// The sizes as measured with `runledger bench fill` on PostgreSQL 15.
 const BYTES_PER_RUN: u64 = 3_400;
 const LOG_BYTES_PER_RUN: u64 = 3_500;
 
@@ -96,7 +96,7 @@ impl PostgresBulk {
         })
     }
 
-    /// Every early return closes the session, and with it the transaction.
+    /// Takes the head and reads the shard's end. Every early return closes the session, and with it the transaction.
     async fn attempt(&self, shard: Shard, load: &Load) -> Result<Attempt, LoadError> {
         let session = self.sessions.commit().await?;
         session.batch_execute(BEGIN).await.map_err(errors::statement)?;
@@ -127,7 +127,7 @@ impl PostgresBulk {
 }
 
 enum Attempt {
-    /// Under the head.
+    /// The transaction holds the head.
     Begun(Box<(Session, End)>),
     /// Somebody else held the head for too long.
     Again(StoreError),
@@ -154,7 +154,7 @@ impl Bulk for PostgresBulk {
         let place = Reader { table: "pg_settings", row: &row, key: &String::new };
         let directory: Option<String> = place.get("directory")?;
         let address: Option<String> = place.get("address")?;
-        // Without an address it was reached by a socket of this machine.
+        // Without an address, the server was reached by a socket of this machine.
         let here = address.is_none_or(|address| address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()));
         Ok(Room {
             bytes_per_run: BYTES_PER_RUN,
@@ -225,11 +225,11 @@ async fn copy(session: &Session, statement: &str, rows: Copy) -> Result<(), Erro
     sink.finish().await.map(|_| ())
 }
 
-/// About how many bytes a run and an event take on the way, so that the buffers need not grow often.
+/// The bytes that a run and an event take on the way, about, so that the buffers need not grow often.
 const RUN_BYTES: usize = 800;
 const EVENT_BYTES: usize = 400;
 
-/// What was decided, as rows.
+/// The decided runs and events, as rows.
 struct Rows {
     runs: Copy,
     events: Copy,

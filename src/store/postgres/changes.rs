@@ -66,7 +66,7 @@ order by position)"
         &self.heads
     }
 
-    /// Its rows' positions, shard by shard.
+    /// The positions in the rows of [`heads_statement`](Self::heads_statement), shard by shard.
     pub(super) fn heads_of(&self, rows: &[Row]) -> Result<Positions, StoreError> {
         let mut heads = Positions::start(self.shard_count);
         for row in rows {
@@ -100,7 +100,7 @@ order by position)"
         Ok(merge::page(as_of, parts))
     }
 
-    /// The clock is read first: what the page shows was there no earlier than `as_of` says.
+    /// Reads the clock before the events: every event of the page was there no earlier than `as_of` says.
     async fn read(
         &self,
         session: &Session,
@@ -145,7 +145,8 @@ order by position)"
                 Reader { table: "run_events", row, key: &|| format!("an event of shard {}", shard.0) }.get("stored")?;
             part.events.push(((columns.at, shard, position), columns));
         }
-        // The statement counts bytes as stored, reading counts text: compressed or full of numbers, either is the longer.
+        // The statement counts bytes as stored, the reader counts text: compressed or full of numbers, either is the
+        // longer.
         part.cut |= text >= bytes_max || stored >= u64::try_from(bytes_max).unwrap_or(u64::MAX);
         Ok(part)
     }

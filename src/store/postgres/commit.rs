@@ -1,9 +1,9 @@
-//! The commit: in one flush where what it rests on can be guessed, else in two, each one round trip.
+//! The commit: in one flush where it can be decided on [`hints`], else in two, each one round trip.
 //!
 //! Of two flushes, the first takes the shard's head and reads, the second writes and commits. Run rows need no lock:
-//! every writer takes the head first, and what is read after it is current, because a READ COMMITTED statement that
-//! begins after the wait sees what the one before committed. Runs that this process left behind need not be read: the
-//! second flush writes nothing when they are otherwise. For one flush see [`optimistic`].
+//! every writer takes the head first, and a row that is read after it is current, because a READ COMMITTED statement
+//! that begins after the wait sees the changes of the commit before. Runs that this process wrote last need not be
+//! read: the second flush writes nothing when they have changed since. For one flush see [`optimistic`].
 
 pub(super) mod hints;
 mod load;
@@ -38,9 +38,9 @@ use super::uptime::ReplicaUptime;
 use crate::domain::{Command, Decide, Decided, Loaded, Shard};
 use crate::store::{CommitError, Ledger, OpenError, StoreError, Unsettled};
 
-/// For everything before COMMIT may have been sent: past it, surely nothing was applied.
+/// The time for all steps before COMMIT may have been sent: past it, surely nothing was applied.
 const READ_MAX: Duration = Duration::from_secs(8);
-/// For the flush that ends with COMMIT: past it, the outcome is unknown.
+/// The time for the flush that ends with COMMIT: past it, the outcome is unknown.
 pub(super) const WRITE_MAX: Duration = Duration::from_secs(5);
 /// Three waits for the head, 2 s each, outlive a frozen holder, whose session ends after 2 s without a statement.
 const ATTEMPTS_MAX: usize = 3;
@@ -48,7 +48,7 @@ const ATTEMPTS_MAX: usize = 3;
 enum Failure {
     /// Rolled back, and worth another attempt at once.
     Again(StoreError),
-    /// Rolled back: it was decided on runs as this process left them, and they are otherwise now.
+    /// Rolled back: the batch was decided on runs as this process left them, and they have changed since.
     Stale,
     Final(CommitError),
 }
@@ -59,7 +59,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// What commits share.
+/// The parts that all commits share.
 pub(super) struct CommitPath {
     pub(super) sessions: Sessions,
     pub(super) hints: Arc<Hints>,
@@ -90,7 +90,7 @@ impl CommitPath {
     }
 }
 
-/// Commits a batch. Its body runs again when the database asks for it, each time on what it reads then.
+/// Commits a batch. The body runs again when the database asks for it, each time on newly read rows.
 pub(super) async fn commit(
     commits: &CommitPath,
     shard: Shard,
@@ -118,7 +118,7 @@ pub(super) async fn commit(
     }
 }
 
-/// What is committed together.
+/// A batch of commands, committed together.
 struct Batch<'a> {
     shard: Shard,
     commit_id: Uuid,
@@ -126,8 +126,9 @@ struct Batch<'a> {
     keys: Keys<'a>,
 }
 
-/// An early return that does not give the session back closes it, and with it the transaction. `trusting`: runs that this process left behind
-/// are not read; the statement that writes looks whether they still are as they were.
+/// Makes one commit in two flushes. An early return that does not give the session back closes it, and with it the
+/// transaction. `trusting`: runs that this process wrote last are not read; the statement that writes looks whether
+/// they are unchanged.
 async fn attempt_once(
     commits: &CommitPath,
     deadline: Instant,
@@ -152,7 +153,7 @@ async fn attempt_once(
         None => (rules.decide(commands, loaded), Guessed::Nothing),
         Some(decided) if decided.all_applied() => (decided, Guessed::Runs),
         Some(_) => {
-            // What makes no event rests on the run as it is, and no write would look at that.
+            // A command that makes no event rests on the run as it is, and no write would look whether it is still so.
             let runs = before(deadline, load_runs(&session, &prepared, smallint(shard), keys)).await?;
             let runs = read_runs(&runs.map_err(errors::statement)?)?;
             (rules.decide(commands, Loaded { runs, ..loaded }), Guessed::Nothing)

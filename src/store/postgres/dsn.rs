@@ -1,4 +1,4 @@
-//! Connection strings: what may be shown of one, and the driver's settings from one.
+//! Connection strings: the parts of one that may be shown, and the driver's settings from one.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub fn redacted(dsn: &str) -> String {
     let (credentials, place) = rest.rfind('@').map_or(("", rest), |end| (&rest[..end], &rest[end..]));
     let query = credentials.split_once('?').map_or("", |(_, query)| query).to_ascii_lowercase();
     if query.contains("password") || query.contains('%') {
-        // The `@` may be in the middle of a password that is a parameter: what follows it is no place.
+        // The `@` may be in the middle of a password that is a parameter: the text after it is no place.
         return format!("{scheme}://***");
     }
     let credentials = match credentials.split_once(':') {
@@ -50,7 +50,7 @@ pub fn redacted(dsn: &str) -> String {
     format!("{scheme}://{credentials}{place}?{}", query.join("&"))
 }
 
-/// What stands where the user should may be something else.
+/// The text where the user should be may be something else.
 fn redacted_user(user: &str) -> &str {
     if user.contains(['/', '?', '@', '=']) { "***" } else { user }
 }
@@ -72,8 +72,8 @@ pub fn check(dsn: &str) -> Result<(), String> {
     parsed(dsn).map(|_config| ()).map_err(str::to_owned)
 }
 
-/// The driver takes the first `@` of all for the end of the credentials: a second one would send a part of a password to
-/// a host that is named by the rest of it.
+/// The driver takes the first `@` of all for the end of the credentials: a second one would send a part of a password
+/// to a host that is named by the rest of it.
 fn parsed(dsn: &str) -> Result<Config, &'static str> {
     if dsn.matches('@').count() > 1 {
         return Err(
@@ -96,8 +96,8 @@ fn parsed(dsn: &str) -> Result<Config, &'static str> {
     Ok(config)
 }
 
-/// The driver's settings: what the string says, and bounds on waiting where it says nothing. Keepalives are one setting:
-/// a string that wants its own names their interval.
+/// The driver's settings: those of the string, and bounds on waiting where it has none. Keepalives are one setting: a
+/// string that wants its own names their interval.
 pub(super) fn config(dsn: &str) -> Result<Config, OpenError> {
     let mut config = parsed(dsn).map_err(|why| OpenError::Failed { location: redacted(dsn), source: why.into() })?;
     if config.get_application_name().is_none() {

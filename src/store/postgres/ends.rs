@@ -1,7 +1,8 @@
-//! Where the shards end: read here, and nowhere else.
+//! The ends of the shards: read here, and nowhere else.
 //!
-//! A shard's end is its newest event, to which the log's primary key leads: no commit writes it a second time. Invariant:
-//! nothing ever deletes a shard's newest event. Without it, its position would be given out again, for another event.
+//! A shard's end is its newest event, to which the log's primary key leads: no commit writes it a second time.
+//! Invariant: nothing ever deletes a shard's newest event. Without it, its position would be given out again, for
+//! another event.
 
 use std::sync::Arc;
 
@@ -33,10 +34,10 @@ fn of_each(shard_count: u16, statement: impl Fn(u16) -> String) -> String {
     (0..shard_count).map(statement).collect::<Vec<_>>().join("\nunion all\n")
 }
 
-/// What a writer reads under its shard's head first: the store's clock, the fence, and the newest event of each shard that
-/// has one. A statement of its own: its snapshot is younger than the wait for the head, and shows every commit that was
-/// acknowledged before a command of this one was sent, and a `min_release` that was raised meanwhile. The clock's name is
-/// not qualified, so that a schema in front of `pg_catalog` may give another time.
+/// The facts that a writer reads under its shard's head first: the store's clock, the fence, and the newest event of
+/// each shard that has one. A statement of its own: its snapshot is younger than the wait for the head, and shows
+/// every commit that was acknowledged before a command of this one was sent, and a `min_release` that was raised
+/// meanwhile. The clock's name is not qualified, so that a schema in front of `pg_catalog` may give another time.
 pub(super) fn statement(shard_count: u16) -> String {
     format!(
         "-- commit.ends
@@ -48,7 +49,7 @@ where l.singleton",
     )
 }
 
-/// What the statement says, seen from one shard.
+/// The facts of that statement, seen from one shard.
 #[derive(Debug)]
 pub(super) struct Ends {
     /// The shard's last event: its position and time; none in an empty shard.

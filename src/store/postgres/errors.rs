@@ -1,4 +1,4 @@
-//! What the driver's errors mean: try again, or never; surely not applied, or unknown.
+//! The meanings of the driver's errors: try again, or never; surely not applied, or unknown.
 
 use deadpool::managed::{HookError, PoolError};
 use tokio_postgres::Error;
@@ -6,12 +6,12 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::store::{OpenError, StoreError};
 
-/// What waited for longer than this process allows.
+/// A wait was longer than this process allows.
 #[derive(Debug, thiserror::Error)]
 #[error("Postgres did not answer in time")]
 pub(super) struct TimedOut;
 
-/// The server that a commit was made on is not the ledger's any more: what the ledger is has to tell what became of it.
+/// The server that a commit was made on is not the ledger's any more: only the present ledger can tell the outcome.
 #[derive(Debug, thiserror::Error)]
 #[error("the commit was made on a server that was left behind by a failover")]
 pub(super) struct LeftBehind;
@@ -22,8 +22,8 @@ impl From<TimedOut> for StoreError {
     }
 }
 
-/// A statement's failure. Whatever the server did not say (a lost connection, a broken protocol) is worth trying again;
-/// of what it said, only what time or another server can mend.
+/// A statement's failure. A failure that the server did not report (a lost connection, a broken protocol) is worth
+/// trying again; of the errors that it reported, only those that time or another server can mend.
 pub(super) fn statement(error: Error) -> StoreError {
     match error.as_db_error() {
         None => StoreError::Unavailable(error.into()),
@@ -41,7 +41,7 @@ pub(super) fn unsent(error: Error) -> StoreError {
     }
 }
 
-/// What the server said, without its details and context: these show the row, and rows are not for logs.
+/// The server's error, without its details and context: these show the row, and rows are not for logs.
 #[derive(Debug, thiserror::Error)]
 #[error("{severity} {state}: {message}{place}")]
 struct Told {
@@ -65,7 +65,7 @@ impl Told {
     }
 }
 
-/// No session was to be had. Never a statement's fault, so never a refusal.
+/// No session could be had: never a statement's fault, so never a refusal.
 pub(super) fn session(error: PoolError<Error>) -> StoreError {
     StoreError::Unavailable(match error {
         // The pool's own words would only stand before the cause.
@@ -95,19 +95,20 @@ pub(super) fn asks_for_retry(error: &Error) -> bool {
     })
 }
 
-/// Whether somebody else's commit came first: what was decided on is no longer so. With what asks for a retry.
+/// Whether somebody else's commit came first, so that the facts of the decision no longer hold, or the database asks
+/// for a retry.
 pub(super) fn is_lost_race(error: &Error) -> bool {
     asks_for_retry(error)
         || error.code().is_some_and(|state| [SqlState::UNIQUE_VIOLATION, SqlState::DIVISION_BY_ZERO].contains(state))
 }
 
-/// Whether the head is only held by somebody else.
+/// Whether the statement failed only because somebody else holds the head.
 pub(super) fn is_lock_timeout(error: &Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
-/// Whether an error that answered a statement before COMMIT proves that the transaction was rolled back. It does when
-/// the server said so and lived on; a session that was ended may have been ended anywhere.
+/// Whether an error that answered a statement before COMMIT proves that the transaction was rolled back. An error
+/// does if the session went on after it; a session that was ended may have been ended anywhere.
 pub(super) fn proves_rollback(error: &Error) -> bool {
     error.as_db_error().is_some_and(|error| {
         let unsure = ["08", "57P"].iter().any(|class| error.code().code().starts_with(class))
@@ -124,7 +125,7 @@ fn severity(error: &DbError) -> Severity {
 pub(super) fn opening(location: &str, error: Error) -> OpenError {
     let location = location.to_owned();
     let temporary = match error.as_db_error() {
-        // Which user and which database: for a person to mend.
+        // A wrong user or database: for a person to mend.
         Some(error) => is_temporary(error.code()) && !error.code().code().starts_with("28"),
         None => error.is_closed() || is_io(&error),
     };

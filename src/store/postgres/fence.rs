@@ -11,7 +11,7 @@ use super::rows::Reader;
 use crate::store::StoreError;
 use crate::store::migrations;
 
-/// Every commit finds the same; an operator needs to read it once.
+/// Every commit finds the same state; an operator needs to read it once.
 static SAID: Once = Once::new();
 
 /// Refuses to go on when the row's `min_release` is above this release; else gives it.

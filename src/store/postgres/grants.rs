@@ -1,5 +1,5 @@
-//! What the database's role must be allowed to do with the ledger's tables. It is asked at the start, so that a grant that
-//! is missing is named then and not by the first call that needs it.
+//! The privileges that the database's role must have on the ledger's tables. A check at the start names a missing
+//! grant, before the first call that needs it fails.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use tokio_postgres::Client;
 use super::errors;
 use crate::store::OpenError;
 
-/// A table that a later release makes is not there yet. Grants of columns will do: whoever gives them knows which.
+/// A table that a later release makes is not there yet. Grants on columns suffice: an operator who gives them knows
+/// which.
 const MISSING: &str = "-- open.grants
 select quote_ident(current_user) as role, n.privilege, string_agg(n.table, ', ' order by n.number) as tables
 from unnest($1::text[], $2::text[]) with ordinality as n (\"table\", privilege, number)
@@ -18,7 +19,8 @@ where to_regclass(n.table) is not null
 group by n.privilege
 order by min(n.number)";
 
-/// A ledger that the role cannot see, in a schema where it would look for one: another would be made beside it.
+/// A ledger that the role cannot see, in a schema of its search path: without this check, another would be made
+/// beside it.
 const HIDDEN: &str = "-- open.hidden_schema
 select quote_ident(n.nspname) as schema, quote_ident(current_user) as role
 from pg_catalog.pg_class c
@@ -32,7 +34,7 @@ limit 1";
 /// A table, and privileges on it.
 type Needs = &'static [(&'static str, &'static [&'static str])];
 
-/// Of who reads past the servers.
+/// The privileges of a tool that reads past the servers.
 pub(super) const READING: Needs = &[
     ("ledger", &["SELECT"]),
     ("ledger_migrations", &["SELECT"]),
@@ -44,7 +46,7 @@ pub(super) const READING: Needs = &[
     ("suspended", &["SELECT"]),
 ];
 
-/// Of a server. UPDATE is also what a row is locked by.
+/// The privileges of a server. UPDATE is also needed to lock a row.
 pub(super) const SERVING: Needs = &[
     ("ledger", &["SELECT", "UPDATE"]),
     ("ledger_migrations", &["SELECT"]),
@@ -59,7 +61,7 @@ pub(super) const SERVING: Needs = &[
     ("claims", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
 ];
 
-/// Whether the session's role may do all of it.
+/// Whether the session's role has all of these privileges.
 pub(super) async fn check(client: &Client, location: &str, needs: Needs) -> Result<(), OpenError> {
     let opening = |error| errors::opening(location, error);
     let refused = |sentence: String| OpenError::Failed { location: location.to_owned(), source: sentence.into() };

@@ -1,7 +1,7 @@
 //! The database, read beside the servers that work on it.
 //!
-//! Read sessions only: each statement is a transaction of its own, bounded in rows, bytes and time, and waits for no lock
-//! that a commit takes. Plain statements with the shard as a constant, as in a commit.
+//! Read sessions only: each statement is a transaction of its own, bounded in rows, bytes and time, and waits for no
+//! lock that a commit takes. Plain statements with the shard as a constant, as in a commit.
 
 mod condition;
 mod links;
@@ -70,7 +70,7 @@ impl PostgresInspect {
     }
 }
 
-/// How long the first look may take: behind a migration it would wait for its end.
+/// The time that the first look may take: behind a migration it would wait for its end.
 const OPEN_MAX: Duration = Duration::from_secs(5);
 
 impl OfLedger for PostgresInspect {

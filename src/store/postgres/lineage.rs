@@ -1,11 +1,11 @@
-//! Which server this process talks to, and whether it still is the one that knows everything that was acknowledged.
+//! The server that this process talks to, and whether it is still the one with all acknowledged calls.
 //!
 //! An asynchronous standby that is promoted has lost what had not reached it, and writes other events at the same
 //! positions; so does a server that was put back from a backup. The ledger's row keeps the server's system identifier
-//! and timeline. Each new session looks at them before it is used, and once a second one that is in use does: where they
-//! changed, or where a shard ends before a position that this process has seen, the ledger's epoch is raised, once for
-//! all replicas. Invariant: the process's epoch is raised before a session is used that may read the new past, so that
-//! who compares the epoch after a read, and before an answer, never takes one past for the other.
+//! and timeline. Each new session looks at them before it is used, and once a second one that is in use does: where
+//! they changed, or where a shard ends before a position that this process has seen, the ledger's epoch is raised, once
+//! for all replicas. Invariant: the process's epoch is raised before a session is used that may read the new past, so
+//! that a reader who compares the epoch after a read, and before an answer, never takes one past for the other.
 
 mod statements;
 mod verdict;
@@ -27,21 +27,22 @@ use crate::domain::{Position, Positions, Shard};
 use crate::store::{Ledger, StoreError};
 use crate::telemetry::chain;
 
-/// Looks at one session: another replica may change the ledger's row in between, and then it is looked at again.
+/// Looks at one session at most: another replica may change the ledger's row in between, and then the row is read
+/// again.
 const LOOKS_MAX: usize = 8;
 
 /// See the module.
 pub(super) struct Lineage {
-    /// [`Known::epoch`], for who only asks for it.
+    /// A copy of [`Known::epoch`], to be read without the mutex.
     epoch: AtomicU64,
     known: Mutex<(Known, Option<Instant>)>,
     hints: Arc<Hints>,
-    /// The statement that looks, with ever less of the server's identity.
+    /// The statements that look, each with less of the server's identity.
     looks: [String; 4],
-    /// The first of them that the server does not refuse.
+    /// The first of the statements that the server does not refuse.
     allowed: AtomicUsize,
     over_shards: OverShards,
-    /// How many looks were begun for callers, and the last of them that ended, with what it came to.
+    /// The number of looks that were begun for callers, and the last look that ended, with its number and result.
     begun: AtomicU64,
     made: tokio::sync::Mutex<(u64, Result<(), Arc<StoreError>>)>,
 }
@@ -65,7 +66,8 @@ impl Lineage {
         }
     }
 
-    /// One look answers all callers who came before it began: however many there are, they take one session.
+    /// Looks for a caller. One look answers all callers who came before it began: however many they are, they take
+    /// one session.
     pub(super) async fn once(&self, look: impl Future<Output = Result<(), StoreError>>) -> Result<(), StoreError> {
         let before = self.begun.load(Ordering::SeqCst);
         let mut made = self.made.lock().await;
@@ -76,17 +78,18 @@ impl Lineage {
         made.1.as_ref().copied().map_err(StoreError::shared)
     }
 
-    /// The ledger's epoch: never behind what any session has read.
+    /// The ledger's epoch: never behind the epoch that any session has read.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// When the epoch last changed while this process ran: older sessions may be to a server that was left.
+    /// The time at which the epoch last changed while this process ran: older sessions may be to a server that was
+    /// left.
     pub(super) fn changed_at(&self) -> Option<Instant> {
         self.known().1
     }
 
-    /// Notes how far shards are, as a session showed that was lent at an epoch.
+    /// Notes the positions of shards that a session showed, which was lent at this epoch.
     pub(super) fn saw(&self, epoch: u64, places: impl IntoIterator<Item = (Shard, Position)>) {
         let mut known = self.known();
         if known.0.epoch != epoch {
@@ -98,8 +101,8 @@ impl Lineage {
         }
     }
 
-    /// Compares a session's server with what is known. The session may be used, for what is now the process's epoch, when
-    /// this returns without an error.
+    /// Compares a session's server with the facts that are known. When this returns without an error, the session may
+    /// be used, for what is now the process's epoch.
     ///
     /// # Errors
     ///
@@ -107,7 +110,7 @@ impl Lineage {
     pub(super) async fn check(&self, client: &Connection) -> Result<(), StoreError> {
         let mut raised_for = None;
         for _ in 0..LOOKS_MAX {
-            // Before the look: what was seen by then, the server must have.
+            // Taken before the look: the server must have every position that was seen by then.
             let before = self.known().0.clone();
             let look = self.look(client).await?;
             match before.judge(&look) {
@@ -182,7 +185,7 @@ impl Lineage {
         }
     }
 
-    /// Remembers the server, and what it has.
+    /// Remembers the server and its positions.
     fn agree(&self, before: &Known, look: &Look) {
         let mut known = self.known();
         if known.0.epoch != before.epoch {
@@ -192,7 +195,7 @@ impl Lineage {
         known.0.seen.advance(&look.heads);
     }
 
-    /// Takes over a higher epoch: everything that is remembered is of a past that may be lost.
+    /// Takes over a higher epoch: all remembered facts are of a past that may be lost.
     fn begin(&self, look: &Look, raised_for: Option<String>) {
         let mut known = self.known();
         let before = known.0.epoch;

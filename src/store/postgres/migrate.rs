@@ -1,4 +1,4 @@
-//! The schema's steps: which were taken, and taking those that were not, one server at a time.
+//! The schema's steps: which of them were taken, and how the others are taken, one server at a time.
 
 use tokio_postgres::{Client, Error};
 use uuid::Uuid;
@@ -11,15 +11,15 @@ use crate::store::migrations::Migrated;
 use crate::store::migrations::{MIN_RELEASE, Migration, POSTGRES, RELEASE, admits, later};
 use crate::store::{Ledger, OpenError, StoreError};
 
-/// The advisory lock that whoever changes the schema holds: "runledge" in ASCII.
+/// The advisory lock that every process which changes the schema holds: "runledge" in ASCII.
 const LOCK: i64 = 0x7275_6e6c_6564_6765;
 
-/// Of a database that is created now and whose shards nobody counts. With four, the same calls make smaller commits: a
-/// third fewer transitions at 32 callers, on quick disks and on slow ones, and no more at 512. With one, a commit never
-/// overlaps the next, which leaves cores unused.
+/// The number of shards of a new database when no number is asked for. With four, the same calls make smaller
+/// commits: a third fewer transitions at 32 callers, on quick disks and on slow ones, and no more at 512. With one, a
+/// commit never overlaps the next, which leaves cores unused.
 const SHARDS: u16 = 2;
 
-/// Behind a long transaction a migration would make everybody wait, so it gives up and is tried again.
+/// A migration that waits for a long transaction would make everybody wait, so it gives up and is tried again.
 pub(super) const SETTINGS: &str = "-- migrate.session
 set lock_timeout = '20s';
 set statement_timeout = 0;
@@ -48,8 +48,8 @@ insert into ledger (id, epoch, shard_count, schema_release, min_release, created
 values ($1, 0, $2::smallint, $3, $4, clock_timestamp())";
 const INSERT_SHARDS: &str = "-- migrate.insert_shards
 insert into shards (shard) select * from generate_series(0, $1::smallint - 1)";
-/// Every head, and a new version of each: a commit in one flush that waits for its head sees by that that somebody had it
-/// who writes no event, and writes nothing.
+/// Takes every head, and makes a new version of each: by that version, an optimistic commit that waited for its head
+/// sees that another writer had it, though that one made no event, and writes nothing.
 const TAKE_HEADS: &str = "-- migrate.take_heads
 update shards set shard = shard";
 const RELEASES: &str = "-- migrate.releases
@@ -62,7 +62,7 @@ struct Found {
     ledger: Ledger,
 }
 
-/// Brings the schema as far as `options` permit, and tells what the ledger is.
+/// Brings the schema as far as `options` permit, and gives the ledger's identity.
 pub(super) async fn prepare(
     client: &mut Client,
     location: &str,
@@ -73,7 +73,7 @@ pub(super) async fn prepare(
     if let Some(found) = usable(client, location, options).await? {
         return Ok((found.ledger, Migrated { applied: Vec::new(), at: found.at }));
     }
-    // Whoever held the lock may have done it all: everything is looked at again under it.
+    // The last holder of the lock may have taken all steps: everything is looked at again under it.
     client.query_one(LOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
     let taken = match usable(client, location, options).await? {
         Some(_) => Vec::new(),
@@ -86,7 +86,7 @@ pub(super) async fn prepare(
     }
 }
 
-/// The ledger and its last migration, for who only reads. An empty database is one that no migration was applied to.
+/// The ledger and its last migration, for a tool that only reads. An empty database has no migration.
 pub(super) async fn reads(client: &Client, location: &str) -> Result<(Ledger, u32), OpenError> {
     let needed = newest();
     grants::check(client, location, grants::READING).await?;
@@ -96,7 +96,7 @@ pub(super) async fn reads(client: &Client, location: &str) -> Result<(Ledger, u3
     }
 }
 
-/// What is there when nothing is to be done; none when steps may and must be taken.
+/// The schema's state when no step is to be taken; none when steps may and must be taken.
 async fn usable(client: &Client, location: &str, options: &OpenOptions) -> Result<Option<Found>, OpenError> {
     let needed = newest();
     let found = find(client, location).await?;

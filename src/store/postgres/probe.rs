@@ -1,4 +1,4 @@
-//! A write that means nothing, made as a commit is made: it tells whether commits would succeed.
+//! A write without meaning, made as a commit is made: it tells whether commits would succeed.
 
 use super::commit::statements::COMMIT;
 use super::errors;
@@ -7,9 +7,9 @@ use super::sessions::Sessions;
 use crate::domain::Shard;
 use crate::store::StoreError;
 
-/// Takes the shard's head, as a commit does; adds an event that needs new pages, which a full disk has not, and takes it
-/// back; and commits, which is flushed and waits for the standbys that a commit waits for. The event's place is before the
-/// log's first, and nobody else can see it. `gen_random_uuid`: what does not compress.
+/// Takes the shard's head, as a commit does; adds an event that needs new pages, which a full disk has not, and takes
+/// it back; and commits, which is flushed and waits for the standbys that a commit waits for. The event's place is
+/// before the log's first, and nobody else can see it. `gen_random_uuid`: a text that does not compress.
 fn statement(shard: Shard) -> String {
     let shard = shard.0;
     format!(
@@ -25,7 +25,7 @@ rollback to savepoint probe;
     )
 }
 
-/// A session on which it fails is closed: its transaction is still open.
+/// Writes once. A session on which this fails is closed: its transaction is still open.
 pub(super) async fn write(sessions: &Sessions, shard: Shard) -> Result<(), StoreError> {
     let session = sessions.commit().await?;
     let ledger = session.query_one("-- probe.min_release\nselect min_release from ledger where singleton", &[]);

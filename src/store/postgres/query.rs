@@ -1,8 +1,8 @@
 //! Lists and counts of runs. Each is one statement, and so one snapshot.
 //!
-//! The innermost select walks the filter's index in the order of the list and stops at a constant. What the index does
-//! not know of the filter is tested outside of it, where a condition keeps no index from being used, so that an absent
-//! field may be a null. Nothing sorts: each select keeps the order of the one inside it.
+//! The innermost select walks the filter's index in the order of the list and stops at a constant. The conditions
+//! that the index does not cover are tested outside of it, where a condition keeps no index from being used, so that
+//! an absent field may be a null. Nothing sorts: each select keeps the order of the one inside it.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ limit $14::bigint",
     )
 }
 
-/// The statement of a count. `of_active`: all that the filter asks for stands in `active`.
+/// The statement of a count. `of_active`: `active` has all columns that the filter tests.
 #[must_use]
 pub fn count(by: By, of_active: bool) -> String {
     let (index, joined) = (by.index(), by != By::Active || !of_active);
@@ -64,8 +64,8 @@ group by status"
     )
 }
 
-/// The runs that an index leads to, numbered, as many as one call looks at. Of active runs, `runs` is asked only about
-/// those that have the status, and about the last, whose number says that it is the last.
+/// The runs that an index leads to, numbered, as many as one call looks at. Of active runs, `runs` is read only for
+/// those that have the status, and for the last, whose number tells that it is the last.
 fn looked_at(by: By, order: Order, max: usize, more: &str, joined: bool) -> String {
     let (table, columns) = match by {
         By::Active => ("active", "shard, namespace, run_id, started_at, status".to_owned()),
@@ -99,7 +99,7 @@ fn looked_at(by: By, order: Order, max: usize, more: &str, joined: bool) -> Stri
     }
 }
 
-/// What the statements take for a filter: `$1` to `$12`.
+/// The arguments that the statements take for a filter: `$1` to `$12`.
 struct Arguments<'a> {
     namespace: &'a str,
     after: (At, &'a str),
@@ -131,14 +131,14 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// A page of a list. Its rows are read until they are `bytes_max` long: text that is stored compressed is longer than the
-/// statement can count, and numbers are as long as they are stored.
+/// A page of a list. The rows are read until they are `bytes_max` long: text that is stored compressed is longer than
+/// the statement can count, and numbers are as long as they are stored.
 pub(super) async fn list_runs(sessions: &Sessions, query: &RunQuery) -> Result<RunPage, StoreError> {
     let RunQuery { namespace, filter, order, limit, bytes_max, metadata, .. } = query;
     let statement = list(By::of(filter), *order, *metadata);
     let range = Range::of_page(query);
     let arguments = Arguments::of(namespace, filter, &range);
-    // One more than is shown tells whether there are more.
+    // One row more than is shown tells whether there are more.
     let limit_and_one = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX).max(2);
     let stored_max = i64::try_from(*bytes_max).unwrap_or(i64::MAX).max(1);
     let mut all = arguments.all();
@@ -159,7 +159,7 @@ pub(super) async fn list_runs(sessions: &Sessions, query: &RunQuery) -> Result<R
     Ok(RunPage { runs: page.runs, next: page.next })
 }
 
-/// The runs that are ready, oldest first: few at any time, so they are held against a filter elsewhere.
+/// The runs that are ready, oldest first: few at any time, so a filter is tested elsewhere.
 const READY: &str = concat!(
     "-- query.suspended_by_start
 select ",

@@ -32,7 +32,7 @@ from runs as r
 where r.shard = $1 and r.namespace = $2 and r.run_id = $3"
 );
 
-/// Of one shard. Each is looked for by index, as in a commit.
+/// The runs of one shard. Each is looked up by index, as in a commit.
 const RUNS: &str = concat!(
     "-- read.runs
 select v.number, ",
@@ -43,9 +43,9 @@ cross join lateral (
     select * from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r"
 );
 
-/// From the keyframe at or before the revision, or from the first event: `number` says whose event it is.
-/// The limit limits nothing: the planner takes an array that it does not know for ten rows and a limit that it does not
-/// know for a tenth, and for one row the whole key is the cheapest way.
+/// The events from the keyframe at or before the revision, or from the first event: `number` tells whose event it is.
+/// The limit limits nothing: the planner takes an array that it does not know for ten rows and a limit that it does
+/// not know for a tenth, and for one row the whole key is the cheapest way.
 const RUNS_AT: &str = "-- read.runs_at
 select v.number, e.revision, e.at, e.event::text as event, e.request_id,
        case when e.revision <= v.first then e.keyframe::text end as keyframe
@@ -55,7 +55,7 @@ join run_events e on e.shard = $1 and e.namespace = v.namespace and e.run_id = v
   and e.revision >= v.first and e.revision <= v.revision
 order by v.number, e.revision";
 
-/// Found by the run: the sum keeps the planner from walking the shard's log.
+/// Each revision is found by the run's key: the sum keeps the planner from walking the shard's log.
 const REVISIONS_AS_OF: &str = "-- read.revisions_as_of
 select v.number, coalesce((
     select e.revision
@@ -65,7 +65,7 @@ select v.number, coalesce((
     limit 1), 0) as revision
 from unnest($3::bigint[], $4::text[], $5::text[]) as v (number, namespace, run_id)";
 
-/// Bounded by stored bytes as well, without reading out what it then leaves.
+/// Bounded by stored bytes as well, without reading out the rows that it then leaves.
 const RUN_EVENTS: &str = "-- read.run_events
 select revision, at, event::text as event, request_id
 from (
@@ -107,7 +107,7 @@ pub(super) async fn run(sessions: &Sessions, shard: Shard, key: &RunKey) -> Resu
     rows.first().map(runs::run).transpose()
 }
 
-/// One statement for each shard that has some of them, all in one flush.
+/// Reads with one statement for each shard that has some of the runs, all in one flush.
 pub(super) async fn runs(
     sessions: &Sessions,
     keys: &[RunKey],
@@ -134,7 +134,7 @@ pub(super) async fn runs(
     Ok(runs)
 }
 
-/// One statement for each shard that has some of them.
+/// Reads with one statement for each shard that has some of the runs.
 pub(super) async fn runs_at(
     sessions: &Sessions,
     wanted: &[(RunKey, u64)],
@@ -160,7 +160,7 @@ pub(super) async fn runs_at(
     Ok(runs)
 }
 
-/// One statement for each shard that has some of them.
+/// Reads with one statement for each shard that has some of the runs.
 pub(super) async fn revisions_as_of(
     sessions: &Sessions,
     keys: &[RunKey],
@@ -233,7 +233,7 @@ pub(super) async fn rows(
     rows_until(sessions, statement, arguments, |_| 0, usize::MAX).await
 }
 
-/// A statement's rows, until they weigh so much: text that is stored compressed is longer than the statement can count.
+/// A statement's rows, until they are so long: text that is stored compressed is longer than the statement can count.
 pub(super) fn rows_until<'a>(
     sessions: &'a Sessions,
     statement: &'a str,

@@ -78,7 +78,7 @@ pub(super) fn smallint(shard: Shard) -> i16 {
     i16::try_from(shard.0).expect("a ledger has at most 1024 shards")
 }
 
-/// About how many bytes a row of `runs` is, as it is stored: for bounds on pages.
+/// The stored size of a row of `runs`, about: for bounds on pages.
 macro_rules! run_size {
     () => {
         "pg_column_size(record) + coalesce(pg_column_size(metadata), 0) + coalesce(pg_column_size(labels), 0)

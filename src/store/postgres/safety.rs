@@ -1,4 +1,4 @@
-//! Whether the server keeps what it acknowledges, and is one that this store may write to.
+//! Whether the server keeps the commits that it acknowledges, and is one that this store may write to.
 
 use tokio_postgres::Client;
 
@@ -38,7 +38,7 @@ pub(super) async fn writable(client: &Client, location: &str) -> Result<(), Open
     Ok(())
 }
 
-/// Why an acknowledged commit may be lost by a crash of the server, with what to do; none when it may not.
+/// The reason why a crash of the server may lose an acknowledged commit, with the remedy; none when no crash may.
 pub(super) async fn not_durable(
     client: &Client,
     location: &str,
@@ -64,7 +64,7 @@ pub(super) async fn not_durable(
     if options.allow_unsafe { Ok(Some(faults)) } else { Err(OpenError::Unsafe(faults)) }
 }
 
-/// Refuses what stands between this process and the server when it changes the isolation that a commit asks for.
+/// Refuses a pooler or proxy before the server that changes the isolation that a commit asks for.
 pub(super) async fn isolated(sessions: &Sessions, location: &str) -> Result<(), OpenError> {
     let isolation = async {
         let session = sessions.commit().await?;

@@ -21,17 +21,18 @@ use super::lineage::Lineage;
 use crate::store::StoreError;
 use crate::telemetry::chain;
 
-/// What a session waits for in the queue, and for a new connection: from the first packet to the last setting.
+/// The time that a caller waits for a session in the queue, and for a new connection: from the first packet to the
+/// last setting.
 const QUEUE_MAX: Duration = Duration::from_secs(3);
 pub(super) const CREATE_MAX: Duration = Duration::from_secs(6);
 
 /// After this long, a session's plans may be for tables that have grown since.
 const PLANS_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// A read that is abandoned this late hangs for a reason that may be its session's.
+/// A read that is abandoned after this long hangs for a reason that may be its session's.
 const ABANDONED_MAX: Duration = Duration::from_millis(900);
 
-/// What every session is told first.
+/// The settings that every session gets first.
 macro_rules! settings {
     ($name:literal, read_only: $read_only:literal $(, $more:literal)?) => {
         concat!(
@@ -54,9 +55,9 @@ set plan_cache_mode = force_generic_plan",
     };
 }
 
-/// Frees the shard of a frozen process in seconds: one that is silent in a transaction by the first time-out, one that
-/// reads no more while the server is still sending to it by the last. Plans once for all runs of a statement, by index
-/// even while the tables are empty, and by no means that pays only for a large part of a shard.
+/// Frees the shard of a frozen process in seconds: the first time-out ends a session that is idle in a transaction, the
+/// last one a session that reads no more while the server is still sending to it. The server plans once for all runs of
+/// a statement, by index even while the tables are empty, and by no means that pays only for a large part of a shard.
 pub const COMMIT_SETTINGS: &str = settings!(
     "session.commit",
     read_only: "off",
@@ -66,7 +67,8 @@ set enable_hashjoin = off;
 set enable_mergejoin = off"
 );
 
-/// Reads go by index in its order, row by row: what sorts or hashes reads a whole range before it shows its first row.
+/// Reads go by index in its order, row by row: a plan that sorts or hashes reads a whole range before it shows its
+/// first row.
 pub const READ_SETTINGS: &str = settings!(
     "session.read",
     read_only: "on",
@@ -84,8 +86,8 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Shares out `connections`, of which one is the listener's. `created` hears of each new session that may write,
-    /// before it is used; `lineage` looks at the server of each new session.
+    /// Shares out `connections`, of which one is the listener's. `created` is called for each new session that may
+    /// write, before the session is used; `lineage` looks at the server of each new session.
     pub(super) fn new(
         config: &Config,
         connections: usize,
@@ -100,23 +102,23 @@ impl Sessions {
         }
     }
 
-    /// How many commits may be in flight.
+    /// The number of commits that may be in flight.
     pub(super) fn commits_max(&self) -> usize {
         self.commit.status().max_size
     }
 
-    /// A session that may write. Abandoned, it is closed: nobody knows what it was in the middle of.
+    /// A session that may write. If it is abandoned, it is closed: a transaction may be open.
     pub(super) async fn commit(&self) -> Result<Session, StoreError> {
         Session::lend(&self.commit, Duration::ZERO).await
     }
 
-    /// A session that only reads, for statements that are transactions of their own. Abandoned by a caller that goes
-    /// away, it is lent on: the driver reads what answers are left over and drops them.
+    /// A session that only reads, for statements that are transactions of their own. If a caller that goes away
+    /// abandons it, it is lent on: the driver reads the answers that are left over and drops them.
     pub(super) async fn read(&self) -> Result<Session, StoreError> {
         Session::lend(&self.read, ABANDONED_MAX).await
     }
 
-    /// Closes all that are idle now and the others as they come back.
+    /// Closes all sessions that are idle now, and the others as they come back.
     pub(super) fn close(&self) {
         self.commit.close();
         self.read.close();
@@ -134,7 +136,8 @@ fn pool(
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     Pool::builder(Connections(Manager::from_config(config.clone(), NoTls, recycling)))
         .max_size(size)
-        // The one that was used last has its plans and its memory at hand; the others are for when one is not enough.
+        // The session that was used last has its plans and its memory at hand; the others are for when one is not
+        // enough.
         .queue_mode(QueueMode::Lifo)
         .runtime(Runtime::Tokio1)
         .wait_timeout(Some(QUEUE_MAX))
@@ -171,7 +174,7 @@ fn pool(
         .expect("a runtime is given")
 }
 
-/// What happened, without that the store is unavailable: whoever asked for the session says so.
+/// The cause of an error, without the words that the store is unavailable: the caller adds these.
 fn cause(error: &StoreError) -> String {
     chain(std::error::Error::source(error).unwrap_or(error))
 }
@@ -182,10 +185,10 @@ fn are_old(metrics: &Metrics) -> bool {
     age_at(metrics.created + metrics.age()) > metrics.recycled.map_or(0, age_at)
 }
 
-/// A generic plan made while a table has less than a few hundred rows scans a whole shard, or the wrong index, for ever:
-/// one row then costs as much as all. Statistics come with autoanalyze, minutes later, and planning each time costs more
-/// than the statements. Planning anew at every doubling of a session's uses, and in every half minute, leaves such a plan
-/// behind soon.
+/// A generic plan made while a table has less than a few hundred rows scans a whole shard, or the wrong index, for
+/// ever: one row then costs as much as all. Statistics come with autoanalyze, minutes later, and planning each time
+/// costs more than the statements. Planning anew at every doubling of a session's uses, and in every half minute,
+/// leaves such a plan behind soon.
 async fn plan_anew(client: &Connection) -> Result<(), HookError<Error>> {
     client.batch_execute("-- session.plan_anew\ndiscard plans").await.map_err(HookError::Backend)
 }
@@ -194,7 +197,7 @@ async fn plan_anew(client: &Connection) -> Result<(), HookError<Error>> {
 pub(super) struct Session {
     object: Option<Object<Connections>>,
     lent_at: Instant,
-    /// Abandoned after this long, it is closed.
+    /// The session is closed when it is abandoned after this long.
     abandoned_max: Duration,
 }
 
@@ -204,12 +207,12 @@ impl Session {
         Ok(Self { object: Some(object), lent_at: Instant::now(), abandoned_max })
     }
 
-    /// Returns it: no transaction is open. Answers that were not read, the driver reads and drops.
+    /// Returns the session: no transaction is open. The driver reads and drops answers that were not read.
     pub(super) fn give_back(mut self) {
         drop(self.object.take());
     }
 
-    /// Ends it: it failed, and what it has prepared may be why.
+    /// Closes the session: a statement failed, perhaps because of the statements that it has prepared.
     pub(super) fn close(mut self) {
         self.object.take().map(Object::take);
     }

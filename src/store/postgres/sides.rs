@@ -1,4 +1,4 @@
-//! What a decision rests on besides its run: rows that a commit reads under the head, locks, and writes with the event.
+//! The sides of a decision: rows besides its run that a commit reads under the head, locks, and writes with the event.
 
 pub(super) mod claims;
 pub(super) mod leases;

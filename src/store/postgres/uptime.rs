@@ -1,7 +1,7 @@
-//! This replica's uptime by the database's clock, which is estimated from what answers told of it and this process's own.
+//! This replica's uptime by the database's clock, which is estimated from answers and from this process's own clock.
 //!
-//! What a statement needs of it goes with the statement, as it is right before that is sent. A statement that was held
-//! up on its way finds by its `expected` that this is no longer so, and then no lease over.
+//! A statement that needs the uptime takes it along, as of the moment before it is sent. A statement that was held up
+//! on its way finds by its `expected` that the uptime is no longer so, and then finds no lease over.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,12 +25,12 @@ struct Inner {
     uptime: Uptime,
 }
 
-/// What goes with a statement.
+/// The uptime that goes with a statement.
 #[derive(Debug)]
 pub(super) struct Sent {
     /// The database's clock.
     pub(super) expected: At,
-    /// Since when this replica has been up.
+    /// The time since when this replica has been up.
     pub(super) begun: At,
     /// The interruptions, shortest first: below which ttl in milliseconds each counts,
     pub(super) below: Vec<i64>,
@@ -39,7 +39,7 @@ pub(super) struct Sent {
 }
 
 impl ReplicaUptime {
-    /// Of a replica that starts when the database's clock shows this time.
+    /// The uptime of a replica that starts when the database's clock shows this time.
     pub(super) fn new(now: Time) -> Self {
         Self(Mutex::new(Inner { told: (now, Instant::now()), uptime: Uptime::new(now, GAP) }))
     }
@@ -86,7 +86,7 @@ impl ReplicaUptime {
         made
     }
 
-    /// Nothing is left half done under this mutex, so a poisoned one is as good as any.
+    /// No panic leaves a half-made change under this mutex, so a poisoned one can be used.
     fn held(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,8 +100,8 @@ impl Inner {
         Time::from_micros(told.micros().saturating_add(since))
     }
 
-    /// The database's clock showed this time between two moments. Where it cannot have by the estimate, one of the
-    /// clocks was set, or this machine slept.
+    /// Notes that the database's clock showed this time between two moments. Where the estimate rules that out, one
+    /// of the clocks was set, or this machine slept.
     fn tell(&mut self, now: Time, sent: Instant, received: Instant) {
         let (earliest, latest) = (self.at(sent), self.at(received));
         let off = now.micros() - now.clamp(earliest, latest).micros();
@@ -116,7 +116,8 @@ impl Inner {
     }
 }
 
-/// Says how it ended when it is dropped, even by who does not wait for it.
+/// A renewal or a stamp that is on its way. Notes its end when it is dropped, even by a caller that does not wait for
+/// it.
 struct Asked<'a> {
     replica: &'a ReplicaUptime,
     number: u64,

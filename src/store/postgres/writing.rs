@@ -15,8 +15,8 @@ const WRITE_MAX: Duration = Duration::from_secs(8);
 
 const ATTEMPTS_MAX: usize = 3;
 
-/// A statement's rows, on a session that may write. Two statements that lock in different orders are told
-/// by the database, and the one that lost is made again.
+/// A statement's rows, on a session that may write. The database detects two statements that lock in different
+/// orders, and the one that it aborted is made again.
 pub(super) async fn writing(
     sessions: &Sessions,
     statement: &str,
@@ -38,7 +38,7 @@ pub(super) async fn writing(
                 }
                 Err(error) => {
                     if errors::proves_rollback(&error) {
-                        // Closed sessions cost more than themselves: what is remembered of shards goes with them.
+                        // A closed session costs more than itself: the hints on the shards go with it.
                         session.give_back();
                     }
                     if !errors::asks_for_retry(&error) || attempts == ATTEMPTS_MAX {

@@ -1,7 +1,7 @@
 //! The conditions of a filter beside the place, by the columns of `runs`: for both databases.
 //!
-//! The index of a walk does not know all of them. Postgres tests the others inside the statement, as [`sql`] says them, and
-//! SQLite's walk tests them on each row with [`matches`]. Both must agree with [`Filter::matches`].
+//! The index of a walk does not cover all of them. Postgres tests the others inside the statement, with the conditions
+//! of [`sql`], and SQLite's walk tests them on each row with [`matches`]. Both must agree with [`Filter::matches`].
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(in crate::store) const TESTED: &str = "task_thread_id, agent_id, workflow_id
 
 /// On Postgres, the conditions on the columns that are no texts.
 pub(in crate::store) const STATUS: &str = "($6::smallint[] is null or status = any($6))";
-/// In a select of its own, so that the text is parsed once and not for each run.
+/// The condition on labels, in a select of its own, so that the text is parsed once and not for each run.
 const LABELS: &str = "($12::text is null or labels @> (select $12::text::jsonb))";
 
 /// The wanted values of the texts, in their order.
@@ -52,7 +52,7 @@ pub(super) fn parameter(column: &str) -> String {
     format!("${}", place + 7)
 }
 
-/// Whether a run is meant, for Postgres; what the index knows is not asked again.
+/// The condition that a run matches, for Postgres; the columns that the index covers are not tested again.
 pub(in crate::store) fn sql(by: By) -> String {
     let texts = TEXTS.iter().filter(|column| by.column() != Some(column));
     let texts = texts.map(|column| {
@@ -63,7 +63,7 @@ pub(in crate::store) fn sql(by: By) -> String {
     format!("({}) is true", conditions.join("\n                and "))
 }
 
-/// Whether a run is meant, from a row that begins with `status` and [`TESTED`].
+/// Whether a run matches, from a row that begins with `status` and [`TESTED`].
 pub(in crate::store) fn matches<R: Columns>(run: &Reader<'_, '_, R>, filter: &Filter) -> Result<bool, StoreError> {
     if !filter.statuses.is_empty() && !filter.statuses.contains(&run.get::<Status>((0, "status"))?) {
         return Ok(false);

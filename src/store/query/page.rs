@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::Place;
 
-/// A page that a walk is filling, with what will be its runs.
+/// A page that a walk is filling, with the values that will be its runs.
 pub(in crate::store) struct Filling<T> {
     limit: usize,
     bytes_max: usize,
@@ -27,8 +27,8 @@ impl<T> Filling<T> {
         }
     }
 
-    /// The walk has come to a run, beyond which it does not look where that is the `last`. A run that matches brings
-    /// itself and its bytes, if there is room. Says whether the walk goes on.
+    /// Takes the next run of a walk; beyond the `last` one, the walk does not look. A run that matches comes with its
+    /// value and bytes, if there is room. Answers whether the walk goes on.
     pub(in crate::store) fn look<E>(
         &mut self,
         place: Place,

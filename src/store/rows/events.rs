@@ -19,12 +19,12 @@ pub(in crate::store) fn columns<R: Columns>(row: &R, key: RunKey) -> Result<Even
     })
 }
 
-/// An event of a run, from the same.
+/// An event of a run, from the same columns.
 pub(in crate::store) fn event<R: Columns>(row: &R, key: &RunKey) -> Result<Event, StoreError> {
     json::read_event(columns(row, key.clone())?)
 }
 
-/// An event's position and columns, from the same and `position`, `namespace` and `run_id` after them.
+/// An event's position and columns, from the same columns and `position`, `namespace` and `run_id` after them.
 pub(in crate::store) fn logged<R: Columns>(row: &R, shard: Shard) -> Result<(Position, EventColumns), StoreError> {
     let place = Reader { table: "run_events", row, key: &|| format!("an event of shard {}", shard.0) };
     Ok((place.get((4, "position"))?, columns(row, key(row, "run_events", 5)?)?))
@@ -58,7 +58,7 @@ impl<'a> History<'a> {
     }
 }
 
-/// How a request was applied, from `revision` and `request_digest`.
+/// The result of a request that was applied, from `revision` and `request_digest`.
 pub(in crate::store) fn applied<R: Columns>(row: &R, key: &RunKey) -> Result<AppliedRequest, StoreError> {
     let event = Reader { table: "run_events", row, key: &|| shown(key) };
     Ok(AppliedRequest { revision: event.get((0, "revision"))?, digest: event.get((1, "request_digest"))? })

@@ -20,13 +20,13 @@ pub(in crate::store) fn lease<R: Columns>(row: &R, key: &RunKey) -> Result<KeptL
     Ok(KeptLease { epoch: lease.get((0, "epoch"))?, expires_at: lease.get((1, "expires_at"))?, progress })
 }
 
-/// Most requests are new: they cost this.
+/// Reads the claim of a request. Most requests are new and cost this read only.
 pub(in crate::store) const READ_CLAIM: &str = "-- claims.read
 select namespace, request_id, request_digest, run_id, epoch, replays
 from claims
 where namespace = $1 and request_id = $2 and run_id is not null";
 
-/// On Postgres, waits for a claim that is being given back.
+/// Notes one more answer. On Postgres, waits for a claim that is being given back.
 pub(in crate::store) const REPLAY_CLAIM: &str = "-- claims.replay
 update claims
 set replays = replays + 1

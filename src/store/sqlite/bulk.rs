@@ -15,10 +15,10 @@ use crate::domain::Shard;
 use crate::store::bulk::{self, Bulk, LAST_RUN_ID, Load, LoadError, NAMESPACE, Room};
 use crate::store::{Description, Ledger, OpenError, OpenOptions, StoreError};
 
-/// As measured with `runledger bench fill`.
+/// The size as measured with `runledger bench fill`.
 const BYTES_PER_RUN: u64 = 2_300;
 
-/// The log's, which is emptied into the file again and again: as much as a few transactions.
+/// The largest size of the log, which is emptied into the file again and again: as much as a few transactions.
 const LOG_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// A file that is loaded, under the lock that keeps servers from it.
@@ -55,7 +55,7 @@ impl Bulk for SqliteBulk {
         Description { kind: "sqlite", location, not_durable: None }
     }
 
-    /// One writer.
+    /// The store has one writer.
     fn loads_max(&self) -> usize {
         1
     }

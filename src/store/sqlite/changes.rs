@@ -17,8 +17,8 @@ const PART: &str = "-- changes.part
 select revision, at, event, request_id, position, namespace, run_id from run_events
  where shard = ?1 and position > ?2 order by position limit ?3";
 
-/// The events above `after`. The snapshot is let go before a row is decoded:
-/// while it is held, the write-ahead log cannot start over.
+/// The events above `after`. The snapshot is released before a row is decoded: while it is held, the write-ahead log
+/// cannot start over.
 pub(super) fn page(
     connection: &mut Connection,
     shard_count: u16,
@@ -27,7 +27,7 @@ pub(super) fn page(
     bytes_max: usize,
     clock: &dyn Clock,
 ) -> Result<Page, StoreError> {
-    // Read before the snapshot is taken, so that the page is at least as young as it says.
+    // The clock is read before the snapshot is taken, so that the page is at least as young as `as_of`.
     let as_of = clock.now();
     let bytes_max = bytes_max / usize::from(shard_count).max(1);
     let snapshot = connection.transaction().map_err(errors::statement)?;
@@ -39,7 +39,7 @@ pub(super) fn page(
     Ok(merge::page(as_of, parts))
 }
 
-/// At least one row if there is one, at most `limit`, about `bytes_max`.
+/// A shard's events: at least one row if there is one, at most `limit`, about `bytes_max`.
 fn part(
     snapshot: &Transaction<'_>,
     shard: Shard,

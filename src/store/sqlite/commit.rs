@@ -1,4 +1,4 @@
-//! One batch in one transaction: read, decide, write, and know what became of it.
+//! One batch in one transaction: read, decide, write, and find the outcome.
 
 pub(super) mod load;
 pub(super) mod settle;
@@ -15,7 +15,7 @@ use crate::clock::Clock as _;
 use crate::domain::{Command, Decide, Decided, Shard};
 use crate::store::{CommitError, StoreError, Unsettled};
 
-/// Commits a batch. Dropping the transaction on the way out, by an error or a panic, rolls back.
+/// Commits a batch. An early return or a panic drops the transaction, which rolls back.
 pub(super) fn commit(
     connection: &mut Connection,
     shard: Shard,
@@ -36,8 +36,8 @@ pub(super) fn commit(
         Err(error) if !transaction.is_autocommit() || errors::is_disk_full(&error) => {
             Err(CommitError::NotApplied(errors::statement(error)))
         }
-        // SQLite has rolled back for itself, but the log's last frame may have been written before it failed, and a
-        // crash now would bring it to life.
+        // SQLite has rolled back for itself, but the log's last frame may have been written before it failed, and the
+        // recovery after a crash would then apply the commit.
         Err(error) => {
             let unsettled = Box::new(Unsettled { shard, commit_id, first_position, decided });
             Err(CommitError::Unknown { unsettled, source: error.into() })
@@ -45,7 +45,7 @@ pub(super) fn commit(
     }
 }
 
-/// Alone from here on: this is every shard's head lock.
+/// Begins the one transaction that may write: it is every shard's head lock.
 pub(super) fn begin(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(errors::statement)
 }

@@ -14,8 +14,8 @@ use super::errors;
 use super::identity::Identity;
 use crate::store::StoreError;
 
-/// All connections, and the identity of the file that they are to, with the locks that they work under: these are let go
-/// after the last of them.
+/// All connections, and the identity of the file that they are to, with the locks that they work under: the locks are
+/// released after the last connection.
 pub(super) struct Connections {
     // Dropped from top to bottom: the writer, which syncs as it should, is the last to close the file.
     readers: Option<Pool>,
@@ -23,7 +23,7 @@ pub(super) struct Connections {
     identity: Option<Arc<Identity>>,
 }
 
-/// How long the closing of a lost database waits for who uses its file.
+/// The time that the closing of a lost database waits for other users of its file.
 const LOST_CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// Idle connections and as many permits to take one.
@@ -40,7 +40,7 @@ enum Use {
 }
 
 impl Connections {
-    /// Without readers, the writer reads.
+    /// The connections of a store. Without readers, the writer reads.
     pub(super) fn new(writer: Connection, readers: Vec<Connection>, identity: Option<Identity>) -> Arc<Self> {
         Arc::new(Self {
             writer: Pool::new(vec![writer]),
@@ -49,13 +49,14 @@ impl Connections {
         })
     }
 
-    /// For reading only: nothing is ever written, and nothing to be closed in any order.
+    /// Connections for reading only: nothing is ever written, and no order of closing matters.
     pub(super) fn reading(readers: Vec<Connection>) -> Arc<Self> {
         Arc::new(Self { writer: Pool::new(Vec::new()), readers: Some(Pool::new(readers)), identity: None })
     }
 
-    /// Runs a job on the connection that writes. The error is from before or instead of the job, and a job that panics has
-    /// rolled back; or the file that the job wrote to is not the ledger's any more, and what it came to counts for nothing.
+    /// Runs a job on the connection that writes. An error means that the job did not run or panicked, and then it has
+    /// rolled back; or that the file which it wrote to is not the ledger's any more, and then its result does not
+    /// count.
     pub(super) async fn write<T: Send + 'static>(
         self: &Arc<Self>,
         job: impl FnOnce(&mut Connection) -> T + Send + 'static,
@@ -64,8 +65,8 @@ impl Connections {
         looked.map(|()| done)
     }
 
-    /// The same for a job whose result is known to count or not by what it is: with it comes whether the file that it
-    /// wrote to is the ledger's still.
+    /// The same for a job whose result tells by itself whether it counts: beside the result comes whether the file
+    /// that it wrote to is still the ledger's.
     pub(super) async fn write_and_look<T: Send + 'static>(
         self: &Arc<Self>,
         job: impl FnOnce(&mut Connection) -> T + Send + 'static,
@@ -102,7 +103,7 @@ impl Connections {
             .map_err(errors::job)
     }
 
-    /// Resolves once the file is not the ledger's any more; never without one.
+    /// Resolves once the file is not the ledger's any more; never where there is no file.
     pub(super) async fn lost(&self) -> String {
         match &self.identity {
             Some(identity) => identity.lost().await,
@@ -118,7 +119,7 @@ impl Connections {
     }
 
     /// Waits for the jobs that came before, empties the write-ahead log into the file as far as it can, closes, and
-    /// lets go of the locks. Later jobs are refused.
+    /// releases the locks. Later jobs are refused.
     ///
     /// Where the names mean other files by now, the log is emptied too, which writes to the files that are open; but
     /// nothing is removed by its name, as SQLite would remove the log.
@@ -134,7 +135,7 @@ impl Connections {
             let lost = connections.identity.as_ref().is_some_and(|identity| identity.look().is_err());
             for writer in writers {
                 if lost {
-                    // Who has the file open under another name may hold a lock for as long as it likes.
+                    // A process that has the file open under another name may hold a lock for as long as it likes.
                     let _as_before = writer.busy_timeout(LOST_CLOSE_WAIT);
                 }
                 match writer.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0)) {

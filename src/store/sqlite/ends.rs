@@ -1,7 +1,8 @@
-//! Where the shards end: read here, and nowhere else.
+//! The ends of the shards: read here, and nowhere else.
 //!
-//! A shard's end is its newest event, to which the log's primary key leads: no commit writes it a second time. Invariant:
-//! nothing ever deletes a shard's newest event. Without it, its position would be given out again, for another event.
+//! A shard's end is its newest event, to which the log's primary key leads: no commit writes it a second time.
+//! Invariant: nothing ever deletes a shard's newest event. Without it, its position would be given out again, for
+//! another event.
 
 use rusqlite::Connection;
 
@@ -16,7 +17,7 @@ macro_rules! newest {
     };
 }
 
-/// Where a writer's shard ends, and when.
+/// The position and time of the last event of a writer's shard.
 pub(super) fn last(connection: &Connection, shard: Shard) -> Result<Option<(Position, Time)>, StoreError> {
     first(connection, concat!("-- commit.last\n", newest!("position, at", "?1")), [shard.0], |row| {
         let event = Reader { table: "run_events", row, key: &|| format!("the last of shard {}", shard.0) };

@@ -1,4 +1,4 @@
-//! What SQLite's and the system's errors mean for the store.
+//! The meanings of SQLite's and the system's errors for the store.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -9,8 +9,8 @@ use tokio::task::JoinError;
 
 use crate::store::{OpenError, StoreError};
 
-/// An error of a statement. Only what would fail again for the same input is [`StoreError::Refused`]: it makes the
-/// engine look for the guilty command. A full disk, a busy file and a failing one are nobody's fault.
+/// An error of a statement. Only an error that would come again for the same input is [`StoreError::Refused`]: it
+/// makes the engine look for the guilty command. A full disk, a busy file and a failing one are nobody's fault.
 pub(super) fn statement(error: rusqlite::Error) -> StoreError {
     let refused = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => return damaged(error),
@@ -29,13 +29,13 @@ pub(super) fn statement(error: rusqlite::Error) -> StoreError {
     if refused { StoreError::Refused(error.into()) } else { StoreError::Unavailable(error.into()) }
 }
 
-/// What the file holds is no database, or not in this place. Waiting will not mend it.
+/// The file holds no database, or a damaged one. Waiting will not mend it.
 fn damaged(error: rusqlite::Error) -> StoreError {
     let key = "the file".to_owned();
     StoreError::Corrupt { table: StoreError::WHOLE_DATABASE, column: "page", key, source: error.into() }
 }
 
-/// Whether COMMIT failed for want of space: then the log's last frame, without which none counts, was not written.
+/// Whether COMMIT failed for want of space: then the log's last frame was not written, and without it none counts.
 pub(super) fn is_disk_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }
@@ -45,13 +45,13 @@ pub(super) fn closed() -> StoreError {
     StoreError::Unavailable("the store is closed".into())
 }
 
-/// A job that did not end. A panic is the input's doing as far as anyone can tell, so it is laid at its door; a job
-/// that never began is not.
+/// A job that did not end. A panic is taken for the fault of the input, as far as anyone can tell; a job that never
+/// began is not.
 pub(super) fn job(error: JoinError) -> StoreError {
     if error.is_panic() { StoreError::Refused(error.into()) } else { StoreError::Unavailable(error.into()) }
 }
 
-/// Runs what opens a store on a blocking thread.
+/// Runs a function that opens a store on a blocking thread.
 pub(super) async fn opening<T: Send + 'static>(
     location: &str,
     open: impl FnOnce() -> Result<T, OpenError> + Send + 'static,

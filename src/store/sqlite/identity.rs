@@ -1,9 +1,9 @@
-//! Which file the ledger is: by inode, since a name may come to mean another file.
+//! The identity of the ledger's file: by inode, since a name may come to mean another file.
 //!
-//! SQLite goes on writing into a file that was deleted or renamed, and into a write-ahead log that was, as if nothing had
-//! happened; whoever opens the name next finds none of that. So after each write, before it is answered, both names must
-//! still mean the files that were opened, and once a second where nobody writes. When they do not, the store is lost:
-//! for this process, for good.
+//! SQLite goes on writing into a file that was deleted or renamed, and into such a write-ahead log, as if nothing had
+//! happened; a process that opens the name next finds none of these writes. So after each write, before it is
+//! answered, both names must still mean the files that were opened, and once a second where nobody writes. When they
+//! do not, the store is lost: for this process, for good.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -21,10 +21,10 @@ use super::errors;
 use super::lock::FileLock;
 use crate::store::{OpenError, StoreError};
 
-/// From one look to the next while nobody writes.
+/// The time from one look to the next while nobody writes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A file, whatever it is called.
+/// A file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inode {
     device: u64,
@@ -36,8 +36,8 @@ impl Inode {
         Self { device: file.dev(), number: file.ino() }
     }
 
-    /// The file that a name means. Asks for nothing else: whoever asks Linux for a file's times makes its next write note
-    /// a new one, which the next sync has to wait for.
+    /// The file that a name means. Asks Linux for nothing else: a question for a file's times makes the next write
+    /// note a new one, which the next sync has to wait for.
     #[cfg(target_os = "linux")]
     fn at(path: &Path) -> io::Result<Self> {
         use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
@@ -57,7 +57,7 @@ pub(super) struct Identity {
     log: Named,
     lock: Mutex<Option<FileLock>>,
     lost: SetOnce<String>,
-    /// Whether a second name was told of.
+    /// Whether a second name was logged.
     linked: AtomicBool,
 }
 
@@ -67,7 +67,7 @@ struct Named {
     inode: Inode,
 }
 
-/// What a name means now.
+/// The file that a name means now, against the one that was opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     Same,
@@ -100,7 +100,7 @@ impl Identity {
         }
     }
 
-    /// Looks whether both names still mean the files that were opened. What cannot be looked at is not judged.
+    /// Looks whether both names still mean the files that were opened. A file that cannot be looked at is not judged.
     pub(super) fn look(&self) -> Result<(), StoreError> {
         self.known()?;
         let sentence = match (self.database.means(), self.log.means()) {
@@ -110,12 +110,12 @@ impl Identity {
             (Meaning::Same, log) => self.without_log(log),
             (database @ (Meaning::Other | Meaning::Nothing), _) => self.without_database(database),
         };
-        // The first one stays.
+        // The first sentence stays.
         let _first = self.lost.set(sentence);
         self.known()
     }
 
-    /// Looks once a second, and says what happened once the store is lost.
+    /// Looks once a second, and gives the reason once the store is lost.
     pub(super) async fn lost(self: &Arc<Self>) -> String {
         let looks = async {
             let mut tick = interval(LOOK_EVERY);
@@ -133,7 +133,7 @@ impl Identity {
         }
     }
 
-    /// Lets go of the locks: after SQLite has closed its connections.
+    /// Releases the locks, after SQLite has closed its connections.
     pub(super) fn release(&self) {
         drop(self.lock().take());
     }
@@ -186,12 +186,12 @@ impl Identity {
         }
     }
 
-    /// How many names the database has; 1 where that cannot be told.
+    /// The number of names of the database file; 1 where that cannot be told.
     fn names(&self) -> u64 {
         self.lock().as_ref().and_then(|lock| lock.names().ok()).unwrap_or(1)
     }
 
-    /// Nothing is left half done under this mutex, so a poisoned one is as good as any.
+    /// No panic leaves a half-made change under this mutex, so a poisoned one can be used.
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<FileLock>> {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The file, read beside the server that has it, or while none has.
+//! The file, read beside the server that has it, or while no server has it.
 //!
 //! The directory's lock is the server's, so it is not taken: readers of the write-ahead log need none. Each page is a
 //! short snapshot, so that the log can be emptied between two of them.
@@ -26,7 +26,7 @@ use crate::store::inspect::{
 };
 use crate::store::{Description, Ledger, OfLedger, OpenError, PAGE_BYTES_MAX, Page, RunLog, StoreError};
 
-/// Connections: as many pages at once.
+/// The number of connections, and so of pages at once.
 const READERS: usize = 2;
 
 /// A file that is only read.
@@ -40,11 +40,11 @@ pub struct SqliteInspect {
 #[derive(Clone)]
 struct Opened {
     connections: Arc<Connections>,
-    /// As the file was when it was opened as one that nobody writes.
+    /// The file's stamp when it was opened as one that nobody writes.
     frozen: Option<Stamp>,
 }
 
-/// What tells that a file was written to.
+/// The size and time of a file: they change when it is written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     bytes: u64,
@@ -69,8 +69,8 @@ impl SqliteInspect {
         .await
     }
 
-    /// Runs a job on a connection. What it read counts only if nobody wrote where nobody was seen writing; else the file is
-    /// opened anew, for whoever asks again.
+    /// Runs a job on a connection. Where the file was opened as one that nobody writes, the result counts only if
+    /// nobody has written; else the file is opened anew, for a caller that tries again.
     async fn read<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
@@ -119,9 +119,9 @@ impl Stamp {
     }
 }
 
-/// The first connection. Where there is no write-ahead log, no server has the file, and SQLite would make the log: a file
-/// of this process's user, which a server of another user cannot write. So the file is then read as one that nobody
-/// changes, and so it is where SQLite has no place for its locks.
+/// The first connection. Where there is no write-ahead log, no server has the file, and SQLite would make the log: a
+/// file of this process's user, which a server of another user cannot write. So the file is then read as one that
+/// nobody changes, as also where SQLite has no place for its locks.
 fn connect(path: &Path) -> Result<(Connection, Option<Stamp>), OpenError> {
     let stamp = Stamp::of(path).map_err(|error| missing(path, error))?;
     let tried = |connection: Connection| {
@@ -252,8 +252,8 @@ impl Inspect for SqliteInspect {
     }
 }
 
-/// A statement's rows, each made into a value, until a page has as many rows or bytes as it may. `weight` says how many
-/// bytes one is.
+/// A statement's rows, each made into a value, until a page has as many rows or bytes as it may. `weight` gives the
+/// bytes of one.
 fn page<T>(
     connection: &Connection,
     sql: &str,

@@ -2,9 +2,9 @@
 //! and its watchers would miss them.
 //!
 //! One lock is a file beside the database, found by the database's name. The file itself may have other names: a hard
-//! link is refused, because SQLite's write-ahead log is found by name as well, and two servers with two logs overwrite
-//! each other's pages. What has one name and two paths, such as a file that is mounted twice, is met by a lock on the
-//! file itself.
+//! link is refused, because SQLite's write-ahead log is found by name as well, and two servers with two logs
+//! overwrite each other's pages. A file with one name and two paths, such as one that is mounted twice, is protected
+//! by a lock on the file itself.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -20,13 +20,13 @@ use crate::store::OpenError;
 /// the database stays, since another process may have it open already.
 pub(super) struct FileLock {
     _beside: File,
-    /// The database. It may be closed only after SQLite has closed its own descriptors of the file: with any descriptor
+    /// The database. The file may be closed only after SQLite has closed its own descriptors of it: with any descriptor
     /// of a file that a process closes, the system drops all POSIX locks of this process on it, and so SQLite's.
     database: File,
 }
 
 impl FileLock {
-    /// Makes the directory and the file if they are missing and takes both locks, or says who has them.
+    /// Makes the directory and the file if they are missing and takes both locks, or tells which process has them.
     pub(super) fn take(database: &Path) -> Result<Self, OpenError> {
         let failed = |error| errors::open_system(database, error);
         let locked = |pid| OpenError::Locked { location: database.display().to_string(), pid };
@@ -41,25 +41,26 @@ impl FileLock {
             return Err(locked(pid_in(&mut beside)));
         }
         beside.set_len(0).and_then(|()| writeln!(beside, "{}", std::process::id())).map_err(failed)?;
-        // Before the file is opened: this process may have it open under its other name, and would drop that one's locks.
+        // Before the file is opened: this process may have it open under its other name, and closing it would drop
+        // its POSIX locks.
         let named = fs::metadata(database).map_err(failed)?;
         if named.is_file() && named.nlink() > 1 {
             return Err(OpenError::SeveralNames { location: database.display().to_string(), names: named.nlink() });
         }
         let file = File::options().read(true).write(true).open(database).map_err(failed)?;
         if meets_no_posix_lock(&file) && !is_free(&file).map_err(failed)? {
-            // Whoever has it wrote its process id beside another path.
+            // The server that has the lock wrote its process id beside another path.
             return Err(locked(None));
         }
         Ok(Self { _beside: beside, database: file })
     }
 
-    /// The file that is locked, by whatever name.
+    /// The inode of the file that is locked.
     pub(super) fn inode(&self) -> io::Result<Inode> {
         self.database.metadata().map(|file| Inode::of(&file))
     }
 
-    /// How many names it has.
+    /// The number of names of the file.
     pub(super) fn names(&self) -> io::Result<u64> {
         self.database.metadata().map(|file| file.nlink())
     }
@@ -68,19 +69,19 @@ impl FileLock {
 /// The length of the header of a SQLite file.
 const HEADER_BYTES: usize = 100;
 
-/// Refuses a database that is not there, or has nothing in it, where its other half was: opened, it would become a new
-/// ledger, and what was acknowledged would be out of sight. So it is when a file was deleted or moved without its log, or
-/// copied without it.
+/// Refuses a database that is not there, or has nothing in it, where its other half was: opened, it would become a
+/// new ledger, and the acknowledged calls would be out of sight. Such a half is left when a file was deleted or moved
+/// without its log, or copied without it.
 fn is_complete(database: &Path) -> Result<(), OpenError> {
     let mut log = OsString::from(fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned()));
     log.push("-wal");
     let has_log = fs::exists(log).unwrap_or(false);
     let mut header = Vec::new();
-    // What cannot be read is told of when it is opened.
+    // A file that cannot be read is reported when it is opened.
     let read = File::open(database).and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut header));
     let is_missing = read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) || matches!(read, Ok(0));
     let (what, todo) = if fs::metadata(database).is_ok_and(|file| file.nlink() > 1) {
-        // The log may be beside its other name: that is told of later.
+        // The log may be beside its other name: the second name is reported later.
         return Ok(());
     } else if is_missing && has_log {
         let todo = "put the file back, or remove the log (`-wal`) to begin a new ledger";
@@ -94,11 +95,11 @@ fn is_complete(database: &Path) -> Result<(), OpenError> {
     Err(OpenError::Incomplete { location: database.display().to_string(), what, todo })
 }
 
-/// Whether it is a SQLite file that is written by a log, and has no table: a page, and nothing else.
+/// Whether the file is a SQLite file that is written by a log, and has no table: a page, and nothing else.
 fn is_one_page_with_a_log(database: &Path, header: &[u8]) -> bool {
     let &[.., high, low, written_by, _] = header.get(..20).unwrap_or_default() else { return false };
     let page_bytes = match u16::from_be_bytes([high, low]) {
-        // As SQLite writes it.
+        // SQLite writes 65,536 as 1.
         1 => 65_536,
         bytes => u64::from(bytes),
     };
@@ -115,9 +116,9 @@ fn is_free(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether a `flock` on the database leaves SQLite's own POSIX locks alone. It does on Linux, except on file systems
-/// that make the one into the other to tell the server; not on macOS, where both are of one kind. SQLite would wait for
-/// a lock of its own process there.
+/// Whether a `flock` on the database leaves SQLite's own POSIX locks alone. On Linux that is so, except on file
+/// systems that turn the one into the other to tell the server; not on macOS, where both are of one kind. There,
+/// SQLite would wait for a lock of its own process.
 #[cfg(target_os = "linux")]
 fn meets_no_posix_lock(file: &File) -> bool {
     let Ok(device) = file.metadata().map(|file| file.dev()) else { return false };
@@ -139,8 +140,8 @@ fn file_system(mounts: &str, device: u64) -> Option<&str> {
     line.split_once(" - ")?.1.split(' ').next()
 }
 
-/// `<database>.lock`, with links resolved: two names of one database meet at one lock. The file is made for that, empty,
-/// if it is missing: a link to nothing has no other name yet.
+/// `<database>.lock`, with links resolved: two names of one database meet at one lock. The file is made for that,
+/// empty, if it is missing: a link to nothing has no other name yet.
 fn beside(database: &Path) -> io::Result<PathBuf> {
     let mut path = match fs::canonicalize(database) {
         Ok(path) => OsString::from(path),
@@ -170,7 +171,7 @@ mod tests {
     fn a_file_that_somebody_else_locked_under_another_path_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.db");
-        // As by a server that came to the file through another mount: its lock is beside another path.
+        // The lock of a server that reached the file through another mount: beside another path.
         let elsewhere = File::create(&path).unwrap();
         assert!(is_free(&elsewhere).unwrap());
         assert!(matches!(FileLock::take(&path), Err(OpenError::Locked { pid: None, .. })));

@@ -40,7 +40,7 @@ pub(super) fn reads(connection: &Connection, path: &Path) -> Result<(), OpenErro
     if found < needed { Err(OpenError::NeedsMigration { found, needed }) } else { Ok(()) }
 }
 
-/// Applies what is missing. A database that is further than this release knows is left as it is.
+/// Applies the migrations that are missing. A database with later migrations than this release knows is left as it is.
 pub(super) fn migrate(
     connection: &mut Connection,
     path: &Path,
@@ -104,7 +104,7 @@ fn apply(transaction: &Transaction<'_>, step: &Migration, now: i64) -> rusqlite:
     Ok(())
 }
 
-/// States who migrated the schema last and who can work with it.
+/// States the release that migrated the schema last, and the oldest that can work with it.
 fn release(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let (schema_release, min_release): (String, String) =
         transaction.query_row("-- migrate.releases\nselect schema_release, min_release from ledger", [], |row| {

@@ -19,7 +19,7 @@ use crate::store::{Ledger, OpenError};
 /// Connections that read, beside the one that writes.
 pub(super) const READERS: usize = 3;
 
-/// How long a statement waits for somebody else's lock: a shell or a backup that has the file open.
+/// The time that a statement waits for somebody else's lock: of a shell or a backup that has the file open.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Statements that a connection keeps prepared: all of them.
@@ -27,11 +27,11 @@ const STATEMENTS_MAX: usize = 64;
 
 /// An open database.
 pub(super) struct Opened {
-    /// Its connections.
+    /// The connections to the database.
     pub(super) connections: Arc<Connections>,
-    /// Its identity.
+    /// The ledger's identity.
     pub(super) ledger: Ledger,
-    /// What was migrated on the way.
+    /// The migrations that were applied on the way.
     pub(super) migrated: Migrated,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
     std::path::absolute(path).map_err(|error| errors::open_system(path, error))
 }
 
-/// Opens a file, by its absolute path, under its locks: they are let go last, also when it fails on the way.
+/// Opens a file, by its absolute path, under its locks: they are released last, also when a step fails.
 pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, readers: usize) -> Result<Opened, OpenError> {
     let failed = |error| errors::open(path, error);
     let lock = FileLock::take(path)?;
@@ -74,7 +74,7 @@ pub(super) fn memory(options: &OpenOptions, clock: &dyn Clock) -> Result<Opened,
     Ok(Opened { connections: Connections::new(connection, Vec::new(), None), ledger, migrated })
 }
 
-/// Without the URI flag: a path is a path, whatever it looks like.
+/// Connects without the URI flag: a path is a path, whatever it looks like.
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = configured(Connection::open_with_flags(path, flags)?)?;
@@ -92,8 +92,8 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A connection that cannot write. `frozen` says that nobody writes, so that neither a lock nor a log is looked for: that
-/// is asked for in a URI, in which every byte of the path that has a meaning is escaped.
+/// A connection that cannot write. `frozen`: nobody writes, so that neither a lock nor a log is looked for. A URI
+/// asks for that, in which every byte of the path that has a meaning is escaped.
 pub(super) fn reading(path: &Path, frozen: bool) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if !frozen {
@@ -115,24 +115,24 @@ pub(super) fn reading(path: &Path, frozen: bool) -> rusqlite::Result<Connection>
 fn configured(connection: Connection) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_WAIT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // A schema that somebody else wrote into the file may not call functions behind our back.
+    // A schema that somebody else wrote into the file may not call functions unseen.
     connection.pragma_update(None, "trusted_schema", false)?;
     // A container may have no directory for temporary files.
     connection.pragma_update(None, "temp_store", "memory")?;
     Ok(connection)
 }
 
-/// So many pages of 4 KiB are in the write-ahead log before they are brought home.
+/// The pages of 4 KiB in the write-ahead log at which a checkpoint writes them to the file.
 const CHECKPOINT_PAGES: i64 = 8_000;
 
-/// What the writer keeps of the file in memory.
+/// The size of the writer's cache of the file's pages.
 const WRITER_CACHE_KIB: i64 = 16 * 1024;
 
 /// A COMMIT that returns is on the disk: the log is synced with each, and on macOS past the disk's own cache.
 fn make_durable(writer: &Connection) -> rusqlite::Result<()> {
     let mode: String = writer.query_row("pragma journal_mode = wal", [], |row| row.get(0))?;
     if !mode.eq_ignore_ascii_case("wal") {
-        // Where files cannot be mapped, such as some network mounts: readers would block the writer.
+        // Files cannot be mapped here, as on some network mounts: readers would block the writer.
         let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
         let message = format!("the file system cannot hold a write-ahead log (journal mode {mode})");
         return Err(rusqlite::Error::SqliteFailure(error, Some(message)));
@@ -140,8 +140,8 @@ fn make_durable(writer: &Connection) -> rusqlite::Result<()> {
     writer.pragma_update(None, "synchronous", "full")?;
     writer.pragma_update(None, "fullfsync", true)?;
     writer.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // Runs are found by keys in no order, so a commit of 256 changes some 500 pages, each written to the log whole. Beside
-    // the usual 1,000 pages and 2 MB of cache: a third more commits, for 32 MB of log and 16 MB of memory.
+    // Runs are found by keys in no order, so a commit of 256 changes some 500 pages, each written to the log whole.
+    // Beside the usual 1,000 pages and 2 MB of cache: a third more commits, for 32 MB of log and 16 MB of memory.
     writer.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     writer.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     // A log that a long read made large is cut when it is next started over.

@@ -1,4 +1,4 @@
-//! A write that means nothing: commits would succeed if it does.
+//! A write without meaning: commits would succeed if it does.
 
 use rusqlite::{Connection, Transaction};
 
@@ -9,7 +9,7 @@ use crate::store::StoreError;
 /// Commits of a page each that a probe makes: together they need as much room in the log as a commit of a few runs.
 const COMMITS: usize = 16;
 
-/// Writes what means nothing. One commit would not do: in what is left of a full disk a page may fit again and again.
+/// Writes without meaning. One commit would not do: in the rest of a full disk a page may fit again and again.
 pub(super) fn write(connection: &mut Connection) -> Result<(), StoreError> {
     for _ in 0..COMMITS {
         let transaction = begin(connection)?;
@@ -18,7 +18,7 @@ pub(super) fn write(connection: &mut Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Changes the file's first page and nothing that means anything: a number for applications, which nobody reads. A row
+/// Changes the file's first page and nothing that has a meaning: a number for applications, which nobody reads. A row
 /// that is written as it was would change no page.
 pub(super) fn overwrite(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let number: i32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;

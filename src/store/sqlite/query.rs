@@ -1,7 +1,7 @@
 //! Lists and counts of runs. Each is one statement, and so one snapshot.
 //!
-//! A statement only walks the filter's index, in the order of the list. What the index does not know of the filter is
-//! held against each row here, where the walk ends as soon as a page is full or has looked at its limit.
+//! A statement only walks the filter's index, in the order of the list. The conditions that the index does not cover
+//! are tested on each row here, where the walk ends as soon as a page is full or has looked at its limit.
 
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ use crate::store::query::page::Filling;
 use crate::store::query::{By, COUNT_RUNS_MAX, LIST_RUNS_MAX, Order, Place, Range, RunCounts, RunPage, RunQuery};
 use crate::store::rows::runs;
 
-/// Where the columns of a list stand behind those that a filter is held against.
+/// The places of the columns of a list behind those that a filter tests.
 const RUN_ID: usize = 7;
 const STARTED_AT: usize = 8;
 const ROWID: usize = 9;
@@ -27,7 +27,7 @@ const FETCH: &str =
 const FETCH_BASIC: &str =
     concat!("-- query.fetch_basic\nselect ", run_columns!(sqlite basic), " from runs as r where r.rowid = ?1");
 
-/// The runs that are ready, oldest first: few at any time, so they are held against a filter elsewhere.
+/// The runs that are ready, oldest first: few at any time, so a filter is tested elsewhere.
 const READY: &str = concat!(
     "-- query.suspended_by_start\nselect ",
     run_columns!(sqlite basic),
@@ -39,7 +39,7 @@ const READY: &str = concat!(
 );
 
 /// The walk along an index, with these columns of its runs. `indexed by` makes it an error, and never a scan, when
-/// SQLite would rather go another way; a cross join keeps its order.
+/// SQLite would choose another plan; a cross join keeps its order.
 pub(super) fn walk(by: By, order: Order, columns: &str) -> String {
     let (index, direction) = (by.index(), order.sql());
     let (place, tables) = match by {
@@ -65,12 +65,12 @@ pub(super) fn walk(by: By, order: Order, columns: &str) -> String {
     )
 }
 
-/// The columns that a filter is held against, and the id for an error to name.
+/// The columns that a filter tests, and the id for an error to name.
 pub(super) fn tested() -> String {
     format!("r.status, {TESTED}, r.run_id")
 }
 
-/// The columns of a list. Not the record, nor the metadata: SQLite would read them of every run that is looked at.
+/// The columns of a list, without the record and the metadata: SQLite would read them of every run that is looked at.
 pub(super) fn listed() -> String {
     format!("{}, r.started_at, r.rowid", tested())
 }
@@ -97,7 +97,7 @@ fn follow(
     })
 }
 
-/// A page of a list. The walk has ended, and its snapshot is let go, before a document is parsed.
+/// A page of a list. The walk has ended, and its snapshot is released, before a document is parsed.
 pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage, StoreError> {
     let RunQuery { namespace, filter, order, limit, bytes_max, metadata, .. } = query;
     let statement = walk(By::of(filter), *order, &listed());
@@ -110,7 +110,7 @@ pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage,
             return Ok(ControlFlow::Continue(()));
         }
         let place = Place { started_at: run.get((STARTED_AT, "started_at"))?, run_id: run.get((RUN_ID, "run_id"))? };
-        // The walk has not ended: this is its snapshot.
+        // The walk has not ended: its snapshot is still held.
         let fetch = || {
             let statement = if *metadata { FETCH } else { FETCH_BASIC };
             let rowid: i64 = run.get((ROWID, "rowid"))?;
@@ -139,7 +139,7 @@ pub(super) fn ready(
     Ok(RunPage::of(runs, limit))
 }
 
-/// How many match, of as many as a count looks at.
+/// The numbers of runs that match, of as many as a count looks at.
 pub(super) fn count(
     connection: &Connection,
     namespace: &str,

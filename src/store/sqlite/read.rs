@@ -1,4 +1,4 @@
-//! Reads of one run, of the shards' ends, and of nothing much.
+//! Reads of one run, of the shards' ends, and of the ledger's row.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ const RUN: &str = concat!(
     " from runs as r where r.shard = ?1 and r.namespace = ?2 and r.run_id = ?3"
 );
 
-/// From the keyframe at or before the revision, or from the first event.
+/// The events from the keyframe at or before the revision, or from the first event.
 const RUN_AT: &str = "-- read.run_at
 select revision, at, event, request_id, case when revision = ?4 then keyframe end from run_events
  where shard = ?1 and namespace = ?2 and run_id = ?3 and revision >= ?4 and revision <= ?5 order by revision";
@@ -52,7 +52,7 @@ pub(super) fn runs_at(
     wanted.iter().map(run_at).collect()
 }
 
-/// Runs, each with its shard and the position at which that ended.
+/// Runs, each with its shard and the shard's last position then.
 pub(super) fn as_of(
     keys: &[RunKey],
     heads: &Positions,

@@ -48,7 +48,7 @@ fn value<'a, T>(
     of(value).map_err(|error| format!("{error}: {}", value.data_type()).into())
 }
 
-/// Goes through a statement's rows, until it is said to be enough.
+/// Calls a function for each row of a statement, until it breaks.
 pub(super) fn each(
     connection: &Connection,
     sql: &str,
@@ -95,7 +95,7 @@ pub(super) fn first<T>(
     Ok(first)
 }
 
-/// Executes a statement, and says how many rows it changed.
+/// Executes a statement, and gives the number of rows that it changed.
 pub(super) fn execute(connection: &Connection, sql: &str, values: impl Params) -> Result<usize, StoreError> {
     connection.prepare_cached(sql).and_then(|mut statement| statement.execute(values)).map_err(errors::statement)
 }

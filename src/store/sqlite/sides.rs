@@ -1,5 +1,5 @@
-//! What a decision rests on besides its run: rows that a commit reads and writes with the event. The one writer is their
-//! lock.
+//! The sides of a decision: rows besides its run that a commit reads and writes with the event. The one writer is
+//! their lock.
 
 pub(super) mod claims;
 pub(super) mod leases;

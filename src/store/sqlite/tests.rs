@@ -1,4 +1,5 @@
-//! What is SQLite's own: its lock, its file, its pages. What both stores promise is tested by the list of behaviours.
+//! Tests of SQLite's own parts: its lock, its file, its pages. The list of behaviours tests the promises of both
+//! stores.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -21,7 +22,7 @@ use crate::store::{
     StoreError, Unsettled,
 };
 
-/// Every look at it is a second later.
+/// A clock that is a second later at every look.
 struct Ticks(AtomicI64);
 
 impl Clock for Ticks {

@@ -1,6 +1,6 @@
-//! The uptime of an embedded store: one process has the data, so it knows all by itself, and nothing is written down. A
-//! restart, however short, gives each lease one whole ttl. The table `uptime` tells nobody anything: it is written only to
-//! try whether the store writes again.
+//! The uptime of an embedded store: one process has the data, so it knows all interruptions itself, and nothing is
+//! written down. A restart, however short, gives each lease one whole ttl. Nobody reads the table `uptime`: it is
+//! written only to try whether the store writes again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Clock for UptimeClock {
     }
 }
 
-/// Says how it ended when it is dropped, even by who does not wait for it.
+/// A renewal or a stamp on its way. Notes its end when it is dropped, even by a caller that does not wait for it.
 struct Asked<'a> {
     clock: &'a UptimeClock,
     number: u64,

@@ -10,12 +10,12 @@ fn at(ms: u64) -> Time {
     Time::from_micros(1_764_000_000_000_000).plus_ms(ms)
 }
 
-/// What goes wrong.
+/// A kind of interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     /// The process stands still.
     Frozen,
-    /// The store answers when it is over.
+    /// The store answers when the trouble is over.
     Slow,
     /// The store fails at once.
     Failing,
@@ -28,7 +28,8 @@ fn at_work(troubles: &Troubles, ms: u64) -> Option<Trouble> {
     troubles.iter().find(|(start, end, _)| (*start..*end).contains(&ms)).map(|(_, _, trouble)| *trouble)
 }
 
-/// A heartbeat on its way: since when, the number under which the server knows it, and whether its worker waits for it.
+/// A heartbeat on its way: when it was sent, the number under which the server knows it, and whether its worker waits
+/// for it.
 struct Beat {
     sent: u64,
     number: Option<u64>,
@@ -42,7 +43,7 @@ struct World {
     expires_at: Time,
     next_beat: u64,
     beats: Vec<Beat>,
-    /// When the worker dies.
+    /// The time at which the worker dies.
     dies_at: u64,
 }
 
@@ -57,7 +58,8 @@ impl World {
         self.expires_at.max(since.plus_ms(self.ttl_ms)) <= at(ms)
     }
 
-    /// One step. Answers whether the lease was found over: looked for before the process can have told that it runs.
+    /// Makes one step. Answers whether the lease was found over: looked for before the process can have told that it
+    /// runs.
     fn step(&mut self, ms: u64, trouble: Option<Trouble>) -> bool {
         let over = trouble != Some(Trouble::Frozen) && self.is_over(ms);
         self.worker(ms);
@@ -73,7 +75,7 @@ impl World {
         }
         for mut beat in std::mem::take(&mut self.beats) {
             if beat.number.is_none() && !beat.awaited {
-                // It was given up before the server came to read it.
+                // The worker gave the heartbeat up before the server came to read it.
                 continue;
             }
             let number = *beat.number.get_or_insert_with(|| self.uptime.asked(at(ms)));
@@ -156,7 +158,7 @@ proptest! {
     }
 }
 
-/// How long after its end, with nothing but these interruptions since, a lease is over that was not renewed.
+/// The time from the end of an absence, without another, until a lease is over that was not renewed.
 fn lives(ttl_ms: u64, away_ms: u64) -> u64 {
     let mut uptime = Uptime::new(at(0), LONGEST);
     let (gone, back) = (1_000_000, 1_000_000 + away_ms);

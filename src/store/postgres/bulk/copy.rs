@@ -7,19 +7,19 @@ use uuid::Uuid;
 use crate::domain::Time;
 use crate::store::postgres::rows::At;
 
-/// What every COPY in binary form begins with: the signature, no flags, no extension.
+/// The beginning of every COPY in binary form: the signature, no flags, no extension.
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// Instead of a row's number of columns: there are no more rows.
+/// The end of the rows, in place of a row's number of columns.
 const TRAILER: i16 = -1;
 
-/// Instead of a length: null.
+/// A null, in place of a value's length.
 const NULL: i32 = -1;
 
-/// In front of the text of a `jsonb`.
+/// The version in front of the text of a `jsonb`.
 const JSONB_VERSION: u8 = 1;
 
-/// How much is handed to the driver at once.
+/// The bytes that are handed to the driver at once.
 const CHUNK_BYTES: usize = 128 * 1024;
 
 /// Rows of one table. The columns of a row are put one after the other, each by its type.

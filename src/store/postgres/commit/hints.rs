@@ -1,7 +1,7 @@
-//! What this process remembers of the shards, so that a commit can be decided before its head is taken.
+//! The hints: facts about runs and shards that this process remembers, to decide a commit before its head is taken.
 //!
-//! Only a guess: whatever is remembered here is compared with the tables under the head, in the statement that writes,
-//! and a commit whose guess was wrong writes nothing. Nothing is ever answered from here.
+//! A hint may be wrong: each is compared with the tables under the head, in the statement that writes, and a commit
+//! whose hints did not hold writes nothing. No answer is ever given from here alone.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,17 +19,17 @@ use crate::domain::{Ask, Command, Decided, Loaded, Position, Run, RunKey, Shard,
 /// Bytes of runs kept to decide the next command on.
 const RUNS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// How many runs the cache's tables are made for.
+/// The number of runs that the cache's tables are made for.
 const RUNS: usize = 16 * 1024;
 
-/// After this long without a word from the store, its clock is asked again: clocks drift apart.
+/// After this long without an answer of the store, its clock is asked again: clocks drift apart.
 const CLOCK_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// Commits that go without a guess after one that was wrong: at first, and at most, after wrong ones in a row.
+/// Commits that are made without hints after one whose hints were wrong: at first, and at most, after several in a row.
 const BACK_OFF: u32 = 8;
 const BACK_OFF_MAX: u32 = 256;
 
-/// How long a commit of unknown fate is remembered: longer than anybody waits for it.
+/// The time for which a commit of unknown outcome is remembered: longer than any caller waits for it.
 const SENT_MICROS_MAX: i64 = 60_000_000;
 
 /// The runs that are not terminal, the ends of the shards, and the store's clock.
@@ -37,36 +37,36 @@ pub(in crate::store::postgres) struct Hints {
     runs: Cache<RunKey, Arc<Run>, ByWeight>,
     shards: Vec<Mutex<Option<End>>>,
     clock: Mutex<Option<Told>>,
-    /// How often everything was forgotten.
+    /// The number of times that everything was forgotten.
     age: AtomicU64,
-    /// Commits in one flush whose fate is not known, and when they were decided.
+    /// Optimistic commits of unknown outcome, and when they were decided.
     sent: Mutex<HashMap<Uuid, Time>>,
 }
 
-/// Where a shard ended when this process committed to it last.
+/// The end of a shard, after this process's last commit to it.
 #[derive(Clone, Debug)]
 struct End {
     position: Position,
     at: Time,
     min_release: Arc<str>,
-    /// Whether nobody else commits meanwhile.
+    /// The back-off after a wrong position: whether nobody else commits meanwhile.
     place: BackOff,
-    /// Whether runs still are as this process left them.
+    /// The back-off after wrong runs: whether runs still are as this process left them.
     runs: BackOff,
 }
 
-/// How often a guess is worth a try. One that was wrong costs a commit that wrote nothing.
+/// Whether a commit should rest on hints. A wrong hint costs a commit that wrote nothing.
 #[derive(Clone, Copy, Debug)]
 struct BackOff {
-    /// Commits that go without it.
+    /// Commits that are still made without hints.
     left: u32,
-    /// How many they are after the next wrong one.
+    /// The number of such commits after the next wrong hint.
     next: u32,
 }
 
 impl BackOff {
     const NONE: Self = Self { left: 0, next: BACK_OFF };
-    /// One commit more, before there is a guess: for who commits only once or twice there is nothing to win.
+    /// One commit without hints first: a process that commits only once or twice gains nothing by them.
     const FIRST: Self = Self { left: 1, next: BACK_OFF };
 
     fn allows(&mut self) -> bool {
@@ -85,17 +85,17 @@ impl BackOff {
     }
 }
 
-/// What a commit that was made had not read.
+/// The facts that a commit took from hints and did not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store::postgres) enum Guessed {
-    /// Anything.
+    /// All of them.
     All,
     /// The runs.
     Runs,
     Nothing,
 }
 
-/// The store's clock.
+/// The store's clock, and when an answer told it.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     now: Time,
@@ -113,7 +113,7 @@ impl Told {
     }
 }
 
-/// What a commit is decided on without reading.
+/// The facts that a commit is decided on without reading.
 pub(in crate::store::postgres) struct Guess {
     pub(in crate::store::postgres) loaded: Loaded,
     pub(in crate::store::postgres) min_release: Arc<str>,
@@ -144,8 +144,8 @@ impl Hints {
         }
     }
 
-    /// A new session may be to another server than before, which may know less or other things: after a failover, or
-    /// from a copy.
+    /// Forgets everything: a new session may be to another server than before, which may know fewer or other facts:
+    /// after a failover, or from a copy.
     pub(in crate::store::postgres) fn forget(&self) {
         self.age.fetch_add(1, Ordering::SeqCst);
         self.runs.clear();
@@ -155,13 +155,13 @@ impl Hints {
         *held(&self.clock) = None;
     }
 
-    /// What was remembered at an age is worth nothing at another.
+    /// The age of the hints: a fact that was noted at one age must not be used at another.
     pub(in crate::store::postgres) fn age(&self) -> u64 {
         self.age.load(Ordering::SeqCst)
     }
 
-    /// What the commands may be decided on: none where something is not known, or guesses were wrong of late. A run
-    /// that is not kept may only be meant to be new.
+    /// The hints for these commands: none where a fact is not known, or hints were wrong of late. Only a command that
+    /// starts a run may be for a run that is not remembered.
     pub(in crate::store::postgres) fn guess(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Guess> {
         let end = {
             let mut end = held(&self.shards[usize::from(shard.0)]);
@@ -189,8 +189,8 @@ impl Hints {
         Some(Guess { loaded, min_release: end.min_release })
     }
 
-    /// The runs of the commands as this process left them: none where one is not kept that is not meant to be new, or
-    /// where they were otherwise of late.
+    /// The runs of the commands as this process left them: none where a run is not remembered, unless its command
+    /// starts it, or where the runs had changed of late.
     pub(in crate::store::postgres) fn runs(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Vec<Arc<Run>>> {
         let allows = held(&self.shards[usize::from(shard.0)]).as_mut()?.runs.allows();
         if allows { self.all_runs(commands) } else { None }
@@ -216,14 +216,14 @@ impl Hints {
         others.filter_map(|(_, end)| held(end).as_ref().map(|end| end.at)).max()
     }
 
-    /// Something of a guess was wrong: somebody else commits to the shard, or to others, or changes its runs.
+    /// Notes that a hint was wrong: somebody else commits to the shard, or to others, or changes its runs.
     pub(in crate::store::postgres) fn was_wrong(&self, shard: Shard) {
         if let Some(end) = held(&self.shards[usize::from(shard.0)]).as_mut() {
             end.place.wrong();
         }
     }
 
-    /// These runs may not be as this process left them.
+    /// Forgets the runs of these commands, which may have changed since this process wrote them.
     pub(in crate::store::postgres) fn runs_were_wrong(&self, shard: Shard, commands: &[Arc<Command>]) {
         for command in commands {
             self.runs.remove(&command.key);
@@ -233,8 +233,8 @@ impl Hints {
         }
     }
 
-    /// The store's clock, as an answer told it. An answer that was long on its way is worth less than what an earlier
-    /// one says of now.
+    /// Notes the store's clock, as an answer told it. An answer that took long is worth less than an earlier one plus
+    /// the time since.
     pub(in crate::store::postgres) fn clock(&self, now: Time) {
         let told = Told { now, received: Instant::now() };
         let mut clock = held(&self.clock);
@@ -243,7 +243,7 @@ impl Hints {
         }
     }
 
-    /// A commit was made, whose events come after this position, on a session of this age.
+    /// Notes a commit whose events come after this position, made on a session of this age.
     pub(in crate::store::postgres) fn committed(
         &self,
         shard: Shard,
@@ -278,15 +278,15 @@ impl Hints {
         *end = Some(End { position, at: last.event.at, min_release, place, runs });
     }
 
-    /// A commit in one flush may still come to life.
+    /// Notes an optimistic commit that may still be applied.
     pub(in crate::store::postgres) fn is_sent(&self, commit_id: Uuid, decided_at: Time) {
         let mut sent = held(&self.sent);
-        // Those that nobody settled any more.
+        // A commit that nobody has settled for so long is dropped.
         sent.retain(|_, at| decided_at.micros() - at.micros() < SENT_MICROS_MAX);
         sent.insert(commit_id, decided_at);
     }
 
-    /// When it was decided, if it was sent in one flush and its fate is not known.
+    /// The time at which a commit was decided, if it was optimistic and its outcome is not known.
     pub(in crate::store::postgres) fn sent(&self, commit_id: Uuid) -> Option<Time> {
         held(&self.sent).get(&commit_id).copied()
     }
@@ -296,7 +296,7 @@ impl Hints {
     }
 }
 
-/// Nothing is left half done under these mutexes, so a poisoned one is as good as any.
+/// No panic leaves a half-made change under these mutexes, so a poisoned one can be used.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -305,7 +305,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// How many commits go without a guess from now on.
+    /// The number of commits that are made without hints from now on.
     fn skipped(doubt: &mut BackOff) -> u32 {
         (0..=BACK_OFF_MAX).find(|_| doubt.allows()).expect("some day")
     }

@@ -1,4 +1,4 @@
-//! The first flush: takes the head and the rows of the sides, and reads what the commands are decided on.
+//! The first flush: takes the head and the rows of the sides, and reads the rows that the commands are decided on.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::store::postgres::sides::{claims, leases, max_running};
 use crate::store::postgres::uptime::ReplicaUptime;
 use crate::store::rows::{self, events, runs, sides};
 
-/// What a session has prepared for the first flush, before any transaction: only prepared statements can be sent in one
-/// go.
+/// The statements that a session has prepared for the first flush, before any transaction: only prepared statements
+/// can be sent together in one write.
 pub(super) struct Prepared {
     lock_head: Statement,
     ends: Statement,
     load_runs: Statement,
     load_request_ids: Statement,
-    /// Only where a command looks at leases.
+    /// Reads leases: only where a command looks at some.
     load_leases: Option<Statement>,
-    /// Take, and read, what counts towards claims' limits: only where a claim has one.
+    /// Take, and read, the runs that count towards claims' limits: only where a claim has one.
     max_running: Option<(Statement, Statement)>,
-    /// Take, and read, what is remembered of claimers' requests: only where a command has one.
+    /// Take, and read, the claimers' requests: only where a command has one.
     claims: Option<(Statement, Statement)>,
 }
 
@@ -65,14 +65,14 @@ impl Prepared {
     }
 }
 
-/// What is read, column by column.
+/// The keys of the rows to read, column by column.
 pub(super) struct Keys<'a> {
     namespaces: Vec<&'a str>,
     run_ids: Vec<&'a str>,
     requests: Vec<i64>,
     /// The namespaces and ids of runs whose leases are read.
     leases: (Vec<&'a str>, Vec<&'a str>),
-    /// The namespaces and ids of runs, and the labels, for whose values it is read what counts.
+    /// The namespaces and ids of runs, and the labels for whose values the counted runs are read.
     max_running: (Vec<&'a str>, Vec<&'a str>, Vec<&'a str>),
     /// The namespaces and ids of claim requests.
     claims: (Vec<&'a str>, Vec<&'a str>),
@@ -98,7 +98,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// What the first flush brings.
+/// The results of the first flush.
 pub(super) struct Read {
     pub(super) loaded: Loaded,
     pub(super) now: Time,
@@ -176,7 +176,7 @@ async fn lock_and_load_side(
     keys: &[&(dyn ToSql + Sync)],
 ) -> Result<Vec<Row>, Error> {
     let Some((lock, load)) = prepared else { return Ok(Vec::new()) };
-    // Apart: few commits have it, and all would carry its room.
+    // Boxed: few commits need the side, and the future of every commit would have room for it.
     let both = Box::pin(async { tokio::join!(biased; session.execute(lock, keys), session.query(load, keys)) });
     let (locked, loaded) = both.await;
     locked.and(loaded)

@@ -1,19 +1,19 @@
-//! The commit in one flush: decided on what this process remembers, checked and written by one statement.
+//! The optimistic commit, in one flush: decided on [hints](super::hints), checked and written by one statement.
 //!
-//! The statement takes the head, then looks whether everything is as it was taken to be: each run's revision, new runs
-//! not there yet, no request id applied, no event of any shard later than this commit's time, the schema's release, and
-//! the store's clock close to what was taken for it. Only then it writes; else nothing, and the commit is made in two
-//! flushes. The position is read in it.
+//! The statement takes the head, then looks whether all hints hold: each run's revision, new runs not there yet, no
+//! request id applied, no event of any shard later than this commit's time, the schema's release, and the store's
+//! clock close to the time assumed for it. Only then it writes; else it writes nothing, and the commit is made in two
+//! flushes. The statement also reads the position.
 //!
-//! That statement is all of the transaction. What it reads is as of its beginning, before it may have waited for the
-//! head: if somebody committed to the shard meanwhile, its first position is taken, and the log's primary key ends it
-//! with 23505, or a run has moved on, and its count ends it with 22012. Who takes heads and writes no event leaves a new
-//! version of them, which is seen. Calls that were answered before it began are all in what it reads, so times follow
-//! the order of calls. Where others commit all the time, guesses are wrong all the time: then commits are made in two
-//! flushes for a while.
+//! The transaction is that one statement, which reads as of its own beginning, before it may have waited for the
+//! head: if somebody committed to the shard meanwhile, then either its first position is taken, and the log's primary
+//! key ends the statement with 23505, or a run has moved on, and the count of changed rows ends it with 22012. A
+//! writer that takes heads and writes no event leaves a new version of them, which the statement sees. Calls that
+//! were answered before the statement began are all in its snapshot, so times follow the order of calls. Where others
+//! commit all the time, hints are wrong all the time: then commits are made in two flushes for a while.
 //!
-//! One that is on its way when its connection breaks may come to the database long after. The clock voids it: see
-//! [`DECIDED_BEFORE_MAX_MS`](super::write::DECIDED_BEFORE_MAX_MS) and [`settle`](super::settle).
+//! An optimistic commit that is on its way when its connection breaks may reach the database long after. The clock
+//! voids it: see [`DECIDED_BEFORE_MAX_MS`](super::write::DECIDED_BEFORE_MAX_MS) and [`settle`](super::settle).
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ use crate::domain::{Command, Decide, Decided, Loaded, Shard};
 use crate::store::{CommitError, Unsettled};
 use crate::telemetry::chain;
 
-/// What became of it.
+/// The outcome of an optimistic commit.
 pub(in crate::store::postgres) enum Optimistic {
     Committed(Decided),
-    /// Surely not applied: it could not be guessed, or was guessed wrong, or failed.
+    /// Surely not applied: there were no hints, or a wrong one, or the statement failed.
     NotWritten,
 }
 
@@ -58,12 +58,12 @@ pub(in crate::store::postgres) async fn commit(
     let write = write(smallint(shard), commit_id, now, &decided, place);
     let session = before(deadline, commits.sessions.commit()).await??;
     if age != hints.age() {
-        // It may be a session to another server.
+        // The session may be to another server.
         session.give_back();
         return Ok(Optimistic::NotWritten);
     }
     let Ok(statement) = before(deadline, session.prepare_cached(&write.sql)).await? else {
-        // In two flushes the same is met again, and told.
+        // The commit in two flushes meets the same error, and tells it.
         return Ok(Optimistic::NotWritten);
     };
     let arguments = write.arguments();
@@ -75,7 +75,7 @@ pub(in crate::store::postgres) async fn commit(
         Ok(Written::Committed(Some(row))) => {
             session.give_back();
             let place = Reader { table: "run_events", row: &row, key: &String::new };
-            // They are not null, and of their types: a plan that answers otherwise has no place here.
+            // The columns are not null, and of these types: an answer with others would be a bug of the statement.
             let after: u64 = place.get("last").expect("a position");
             hints.clock(place.get("now").expect("a time"));
             for (position, event) in (after + 1..).zip(&mut decided.events) {
@@ -96,7 +96,7 @@ pub(in crate::store::postgres) async fn commit(
             return Ok(Optimistic::NotWritten);
         }
         Ok(Written::RolledBack(error) | Written::Unsent(error)) => {
-            // Read for, the same commit meets it again, and says what it means.
+            // The commit in two flushes meets the same error again, and tells its meaning.
             tracing::warn!(error = chain(&error), "a commit in one flush failed: it is made in two");
             hints.was_wrong(shard);
             hints.runs_were_wrong(shard, commands);
@@ -112,15 +112,15 @@ pub(in crate::store::postgres) async fn commit(
     Err(CommitError::Unknown { unsettled, source })
 }
 
-/// Decides commands on what is remembered; none where that does not do.
+/// Decides commands on hints; none where hints do not suffice.
 fn decided(commands: &[Arc<Command>], loaded: Loaded, rules: &dyn Decide) -> Option<Decided> {
     let run_of = |command: &Command| loaded.runs.iter().find(|run| run.key() == command.key).map(|run| &**run);
     if !commands.iter().all(|command| rules.is_only_the_run(command, run_of(command))) {
-        // Nobody keeps that: leases are renewed by whoever holds them, and what counts is of any shard.
+        // No hint covers these: leases are renewed by their holders, and the runs that count are of any shard.
         return None;
     }
     let now = loaded.now;
     let decided = rules.decide(commands, loaded);
-    // What makes no event rests on the run as it is, and nothing would have looked at that.
+    // A command that makes no event rests on the run as it is, and no statement would look whether it is still so.
     (decided.all_applied() && decided.events.iter().all(|new| new.event.at == now)).then_some(decided)
 }

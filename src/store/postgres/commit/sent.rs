@@ -1,4 +1,4 @@
-//! What became of a statement that writes: committed, rolled back, never sent, or nobody knows.
+//! The outcome of a statement that writes: committed, rolled back, never sent, or unknown.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -11,22 +11,24 @@ use super::statements::COMMIT;
 use crate::store::postgres::errors;
 use crate::store::postgres::sessions::Session;
 
-/// What became of a writing statement and its transaction.
+/// The outcome of a writing statement and its transaction.
 pub(super) enum Written<T> {
-    /// It is durable, and this is its answer.
+    /// The transaction is durable, and this is the statement's answer.
     Committed(T),
     /// The statement could not be sent, so that COMMIT was not sent either.
     Unsent(Error),
-    /// It was answered with an error, so that COMMIT did not commit.
+    /// The statement was answered with an error, so that COMMIT did not commit.
     RolledBack(Error),
     Unknown(Error),
 }
 
-/// A statement that is a transaction of its own. The driver waits for "ready for query", which comes after its end.
+/// Sends a statement that is a transaction of its own. The driver waits for "ready for query", which comes after its
+/// end.
 pub(super) async fn write_alone<T>(statement: impl Future<Output = Result<T, Error>>) -> Written<T> {
     let mut statement = pin!(maybe_done(statement));
     if let Some(error) = failed_to_send(statement.as_mut()).await {
-        // Only what has no encoding was surely not sent: a connection may break, or an answer come, in the same moment.
+        // Only a value without an encoding was surely not sent: a connection may break, or an answer come, in the
+        // same moment.
         return if error.is_closed() || error.as_db_error().is_some() { ended(error) } else { Written::Unsent(error) };
     }
     statement.as_mut().await;
@@ -40,7 +42,7 @@ fn ended<T>(error: Error) -> Written<T> {
     if errors::proves_rollback(&error) { Written::RolledBack(error) } else { Written::Unknown(error) }
 }
 
-/// The flush that ends with COMMIT. The statement's answer is looked at before COMMIT's.
+/// Sends the flush that ends with COMMIT. The statement's answer is looked at before COMMIT's.
 pub(super) async fn write_and_commit<T>(
     session: &Session,
     statement: impl Future<Output = Result<T, Error>>,
@@ -61,8 +63,8 @@ pub(super) async fn write_and_commit<T>(
     }
 }
 
-/// Sends a statement and does not wait for it. One that the driver cannot send, because a value has no encoding, is
-/// missing from the transaction without the server's knowing: COMMIT must not follow it.
+/// Sends a statement and does not wait for it. A statement that the driver cannot send, because a value has no
+/// encoding, is missing from the transaction without the server's knowing: COMMIT must not follow it.
 async fn failed_to_send<T, E>(mut statement: Pin<&mut MaybeDone<impl Future<Output = Result<T, E>>>>) -> Option<E> {
     poll_fn(|context| {
         let failed = statement.as_mut().poll(context).is_ready()
@@ -96,8 +98,8 @@ mod tests {
         assert_eq!(failed(ready(Ok(())).boxed()).await, None);
     }
 
-    /// A thread that loses its turn while it sends finds the answer there. Taken for a statement that was not sent, a lost
-    /// race would be told to the caller as a refusal of the store, and not be decided again.
+    /// A thread that loses its turn while it sends finds the answer there. If that were taken for a statement that
+    /// was not sent, a lost race would be told to the caller as a refusal of the store, and not be decided again.
     #[tokio::test]
     async fn an_answer_that_comes_in_the_moment_of_sending_is_the_servers_word() {
         #[expect(clippy::disallowed_methods, reason = "`make test` says where its Postgres is in the environment")]

@@ -16,16 +16,16 @@ use crate::store::{StoreError, Unsettled};
 
 const SETTLE_MAX: Duration = Duration::from_secs(10);
 
-/// Beside the head, the first event of the commit stands where it was to stand, or after what others wrote meanwhile.
-/// The limit is for the planner: there are only a few rows to look at, at the log's end.
+/// Under the head, the first event of an applied commit is at the expected position, or after events that others
+/// wrote meanwhile. The limit is for the planner: there are only a few rows to look at, at the log's end.
 const COMMITTED: &str = "-- settle.committed
 select exists (select from run_events where shard = $1 and position >= $2 and commit_id = $3 order by position limit 1)
            as applied,
        clock_timestamp() as now";
 
-/// Waits for the shard's head, and so for the end of the old transaction, before it looks: to look at once would find
-/// nothing while that is still on its way to commit. A commit in one flush may not even have come to the database yet:
-/// it is waited for until it is too old to write anything.
+/// Waits for the shard's head, and so for the end of the old transaction, before it looks: an earlier look would find
+/// nothing while that transaction is still on its way to commit. An optimistic commit may not even have reached the
+/// database yet: settling waits until the commit is too old to write anything.
 pub(in crate::store::postgres) async fn settle(
     sessions: &Sessions,
     hints: &Hints,
@@ -53,14 +53,14 @@ pub(in crate::store::postgres) async fn settle(
     timeout(SETTLE_MAX, until_sure).await.unwrap_or_else(|_| Err(TimedOut.into()))
 }
 
-/// How long a commit that was decided at a time can still come to life; none when it cannot.
+/// The time for which a commit that was decided then can still be applied; none when it cannot.
 fn left_until_void(decided_at: Time, now: Time) -> Option<Duration> {
     let void_at = decided_at.micros() + i64::from(DECIDED_BEFORE_MAX_MS) * 1_000;
     let left = u64::try_from(void_at - now.micros()).ok()?;
     Some(Duration::from_micros(left + 1))
 }
 
-/// What there is to see under the head.
+/// The facts that a look under the head shows.
 struct Seen {
     applied: bool,
     now: Time,

@@ -1,10 +1,10 @@
-//! The statements that take a shard's head and read what a commit is decided on. Those that write are made in
-//! [`write`](super::write).
+//! The statements that take a shard's head and read the rows that a commit is decided on. The statements that write
+//! are made in [`write`](super::write).
 //!
 //! Plain statements with the shard as a constant and one array a column.
 //!
-//! Each row is looked for by index one by one: `offset 0` keeps the planner from making a join of it, and so from walking
-//! all of a shard because it takes a table for small when it makes a plan that lasts.
+//! Each row is looked up by index one by one: `offset 0` keeps the planner from making a join of it, and so from
+//! walking all of a shard because it takes a table for small when it makes a plan that lasts.
 
 use crate::store::dialect::run_columns;
 
@@ -33,7 +33,7 @@ cross join lateral (
     select * from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r"
 );
 
-/// By key: other requests may share it, and are told apart by their texts.
+/// Requests by key: other requests may share the key, and are told apart by their texts.
 pub(in crate::store::postgres) const LOAD_REQUEST_IDS: &str = "-- commit.load_request_ids
 select e.namespace, e.run_id, e.request_id, e.revision, e.request_digest
 from unnest($2::bigint[]) as v (request_key)

@@ -1,9 +1,10 @@
-//! What was decided, as one statement and its arguments.
+//! The decided changes, as one statement and its arguments.
 //!
 //! The parts of a commit that write nothing are left out, columns that change for none of its rows too: a session
 //! prepares the few forms that its load needs. The statement answers one row, and raises "division by zero" (22012)
-//! unless what changes or ends was exactly the rows that it was given: a wrong count then ends the transaction before
-//! it commits instead of being noticed after it. What is new is there, or its insert fails.
+//! unless exactly the given rows of `runs`, `active`, `suspended`, counted values and held requests were changed: a
+//! wrong count then ends the transaction before it commits instead of being noticed after it. An insert of a row that
+//! is there already fails. Rows of leases and of claims given back may be missing: their deletes are not counted.
 
 mod claims;
 mod columns;
@@ -38,22 +39,22 @@ impl Write<'_> {
     }
 }
 
-/// Where the events are to stand.
+/// The place where the events are to stand.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store::postgres) enum Place<'a> {
     /// After this position, which was read under the head that this transaction holds.
     After(Position),
-    /// At the end, if everything is still as it was when this was decided; see [`optimistic`](super::optimistic).
+    /// At the end, if every hint of the decision still holds; see [`optimistic`](super::optimistic).
     AtTheEnd {
-        /// How many shards there are.
+        /// The number of shards.
         shard_count: u16,
         /// The release that the schema asks for.
         min_release: &'a str,
     },
 }
 
-/// The whole commit: runs, the rows of those that are not terminal, events. Answers the position that the first event
-/// comes after, and the store's clock.
+/// The whole commit: runs, the rows of those that are not terminal, sides, events. Answers the position that the
+/// first event comes after, and the store's clock.
 pub(in crate::store::postgres) fn write<'a>(
     home: i16,
     commit_id: Uuid,
@@ -110,7 +111,7 @@ select place.last, place.now, 1 / ({})::int as complete from place",
     Write { sql, arguments }
 }
 
-/// Every statement of a commit that decided this, in one flush and in two, for a look at their plans.
+/// Every statement of a commit with these decisions, in one flush and in two, for a look at their plans.
 #[must_use]
 pub fn of_a_commit(shard_count: u16, decided: &Decided) -> Vec<String> {
     let written = |place| write(0, Uuid::nil(), Time::from_micros(0), decided, place).sql;

@@ -1,4 +1,4 @@
-//! How a database is. Several short statements: none waits for another's lock, and none is a snapshot of all.
+//! The condition of a database. Several short statements: none waits for another's lock, and none is a snapshot of all.
 
 use tokio_postgres::Row;
 
@@ -17,7 +17,7 @@ select clock_timestamp() as now, current_setting('server_version') as version,
        current_setting('synchronous_commit') as synchronous_commit, schema_release, min_release, created_at
 from ledger";
 
-/// Of those that follow: what takes a backup or reads changes takes over nothing.
+/// The standbys: a connection that takes a backup or reads changes can take over nothing.
 const STANDBYS: &str = "-- inspect.standbys
 select application_name as name, sync_state
 from pg_stat_replication

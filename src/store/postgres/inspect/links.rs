@@ -1,4 +1,4 @@
-//! What an export shows of a run besides its events.
+//! The facts of a run that an export shows besides its events.
 
 use tokio_postgres::types::ToSql;
 
@@ -36,10 +36,10 @@ pub(super) async fn time_of(sessions: &Sessions, shard: Shard, position: Positio
     rows.first().map(|row| rows::time(row, shard, position)).transpose()
 }
 
-/// In one statement: what was committed by then is within both.
+/// Reads in one statement: all commits before it are within both.
 pub(super) async fn extent(sessions: &Sessions, over_shards: &OverShards, link: &Link) -> Result<Extent, StoreError> {
     let (column, id) = link.column();
-    // All times have the same form, so that their texts stand in their order; none has a zone to be looked up.
+    // All times have the same form, so that their texts sort in their order; none has a zone to be looked up.
     let statement = format!(
         "-- inspect.extent
 select h.shard, h.position, t.first, t.last
@@ -60,7 +60,7 @@ cross join (
     Ok(Extent { heads, times: first.zip(last) })
 }
 
-/// One statement for each shard that has some of them.
+/// Reads with one statement for each shard that has some of the runs.
 pub(super) async fn links(
     sessions: &Sessions,
     asked: &[(RunKey, u64)],

@@ -1,7 +1,7 @@
 //! Pages of rows as they stand, by the tables' own keys.
 //!
-//! What is looked up for each row has `limit 1` in a `lateral`: the planner then goes by its key, and never reads all of
-//! another table for a page.
+//! A lookup for each row has `limit 1` in a `lateral`: the planner then uses the other table's key, and never reads
+//! all of that table for a page.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ use crate::store::postgres::rows::{Reader, run_size, smallint};
 use crate::store::postgres::sessions::Sessions;
 use crate::store::{PAGE_BYTES_MAX, StoreError};
 
-/// Bounded by stored bytes as well, without reading out what it then leaves.
+/// Bounded by stored bytes as well, without reading out the rows that it then leaves.
 const RUNS: &str = concat!(
     "-- inspect.runs
 select ",
@@ -109,7 +109,7 @@ pub(super) async fn keys(
     rows.iter().map(|row| rows::known(row, table)).collect()
 }
 
-/// In one statement. Two ranges a table, so that an index answers each.
+/// Reads in one statement. Two ranges a table, so that an index answers each.
 pub(super) async fn shards(sessions: &Sessions, shard_count: u16) -> Result<ShardRows, StoreError> {
     let mut statement = "-- inspect.shards\nselect 'shards' as place, shard::bigint as shard from shards".to_owned();
     for table in SHARDED {

@@ -1,4 +1,4 @@
-//! Who holds the shards' heads, who waits for them, and who is in a transaction and silent.
+//! The sessions that hold the shards' heads, that wait for them, and that are idle in a transaction.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::store::postgres::read::rows;
 use crate::store::postgres::rows::Reader;
 use crate::store::postgres::sessions::Sessions;
 
-/// A role without `pg_read_all_stats` sees of other roles' sessions that they are there.
+/// A role without `pg_read_all_stats` sees of other roles' sessions only that they are there.
 const SESSIONS: &str = "-- inspect.sessions
 select pid, nullif(application_name, '') as application, host(client_addr) as client, state, left(query, 200) as statement,
        (extract(epoch from clock_timestamp() - xact_start) * 1000)::bigint as transaction_ms,
@@ -24,8 +24,8 @@ select (select sum(numbackends) from pg_stat_database)::bigint as used,
        (current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int)::bigint as max,
        pg_has_role('pg_read_all_stats', 'usage') as all_seen";
 
-/// A row's lock stands in the row: its `xmax` is the transaction that has it, or had it last. Who comes second waits for
-/// the end of that transaction, and who comes after for the row.
+/// A row's lock stands in the row: its `xmax` is the transaction that has the lock, or had it last. The first session
+/// to wait waits for the end of that transaction, and later ones for the row.
 const HEADS: &str = "-- inspect.heads
 select s.shard::bigint as shard, l.pid, l.granted
 from (select shard, xmax, (ctid::text::point)[0]::int as page, (ctid::text::point)[1]::int as tuple from shards) as s
@@ -38,9 +38,9 @@ join (
   on (l.locktype = 'transactionid' and l.transactionid = s.xmax)
   or (l.locktype = 'tuple' and not l.granted and l.page = s.page and l.tuple::int = s.tuple)";
 
-/// Adds to each head who holds it and who waits, and tells the rest of what is to be seen.
+/// Adds to each head its holder and its waiters, and gives the rest of the facts about sessions.
 pub(super) async fn seen(sessions: &Sessions, heads: &mut [Head]) -> Result<Seen, StoreError> {
-    // First who holds and waits, then what they are: one that has gone between the two has nothing to tell.
+    // First the locks, then the sessions: of a session that has gone between the two nothing can be told.
     let locks = rows(sessions, HEADS, &[]).await?;
     let mut known = HashMap::new();
     for row in &rows(sessions, SESSIONS, &[]).await? {
@@ -95,7 +95,7 @@ fn session(row: &Row) -> Result<Session, StoreError> {
     })
 }
 
-/// Our statements begin with their names; of others', the beginning tells something.
+/// A statement's name: this program's statements begin with one; of others, the beginning tells something.
 fn name(statement: &str) -> String {
     let first = statement.lines().next().unwrap_or_default();
     first.strip_prefix("-- ").unwrap_or(first).chars().take(60).collect()

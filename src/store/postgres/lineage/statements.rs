@@ -1,4 +1,4 @@
-//! What is asked of a server, and written to the ledger's row.
+//! The statements that ask a server for its identity, and write it to the ledger's row.
 
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -10,7 +10,7 @@ use crate::store::postgres::rows::Reader;
 use crate::store::postgres::sessions::Connection;
 use crate::store::{EPOCH_ZERO, StoreError};
 
-/// The server's identity as far as this role is told it, the whole first. A managed database may refuse some of it.
+/// The server's identity as far as this role may read it, the whole first. A managed database may refuse some of it.
 const IDENTITIES: [(&str, &str); 4] = [
     (SYSTEM_IDENTIFIER, TIMELINE),
     ("null::text", TIMELINE),
@@ -21,7 +21,8 @@ const SYSTEM_IDENTIFIER: &str = "(select system_identifier::text from pg_control
 const TIMELINE: &str = "case when not pg_is_in_recovery()
             then ('x' || lpad(left(pg_walfile_name(pg_current_wal_lsn()), 8), 16, '0'))::bit(64)::bigint end";
 
-/// Physical standbys have the same. What is made anew from a dump, in whatever database, has others.
+/// The table's identity. Physical standbys have the same. A database or table that is made anew from a dump has
+/// another.
 const TABLE: &str = "(select oid::text from pg_database where datname = current_database())
             || '/' || (select 'ledger'::regclass::oid::text)";
 
@@ -41,7 +42,7 @@ where l.singleton"
     })
 }
 
-/// The past that a session shows, for who only reads.
+/// The past that a session shows, for a tool that only reads.
 pub(in crate::store::postgres) async fn past(client: &Connection) -> Result<Result<Past, StoreError>, Error> {
     let of =
         |timeline: &str| format!("-- lineage.past\nselect epoch, {timeline} as timeline from ledger where singleton");
@@ -60,18 +61,18 @@ pub(super) fn missing() -> StoreError {
     StoreError::Corrupt { table: "ledger", column: "singleton", key, source }
 }
 
-/// This role may not see it, or this database does not have it.
+/// Whether this role may not read the identity, or this database does not have it.
 pub(super) fn is_refused(error: &Error) -> bool {
     error.as_db_error().is_some_and(|error| match error.code().code() {
         "42501" | "42883" | "55000" => true,
-        // The same code says that a statement was prepared for a table that has changed since.
+        // The same code is answered for a statement that was prepared for a table that has changed since.
         "0A000" => error.routine() != Some("RevalidateCachedQuery"),
         _ => false,
     })
 }
 
-/// Raises the epoch above another, unless somebody else has raised it by now: the row is looked at again in any case. The
-/// minutes since 2026 make it one that no lost past had, which may have been raised as often as this one.
+/// Raises the epoch above another, unless somebody else has raised it by now: the row is read again in any case. The
+/// minutes since 2026 make it an epoch that no lost past had, which may have been raised as often as this one.
 pub(super) async fn raise(client: &Connection, look: &Look, above: u64) -> Result<(), StoreError> {
     let update = format!(
         "-- lineage.raise
@@ -98,8 +99,8 @@ fn not_written(error: Error) -> StoreError {
     errors::statement(error)
 }
 
-/// Notes the server in the ledger's row, as far as none is noted. A role that may not could not raise the epoch either: it
-/// is better told now than after a failover.
+/// Notes the server in the ledger's row, as far as none is noted. A role that may not do this could not raise the
+/// epoch either: an operator should learn that now and not after a failover.
 pub(super) async fn name(client: &Connection, server: &Identity) -> Result<(), StoreError> {
     let update = format!(
         "-- lineage.name
@@ -115,7 +116,7 @@ commit",
     client.batch_execute(&update).await.map_err(not_written)
 }
 
-/// As SQL: an identifier has digits only, or two of them.
+/// An identifier as SQL: digits only, or two numbers with a slash.
 fn text(identifier: Option<&str>) -> String {
     let plain = |identifier: &str| identifier.chars().filter(|c| c.is_ascii_digit() || *c == '/').collect::<String>();
     identifier.map_or_else(|| "null::text".to_owned(), |identifier| format!("'{}'", plain(identifier)))

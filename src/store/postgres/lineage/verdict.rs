@@ -1,44 +1,45 @@
-//! What follows from one look at a session: whether it is to the past that this process knows.
+//! The verdict on one look at a session: whether it is to the past that this process knows.
 
 use std::fmt;
 
 use crate::domain::Positions;
 
-/// What tells one past of a database from another.
+/// The identity that tells one past of a database from another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// Of the cluster: none when this role may not see it, or when nobody has noted it yet.
+    /// The cluster's identifier: none when this role may not see it, or when nobody has noted it yet.
     pub(super) system: Option<String>,
-    /// Rises with each promotion and with each restored backup.
+    /// The timeline, which rises with each promotion and with each restored backup.
     pub(super) timeline: Option<i64>,
-    /// Of the database and of the table `ledger`: others in a database that was made anew from a dump.
+    /// The identity of the database and of the table `ledger`: another one in a database that was made anew from a
+    /// dump.
     pub(super) table: Option<String>,
 }
 
-/// Whether what is known of both differs.
+/// Whether two values are known and differ.
 fn differ<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> bool {
     matches!((one, other), (Some(one), Some(other)) if one != other)
 }
 
 impl Identity {
-    /// Whether they differ in what is known of both.
+    /// Whether the two differ in a fact that is known of both.
     fn differs(&self, other: &Self) -> bool {
         self.is_elsewhere(other) || differ(self.timeline.as_ref(), other.timeline.as_ref())
     }
 
-    /// Whether it is another cluster or database.
+    /// Whether the two are of different clusters or databases.
     fn is_elsewhere(&self, other: &Self) -> bool {
         differ(self.system.as_ref(), other.system.as_ref()) || differ(self.table.as_ref(), other.table.as_ref())
     }
 
-    /// Whether it knows something that the other does not.
+    /// Whether this one has a fact that the other does not have.
     fn adds_to(&self, other: &Self) -> bool {
         (self.system.is_some() && other.system.is_none())
             || (self.timeline.is_some() && other.timeline.is_none())
             || (self.table.is_some() && other.table.is_none())
     }
 
-    /// Whether it is an earlier timeline of the same cluster: a primary that was left behind.
+    /// Whether this one is an earlier timeline of the same cluster: a primary that was left behind.
     fn is_before(&self, other: &Self) -> bool {
         let earlier = matches!((self.timeline, other.timeline), (Some(one), Some(other)) if one < other);
         earlier && !self.is_elsewhere(other)
@@ -56,7 +57,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// What one session shows.
+/// The facts that one session shows.
 #[derive(Debug)]
 pub(super) struct Look {
     /// The epoch of the ledger's row.
@@ -68,7 +69,7 @@ pub(super) struct Look {
     pub(super) heads: Positions,
 }
 
-/// What this process knows.
+/// The facts that this process knows.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) epoch: u64,
@@ -77,16 +78,16 @@ pub(super) struct Known {
     pub(super) seen: Positions,
 }
 
-/// What follows from a look.
+/// The verdict on a look.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It is the past that is known.
+    /// The session is to the past that is known.
     Same,
-    /// So it is, and the ledger's row does not name its server yet.
+    /// The same, and the ledger's row does not name the server yet.
     Unnamed,
     /// Another replica has raised the epoch.
     Raised,
-    /// It is another past, for this reason, and nobody has raised the epoch yet.
+    /// The session is to another past, for this reason, and nobody has raised the epoch yet.
     AnotherPast(String),
     /// The session is to a server that others have left.
     LeftBehind,
@@ -140,7 +141,7 @@ mod tests {
         let (one, unknown) = (on("1", 1), Identity::default());
         assert!(matches!(known(0, one.clone()).judge(&look(0, one.clone(), one.clone())), Verdict::Same));
         assert!(matches!(known(0, unknown.clone()).judge(&look(0, unknown.clone(), one.clone())), Verdict::Unnamed));
-        // A role that sees less than the one that noted it.
+        // A role that sees less than the one that noted the server.
         assert!(matches!(known(0, unknown.clone()).judge(&look(0, one, unknown)), Verdict::Same));
     }
 

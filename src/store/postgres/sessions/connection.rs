@@ -1,9 +1,9 @@
 //! A connection of a pool, with the statements that it keeps prepared.
 //!
-//! What a commit writes and a list asks for makes the text of its statement: there are thousands of forms, and the server
-//! holds a plan for each that is prepared. So a connection keeps those that it used last. One that is kept costs a look at
-//! a map and no round trip; one that is not costs a round trip and a plan. What is let go, the driver closes on the
-//! server, and nobody waits for that.
+//! The writes of a commit and the filter of a list make the text of the statement: there are thousands of forms, and
+//! the server holds a plan for each that is prepared. So a connection keeps those that it used last. A statement that
+//! is kept costs a look at a map and no round trip; one that is not costs a round trip and a plan. The driver closes
+//! an evicted statement on the server, and no caller waits for that.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -49,15 +49,15 @@ pub(in crate::store::postgres) struct Connection {
 #[derive(Default)]
 struct Statements {
     kept: HashMap<Box<str>, Kept>,
-    /// How often a statement was asked for.
+    /// The number of times that a statement was asked for.
     uses: u64,
-    /// Statements that are being prepared, or were when somebody gave up.
+    /// Statements that are being prepared, or were when their caller gave up.
     unfinished: usize,
 }
 
 struct Kept {
     statement: Statement,
-    /// [`Statements::uses`] when it was asked for last.
+    /// The value of [`Statements::uses`] when the statement was asked for last.
     used: u64,
 }
 
@@ -81,7 +81,7 @@ impl Connection {
         self.statements().unfinished >= ABANDONED_MAX
     }
 
-    /// Nothing is left half done under the mutex, so a poisoned one is as good as any.
+    /// No panic leaves a half-made change under the mutex, so a poisoned one can be used.
     fn statements(&self) -> MutexGuard<'_, Statements> {
         self.statements.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,7 +103,7 @@ impl Statements {
         Some(kept.statement.clone())
     }
 
-    /// Looks at all of them for the one to let go: beside a round trip, that is nothing.
+    /// Keeps a statement. The search for the one to evict looks at all of them: beside a round trip, that is nothing.
     fn keep(&mut self, text: &str, statement: Statement) {
         if self.kept.len() >= PREPARED_MAX {
             let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(text, _)| text.clone());

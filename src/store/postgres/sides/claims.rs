@@ -1,8 +1,8 @@
 //! The claims of claimers' own requests: see [`Claimed`].
 //!
-//! A request's row is its mutex. It is taken after the head and after the rows of [`max_running`](super::max_running),
-//! several in the order of their keys, and read in a later statement than the one that waited. So of two attempts on two
-//! replicas, whatever runs they mean to take, one claims, and the other finds that claim.
+//! A request's row is its mutex. The row is taken after the head and after the rows of [`max_running`](super::max_running),
+//! several in the order of their keys, and read in a later statement than the one that waited. So of two attempts on
+//! two replicas, whatever runs they mean to take, one claims, and the other finds that claim.
 
 use super::super::read;
 use super::super::sessions::Sessions;
@@ -19,7 +19,7 @@ from unnest($1::text[], $2::text[]) as v (namespace, request_id)
 order by namespace collate \"C\", request_id collate \"C\"
 on conflict (namespace, request_id) do update set claimed_at = excluded.claimed_at where false";
 
-/// Those that were applied before.
+/// The requests that were answered with a claim before.
 pub(in crate::store::postgres) const LOAD: &str = "-- commit.load_claims
 select c.namespace, c.request_id, c.request_digest, c.run_id, c.epoch, c.replays
 from unnest($1::text[], $2::text[]) as v (namespace, request_id)
@@ -27,7 +27,7 @@ cross join lateral (
     select * from claims where namespace = v.namespace and request_id = v.request_id offset 0) as c
 where c.run_id is not null";
 
-/// Whatever was claimed this long ago is forgotten.
+/// Deletes the claims that were made this long ago.
 const FORGET: &str = "-- claims.forget
 delete from claims
 where ctid = any (array(

@@ -1,8 +1,8 @@
-//! Leases: renewals, their rows, and whose time is over. The clock is the database's.
+//! Leases: renewals, their rows, and the search for leases that are over. The clock is the database's.
 //!
-//! The row of `uptime` is the time in which servers were alive without a gap, from `up_since` to `alive_at`. Each server
-//! knows its own such time, from `begun` to now, and the interruptions in it. Where the two overlap, so that another
-//! server was there when this one began, the authority has been up since `up_since`, and else since `begun`.
+//! The row of `uptime` is the time in which servers were alive without a gap, from `up_since` to `alive_at`. Each
+//! server knows its own such time, from `begun` to now, and the interruptions in it. Where the two overlap, so that
+//! another server was there when this one began, the authority has been up since `up_since`, and else since `begun`.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -18,18 +18,19 @@ use crate::store::dialect::run_columns;
 use crate::store::leases::{KeptLease, Renewed};
 use crate::store::rows::{key, runs, sides};
 
-/// How long a server that finds no other's stamp waits for one before it says that there was a gap.
+/// The time that a server which finds no other's stamp waits for one before it says that there was a gap.
 const GAP_WAIT_MS: u32 = 2_000;
 
-/// Whether the row of `uptime` overlaps with a time that began at this parameter. A row from the future is of a clock that
-/// was set back.
+/// Whether the row of `uptime` overlaps with a time that began at this parameter. A row from the future is of a clock
+/// that was set back.
 fn overlaps(begun: usize, now: &str) -> String {
     format!("(${begun} <= u.alive_at and u.alive_at <= {now} + interval '1 s')")
 }
 
-/// The clock, and since when the authority has been up, as a server knows whose [`Sent`] is in the parameters from this
-/// number on. A database that was restarted was away, even where no server noticed. `held_up_ms` is four times as long as
-/// the statement was on its way, or as the clock is off: for leases with no longer ttl, that is an interruption that goes on.
+/// The clock, and since when the authority has been up, as a server knows whose [`Sent`] is in the parameters from
+/// this number on. A database that was restarted was away, even where no server noticed. `held_up_ms` is four times
+/// as long as the statement was on its way, or as the clock is off: for leases with no longer ttl, that is an
+/// interruption that goes on.
 fn up(first: usize) -> String {
     format!(
         "up as materialized (
@@ -51,14 +52,14 @@ pub(in crate::store::postgres) fn parameters(sent: &Sent) -> [&(dyn ToSql + Sync
     [&sent.expected, &sent.begun, &sent.below, &sent.ends]
 }
 
-/// When a lease is over: see [`leases`](crate::store::leases). Of the interruptions that count for it, the shortest ended
-/// last.
+/// The time at which a lease is over: see [`leases`](crate::store::leases). Of the interruptions that count for it,
+/// the shortest ended last.
 const EXPIRY: &str = "greatest(l.expires_at, l.ttl_ms * interval '1 ms'
         + case when l.ttl_ms <= up.held_up_ms then up.now
                else least(up.now, greatest(up.since, up.ends[width_bucket(l.ttl_ms, up.below) + 1])) end)";
 
-/// Under the head. The rows are locked, so that a renewal which got in first is waited for and seen, and one that comes
-/// later finds what is decided here. In the order of their keys, as renewals are.
+/// The leases for a decision, read under the head. The rows are locked, so that a renewal which got in first is waited
+/// for and seen, and a later one finds the decision of this commit. In the order of their keys, as renewals are.
 pub(in crate::store::postgres) fn load() -> String {
     format!(
         "-- commit.load_leases
@@ -81,8 +82,8 @@ pub(in crate::store::postgres) fn held(row: &Row) -> Result<(RunKey, HeldLease),
     Ok((key, HeldLease { epoch, expires_at, renewed }))
 }
 
-/// What is renewed is found by the row's own condition, on its newest version: no read comes before it. By arrays and by
-/// the join: the planner goes by the whole key once a shard has more than a few leases.
+/// A lease that can be renewed is found by the row's own condition, on its newest version: no read comes before it.
+/// By arrays and by the join: the planner uses the whole key once a shard has more than a few leases.
 fn renewing() -> String {
     format!(
         "-- leases.renew
@@ -114,14 +115,14 @@ cross join lateral (
     )
 }
 
-/// One statement, which is its own transaction.
+/// Renews with one statement, which is its own transaction.
 pub(in crate::store::postgres) async fn renew(
     sessions: &Sessions,
     uptime: &ReplicaUptime,
     shard: Shard,
     renewals: &[(RunKey, Renewal)],
 ) -> Result<Vec<Option<Renewed>>, StoreError> {
-    // In the order of their keys: two that lock rows in different orders would wait for each other.
+    // The rows go in the order of their keys: two statements in different orders would wait for each other.
     let mut order: Vec<usize> = (0..renewals.len()).collect();
     order.sort_by_key(|index| &renewals[*index].0);
     let ordered = || order.iter().map(|index| &renewals[*index]);
@@ -158,7 +159,7 @@ pub fn of_leases() -> Vec<String> {
     vec![load(), renewing(), reading()]
 }
 
-/// Each as it is kept.
+/// The leases as they are kept.
 fn reading() -> String {
     format!(
         "-- leases.leases
@@ -191,9 +192,9 @@ pub(in crate::store::postgres) async fn leases(
     Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
 }
 
-/// At most one replica's stamp a moment: what others wrote a moment ago is as good. Decided on the row as it is when it is
-/// locked: another's stamp that came first may be what this server overlaps with. A stamp that was held up on its way says
-/// nothing: its server may have stood still meanwhile.
+/// At most one replica's stamp within half a second: a stamp that another wrote a moment ago is as good. The row is
+/// tested as it is when it is locked: another's stamp that came first may be what this server overlaps with. A stamp
+/// that was held up on its way is not written: its server may have stood still meanwhile.
 fn stamp() -> String {
     format!(
         "-- leases.stamp
@@ -210,7 +211,7 @@ select now from clock",
     )
 }
 
-/// Says that this server is alive, and hears the clock.
+/// Notes that this server is alive, and learns the database's clock.
 pub(in crate::store::postgres) async fn stay_alive(
     sessions: &Sessions,
     uptime: &ReplicaUptime,
@@ -222,7 +223,7 @@ pub(in crate::store::postgres) async fn stay_alive(
     uptime.making(stamp, |rows| rows.first().and_then(told)).await.map(drop)
 }
 
-/// The clock of a row.
+/// The clock in a row.
 fn told(row: &Row) -> Option<Time> {
     row.try_get("now").ok().map(|At(now)| now)
 }
@@ -236,7 +237,7 @@ pub(in crate::store::postgres) async fn clock(sessions: &Sessions) -> Result<Tim
     })
 }
 
-/// Whose own expiry is to come is passed over before anything else is looked at.
+/// The leases that are over. A row whose own expiry is to come is passed over before anything else is looked at.
 fn over() -> String {
     format!(
         "-- leases.over

@@ -1,9 +1,9 @@
-//! What counts towards the claims' limits on values of labels.
+//! The runs that count towards the claims' limits on values of labels.
 //!
-//! Runs of one value live in any shard, so the value's own row is their mutex. It is taken after the head, and several in
-//! the order of their keys; whoever holds one waits for nothing that comes before it, so no two commits wait for each
-//! other. What counts is read in a later statement than the one that waited, as with the head; and the clock after that,
-//! so that no claim is earlier than the end of the run that made room for it.
+//! Runs of one value live in any shard, so the value's own row is their mutex. The row is taken after the head, and
+//! several in the order of their keys; a holder of one waits for nothing that comes before it, so no two commits wait
+//! for each other. The runs that count are read in a later statement than the one that waited, as with the head; and
+//! the clock after that, so that no claim is earlier than the end of the run that made room for it.
 
 use tokio_postgres::Row;
 
@@ -24,7 +24,7 @@ macro_rules! is_active {
     };
 }
 
-/// Whether a run of `m.runs` has not ended: it counts, or will again when it is claimed.
+/// Whether a run of `m.runs` has not ended: the run counts, or will again when it is claimed.
 pub(in crate::store::postgres) const IS_ACTIVE: &str = is_active!();
 
 /// Whether a run of `m.runs` counts.
@@ -56,8 +56,8 @@ where value is not null"
     )
 }
 
-/// Takes the rows of the values, and makes those that are not there. The labels of a run that waits for a claim never change,
-/// and under the head it is no other run.
+/// Takes the rows of the values, and makes those that are not there. The labels of a run that waits for a claim never
+/// change, and under the head it is no other run.
 pub(in crate::store::postgres) fn lock() -> String {
     format!(
         "-- commit.lock_max_running
@@ -70,7 +70,7 @@ on conflict (namespace, label, value) do update set changed_at = excluded.change
     )
 }
 
-/// What counts.
+/// The runs that count, for each value.
 pub(in crate::store::postgres) fn load() -> String {
     format!(
         "-- commit.load_max_running
@@ -131,7 +131,8 @@ pub(in crate::store::postgres) async fn running(
     Ok(running)
 }
 
-/// What was changed a moment ago is left alone: `active` may have been read before the claim that changed it.
+/// Deletes the rows of values whose runs have all ended. A row that was changed a moment ago is left alone: `active`
+/// may have been read before the claim that changed it.
 pub(in crate::store::postgres) async fn tidy(sessions: &Sessions) -> Result<bool, StoreError> {
     let statement = format!(
         "-- max_running.tidy

@@ -1,4 +1,4 @@
-//! What a batch is decided on, read after the transaction has begun to write.
+//! The facts that a batch is decided on, read after the transaction has begun to write.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::store::sqlite::rows::{after_all, first};
 use crate::store::sqlite::uptime::UptimeClock;
 use crate::store::sqlite::{ends, read, sides};
 
-/// Finds by the short key and compares the texts: two requests may share a key. The plus signs keep SQLite from walking
-/// all events of the run instead.
+/// Finds a request by the short key and compares the texts: two requests may share a key. The plus signs keep SQLite
+/// from walking all events of the run instead.
 const REQUEST: &str = "-- commit.load_request_ids
 select revision, request_digest from run_events
  where shard = ?1 and request_key = ?2 and +namespace = ?3 and +run_id = ?4 and request_id = ?5";
@@ -51,7 +51,7 @@ pub(in crate::store::sqlite) fn load(
     Ok(Loaded { last, now, clock, runs, requests, sides, ledger_epoch: 0 })
 }
 
-/// What a load is decided on.
+/// The facts that a load of finished runs is decided on.
 pub(in crate::store::sqlite) fn end(
     transaction: &Transaction<'_>,
     shard: Shard,

@@ -12,7 +12,7 @@ use crate::store::{CommitError, StoreError, Unsettled};
 const COMMITTED: &str = "-- settle.commit_id
 select commit_id from run_events where shard = ?1 and position = ?2";
 
-/// What becomes of a commit that was made while its file ceased to be the ledger's: it may have been the last one before.
+/// The error of a commit during which its file ceased to be the ledger's: it may have been the last one before that.
 pub(in crate::store::sqlite) fn into_a_lost_file(
     shard: Shard,
     commit_id: Uuid,
@@ -28,8 +28,8 @@ pub(in crate::store::sqlite) fn into_a_lost_file(
     }
 }
 
-/// Looks for the commit in the log. When it is not there, a small commit of our own is written over the place where its
-/// last frames may be: after that, no crash can bring it back.
+/// Looks for the commit in the log. When it is not there, a small commit of the store's own is written over the place
+/// where its last frames may be: after that, no crash can bring it back.
 pub(in crate::store::sqlite) fn settle(
     connection: &mut Connection,
     shard: Shard,

@@ -1,4 +1,5 @@
-//! What was decided, as rows. Every statement changes exactly one row, or the transaction is given up.
+//! The decided changes, as rows. A statement on runs or events changes exactly one row, or the transaction is given
+//! up; so does one on a side, unless the row may be missing.
 
 use std::collections::HashSet;
 
@@ -39,7 +40,7 @@ pub(in crate::store::sqlite) fn write(
     Ok(())
 }
 
-/// Whether it sets a column that has an index.
+/// Whether the event sets a column that has an index.
 fn sets_a_link(event: &NewEvent) -> bool {
     let changes = &event.event.changes;
     changes.agent_id.is_some() || changes.links.workflow_id.is_some() || changes.links.audit_session_id.is_some()
@@ -124,7 +125,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// One row for each run that is not terminal.
+    /// Keeps one row for each run that is not terminal.
     fn keep_active(&self, key: &RunKey, run: &Run, before: Option<Stored>) -> Result<(), StoreError> {
         let was_active = before.is_some_and(|before| !before.status.is_terminal());
         let due_at = run.due_at().map(Time::micros);

@@ -1,4 +1,4 @@
-//! How a file is.
+//! The condition of a file.
 
 use rusqlite::Connection;
 

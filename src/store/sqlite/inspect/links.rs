@@ -1,4 +1,4 @@
-//! What an export shows of a run besides its events.
+//! The facts of a run that an export shows besides its events.
 
 use std::ops::ControlFlow;
 
@@ -31,7 +31,7 @@ pub(super) fn extent(connection: &mut Connection, shard_count: u16, link: &Link)
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let heads = ends::heads(&snapshot, shard_count)?;
     let (column, id) = link.column();
-    // All times have the same form, so that their texts stand in their order.
+    // All times have the same form, so that their texts sort in their order.
     let statement = format!(
         "-- inspect.extent
          select min(started_at), max(json_extract(record, '$.updatedAt')) from runs where namespace = ?1 and {column} = ?2"

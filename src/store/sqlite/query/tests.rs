@@ -4,7 +4,7 @@ use super::*;
 use crate::store::PAGE_BYTES_MAX;
 use crate::store::migrations::SQLITE;
 
-/// As many runs, a second apart, the second of each two active, in tables that nobody has analysed.
+/// A database of so many runs, a second apart, the second of each two active, in tables that nobody has analysed.
 fn filled(runs: u32) -> Connection {
     let connection = Connection::open_in_memory().unwrap();
     for migration in SQLITE {

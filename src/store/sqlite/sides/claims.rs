@@ -10,13 +10,13 @@ use crate::store::sqlite::commit::begin;
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{all, bigint, execute, first};
 
-/// How long a request is remembered, in milliseconds.
+/// The time for which a request is remembered, in milliseconds.
 const KEEP_MS: i64 = 3_600_000;
 
 /// Rows that are forgotten at once at most.
 const FORGET_ROWS_MAX: usize = 1_000;
 
-/// What is remembered of a request.
+/// The claim that a request was answered with.
 pub(in crate::store::sqlite) fn claimed(
     connection: &Connection,
     (namespace, request_id): &ClaimKey,
@@ -59,7 +59,7 @@ pub(in crate::store::sqlite) fn replay(
     Ok(claimed.map(|(_, claimed)| claimed))
 }
 
-/// Forgets what is too old. Says whether there may be more.
+/// Forgets requests that are too old. Answers whether there may be more.
 pub(in crate::store::sqlite) fn forget(connection: &mut Connection, clock: &dyn Clock) -> Result<bool, StoreError> {
     let until = clock.now().micros() - KEEP_MS * 1_000;
     let forgotten = execute(

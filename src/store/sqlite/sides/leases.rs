@@ -1,4 +1,4 @@
-//! Leases: their rows, renewals, and whose time is over.
+//! Leases: their rows, renewals, and the search for leases that are over.
 
 use std::ops::ControlFlow;
 
@@ -28,7 +28,7 @@ const RUN: &str = concat!(
     " from runs as r where r.shard = ?1 and r.namespace = ?2 and r.run_id = ?3"
 );
 
-/// A lease, and what of its row only the authority looks at.
+/// A lease, and the columns of its row that only the authority looks at.
 struct LeaseRow {
     lease: KeptLease,
     ttl_ms: u64,
@@ -36,7 +36,7 @@ struct LeaseRow {
     released: bool,
 }
 
-/// When a lease is over: see [`leases`](crate::store::leases).
+/// The time at which a lease is over: see [`leases`](crate::store::leases).
 fn expiry(expires_at: Time, ttl_ms: u64, seen: &Seen) -> Time {
     seen.since(ttl_ms).map_or(expires_at, |since| expires_at.max(since.plus_ms(ttl_ms)))
 }
@@ -52,7 +52,7 @@ fn kept(connection: &Connection, shard: Shard, key: &RunKey, seen: &Seen) -> Res
     })
 }
 
-/// For a decision, under the head.
+/// The lease for a decision, under the head.
 pub(in crate::store::sqlite) fn held(
     transaction: &Transaction<'_>,
     shard: Shard,
@@ -65,8 +65,8 @@ pub(in crate::store::sqlite) fn held(
     Ok(kept.map(held))
 }
 
-/// One row for each run that has a lease and is not terminal. A lease that begins anew keeps what was said of the work; one
-/// that is missing keeps no run from its end.
+/// Keeps one row for each run that has a lease and is not terminal. A lease that is granted anew keeps the progress;
+/// a lease that is missing does not keep its run from ending.
 pub(super) fn write(writer: &Writer<'_>, key: &RunKey, lease: Option<Lease>, now: Time) -> Result<(), StoreError> {
     let (shard, namespace, run_id) = (writer.shard.0, &key.namespace, &key.run_id);
     match lease {
@@ -91,7 +91,7 @@ pub(super) fn write(writer: &Writer<'_>, key: &RunKey, lease: Option<Lease>, now
     }
 }
 
-/// Each as it is kept, in one snapshot.
+/// The leases as they are kept, in one snapshot.
 pub(in crate::store::sqlite) fn leases(
     connection: &mut Connection,
     keys: &[(Shard, RunKey)],
@@ -102,7 +102,7 @@ pub(in crate::store::sqlite) fn leases(
     keys.iter().map(|(shard, key)| Ok(kept(&snapshot, *shard, key, &seen)?.map(|row| row.lease))).collect()
 }
 
-/// All in one transaction.
+/// Renews all in one transaction.
 pub(in crate::store::sqlite) fn renew(
     connection: &mut Connection,
     shard: Shard,
@@ -157,7 +157,7 @@ fn renew_one(
     Ok(Some(Renewed { expires_at, now, run }))
 }
 
-/// Writes what means nothing.
+/// Makes a write without meaning.
 pub(in crate::store::sqlite) fn try_to_write(
     connection: &mut Connection,
     clock: &UptimeClock,
@@ -167,7 +167,7 @@ pub(in crate::store::sqlite) fn try_to_write(
     transaction.commit().map_err(errors::statement)
 }
 
-/// Finds whose time is over, in one snapshot.
+/// Finds runs whose lease is over or that are due, in one snapshot.
 pub(in crate::store::sqlite) fn overdue(
     connection: &mut Connection,
     shard: Shard,

@@ -1,4 +1,4 @@
-//! What counts towards the claims' limits on values of labels. The one writer is their mutex.
+//! The runs that count towards the claims' limits on values of labels. The one writer is their mutex.
 
 use rusqlite::{Connection, Transaction};
 
@@ -7,7 +7,7 @@ use crate::domain::{LabelValue, RunId, Shard, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::rows::{Reader, all, execute};
 
-/// How long what nothing counts towards is kept at least, in milliseconds.
+/// The shortest time for which a value is kept whose runs have all ended, in milliseconds.
 const KEEP_MS: i64 = 60_000;
 
 /// Rows that are forgotten at once at most.
@@ -30,7 +30,7 @@ pub(in crate::store::sqlite) fn running(connection: &Connection, value: &LabelVa
     )
 }
 
-/// Lets runs of a shard count, and forgets what has ended.
+/// Adds a shard's runs to a value, and drops runs that have ended.
 pub(super) fn write(
     transaction: &Transaction<'_>,
     shard: Shard,
@@ -57,7 +57,7 @@ pub(super) fn write(
     .map(drop)
 }
 
-/// Forgets values of which nothing counts any more.
+/// Forgets values whose runs have all ended.
 pub(in crate::store::sqlite) fn tidy(connection: &mut Connection, clock: &dyn Clock) -> Result<bool, StoreError> {
     let until = clock.now().micros() - KEEP_MS * 1_000;
     let forgotten = execute(

@@ -6,7 +6,7 @@ use crate::domain::{RunKey, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::commit::write::Writer;
 
-/// The row comes, with the time of the run's creation, or goes.
+/// Adds the row, with the time of the run's creation, or deletes it.
 pub(super) fn write(writer: &Writer<'_>, key: &RunKey, started_at: Option<Time>) -> Result<(), StoreError> {
     let (shard, namespace, run_id) = (writer.shard.0, &key.namespace, &key.run_id);
     match started_at {

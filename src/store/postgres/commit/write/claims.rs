@@ -1,4 +1,4 @@
-//! What a commit does to the rows of claimers' own requests.
+//! The part of a commit that writes the rows of claimers' own requests.
 
 use super::columns::Columns;
 use super::parts::Parts;
@@ -6,8 +6,8 @@ use crate::domain::{ClaimKey, Claimed};
 use crate::store::postgres::rows::bigint;
 
 impl<'a> Parts<'a> {
-    /// `is_held`: this transaction holds the rows, and they stand where they are found. `claimed_at` has an index: changed, the
-    /// row would not be updated in its place.
+    /// `is_held`: this transaction holds the rows, and they are updated where they are. `claimed_at` has an index: if
+    /// it changed, the row could not be updated in its place.
     pub(super) fn write_claims(&mut self, claims: &'a [(ClaimKey, Option<Claimed>)], is_held: bool) {
         let made: Vec<(&ClaimKey, &Claimed)> =
             claims.iter().filter_map(|(key, claimed)| Some((key, claimed.as_ref()?))).collect();
@@ -21,7 +21,8 @@ impl<'a> Parts<'a> {
             columns.add("run_id", "text", made.iter().map(|(_, claimed)| claimed.key.run_id.as_str()));
             columns.add("epoch", "bigint", made.iter().map(|(_, claimed)| bigint(claimed.epoch)));
             let rows = self.table("requested", columns);
-            // In one flush the row is not held: where another attempt was quicker, its key ends this one.
+            // In one flush the row is not held: where another attempt was quicker, the table's key makes this insert
+            // fail.
             self.writes.push(if is_held {
                 format!(
                     "remembered as (
@@ -58,5 +59,5 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Where a request's row stands.
+/// The place of a request's row.
 const PLACE: &str = "(select c.ctid from claims c where c.namespace = v.namespace and c.request_id = v.request_id)";

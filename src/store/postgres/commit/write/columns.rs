@@ -44,7 +44,7 @@ impl<'a> Columns<'a> {
         self.columns.push(Column { name, sql_type, values });
     }
 
-    /// What every part that writes runs needs.
+    /// The columns that every part that writes runs needs.
     pub(super) fn of_runs(writes: &[&'a RunWrite]) -> Self {
         let mut columns = Self::of(writes.len());
         columns.add("namespace", "text", runs(writes).map(|run| run.namespace.as_str()));
@@ -54,7 +54,7 @@ impl<'a> Columns<'a> {
         columns
     }
 
-    /// What an insert sets, and an update where links, route or labels change.
+    /// The columns that an insert sets, and an update where owner, links, route or labels change.
     pub(super) fn changeable(&mut self, writes: &[&'a RunWrite]) {
         self.add("agent_id", "text", runs(writes).map(|run| run.agent_id.as_deref()));
         self.add("workflow_id", "text", runs(writes).map(|run| run.links.workflow_id.as_deref()));

@@ -1,14 +1,14 @@
-//! The guard of a commit that was decided before its head was taken: all that must still be so.
+//! The guard of an optimistic commit: all conditions that must still hold under the head.
 
 use super::events::key_of;
 use super::parts::{Parts, key};
 use crate::domain::NewEvent;
 
-/// How long before its execution a commit in one flush may have been decided. What is older writes nothing, so that
-/// after this time one that was sent and lost cannot come to life.
+/// The age that an optimistic commit may have when it is executed. An older one writes nothing, so that after this
+/// time a commit that was sent and lost cannot be applied.
 pub(in crate::store::postgres) const DECIDED_BEFORE_MAX_MS: u32 = 1_000;
 
-/// How far what this process takes for the store's clock may be ahead of it.
+/// The time by which this process's estimate of the store's clock may be ahead of that clock.
 const AHEAD_MAX_MS: u32 = 5;
 
 impl<'a> Parts<'a> {

@@ -1,4 +1,4 @@
-//! What a commit does to leases.
+//! The part of a commit that writes leases.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,9 @@ use crate::domain::{Lease, RunKey};
 use crate::store::postgres::rows::bigint;
 
 impl<'a> Parts<'a> {
-    /// Rows of leases are found by their keys, and not as they were seen: who holds them renews them without the head. In
-    /// the order of their keys, as renewals are: two that lock rows in different orders would wait for each other.
+    /// Rows of leases are found by their keys, not by a version that was read: their holders renew them without the
+    /// head. The rows come in the order of their keys, as in renewals: two that lock rows in different orders would
+    /// wait for each other.
     pub(super) fn write_leases(&mut self, shard: &str, leases: &'a [(RunKey, Option<Lease>)]) {
         let granted: Vec<(&RunKey, Lease)> = leases.iter().filter_map(|(key, lease)| Some((key, (*lease)?))).collect();
         let over: Vec<&RunKey> = leases.iter().filter(|(_, lease)| lease.is_none()).map(|(key, _)| key).collect();
@@ -30,7 +31,7 @@ impl<'a> Parts<'a> {
             ));
         }
         if !over.is_empty() {
-            // By arrays: the planner goes by the whole key once a shard has more than a few leases. The last condition
+            // By arrays: the planner uses the whole key once a shard has more than a few leases. The last condition
             // tells namespaces apart.
             let namespaces: BTreeSet<&str> = over.iter().map(|key| key.namespace.as_str()).collect();
             let run_ids: Vec<&str> = over.iter().map(|key| key.run_id.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What a commit does to what counts towards the claims' limits.
+//! The part of a commit that writes the runs that count towards the claims' limits.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use crate::domain::{LabelValue, RunId};
 use crate::store::postgres::sides::max_running::IS_ACTIVE;
 
 impl<'a> Parts<'a> {
-    /// This transaction holds the rows: they stand where they are found. What has ended is left out.
+    /// Adds runs to the rows of their values, and drops runs that have ended. The rows are updated where they are,
+    /// since this transaction holds them.
     pub(super) fn write_max_running(&mut self, shard: i16, counted: &'a [(LabelValue, Vec<RunId>)]) {
         if counted.is_empty() {
             return;

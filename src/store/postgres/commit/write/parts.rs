@@ -1,4 +1,4 @@
-//! A statement as it comes together of its parts.
+//! A statement as it is put together from its parts.
 
 use tokio_postgres::types::ToSql;
 
@@ -6,27 +6,27 @@ use super::columns::Columns;
 
 pub(super) type Argument<'a> = Box<dyn ToSql + Send + Sync + 'a>;
 
-/// The parts of a statement, as they come together.
+/// The parts of a statement, as they are collected.
 #[derive(Default)]
 pub(super) struct Parts<'a> {
-    /// What is read: the arrays as tables.
+    /// The tables that are read: the arrays.
     pub(super) tables: Vec<String>,
-    /// What is written.
+    /// The parts that write.
     pub(super) writes: Vec<String>,
-    /// What must be true of how many rows were written.
+    /// Conditions on the numbers of rows that were written.
     pub(super) counted: Vec<String>,
     pub(super) arguments: Vec<Argument<'a>>,
 }
 
 impl<'a> Parts<'a> {
-    /// An argument; gives the expression that stands for it.
+    /// Adds an argument; gives the expression that stands for it.
     pub(super) fn add(&mut self, sql_type: &str, value: impl ToSql + Send + Sync + 'a) -> String {
         self.arguments.push(Box::new(value));
         format!("${}::{sql_type}", self.arguments.len())
     }
 
-    /// Rows as a table, in their order: one row as it is, since an array costs a store of its own; more as arrays. Gives
-    /// the expression of how many rows there are.
+    /// Adds rows as a table, in their order: one row as it is, since an array costs a tuple store of its own; more as
+    /// arrays. Gives the expression for the number of rows.
     pub(super) fn table(&mut self, name: &str, columns: Columns<'a>) -> String {
         let Columns { rows, columns } = columns;
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
@@ -53,14 +53,14 @@ impl<'a> Parts<'a> {
         format!("cardinality({})", values[0])
     }
 
-    /// So many rows must be written by a part; gives how its count is asked for.
+    /// Demands that a part writes so many rows.
     pub(super) fn count(&mut self, part: &str, rows: &str) {
         self.counted.push(format!("(select count(*) from {part}) = {rows}"));
     }
 }
 
-/// A row by its whole key. As a subquery, it is looked for by index one by one, whatever the planner thinks of the sizes
-/// of tables when it makes a plan that lasts.
+/// A row by its whole key. In a subquery, each row is looked up by index one by one, whatever the planner thinks of
+/// the sizes of tables when it makes a plan that lasts.
 pub(super) fn key(table: &str, shard: &str) -> String {
     format!("{table}.shard = {shard} and {table}.namespace = v.namespace and {table}.run_id = v.run_id")
 }

@@ -1,4 +1,4 @@
-//! What a commit does to the rows of runs that are ready.
+//! The part of a commit that writes the rows of runs that are ready.
 
 use super::columns::Columns;
 use super::parts::Parts;
@@ -6,7 +6,7 @@ use crate::domain::{RunKey, Time};
 use crate::store::postgres::rows::At;
 
 impl<'a> Parts<'a> {
-    /// Only whoever holds the head writes them.
+    /// Only a holder of the head writes these rows.
     pub(super) fn write_ready(&mut self, shard: &str, writes: &'a [(RunKey, Option<Time>)]) {
         let ready: Vec<(&RunKey, Time)> = writes.iter().filter_map(|(key, at)| Some((key, (*at)?))).collect();
         let taken: Vec<&RunKey> = writes.iter().filter(|(_, at)| at.is_none()).map(|(key, _)| key).collect();

@@ -47,7 +47,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Leaves metadata alone that does not change: not written, it costs nothing, whatever its size.
+    /// Leaves metadata that does not change alone: when it is not written, it costs nothing, whatever its size.
     pub(super) fn update_runs(&mut self, shard: &str, writes: &[&'a RunWrite], events: &[NewEvent]) {
         let before = |write: &&RunWrite| write.before.map_or(0, |before| bigint(before.revision));
         let mut columns = Columns::of_runs(writes);
@@ -119,11 +119,12 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// How many runs were not terminal before, and are now, or are due at another time or have another status.
+/// The numbers of runs that were not terminal before: of those that have ended, and of those with another status or
+/// due time.
 struct Moves {
     ended: i64,
     moved: i64,
-    /// A form of its own: most runs are never due.
+    /// Whether due times are written, in a form of its own: most runs are never due.
     due: bool,
 }
 
@@ -160,12 +161,12 @@ fn was_due(write: &RunWrite) -> Option<Time> {
     write.before.and_then(|before| before.due_at)
 }
 
-/// Whether the row in `active` goes or changes.
+/// Whether the row in `active` is deleted or changed.
 fn differs(write: &RunWrite) -> bool {
     !was(write).is_terminal() && (was(write) != write.run.status || was_due(write) != write.run.due_at())
 }
 
-/// Whether it sets a column of its own, besides revision, status, record and metadata.
+/// Whether an event sets a column of its own, besides revision, status, record and metadata.
 fn sets_columns(changes: &Changes) -> bool {
     changes.agent_id.is_some()
         || changes.links.workflow_id.is_some()
