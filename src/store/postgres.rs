@@ -17,6 +17,7 @@ mod ids;
 mod inspect;
 mod lineage;
 mod migrate;
+mod parts;
 mod probe;
 mod query;
 mod read;
@@ -24,6 +25,7 @@ mod rows;
 mod safety;
 mod sessions;
 mod sides;
+mod upkeep;
 mod uptime;
 mod writing;
 
@@ -46,10 +48,10 @@ pub use self::inspect::PostgresInspect;
 pub use self::query::{count as of_a_count, list as of_a_list};
 use self::sessions::CREATE_MAX;
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
-pub use self::sides::claims::of_claims;
-pub use self::sides::leases::of_leases;
 pub use self::sides::max_running::of_max_running;
-use self::sides::{claims, leases, max_running};
+pub use self::upkeep::claims::of_claims;
+pub use self::upkeep::leases::of_leases;
+use self::upkeep::{claims, leases, max_running};
 use super::OpenOptions;
 use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
@@ -236,7 +238,7 @@ impl Runs for PostgresStore {
     }
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
-        max_running::running(&self.commits.sessions, values).await
+        sides::max_running::running(&self.commits.sessions, values).await
     }
 }
 
@@ -268,7 +270,7 @@ impl Upkeep for PostgresStore {
 
     async fn stay_alive(&self) -> Result<(), StoreError> {
         // Side by side: the stamp is not to wait for the look.
-        let stamp = leases::stay_alive(&self.commits.sessions, &self.commits.uptime);
+        let stamp = uptime::statements::stay_alive(&self.commits.sessions, &self.commits.uptime);
         let (stamped, looked) = tokio::join!(stamp, self.check());
         stamped.and(looked)
     }

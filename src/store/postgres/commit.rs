@@ -33,8 +33,8 @@ use super::lineage::Lineage;
 use super::rows::smallint;
 use super::safety;
 use super::sessions::Sessions;
-use super::sides::leases;
 use super::uptime::ReplicaUptime;
+use super::uptime::statements::clock;
 use crate::domain::{Command, Decide, Decided, Loaded, Shard};
 use crate::store::{CommitError, Ledger, OpenError, StoreError, Unsettled};
 
@@ -84,7 +84,7 @@ impl CommitPath {
         let forget = hints.clone();
         let sessions = Sessions::new(config, connections, Some(&lineage), move || forget.forget());
         safety::isolated(&sessions, location).await?;
-        let now = leases::clock(&sessions).await.map_err(|error| errors::opening_with(location, error))?;
+        let now = clock(&sessions).await.map_err(|error| errors::opening_with(location, error))?;
         let (ends, uptime) = (ends::statement(shard_count), ReplicaUptime::new(now));
         Ok(Self { sessions, hints, lineage, ends, shard_count, uptime })
     }

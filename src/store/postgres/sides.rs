@@ -3,3 +3,4 @@
 pub(super) mod claims;
 pub(super) mod leases;
 pub(super) mod max_running;
+mod ready;

@@ -3,6 +3,8 @@
 //! A statement that needs the uptime takes it along, as of the moment before it is sent. A statement that was held up
 //! on its way finds by its `expected` that the uptime is no longer so, and then finds no lease over.
 
+pub(super) mod statements;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 

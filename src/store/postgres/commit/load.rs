@@ -18,6 +18,7 @@ use crate::store::postgres::rows::{Reader, after_all, shown, smallint};
 use crate::store::postgres::sessions::Session;
 use crate::store::postgres::sides::{claims, leases, max_running};
 use crate::store::postgres::uptime::ReplicaUptime;
+use crate::store::postgres::uptime::statements::parameters;
 use crate::store::rows::{self, events, runs, sides};
 
 /// The statements that a session has prepared for the first flush, before any transaction: only prepared statements
@@ -199,7 +200,7 @@ async fn load_leases(
     let Some(statement) = &prepared.load_leases else { return Ok(Vec::new()) };
     let (namespaces, run_ids) = &keys.leases;
     let sent = uptime.sent();
-    let [expected, begun, below, ends] = leases::parameters(&sent);
+    let [expected, begun, below, ends] = parameters(&sent);
     session.query(statement, &[&shard, namespaces, run_ids, expected, begun, below, ends]).await
 }
 

@@ -6,22 +6,16 @@
 //! wrong count then ends the transaction before it commits instead of being noticed after it. An insert of a row that
 //! is there already fails. Rows of leases and of claims given back may be missing: their deletes are not counted.
 
-mod claims;
-mod columns;
 mod events;
 mod guard;
-mod leases;
-mod max_running;
-mod parts;
-mod ready;
 mod runs;
 
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 pub(in crate::store::postgres) use self::guard::DECIDED_BEFORE_MAX_MS;
-use self::parts::{Argument, Parts};
 use super::super::ends;
+use super::super::parts::{Argument, Parts};
 use super::super::rows::{At, bigint};
 use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
 use crate::domain::{Decided, Position, RunWrite, Time};

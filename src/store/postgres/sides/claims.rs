@@ -4,12 +4,10 @@
 //! several in the order of their keys, and read in a later statement than the one that waited. So of two attempts on
 //! two replicas, whatever runs they mean to take, one claims, and the other finds that claim.
 
-use super::super::read;
-use super::super::sessions::Sessions;
-use super::super::writing::writing;
-use crate::domain::Claimed;
-use crate::store::StoreError;
-use crate::store::rows::sides::{READ_CLAIM, REPLAY_CLAIM, claim};
+use crate::domain::{ClaimKey, Claimed};
+use crate::store::postgres::parts::Parts;
+use crate::store::postgres::parts::columns::Columns;
+use crate::store::postgres::rows::bigint;
 
 /// Takes the rows of the requests, and makes those that are not there.
 pub(in crate::store::postgres) const LOCK: &str = "-- commit.lock_claims
@@ -27,44 +25,63 @@ cross join lateral (
     select * from claims where namespace = v.namespace and request_id = v.request_id offset 0) as c
 where c.run_id is not null";
 
-/// Deletes the claims that were made this long ago.
-const FORGET: &str = "-- claims.forget
-delete from claims
-where ctid = any (array(
-    select ctid from claims
-    where claimed_at < (select clock_timestamp() - interval '1 hour')
-    order by claimed_at
-    limit 1000
-    for update skip locked))
-returning 1";
-
-/// Rows that are forgotten at once at most, as the statement says.
-const FORGET_ROWS_MAX: usize = 1_000;
-
-/// The statements that look for requests, for a look at their plans.
-#[must_use]
-pub fn of_claims() -> Vec<String> {
-    [LOCK, LOAD, READ_CLAIM, REPLAY_CLAIM, FORGET].map(str::to_owned).to_vec()
+impl<'a> Parts<'a> {
+    /// `is_held`: this transaction holds the rows, and they are updated where they are. `claimed_at` has an index: if
+    /// it changed, the row could not be updated in its place.
+    pub(in crate::store::postgres) fn write_claims(
+        &mut self,
+        claims: &'a [(ClaimKey, Option<Claimed>)],
+        is_held: bool,
+    ) {
+        let made: Vec<(&ClaimKey, &Claimed)> =
+            claims.iter().filter_map(|(key, claimed)| Some((key, claimed.as_ref()?))).collect();
+        let given_back: Vec<&ClaimKey> =
+            claims.iter().filter(|(_, claimed)| claimed.is_none()).map(|(key, _)| key).collect();
+        if !made.is_empty() {
+            let mut columns = Columns::of(made.len());
+            columns.add("namespace", "text", made.iter().map(|((namespace, _), _)| namespace.as_str()));
+            columns.add("request_id", "text", made.iter().map(|((_, id), _)| id.as_str()));
+            columns.add("digest", "bytea", made.iter().map(|(_, claimed)| claimed.digest.as_slice()));
+            columns.add("run_id", "text", made.iter().map(|(_, claimed)| claimed.key.run_id.as_str()));
+            columns.add("epoch", "bigint", made.iter().map(|(_, claimed)| bigint(claimed.epoch)));
+            let rows = self.table("requested", columns);
+            // In one flush the row is not held: where another attempt was quicker, the table's key makes this insert
+            // fail.
+            self.writes.push(if is_held {
+                format!(
+                    "remembered as (
+    update claims c
+    set request_digest = e.digest, run_id = e.run_id, epoch = e.epoch, replays = 0,
+        claimed_at = case when c.claimed_at < place.now - interval '1 minute' then place.now else c.claimed_at end
+    from place, (select v.*, {PLACE} as at from requested v offset 0) as e
+    where c.ctid = e.at
+    returning 1)"
+                )
+            } else {
+                "remembered as (
+    insert into claims (namespace, request_id, request_digest, run_id, epoch, claimed_at)
+    select v.namespace, v.request_id, v.digest, v.run_id, v.epoch, place.now
+    from place, requested v)"
+                    .to_owned()
+            });
+            if is_held {
+                self.count("remembered", &rows);
+            }
+        }
+        if !given_back.is_empty() {
+            let mut columns = Columns::of(given_back.len());
+            columns.add("namespace", "text", given_back.iter().map(|(namespace, _)| namespace.as_str()));
+            columns.add("request_id", "text", given_back.iter().map(|(_, id)| id.as_str()));
+            self.table("taken_back", columns);
+            self.writes.push(format!(
+                "unclaimed as (
+    delete from claims c
+    using place, (select {PLACE} as at from taken_back v offset 0) as e
+    where c.ctid = e.at)"
+            ));
+        }
+    }
 }
 
-pub(in crate::store::postgres) async fn claimed(
-    sessions: &Sessions,
-    namespace: &str,
-    request_id: &str,
-) -> Result<Option<Claimed>, StoreError> {
-    let rows = read::rows(sessions, READ_CLAIM, &[&namespace, &request_id]).await?;
-    rows.first().map(|row| claim(row).map(|(_, claimed)| claimed)).transpose()
-}
-
-pub(in crate::store::postgres) async fn replay(
-    sessions: &Sessions,
-    namespace: &str,
-    request_id: &str,
-) -> Result<Option<Claimed>, StoreError> {
-    let rows = writing(sessions, REPLAY_CLAIM, &[&namespace, &request_id]).await?;
-    rows.first().map(|row| claim(row).map(|(_, claimed)| claimed)).transpose()
-}
-
-pub(in crate::store::postgres) async fn forget(sessions: &Sessions) -> Result<bool, StoreError> {
-    Ok(writing(sessions, FORGET, &[]).await?.len() >= FORGET_ROWS_MAX)
-}
+/// The place of a request's row.
+const PLACE: &str = "(select c.ctid from claims c where c.namespace = v.namespace and c.request_id = v.request_id)";

@@ -5,17 +5,18 @@
 //! for each other. The runs that count are read in a later statement than the one that waited, as with the head; and
 //! the clock after that, so that no claim is earlier than the end of the run that made room for it.
 
-use tokio_postgres::Row;
+use std::collections::BTreeMap;
 
-use super::super::read;
-use super::super::rows::Reader;
-use super::super::sessions::Sessions;
-use super::super::writing::writing;
+use tokio_postgres::Row;
+use tokio_postgres::types::Json;
+
 use crate::domain::{LabelValue, RunId, Status};
 use crate::store::StoreError;
-
-/// Rows that are forgotten at once at most.
-const FORGET_ROWS_MAX: usize = 1_000;
+use crate::store::postgres::parts::Parts;
+use crate::store::postgres::parts::columns::Columns;
+use crate::store::postgres::read;
+use crate::store::postgres::rows::Reader;
+use crate::store::postgres::sessions::Sessions;
 
 macro_rules! is_active {
     () => {
@@ -131,20 +132,39 @@ pub(in crate::store::postgres) async fn running(
     Ok(running)
 }
 
-/// Deletes the rows of values whose runs have all ended. A row that was changed a moment ago is left alone: `active`
-/// may have been read before the claim that changed it.
-pub(in crate::store::postgres) async fn tidy(sessions: &Sessions) -> Result<bool, StoreError> {
-    let statement = format!(
-        "-- max_running.tidy
-delete from max_running m
-where (m.namespace, m.label, m.value) in (
-    select m.namespace, m.label, m.value
-    from max_running m
-    where m.changed_at < clock_timestamp() - interval '1 minute'
-      and not exists (select from jsonb_each(m.runs) as h where {IS_ACTIVE})
-    limit {FORGET_ROWS_MAX}
-    for update skip locked)
-returning 1"
-    );
-    Ok(writing(sessions, &statement, &[]).await?.len() >= FORGET_ROWS_MAX)
+impl<'a> Parts<'a> {
+    /// Adds runs to the rows of their values, and drops runs that have ended. The rows are updated where they are,
+    /// since this transaction holds them.
+    pub(in crate::store::postgres) fn write_max_running(
+        &mut self,
+        shard: i16,
+        counted: &'a [(LabelValue, Vec<RunId>)],
+    ) {
+        if counted.is_empty() {
+            return;
+        }
+        let values = || counted.iter().map(|(value, _)| value);
+        let runs = |run_ids: &'a [RunId]| {
+            Json(run_ids.iter().map(|run_id| (run_id.as_str(), shard)).collect::<BTreeMap<&str, i16>>())
+        };
+        let mut columns = Columns::of(counted.len());
+        columns.add("namespace", "text", values().map(|value| value.namespace.as_str()));
+        columns.add("label", "text", values().map(|value| value.label.as_str()));
+        columns.add("value", "text", values().map(|value| value.value.as_str()));
+        columns.add("runs", "jsonb", counted.iter().map(|(_, run_ids)| runs(run_ids)));
+        let rows = self.table("claimed", columns);
+        self.writes.push(format!(
+            "counted as (
+    update max_running m
+    set changed_at = place.now,
+        runs = e.runs || coalesce((select jsonb_object_agg(h.key, h.value) from jsonb_each(m.runs) as h
+                                   where {IS_ACTIVE}), '{{}}')
+    from place, (select v.runs, (select m.ctid from max_running m
+                                 where m.namespace = v.namespace and m.label = v.label and m.value = v.value) as at
+                 from claimed v offset 0) as e
+    where m.ctid = e.at
+    returning 1)"
+        ));
+        self.count("counted", &rows);
+    }
 }

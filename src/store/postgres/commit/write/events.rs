@@ -2,11 +2,11 @@
 
 use tokio_postgres::types::Json;
 
-use super::columns::Columns;
-use super::parts::Parts;
 use crate::domain::NewEvent;
 use crate::domain::ids::request_key;
 use crate::store::json::Keyframe;
+use crate::store::postgres::parts::Parts;
+use crate::store::postgres::parts::columns::Columns;
 use crate::store::postgres::rows::{At, bigint};
 
 impl<'a> Parts<'a> {

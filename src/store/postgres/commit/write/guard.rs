@@ -1,8 +1,9 @@
 //! The guard of an optimistic commit: all conditions that must still hold under the head.
 
 use super::events::key_of;
-use super::parts::{Parts, key};
+
 use crate::domain::NewEvent;
+use crate::store::postgres::parts::{Parts, key};
 
 /// The age that an optimistic commit may have when it is executed. An older one writes nothing, so that after this
 /// time a commit that was sent and lost cannot be applied.

@@ -2,10 +2,10 @@
 
 use tokio_postgres::types::Json;
 
-use super::columns::Columns;
-use super::parts::{Parts, key};
 use crate::domain::{Changes, NewEvent, Run, RunWrite, Status, Time};
 use crate::store::json::Record;
+use crate::store::postgres::parts::columns::Columns;
+use crate::store::postgres::parts::{Parts, key};
 use crate::store::postgres::rows::{At, bigint};
 
 /// The last status of a run that is not terminal.
@@ -177,4 +177,26 @@ fn sets_columns(changes: &Changes) -> bool {
 
 pub(super) fn runs<'a>(writes: &[&'a RunWrite]) -> impl Iterator<Item = &'a Run> {
     writes.iter().map(|write| &*write.run)
+}
+
+impl<'a> Columns<'a> {
+    /// The columns that every part that writes runs needs.
+    fn of_runs(writes: &[&'a RunWrite]) -> Self {
+        let mut columns = Self::of(writes.len());
+        columns.add("namespace", "text", runs(writes).map(|run| run.namespace.as_str()));
+        columns.add("run_id", "text", runs(writes).map(|run| run.run_id.as_str()));
+        columns.add("revision", "bigint", runs(writes).map(|run| bigint(run.revision)));
+        columns.add("status", "smallint", runs(writes).map(|run| run.status.code()));
+        columns
+    }
+
+    /// The columns that an insert sets, and an update where owner, links, route or labels change.
+    fn changeable(&mut self, writes: &[&'a RunWrite]) {
+        self.add("agent_id", "text", runs(writes).map(|run| run.agent_id.as_deref()));
+        self.add("workflow_id", "text", runs(writes).map(|run| run.links.workflow_id.as_deref()));
+        self.add("audit_session_id", "text", runs(writes).map(|run| run.links.audit_session_id.as_deref()));
+        self.add("route", "text", runs(writes).map(|run| run.links.route.map(crate::domain::Route::name)));
+        self.add("labels", "jsonb", runs(writes).map(|run| (!run.labels.is_empty()).then_some(Json(&run.labels))));
+        self.add("record", "jsonb", runs(writes).map(|run| Json(Record::of(run))));
+    }
 }

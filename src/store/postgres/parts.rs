@@ -1,8 +1,10 @@
 //! A statement as it is put together from its parts.
 
+pub(super) mod columns;
+
 use tokio_postgres::types::ToSql;
 
-use super::columns::Columns;
+use self::columns::Columns;
 
 pub(super) type Argument<'a> = Box<dyn ToSql + Send + Sync + 'a>;
 

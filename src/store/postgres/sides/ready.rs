@@ -1,13 +1,13 @@
 //! The part of a commit that writes the rows of runs that are ready.
 
-use super::columns::Columns;
-use super::parts::Parts;
 use crate::domain::{RunKey, Time};
+use crate::store::postgres::parts::Parts;
+use crate::store::postgres::parts::columns::Columns;
 use crate::store::postgres::rows::At;
 
 impl<'a> Parts<'a> {
     /// Only a holder of the head writes these rows.
-    pub(super) fn write_ready(&mut self, shard: &str, writes: &'a [(RunKey, Option<Time>)]) {
+    pub(in crate::store::postgres) fn write_ready(&mut self, shard: &str, writes: &'a [(RunKey, Option<Time>)]) {
         let ready: Vec<(&RunKey, Time)> = writes.iter().filter_map(|(key, at)| Some((key, (*at)?))).collect();
         let taken: Vec<&RunKey> = writes.iter().filter(|(_, at)| at.is_none()).map(|(key, _)| key).collect();
         if !ready.is_empty() {

@@ -1,0 +1,150 @@
+//! Renewals of leases, their reads, and the search for leases that are over.
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use crate::domain::{Renewal, RunKey, Shard};
+use crate::store::dialect::run_columns;
+use crate::store::leases::{KeptLease, Renewed};
+use crate::store::postgres::rows::{Reader, bigint, smallint};
+use crate::store::postgres::sessions::Sessions;
+use crate::store::postgres::sides;
+use crate::store::postgres::uptime::ReplicaUptime;
+use crate::store::postgres::uptime::statements::{EXPIRY, parameters, read_in_uptime, told, up};
+use crate::store::postgres::writing::writing;
+use crate::store::{StoreError, rows};
+
+/// A lease that can be renewed is found by the row's own condition, on its newest version: no read comes before it.
+/// By arrays and by the join: the planner uses the whole key once a shard has more than a few leases.
+fn renewing() -> String {
+    format!(
+        "-- leases.renew
+with {up},
+asked as materialized (
+    select * from unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[])
+        with ordinality as v (namespace, run_id, epoch, agent_id, done, total, message, number)),
+renewed as (
+    update leases l
+    set expires_at = up.now + l.ttl_ms * interval '1 ms', renewed = true,
+        progress_done = coalesce(v.done, l.progress_done),
+        progress_total = coalesce(v.total, l.progress_total),
+        progress_message = coalesce(v.message, l.progress_message),
+        progress_at = case when v.done is null then l.progress_at else up.now end
+    from asked v, up
+    where l.shard = $1 and l.namespace = any($2) and l.run_id = any($3)
+      and l.namespace = v.namespace and l.run_id = v.run_id and l.epoch = v.epoch
+      and not l.released and {EXPIRY} > up.now
+      and (v.agent_id is null
+           or (select coalesce(r.agent_id, v.agent_id) from runs r
+               where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id) = v.agent_id)
+    returning v.number, v.namespace, v.run_id, l.expires_at, up.now)
+select v.number, v.expires_at, v.now, {columns}
+from renewed v
+cross join lateral (
+    select * from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r",
+        up = up(9),
+        columns = run_columns!(postgres basic),
+    )
+}
+
+/// Renews with one statement, which is its own transaction.
+pub(in crate::store::postgres) async fn renew(
+    sessions: &Sessions,
+    uptime: &ReplicaUptime,
+    shard: Shard,
+    renewals: &[(RunKey, Renewal)],
+) -> Result<Vec<Option<Renewed>>, StoreError> {
+    // The rows go in the order of their keys: two statements in different orders would wait for each other.
+    let mut order: Vec<usize> = (0..renewals.len()).collect();
+    order.sort_by_key(|index| &renewals[*index].0);
+    let ordered = || order.iter().map(|index| &renewals[*index]);
+    let progress = || ordered().map(|(_, renewal)| renewal.progress.as_ref());
+    let namespaces: Vec<&str> = ordered().map(|(key, _)| key.namespace.as_str()).collect();
+    let run_ids: Vec<&str> = ordered().map(|(key, _)| key.run_id.as_str()).collect();
+    let epochs: Vec<i64> = ordered().map(|(_, renewal)| bigint(renewal.epoch)).collect();
+    let agents: Vec<Option<&str>> = ordered().map(|(_, renewal)| renewal.agent_id.as_deref()).collect();
+    let done: Vec<Option<i64>> = progress().map(|progress| progress.map(|progress| bigint(progress.done))).collect();
+    let total: Vec<Option<i64>> = progress().map(|progress| progress.map(|progress| bigint(progress.total))).collect();
+    let messages: Vec<Option<&str>> =
+        progress().map(|progress| progress.map(|progress| progress.message.as_str())).collect();
+    let (shard, sent) = (smallint(shard), uptime.sent());
+    let [expected, begun, below, ends] = parameters(&sent);
+    let arguments: [&(dyn ToSql + Sync); 12] =
+        [&shard, &namespaces, &run_ids, &epochs, &agents, &done, &total, &messages, expected, begun, below, ends];
+    let told = |rows: &Vec<Row>| rows.first().and_then(told);
+    let rows = uptime.making(writing(sessions, &renewing(), &arguments), told).await?;
+    let mut renewed = vec![None; renewals.len()];
+    for row in &rows {
+        let lease = Reader { table: "leases", row, key: &|| "a renewal".to_owned() };
+        let number: u64 = lease.get("number")?;
+        let index = usize::try_from(number - 1).ok().and_then(|number| order.get(number));
+        let Some(index) = index else { continue };
+        let (expires_at, now) = (lease.get("expires_at")?, lease.get("now")?);
+        renewed[*index] = Some(Renewed { expires_at, now, run: rows::runs::run(row)? });
+    }
+    Ok(renewed)
+}
+
+/// The statements that look for leases by their runs, for a look at their plans.
+#[must_use]
+pub fn of_leases() -> Vec<String> {
+    vec![sides::leases::load(), renewing(), reading()]
+}
+
+/// The leases as they are kept.
+fn reading() -> String {
+    format!(
+        "-- leases.leases
+with {up}
+select l.namespace, l.run_id, l.epoch, {EXPIRY} as expires_at, l.progress_done, l.progress_total, l.progress_message,
+       l.progress_at
+from up, unnest($1::smallint[], $2::text[], $3::text[]) as v (shard, namespace, run_id)
+cross join lateral (
+    select * from leases where shard = v.shard and namespace = v.namespace and run_id = v.run_id offset 0) as l",
+        up = up(4)
+    )
+}
+
+pub(in crate::store::postgres) async fn leases(
+    sessions: &Sessions,
+    uptime: &ReplicaUptime,
+    keys: &[RunKey],
+    shard_of: impl Fn(&RunKey) -> Shard,
+) -> Result<Vec<Option<KeptLease>>, StoreError> {
+    let shards: Vec<i16> = keys.iter().map(|key| smallint(shard_of(key))).collect();
+    let namespaces: Vec<&str> = keys.iter().map(|key| key.namespace.as_str()).collect();
+    let run_ids: Vec<&str> = keys.iter().map(|key| key.run_id.as_str()).collect();
+    let rows = read_in_uptime(sessions, uptime, &reading(), &[&shards, &namespaces, &run_ids]).await?;
+    let mut found = std::collections::HashMap::new();
+    for row in &rows {
+        let key = rows::key(row, "leases", 0)?;
+        let lease = rows::sides::lease(row, &key)?;
+        found.insert(key, lease);
+    }
+    Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+}
+
+/// The leases that are over. A row whose own expiry is to come is passed over before anything else is looked at.
+fn over() -> String {
+    format!(
+        "-- leases.over
+with {up}
+(select l.namespace, l.run_id from leases l, up
+ where l.shard = $1 and l.expires_at <= up.now and {EXPIRY} <= up.now limit $2)
+union all
+(select a.namespace, a.run_id from active a
+ where a.shard = $1 and a.due_at <= (select now from up) order by a.due_at limit $2)",
+        up = up(3)
+    )
+}
+
+pub(in crate::store::postgres) async fn overdue(
+    sessions: &Sessions,
+    uptime: &ReplicaUptime,
+    shard: Shard,
+    limit: usize,
+) -> Result<Vec<RunKey>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = read_in_uptime(sessions, uptime, &over(), &[&smallint(shard), &limit]).await?;
+    rows.iter().map(|row| rows::key(row, "leases", 0)).collect()
+}
