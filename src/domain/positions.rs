@@ -24,13 +24,15 @@ impl Positions {
 
     /// Takes a shard to a position, ahead or back.
     pub fn set(&mut self, shard: Shard, position: Position) {
-        if let Some(current) = self.0.get_mut(usize::from(shard.0)) {
-            *current = position;
+        match self.0.get_mut(usize::from(shard.0)) {
+            Some(current) => *current = position,
+            None => debug_assert!(false, "shard {} is not of this ledger", shard.0),
         }
     }
 
     /// Takes each shard to the later of two positions.
     pub fn advance(&mut self, to: &[Position]) {
+        debug_assert_eq!(self.0.len(), to.len(), "positions of one ledger");
         for (position, to) in self.0.iter_mut().zip(to) {
             *position = (*position).max(*to);
         }
@@ -39,7 +41,7 @@ impl Positions {
     /// Whether every shard has come as far as `places`.
     #[must_use]
     pub fn reaches(&self, places: &[Position]) -> bool {
-        places.iter().zip(&self.0).all(|(place, position)| position >= place)
+        places.iter().enumerate().all(|(shard, place)| self.0.get(shard).copied().unwrap_or(0) >= *place)
     }
 }
 

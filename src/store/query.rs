@@ -222,14 +222,15 @@ impl By {
     }
 
     /// The range of the index that a walk goes over, of columns of `table`: `$1` is the namespace, `$2` to `$5` are
-    /// the places that it lies between. `every`: the index's own condition, which is true of all rows, where SQL must
+    /// the places that it lies between, and the value of the index's column comes last, since SQLite numbers parameters
+    /// in the order in which they occur. `every`: the index's own condition, which is true of all rows, where SQL must
     /// state it.
     pub(super) fn range(self, table: &str, every: &str) -> String {
         let known = self
             .column()
             .map_or_else(|| every.to_owned(), |column| format!(" and {table}{column} = {}", filter::parameter(column)));
         let place = format!("({table}started_at, {table}run_id)");
-        format!("{table}namespace = $1{known}\n          and {place} > ($2, $3) and {place} < ($4, $5)")
+        format!("{table}namespace = $1\n          and {place} > ($2, $3) and {place} < ($4, $5){known}")
     }
 }
 

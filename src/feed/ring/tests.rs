@@ -269,7 +269,7 @@ impl World {
     }
 }
 
-/// An entry of such a size that a ring holds eight.
+/// An entry of such a size that a ring holds seven.
 fn entry(Logged { shard, position, kind, .. }: Logged, positions: &[Position]) -> Entry {
     static LARGE: [u8; BYTES_MAX / 8] = [0; BYTES_MAX / 8];
     let key = RunKey { namespace: NAMESPACE.into(), run_id: format!("{shard}-{position}").into() };

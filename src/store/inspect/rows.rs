@@ -1,19 +1,20 @@
 //! Rows as they stand, and the statements on them that both databases take.
 //!
 //! Another table's row is looked up by a subquery that has one value: both databases then use that table's key for
-//! each row of the page, and neither reads all of the other table for it.
+//! each row of the page, and neither reads all of the other table for it. `limit 1`: with a damaged index there may be
+//! two, and the tools are there to find damage.
 
 use super::{ActiveRow, EventRow, OfRuns, OldRun, PlaceRow, RunRow};
 use crate::domain::{RunKey, Shard, Time};
 use crate::store::StoreError;
-use crate::store::columns::shown;
 use crate::store::rows::{Columns, Reader, key, runs};
+use crate::store::scalars::shown;
 
 /// `$1` shard, `$2` the position before the first, `$3` how many.
 pub(in crate::store) const PLACES: &str = "-- inspect.places
 select e.namespace, e.run_id, e.position, e.at, e.revision,
        (select r.revision from runs as r
-         where r.shard = e.shard and r.namespace = e.namespace and r.run_id = e.run_id) as run_revision
+         where r.shard = e.shard and r.namespace = e.namespace and r.run_id = e.run_id limit 1) as run_revision
 from run_events as e
 where e.shard = $1 and e.position > $2
 order by e.position
@@ -22,7 +23,7 @@ limit $3";
 pub(in crate::store) const OLDEST: &str = "-- inspect.oldest
 select a.namespace, a.run_id, a.status, a.started_at,
        (select r.agent_id from runs as r
-         where r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id) as agent_id
+         where r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id limit 1) as agent_id
 from (select * from active order by started_at, run_id limit 10) as a
 order by a.started_at, a.run_id";
 
@@ -39,7 +40,7 @@ pub(in crate::store) fn keys_of(table: OfRuns) -> String {
         "-- inspect.{table}
 select a.namespace, a.run_id,
        (select r.revision from runs as r
-         where r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id) is not null as known
+         where r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id limit 1) is not null as known
 from {table} as a
 where a.shard = $1 and (a.namespace, a.run_id) > ($2, $3)
 order by a.namespace, a.run_id

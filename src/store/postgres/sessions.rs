@@ -29,8 +29,8 @@ pub(super) const CREATE_MAX: Duration = Duration::from_secs(6);
 /// After this long, a session's plans may be for tables that have grown since.
 const PLANS_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// A read that is abandoned after this long hangs for a reason that may be its session's.
-const ABANDONED_MAX: Duration = Duration::from_millis(900);
+/// A session that is abandoned before this time is lent on. A read that took longer may hang because of its session.
+const LENT_ON_MAX: Duration = Duration::from_millis(900);
 
 /// The settings that every session gets first.
 macro_rules! settings {
@@ -113,9 +113,10 @@ impl Sessions {
     }
 
     /// A session that only reads, for statements that are transactions of their own. If a caller that goes away
-    /// abandons it, it is lent on: the driver reads the answers that are left over and drops them.
+    /// abandons it, it is lent on: the driver reads the answers that are left over and drops them. It is closed when
+    /// it was abandoned after [`LENT_ON_MAX`], or its statements [litter](Connection::is_littered) the server.
     pub(super) async fn read(&self) -> Result<Session, StoreError> {
-        Session::lend(&self.read, ABANDONED_MAX).await
+        Session::lend(&self.read, LENT_ON_MAX).await
     }
 
     /// Closes all sessions that are idle now, and the others as they come back.

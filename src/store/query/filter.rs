@@ -47,7 +47,7 @@ pub(super) fn text<'a>(filter: &'a Filter, column: &str) -> Option<&'a str> {
 }
 
 /// The parameter that one text is compared with.
-pub(super) fn parameter(column: &str) -> String {
+pub(in crate::store) fn parameter(column: &str) -> String {
     let place = TEXTS.iter().position(|text| *text == column).expect("each link is a text");
     format!("${}", place + 7)
 }

@@ -87,9 +87,8 @@ fn follow(
     let Range { after, before } = range;
     let (after_at, before_at) = (after.started_at.micros(), before.started_at.micros());
     let known = By::of(filter).value(filter);
-    let mut values: Vec<&dyn ToSql> = vec![&namespace];
+    let mut values: Vec<&dyn ToSql> = vec![&namespace, &after_at, &after.run_id, &before_at, &before.run_id];
     values.extend(known.iter().map(|value| value as &dyn ToSql));
-    values.extend([&after_at as &dyn ToSql, &after.run_id, &before_at, &before.run_id]);
     each(connection, statement, values.as_slice(), |row| {
         let run = Reader { table: "runs", row, key: &|| named(row, namespace) };
         let matches = filter::matches(&run, filter)?;

@@ -18,7 +18,7 @@ use tokio_postgres::{Client, Error, Statement};
 const PREPARED_MAX: usize = 128;
 
 /// Statements whose preparation somebody gave up, at most: the server has them, and nobody can close them.
-const ABANDONED_MAX: usize = 16;
+const UNFINISHED_MAX: usize = 16;
 
 /// Makes the connections of a pool.
 pub(super) struct Connections(pub(super) Manager);
@@ -78,7 +78,7 @@ impl Connection {
 
     /// Whether there are too many statements on the server that nobody can close.
     pub(super) fn is_littered(&self) -> bool {
-        self.statements().unfinished >= ABANDONED_MAX
+        self.statements().unfinished >= UNFINISHED_MAX
     }
 
     /// No panic leaves a half-made change under the mutex, so a poisoned one can be used.
@@ -105,7 +105,7 @@ impl Statements {
 
     /// Keeps a statement. The search for the one to evict looks at all of them: beside a round trip, that is nothing.
     fn keep(&mut self, text: &str, statement: Statement) {
-        if self.kept.len() >= PREPARED_MAX {
+        if self.kept.len() >= PREPARED_MAX && !self.kept.contains_key(text) {
             let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(text, _)| text.clone());
             oldest.and_then(|oldest| self.kept.remove(&oldest));
         }
@@ -161,7 +161,7 @@ mod tests {
     async fn a_session_on_which_too_many_statements_were_abandoned_is_closed() {
         let sessions = sessions();
         let mut pids = Vec::new();
-        for _ in 0..=ABANDONED_MAX {
+        for _ in 0..=UNFINISHED_MAX {
             let session = sessions.read().await.unwrap();
             pids.extend(column(&session, "select pg_backend_pid()").await);
             assert!(session.prepare_cached("select 'abandoned'").now_or_never().is_none());

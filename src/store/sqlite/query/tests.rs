@@ -51,6 +51,11 @@ fn every_walk_is_a_range_of_its_index_and_sorts_nothing() {
             for columns in [tested(), listed()] {
                 let statement = format!("explain query plan {}", walk(by, order, &columns));
                 let mut statement = connection.prepare(&statement).unwrap();
+                // The values are given by number, in the order in which the names occur.
+                let numbered =
+                    (1..=statement.parameter_count()).map(|n| statement.parameter_name(n).unwrap().to_owned());
+                let named = (1..=5).map(|n| format!("${n}")).chain(by.column().map(filter::parameter));
+                assert_eq!(numbered.collect::<Vec<_>>(), named.collect::<Vec<_>>());
                 let values: Vec<&dyn ToSql> = vec![&""; statement.parameter_count()];
                 let mut rows = statement.query(values.as_slice()).unwrap();
                 let mut plan = Vec::new();
