@@ -128,7 +128,7 @@
 //! | `domain::decide`, `domain::evolve` | a command on a run makes an event; an event makes a run |
 //! | `domain::{renewal, sweep}` | when a lease is renewed; when the authority ends a run |
 //! | [`store`] | durable runs and their log, on SQLite and on Postgres |
-//! | `store::{commits, log, runs, upkeep}` | the contract, by path: each user sees the paths that it needs |
+//! | `store::{commits, log, runs, upkeep}` | the contract, by path: the engine, the feed and the others take the paths that they use |
 //! | `store::observed` | a wrapper that counts the calls of a store |
 //! | `store::{postgres, sqlite}` | the two stores: `commit`, `sides`, `upkeep`, `read`, `changes`, `query` in both |
 //! | `store::{inspect, bulk}` | the contracts of the tools: export, verify and doctor; the fill |

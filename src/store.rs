@@ -1,12 +1,12 @@
 //! Where runs and events are kept.
 //!
-//! A store has four paths, and nobody sees more than it uses: [`Commits`] for the engine, [`RunLog`] for the feed and the
-//! tools, [`Runs`] for reads and lists, [`Upkeep`] for leases, sweeps and tidying; [`Store`] is all of them. Their comments
+//! A store has four paths, so that a part of the service takes only the paths that it uses: [`Commits`] for the engine,
+//! [`RunLog`] for the feed and the tools, [`Runs`] for reads and lists, [`Upkeep`] for leases, sweeps and tidying.
+//! [`Store`] is all of them, for the authority. Their comments
 //! are the contract that every store keeps and that one list of behaviours tests. A store holds no rules: it reads under
 //! the shard's head lock, lets the [rules](crate::domain::Decide) decide, and writes what was decided.
 
 pub mod bulk;
-mod columns;
 mod commits;
 mod dialect;
 pub mod error;
@@ -23,6 +23,7 @@ pub mod postgres;
 pub mod query;
 mod rows;
 mod runs;
+mod scalars;
 pub mod sqlite;
 mod upkeep;
 mod uptime;

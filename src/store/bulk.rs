@@ -56,7 +56,7 @@ pub trait Bulk: Send + Sync + 'static {
     /// # Errors
     ///
     /// The tables could not be left so. The runs that were loaded are there all the same.
-    async fn settle(&self) -> Result<(), StoreError>;
+    async fn vacuum(&self) -> Result<(), StoreError>;
 
     /// Closes connections and files, and releases locks. No method is called after it.
     async fn close(&self);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
-use super::columns::{self, shown};
+use super::scalars::{self, shown};
 use crate::domain::evolve::evolve;
 use crate::domain::revision::FIRST_REVISION;
 use crate::domain::{Ending, Event, Labels, Links, Metadata, Run, RunKey, Supervision, Time};
@@ -180,12 +180,12 @@ pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError
     } = columns;
     let corrupt = |column, source| StoreError::Corrupt { table: "runs", column, key: shown(&key), source };
     let revision = u64::try_from(revision).map_err(|error| corrupt("revision", error.into()))?;
-    let status = columns::status(status).ok_or_else(|| corrupt("status", format!("no status is {status}").into()))?;
+    let status = scalars::status(status).ok_or_else(|| corrupt("status", format!("no status is {status}").into()))?;
     let route = columns
         .route
         .as_ref()
         .map(T::as_ref)
-        .map(|name| columns::route(name).ok_or_else(|| corrupt("route", format!("no route is {name}").into())));
+        .map(|name| scalars::route(name).ok_or_else(|| corrupt("route", format!("no route is {name}").into())));
     let route = route.transpose()?;
     let labels = columns.labels.as_ref().map(|labels| read("runs", "labels", &key, labels.as_ref())).transpose()?;
     let documents = Documents::read(&key, &columns.record, columns.metadata.as_ref())?;

@@ -12,7 +12,7 @@ pub(super) mod sides;
 use std::convert::Infallible;
 
 use super::error::Source;
-use super::{StoreError, columns};
+use super::{StoreError, scalars};
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Namespace, RunId, RunKey, Status, Time};
 
@@ -121,7 +121,7 @@ impl Value<'_> for Namespace {
 
 impl Value<'_> for Status {
     fn of<R: Columns>(row: &R, column: Column) -> Result<Option<Self>, Source> {
-        let status = |code| columns::status(code).ok_or_else(|| format!("no status is {code}"));
+        let status = |code| scalars::status(code).ok_or_else(|| format!("no status is {code}"));
         Ok(i16::of(row, column)?.map(status).transpose()?)
     }
 }

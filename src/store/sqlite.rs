@@ -23,7 +23,9 @@ mod rows;
 mod sides;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod uptime;
+mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +34,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use self::sides::{claims, leases, max_running};
+use self::upkeep::{claims, leases, max_running};
 use super::OpenOptions;
 use super::leases::{KeptLease, Renewed};
 use super::migrations::Migrated;
@@ -245,7 +247,7 @@ impl Runs for SqliteStore {
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
         let values = values.to_vec();
         let read = move |connection: &mut rusqlite::Connection| {
-            values.iter().map(|value| max_running::running(connection, value)).collect()
+            values.iter().map(|value| sides::max_running::running(connection, value)).collect()
         };
         self.connections.read(read).await?
     }
@@ -278,7 +280,7 @@ impl Upkeep for SqliteStore {
 
     async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
         let key = (namespace.clone(), request_id.to_owned());
-        self.connections.read(move |connection| claims::claimed(connection, &key)).await?
+        self.connections.read(move |connection| sides::claims::claimed(connection, &key)).await?
     }
 
     async fn replay_claim(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {

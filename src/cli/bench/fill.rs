@@ -27,8 +27,8 @@ pub(super) const HELP: &str = "Examples:\n  \
     The runs have three events on average, 200 bytes of metadata, agents, and task threads of ten runs, some of 100,000. \
     N is how many runs of the seed there are at the end: after a fill that was ended early, the same one goes on where it \
     stopped; with another seed, it adds N others.\n\
-    It says how much disk it will want, and writes nothing where there is too little. At the end it settles a Postgres: \
-    VACUUM (FREEZE, ANALYZE) of the tables that it wrote to. There is no way back but to drop the database.\n\n\
+    It says how much disk it will want, and writes nothing where there is too little. On Postgres a VACUUM (FREEZE, \
+    ANALYZE) of the tables that it wrote to comes last. There is no way back but to drop the database.\n\n\
     Ctrl-C or SIGTERM ends it after the transactions in hand, a second one at once.\n\
     Exit codes: 0 filled; 1 refused, or it failed, or the output cannot be written; 2 usage; 3 the store does not \
     answer; 130 after Ctrl-C, and 143 after SIGTERM.";
@@ -89,15 +89,15 @@ async fn fill(args: &FillArgs, bulk: Arc<dyn Bulk>, stop: &CancellationToken) ->
     let time = begun.elapsed();
     filled?;
 
-    let settling = Instant::now();
+    let vacuum = Instant::now();
     let interrupted = stop.is_cancelled() && done.runs() < plan.runs;
     let mut notes = Vec::new();
     if done.runs() > 0 && !interrupted {
-        say("settling: statistics are taken and rows are frozen; Ctrl-C leaves that to the database");
+        say("vacuum: statistics are taken and rows are frozen; Ctrl-C leaves that to the database");
         tokio::select! {
             biased;
-            () = stop.cancelled() => notes.push("It was not settled: the database does that in its time.".to_owned()),
-            settled = bulk.settle() => settled?,
+            () = stop.cancelled() => notes.push("The vacuum was left to the database.".to_owned()),
+            done = bulk.vacuum() => done?,
         }
     }
     let seconds = |time: Duration| Number::from(time.as_secs_f64());
@@ -113,7 +113,7 @@ async fn fill(args: &FillArgs, bulk: Arc<dyn Bulk>, stop: &CancellationToken) ->
             ("seconds", seconds(time)),
             ("runs_per_second", rate(done.runs()).into()),
             ("events_per_second", rate(done.events()).into()),
-            ("settling_seconds", seconds(settling.elapsed())),
+            ("vacuum_seconds", seconds(vacuum.elapsed())),
         ],
         notes,
         ..Report::default()

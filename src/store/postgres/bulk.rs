@@ -46,10 +46,10 @@ select case when pg_has_role('pg_read_all_settings', 'usage') then current_setti
        pg_size_bytes(current_setting('max_wal_size')) as log_bytes_max, host(inet_server_addr()) as address";
 
 /// Freezes the rows as well: later, the automatic cleaning would do it, in the middle of somebody's measurement.
-const SETTLE: [&str; 2] = [
-    "-- bulk.settle_runs
+const VACUUM: [&str; 2] = [
+    "-- bulk.vacuum_runs
 vacuum (freeze, analyze) runs",
-    "-- bulk.settle_run_events
+    "-- bulk.vacuum_run_events
 vacuum (freeze, analyze) run_events",
 ];
 
@@ -193,10 +193,10 @@ impl Bulk for PostgresBulk {
         Ok(events)
     }
 
-    async fn settle(&self) -> Result<(), StoreError> {
+    async fn vacuum(&self) -> Result<(), StoreError> {
         let config = dsn::config(&self.dsn).map_err(bulk::broken)?;
         let alone = Alone::connect(&config, &self.description.location).await.map_err(bulk::broken)?;
-        for statement in SETTLE {
+        for statement in VACUUM {
             alone.client.batch_execute(statement).await.map_err(errors::statement)?;
         }
         Ok(())

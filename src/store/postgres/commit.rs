@@ -8,7 +8,7 @@
 pub(super) mod hints;
 mod load;
 mod optimistic;
-mod sent;
+mod outcome;
 pub(super) mod settle;
 pub(super) mod statements;
 pub(super) mod write;
@@ -21,10 +21,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::Config;
 use uuid::Uuid;
 
-use self::hints::{Guessed, Hints};
+use self::hints::{Hints, RestedOn};
 use self::load::{Keys, Prepared, Read, load_runs, lock_and_load, read_runs};
 use self::optimistic::Optimistic;
-use self::sent::{Written, write_and_commit};
+use self::outcome::{Written, write_and_commit};
 use self::statements::ROLLBACK;
 use self::write::{Place, write};
 use super::ends;
@@ -148,15 +148,15 @@ async fn attempt_once(
     commits.hints.clock(now);
     let last = loaded.last.map_or(0, |(position, _)| position);
 
-    let guess = kept.map(|runs| rules.decide(commands, Loaded { runs, ..loaded.clone() }));
-    let (decided, guessed) = match guess {
-        None => (rules.decide(commands, loaded), Guessed::Nothing),
-        Some(decided) if decided.all_applied() => (decided, Guessed::Runs),
+    let hinted = kept.map(|runs| rules.decide(commands, Loaded { runs, ..loaded.clone() }));
+    let (decided, rested_on) = match hinted {
+        None => (rules.decide(commands, loaded), RestedOn::Nothing),
+        Some(decided) if decided.all_applied() => (decided, RestedOn::Runs),
         Some(_) => {
             // A command that makes no event rests on the run as it is, and no write would look whether it is still so.
             let runs = before(deadline, load_runs(&session, &prepared, smallint(shard), keys)).await?;
             let runs = read_runs(&runs.map_err(errors::statement)?)?;
-            (rules.decide(commands, Loaded { runs, ..loaded }), Guessed::Nothing)
+            (rules.decide(commands, Loaded { runs, ..loaded }), RestedOn::Nothing)
         }
     };
     let Some(first) = decided.events.first() else {
@@ -176,14 +176,14 @@ async fn attempt_once(
         Ok(Written::Committed(_)) if commits.lineage.epoch() != epoch => LeftBehind.into(),
         Ok(Written::Committed(_)) => {
             session.give_back();
-            commits.hints.committed(shard, last, &decided, min_release, guessed, age);
+            commits.hints.committed(shard, last, &decided, min_release, rested_on, age);
             commits.lineage.saw(epoch, [(shard, last + decided.events.len() as u64)]);
             return Ok(decided);
         }
         Ok(Written::RolledBack(error)) if errors::asks_for_retry(&error) => {
             return Err(Failure::Again(errors::statement(error)));
         }
-        Ok(Written::RolledBack(error)) if guessed == Guessed::Runs && errors::is_lost_race(&error) => {
+        Ok(Written::RolledBack(error)) if rested_on == RestedOn::Runs && errors::is_lost_race(&error) => {
             commits.hints.runs_were_wrong(shard, commands);
             before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
             session.give_back();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio_postgres::Row;
 
-use super::fence;
+use super::min_release;
 use super::rows::Reader;
 use crate::domain::{Position, Time};
 use crate::store::StoreError;
@@ -34,7 +34,7 @@ fn of_each(shard_count: u16, statement: impl Fn(u16) -> String) -> String {
     (0..shard_count).map(statement).collect::<Vec<_>>().join("\nunion all\n")
 }
 
-/// The facts that a writer reads under its shard's head first: the store's clock, the fence, and the newest event of
+/// The facts that a writer reads under its shard's head first: the store's clock, `min_release`, and the newest event of
 /// each shard that has one. A statement of its own: its snapshot is younger than the wait for the head, and shows
 /// every commit that was acknowledged before a command of this one was sent, and a `min_release` that was raised
 /// meanwhile. The clock's name is not qualified, so that a schema in front of `pg_catalog` may give another time.
@@ -70,7 +70,7 @@ impl Ends {
             let (key, source) = ("the only row".to_owned(), "it is missing".into());
             return Err(StoreError::Corrupt { table: "ledger", column: "singleton", key, source });
         };
-        let min_release = fence::admits(first)?.into();
+        let min_release = min_release::admits(first)?.into();
         let ledger_epoch = Reader { table: "ledger", row: first, key: &|| "the only row".to_owned() }.get("epoch")?;
         let now = Reader { table: "clock_timestamp()", row: first, key: &String::new }.get("now")?;
         let (mut last, mut elsewhere) = (None, None);

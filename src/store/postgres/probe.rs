@@ -2,7 +2,7 @@
 
 use super::commit::statements::COMMIT;
 use super::errors;
-use super::fence;
+use super::min_release;
 use super::sessions::Sessions;
 use crate::domain::Shard;
 use crate::store::StoreError;
@@ -29,7 +29,7 @@ rollback to savepoint probe;
 pub(super) async fn write(sessions: &Sessions, shard: Shard) -> Result<(), StoreError> {
     let session = sessions.commit().await?;
     let ledger = session.query_one("-- probe.min_release\nselect min_release from ledger where singleton", &[]);
-    fence::admits(&ledger.await.map_err(errors::statement)?)?;
+    min_release::admits(&ledger.await.map_err(errors::statement)?)?;
     session.batch_execute(&statement(shard)).await.map_err(errors::statement)?;
     session.give_back();
     Ok(())

@@ -13,12 +13,12 @@ use super::read::{self, rows_until};
 use super::rows::{At, Reader, run_size};
 use super::sessions::Sessions;
 use crate::domain::{Filter, Status};
-use crate::store::columns::shown;
 use crate::store::dialect::run_columns;
 use crate::store::query::filter::{self, STATUS, TESTED};
 use crate::store::query::page::Filling;
 use crate::store::query::{By, COUNT_RUNS_MAX, LIST_RUNS_MAX, Order, Place, Range, RunCounts, RunPage, RunQuery};
 use crate::store::rows::{key, runs};
+use crate::store::scalars::shown;
 use crate::store::{StoreError, json};
 
 /// The statement of a page of a list.

@@ -12,14 +12,14 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::errors::{self, TimedOut};
-use super::fence;
+use super::min_release;
 use super::rows::{Reader, bigint, shown, smallint};
 use super::sessions::{Session, Sessions};
 use crate::domain::{Event, Positions, Run, RunKey, Shard};
 use crate::store::StoreError;
-use crate::store::columns::first_of;
 use crate::store::dialect::run_columns;
 use crate::store::rows::{events, runs};
+use crate::store::scalars::first_of;
 
 const READ_MAX: Duration = Duration::from_secs(12);
 
@@ -221,7 +221,7 @@ pub(super) async fn run_events(
 
 pub(super) async fn ping(sessions: &Sessions) -> Result<(), StoreError> {
     let rows = rows(sessions, PING, &[]).await?;
-    rows.iter().try_for_each(|row| fence::admits(row).map(|_| ()))
+    rows.iter().try_for_each(|row| min_release::admits(row).map(|_| ()))
 }
 
 /// A statement's rows.

@@ -5,10 +5,10 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use crate::domain::{Shard, Time};
-pub(super) use crate::store::columns::{after_all, bigint, shown};
 use crate::store::error::Source;
 pub(super) use crate::store::rows::Reader;
 use crate::store::rows::{Column, Columns};
+pub(super) use crate::store::scalars::{after_all, bigint, shown};
 
 /// 2000-01-01, from where Postgres counts, in microseconds since 1970-01-01.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;

@@ -4,8 +4,8 @@ use super::{Columns, Reader, key};
 use crate::domain::decide::AppliedRequest;
 use crate::domain::{Event, Position, Run, RunKey, Shard};
 use crate::store::StoreError;
-use crate::store::columns::shown;
 use crate::store::json::{self, EventColumns};
+use crate::store::scalars::shown;
 
 /// The columns of an event, from `revision`, `at`, `event` and `request_id`.
 pub(in crate::store) fn columns<R: Columns>(row: &R, key: RunKey) -> Result<EventColumns, StoreError> {

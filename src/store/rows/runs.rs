@@ -3,8 +3,8 @@
 use super::{Columns, Reader, key};
 use crate::domain::Run;
 use crate::store::StoreError;
-use crate::store::columns::shown;
 use crate::store::json::{self, RunColumns};
+use crate::store::scalars::shown;
 
 /// The columns of a run, from a row of [`run_columns`](crate::store::dialect::run_columns).
 pub(in crate::store) fn columns<R: Columns>(row: &R) -> Result<RunColumns<&str>, StoreError> {

@@ -3,8 +3,8 @@
 use super::{Columns, Reader};
 use crate::domain::{ClaimKey, Claimed, Progress, RunKey};
 use crate::store::StoreError;
-use crate::store::columns::shown;
 use crate::store::leases::KeptLease;
+use crate::store::scalars::shown;
 
 /// A lease as it is kept, from `epoch`, `expires_at`, `progress_done`, `progress_total`, `progress_message` and
 /// `progress_at`.

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::connections::Connections;
 use super::rows::{Reader, first};
+use super::writer::begin;
 use super::{commit, errors, open};
 use crate::clock::Clock;
 use crate::domain::Shard;
@@ -77,7 +78,7 @@ impl Bulk for SqliteBulk {
     }
 
     /// SQLite cleans up by itself, and plans without statistics, as it does for a server.
-    async fn settle(&self) -> Result<(), StoreError> {
+    async fn vacuum(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -93,7 +94,7 @@ fn write(
     load: Load,
     clock: &dyn Clock,
 ) -> Result<u64, LoadError> {
-    let transaction = commit::begin(connection)?;
+    let transaction = begin(connection)?;
     if last_run_id(&transaction, shard, &load.prefix)? != load.after {
         return Err(LoadError::Taken { prefix: load.prefix });
     }

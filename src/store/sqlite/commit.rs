@@ -6,14 +6,15 @@ pub(super) mod write;
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::errors;
 use super::uptime::UptimeClock;
+use super::writer::begin;
 use crate::clock::Clock as _;
 use crate::domain::{Command, Decide, Decided, Shard};
-use crate::store::{CommitError, StoreError, Unsettled};
+use crate::store::{CommitError, Unsettled};
 
 /// Commits a batch. An early return or a panic drops the transaction, which rolls back.
 pub(super) fn commit(
@@ -43,9 +44,4 @@ pub(super) fn commit(
             Err(CommitError::Unknown { unsettled, source: error.into() })
         }
     }
-}
-
-/// Begins the one transaction that may write: it is every shard's head lock.
-pub(super) fn begin(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
-    connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(errors::statement)
 }

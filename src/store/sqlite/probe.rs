@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, Transaction};
 
-use super::commit::begin;
 use super::errors;
+use super::writer::begin;
 use crate::store::StoreError;
 
 /// Commits of a page each that a probe makes: together they need as much room in the log as a commit of a few runs.

@@ -7,9 +7,9 @@ use rusqlite::Connection;
 use super::rows::{Reader, bigint, each, first, ledger, shown};
 use super::{ends, errors};
 use crate::domain::{Event, Position, Positions, Run, RunKey, Shard};
-use crate::store::columns::first_of;
 use crate::store::dialect::run_columns;
 use crate::store::rows::{events, runs};
+use crate::store::scalars::first_of;
 use crate::store::{StoreError, json};
 
 const RUN: &str = concat!(

@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use super::errors;
 use crate::domain::Time;
-pub(super) use crate::store::columns::{after_all, bigint, shown};
 use crate::store::error::Source;
 pub(super) use crate::store::rows::Reader;
 use crate::store::rows::{Column, Columns};
+pub(super) use crate::store::scalars::{after_all, bigint, shown};
 use crate::store::{Ledger, StoreError};
 
 impl Columns for Row<'_> {

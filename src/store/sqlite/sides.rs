@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use rusqlite::Transaction;
 
-use super::commit::write::Writer;
 use super::uptime::UptimeClock;
+use super::writer::Writer;
 use crate::domain::{LabelValue, Run, RunKey, Shard, SideWrites, Sides, Time, Wanted};
 use crate::store::StoreError;
 

@@ -85,9 +85,9 @@ impl BackOff {
     }
 }
 
-/// The facts that a commit took from hints and did not read.
+/// The hints that a commit rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store::postgres) enum Guessed {
+pub(in crate::store::postgres) enum RestedOn {
     /// All of them.
     All,
     /// The runs.
@@ -114,7 +114,7 @@ impl Told {
 }
 
 /// The facts that a commit is decided on without reading.
-pub(in crate::store::postgres) struct Guess {
+pub(in crate::store::postgres) struct Hinted {
     pub(in crate::store::postgres) loaded: Loaded,
     pub(in crate::store::postgres) min_release: Arc<str>,
 }
@@ -162,7 +162,7 @@ impl Hints {
 
     /// The hints for these commands: none where a fact is not known, or hints were wrong of late. Only a command that
     /// starts a run may be for a run that is not remembered.
-    pub(in crate::store::postgres) fn guess(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Guess> {
+    pub(in crate::store::postgres) fn hinted(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Hinted> {
         let end = {
             let mut end = held(&self.shards[usize::from(shard.0)]);
             let end = end.as_mut()?;
@@ -186,7 +186,7 @@ impl Hints {
             sides: Sides::default(),
             ledger_epoch: 0,
         };
-        Some(Guess { loaded, min_release: end.min_release })
+        Some(Hinted { loaded, min_release: end.min_release })
     }
 
     /// The runs of the commands as this process left them: none where a run is not remembered, unless its command
@@ -250,7 +250,7 @@ impl Hints {
         after: Position,
         decided: &Decided,
         min_release: Arc<str>,
-        guessed: Guessed,
+        rested_on: RestedOn,
         age: u64,
     ) {
         if age != self.age() {
@@ -266,13 +266,13 @@ impl Hints {
         let Some(last) = decided.events.last() else { return };
         let mut end = held(&self.shards[usize::from(shard.0)]);
         let (mut place, mut runs) = end.as_ref().map_or((BackOff::FIRST, BackOff::NONE), |end| (end.place, end.runs));
-        match guessed {
-            Guessed::All => {
+        match rested_on {
+            RestedOn::All => {
                 place.right();
                 runs.right();
             }
-            Guessed::Runs => runs.right(),
-            Guessed::Nothing => {}
+            RestedOn::Runs => runs.right(),
+            RestedOn::Nothing => {}
         }
         let position = after + decided.events.len() as u64;
         *end = Some(End { position, at: last.event.at, min_release, place, runs });
@@ -306,27 +306,27 @@ mod tests {
     use super::*;
 
     /// The number of commits that are made without hints from now on.
-    fn skipped(doubt: &mut BackOff) -> u32 {
-        (0..=BACK_OFF_MAX).find(|_| doubt.allows()).expect("some day")
+    fn skipped(back_off: &mut BackOff) -> u32 {
+        (0..=BACK_OFF_MAX).find(|_| back_off.allows()).expect("some day")
     }
 
     #[test]
     fn what_was_wrong_is_left_out_for_longer_each_time_and_forgiven_step_by_step() {
-        let mut doubt = BackOff::NONE;
-        assert_eq!(skipped(&mut doubt), 0);
+        let mut back_off = BackOff::NONE;
+        assert_eq!(skipped(&mut back_off), 0);
         for expected in [BACK_OFF, 2 * BACK_OFF, 4 * BACK_OFF] {
-            doubt.wrong();
-            assert_eq!(skipped(&mut doubt), expected);
+            back_off.wrong();
+            assert_eq!(skipped(&mut back_off), expected);
         }
         for _ in 0..8 {
-            doubt.wrong();
+            back_off.wrong();
         }
-        assert_eq!(skipped(&mut doubt), BACK_OFF_MAX);
+        assert_eq!(skipped(&mut back_off), BACK_OFF_MAX);
         for _ in 0..BACK_OFF_MAX {
-            assert!(doubt.allows());
-            doubt.right();
+            assert!(back_off.allows());
+            back_off.right();
         }
-        doubt.wrong();
-        assert_eq!(skipped(&mut doubt), BACK_OFF);
+        back_off.wrong();
+        assert_eq!(skipped(&mut back_off), BACK_OFF);
     }
 }

@@ -22,8 +22,8 @@ use uuid::Uuid;
 
 use super::super::errors::{self, LeftBehind, TimedOut};
 use super::super::rows::{Reader, smallint};
-use super::hints::{Guess, Guessed};
-use super::sent::{Written, write_alone};
+use super::hints::{Hinted, RestedOn};
+use super::outcome::{Written, write_alone};
 use super::write::{Place, write};
 use super::{CommitPath, WRITE_MAX, before};
 use crate::domain::{Command, Decide, Decided, Loaded, Shard};
@@ -47,7 +47,7 @@ pub(in crate::store::postgres) async fn commit(
 ) -> Result<Optimistic, CommitError> {
     let hints = &commits.hints;
     let (age, epoch) = (hints.age(), commits.lineage.epoch());
-    let Some(Guess { loaded, min_release }) = hints.guess(shard, commands) else {
+    let Some(Hinted { loaded, min_release }) = hints.hinted(shard, commands) else {
         return Ok(Optimistic::NotWritten);
     };
     let (last, now) = (loaded.last.map_or(0, |(position, _)| position), loaded.now);
@@ -81,7 +81,7 @@ pub(in crate::store::postgres) async fn commit(
             for (position, event) in (after + 1..).zip(&mut decided.events) {
                 event.position = position;
             }
-            hints.committed(shard, after, &decided, min_release, Guessed::All, age);
+            hints.committed(shard, after, &decided, min_release, RestedOn::All, age);
             commits.lineage.saw(epoch, [(shard, after + decided.events.len() as u64)]);
             return Ok(Optimistic::Committed(decided));
         }

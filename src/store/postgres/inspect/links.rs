@@ -5,13 +5,13 @@ use tokio_postgres::types::ToSql;
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Position, RunKey, Shard, Time};
 use crate::store::StoreError;
-use crate::store::columns::first_of;
 use crate::store::inspect::rows::{self, TIME_OF};
 use crate::store::inspect::{Extent, Link, Links};
 use crate::store::postgres::changes::OverShards;
 use crate::store::postgres::read;
 use crate::store::postgres::rows::{Reader, bigint, shown, smallint};
 use crate::store::postgres::sessions::Sessions;
+use crate::store::scalars::first_of;
 
 /// An event's own changes, or all of the run where the event carries it.
 const LINKS: &str = "-- inspect.links

@@ -125,7 +125,7 @@ pub(in crate::store::postgres) async fn running(
     for row in &read::rows(sessions, &statement, &[&namespaces, &labels, &texts]).await? {
         let limit = Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() };
         let number: u64 = limit.get("number")?;
-        if let Some(runs) = usize::try_from(number - 1).ok().and_then(|number| running.get_mut(number)) {
+        if let Some(runs) = number.checked_sub(1).and_then(|index| running.get_mut(usize::try_from(index).ok()?)) {
             runs.push(limit.get("key")?);
         }
     }

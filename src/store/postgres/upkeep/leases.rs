@@ -77,7 +77,7 @@ pub(in crate::store::postgres) async fn renew(
     for row in &rows {
         let lease = Reader { table: "leases", row, key: &|| "a renewal".to_owned() };
         let number: u64 = lease.get("number")?;
-        let index = usize::try_from(number - 1).ok().and_then(|number| order.get(number));
+        let index = number.checked_sub(1).and_then(|index| order.get(usize::try_from(index).ok()?));
         let Some(index) = index else { continue };
         let (expires_at, now) = (lease.get("expires_at")?, lease.get("now")?);
         renewed[*index] = Some(Renewed { expires_at, now, run: rows::runs::run(row)? });

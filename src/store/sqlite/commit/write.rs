@@ -3,14 +3,15 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Params, Transaction, params};
+use rusqlite::{Transaction, params};
 use uuid::Uuid;
 
 use crate::domain::batch::Stored;
 use crate::domain::ids::request_key;
 use crate::domain::{Decided, NewEvent, Route, Run, RunKey, RunWrite, Shard, Time};
-use crate::store::sqlite::rows::{bigint, execute, shown};
+use crate::store::sqlite::rows::bigint;
 use crate::store::sqlite::sides;
+use crate::store::sqlite::writer::Writer;
 use crate::store::{StoreError, json};
 
 /// Writes the runs, the rows of those that are not terminal, and the events.
@@ -44,12 +45,6 @@ pub(in crate::store::sqlite) fn write(
 fn sets_a_link(event: &NewEvent) -> bool {
     let changes = &event.event.changes;
     changes.agent_id.is_some() || changes.links.workflow_id.is_some() || changes.links.audit_session_id.is_some()
-}
-
-/// Writes to a shard in a transaction.
-pub(in crate::store::sqlite) struct Writer<'a> {
-    pub(in crate::store::sqlite) transaction: &'a Transaction<'a>,
-    pub(in crate::store::sqlite) shard: Shard,
 }
 
 impl Writer<'_> {
@@ -186,21 +181,5 @@ impl Writer<'_> {
                 keyframe.as_ref().map(|run| json::keyframe(run)),
             ],
         )
-    }
-
-    pub(in crate::store::sqlite) fn one_row(
-        &self,
-        table: &'static str,
-        key: &RunKey,
-        sql: &'static str,
-        values: impl Params,
-    ) -> Result<(), StoreError> {
-        match execute(self.transaction, sql, values)? {
-            1 => Ok(()),
-            changed => {
-                let source = format!("{changed} rows were changed where there must be one").into();
-                Err(StoreError::Corrupt { table, column: "revision", key: shown(key), source })
-            }
-        }
     }
 }

@@ -7,9 +7,9 @@ use rusqlite::Connection;
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Position, RunKey, Shard, Time};
 use crate::store::StoreError;
-use crate::store::columns::first_of;
 use crate::store::inspect::rows::{self, TIME_OF};
 use crate::store::inspect::{Extent, Link, Links};
+use crate::store::scalars::first_of;
 use crate::store::sqlite::rows::{Reader, bigint, each, first, shown};
 use crate::store::sqlite::{ends, errors};
 

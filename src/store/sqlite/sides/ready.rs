@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use crate::domain::{RunKey, Time};
 use crate::store::StoreError;
-use crate::store::sqlite::commit::write::Writer;
+use crate::store::sqlite::writer::Writer;
 
 /// Adds the row, with the time of the run's creation, or deletes it.
 pub(super) fn write(writer: &Writer<'_>, key: &RunKey, started_at: Option<Time>) -> Result<(), StoreError> {
