@@ -10,14 +10,17 @@ use clap::Args;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::cli::ending::{Stop, say};
 
 /// Interval at which the guard looks whether a program that was told to end has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time that the guard has for its answer. It starts with the worker, and answers at once when it has started.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The words of the guard's command. No help shows them.
 const COMMAND: [&str; 2] = ["run", "worker-guard"];
@@ -26,48 +29,79 @@ const COMMAND: [&str; 2] = ["run", "worker-guard"];
 #[derive(Debug)]
 pub(super) struct Guard {
     kill_after: Duration,
-    process: Option<(Child, ChildStdin)>,
+    process: Option<Process>,
+}
+
+/// The guard's process, from the worker's side.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    tell: ChildStdin,
+    /// The lines that the guard has read, by which time signals do not end it any more.
+    answers: BufReader<ChildStdout>,
+}
+
+impl Process {
+    /// Tells the guard a line, and waits until it knows it. A guard that does not answer is killed: its input is about to
+    /// be closed, and it must not end the processes that another guard will be told of.
+    async fn tell(&mut self, line: &str) -> io::Result<()> {
+        let told = async {
+            self.tell.write_all(line.as_bytes()).await?;
+            let mut answer = String::new();
+            while answer != line {
+                answer.clear();
+                if self.answers.read_line(&mut answer).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            Ok(())
+        };
+        let told = timeout(ANSWER_WAIT_MAX, told).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        if told.is_err() {
+            let _gone = self.child.start_kill();
+        }
+        told
+    }
 }
 
 impl Guard {
     /// Starts a guard. `kill_after`: time that a program may go on after SIGTERM.
     pub(super) fn start(kill_after: Duration) -> Self {
         let mut guard = Self { kill_after, process: None };
-        guard.started();
+        // A guard that cannot be started is tried again, and said, with the first program.
+        guard.process = spawn(kill_after).ok();
         guard
     }
 
-    fn started(&mut self) -> Option<&mut ChildStdin> {
-        match spawn(self.kill_after) {
-            Ok(process) => Some(&mut self.process.insert(process).1),
-            Err(error) => {
-                say(&format!(
-                    "if this worker is killed by force, its program goes on: its guard cannot be started: {error}"
-                ));
-                None
-            }
-        }
-    }
-
-    /// Tells the guard to end these processes when the worker is gone; none: to end nothing. A guard that has ended
-    /// meanwhile is started again.
+    /// Tells the guard to end these processes when the worker is gone, and waits until the guard knows; none: to end
+    /// nothing. A guard that has ended meanwhile is started again.
     pub(super) async fn watches(&mut self, group: Option<Pid>) {
         let line = format!("{}\n", group.map_or(0, Pid::as_raw_pid));
-        if let Some((_, tell)) = &mut self.process {
-            if tell.write_all(line.as_bytes()).await.is_ok() {
+        if let Some(process) = &mut self.process {
+            if process.tell(&line).await.is_ok() {
                 return;
             }
             self.process = None;
         }
-        if group.is_some()
-            && let Some(tell) = self.started()
-        {
-            let _gone_at_once = tell.write_all(line.as_bytes()).await;
+        if group.is_none() {
+            return;
+        }
+        let told = async {
+            let mut process = spawn(self.kill_after)?;
+            process.tell(&line).await?;
+            Ok(process)
+        };
+        match told.await {
+            Ok(process) => self.process = Some(process),
+            Err(error) => {
+                let error: io::Error = error;
+                say(&format!("if this worker is killed by force, its program goes on: it has no guard: {error}"));
+            }
         }
     }
 }
 
-fn spawn(kill_after: Duration) -> io::Result<(Child, ChildStdin)> {
+fn spawn(kill_after: Duration) -> io::Result<Process> {
     // On Linux the file may have been replaced by another release meanwhile, and is there all the same.
     let own = std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into());
     let mut child = Command::new(own)
@@ -75,13 +109,14 @@ fn spawn(kill_after: Duration) -> io::Result<(Child, ChildStdin)> {
         .args(COMMAND)
         .arg(kill_after.as_millis().to_string())
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         // The signals that a terminal sends to the worker are not for the guard.
         .process_group(0)
         .spawn()?;
     let tell = child.stdin.take().expect("it is piped");
-    Ok((child, tell))
+    let answers = BufReader::new(child.stdout.take().expect("it is piped"));
+    Ok(Process { child, tell, answers })
 }
 
 /// The arguments of the guard's own process.
@@ -95,10 +130,16 @@ pub(in crate::cli::run) struct GuardArgs {
 pub(in crate::cli::run) async fn run(args: GuardArgs) -> Result<(), Stop> {
     // A signal to all processes ends the worker as well, and after that the guard has its work to do.
     let _ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let (mut lines, mut out) = (BufReader::new(tokio::io::stdin()).lines(), tokio::io::stdout());
     let mut group = None;
     while let Ok(Some(line)) = lines.next_line().await {
         group = line.parse().ok().and_then(Pid::from_raw);
+        let answered = async {
+            out.write_all(format!("{line}\n").as_bytes()).await?;
+            out.flush().await
+        };
+        // Without a worker that reads, the next line is the end of the input.
+        let _gone: io::Result<()> = answered.await;
     }
     let Some(group) = group else { return Ok(()) };
     let _gone = kill_process_group(group, Signal::TERM);
