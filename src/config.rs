@@ -132,7 +132,7 @@ impl StoreConfig {
     #[must_use]
     pub fn options(&self, migrate: bool, allow_unsafe: bool) -> OpenOptions {
         let Self { shards, connections, notify, .. } = *self;
-        OpenOptions { shards, connections, notify, migrate, allow_unsafe }
+        OpenOptions { shards, connections, notify, migrate, allow_unsafe, ..OpenOptions::default() }
     }
 }
 

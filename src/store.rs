@@ -29,6 +29,7 @@ mod upkeep;
 mod uptime;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 pub use commits::{Commits, Unsettled};
 pub use error::{CommitError, OpenError, StoreError};
@@ -98,6 +99,9 @@ pub struct OpenOptions {
     pub migrate: bool,
     /// Serve on a Postgres that may lose acknowledged calls in a crash.
     pub allow_unsafe: bool,
+    /// This process's monotonic clock, by which a store on Postgres estimates the database's between two answers. Tests
+    /// that give the database a slow clock slow this one down as much.
+    pub monotonic: fn() -> Instant,
 }
 
 impl OpenOptions {
@@ -118,6 +122,13 @@ impl OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { shards: None, connections: 8, notify: true, migrate: false, allow_unsafe: false }
+        Self {
+            shards: None,
+            connections: 8,
+            notify: true,
+            migrate: false,
+            allow_unsafe: false,
+            monotonic: Instant::now,
+        }
     }
 }

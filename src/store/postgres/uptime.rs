@@ -19,7 +19,11 @@ use crate::store::uptime::{Ended, GAP, Uptime};
 const QUICK_MAX: Duration = Duration::from_millis(20);
 
 /// The uptime and the estimate of the clock.
-pub(super) struct ReplicaUptime(Mutex<Inner>);
+pub(super) struct ReplicaUptime {
+    /// See [`OpenOptions::monotonic`](crate::store::OpenOptions::monotonic).
+    monotonic: fn() -> Instant,
+    inner: Mutex<Inner>,
+}
 
 struct Inner {
     /// A moment by the database's clock, and by this process's.
@@ -42,26 +46,26 @@ pub(super) struct Sent {
 
 impl ReplicaUptime {
     /// The uptime of a replica that starts when the database's clock shows this time.
-    pub(super) fn new(now: Time) -> Self {
-        Self(Mutex::new(Inner { told: (now, Instant::now()), uptime: Uptime::new(now, GAP) }))
+    pub(super) fn new(now: Time, monotonic: fn() -> Instant) -> Self {
+        Self { monotonic, inner: Mutex::new(Inner { told: (now, monotonic()), uptime: Uptime::new(now, GAP) }) }
     }
 
     pub(super) fn tick(&self) {
         let mut inner = self.held();
-        let now = inner.at(Instant::now());
+        let now = inner.at((self.monotonic)());
         inner.uptime.tick(now);
     }
 
     pub(super) fn waited(&self, queued: Duration) {
         let mut inner = self.held();
-        let now = inner.at(Instant::now());
+        let now = inner.at((self.monotonic)());
         inner.uptime.waited(micros(queued), now);
     }
 
     pub(super) fn sent(&self) -> Sent {
         let seen = {
             let inner = self.held();
-            inner.uptime.seen(inner.at(Instant::now()))
+            inner.uptime.seen(inner.at((self.monotonic)()))
         };
         let (below, ends) = seen.interruptions().map(|(below_ms, end)| (bigint(below_ms), At(end))).unzip();
         Sent { expected: At(seen.now), begun: At(seen.begun), below, ends }
@@ -73,7 +77,7 @@ impl ReplicaUptime {
         made: impl Future<Output = Result<T, StoreError>>,
         told: impl FnOnce(&T) -> Option<Time>,
     ) -> Result<T, StoreError> {
-        let sent = Instant::now();
+        let sent = (self.monotonic)();
         let number = {
             let mut inner = self.held();
             let now = inner.at(sent);
@@ -82,7 +86,7 @@ impl ReplicaUptime {
         let mut asked = Asked { replica: self, number, ended: Ended::Unknown };
         let made = made.await;
         if let Some(now) = made.as_ref().ok().and_then(told) {
-            self.held().tell(now, sent, Instant::now());
+            self.held().tell(now, sent, (self.monotonic)());
         }
         asked.ended = Ended::of(&made);
         made
@@ -90,7 +94,7 @@ impl ReplicaUptime {
 
     /// No panic leaves a half-made change under this mutex, so a poisoned one can be used.
     fn held(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,7 +133,7 @@ struct Asked<'a> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let mut inner = self.replica.held();
-        let now = inner.at(Instant::now());
+        let now = inner.at((self.replica.monotonic)());
         inner.uptime.answered(self.number, now, self.ended);
     }
 }
