@@ -284,7 +284,8 @@ fn slow() -> Instant {
 }
 
 impl Fixture for PostgresFixture {
-    /// A function of the same name hides the server's own from sessions that begin after this.
+    /// A function of the same name hides the server's own from sessions that begin after this. By this clock the server
+    /// has been up for a day, so that a clock that is set back does not come to the server's start.
     async fn new() -> Self {
         let database = Database::fresh().await;
         PostgresStore::migrate(&database.dsn(), &OpenOptions::default()).await.unwrap();
@@ -297,6 +298,8 @@ impl Fixture for PostgresFixture {
              create table clock.ahead (ms bigint not null, base timestamptz not null);
              insert into clock.ahead values (0, pg_catalog.clock_timestamp());
              create function clock.clock_timestamp() returns timestamptz language sql volatile as $$ {function} $$;
+             create function clock.pg_postmaster_start_time() returns timestamptz language sql stable
+             as $$ select base - interval '1 day' from clock.ahead $$;
              alter database {name} set search_path = clock, pg_catalog, public"
         );
         clock.batch_execute(&hide).await.unwrap();
