@@ -7,7 +7,8 @@
 //! meanwhile the queue does not ask the database again.
 //!
 //! `queues` finds the queue of a claimer, `queue` reads pages for it, `backlog` decides which claimer is handed which
-//! run, `lanes` keeps the runs that wait, and `limit` those that are running. `replay` answers requests that were
+//! run, `lanes` keeps the runs that wait, and `max_running` those that
+//! are running. `replay` answers requests that were
 //! answered before, and `give_back` makes runs ready whose claimers have gone.
 
 mod backlog;
@@ -115,8 +116,9 @@ impl Claims {
         Self { runs, upkeep, engine, feed, queues, supervisor: supervisor.clone(), stop }
     }
 
-    /// Takes the oldest run that waits for a claim, matches and may be the claimer's, and starts it under a lease; none when
-    /// there was none for as long as the claimer waits. A request that was answered before is answered with the same run.
+    /// Takes the oldest run that waits for a claim, matches and may be the claimer's, and starts it under a lease;
+    /// none when there was none for as long as the claimer waits. A request that was answered before is answered with
+    /// the same run.
     ///
     /// # Errors
     ///
@@ -147,7 +149,8 @@ impl Claims {
             if is_over {
                 return self.replay(claim).await;
             }
-            // The claim of a run that waits finds an earlier attempt of the same request; a claimer that waits has to look.
+            // The claim of a run that waits finds an earlier attempt of the same request; a claimer that waits has to
+            // look.
             if claim.request.is_some() && look_again <= Instant::now() {
                 if let Some(granted) = self.replay(claim).await? {
                     return Ok(Some(granted));

@@ -8,32 +8,37 @@
 //!        -> store.commit: { lock the shard's head, read its end and the rows } decide, evolve { write; COMMIT } -> reply
 //!                                                                                     |
 //! watcher <- grpc (frames) <- feed (history, then live) <--------------------------+  (wake-up; the log is the truth)
+//!
+//! ClaimNextRun: authority -> claims (candidates, told by the feed) -> engine     sweep: leases -> engine
+//! heartbeat:    authority -> leases (batches) -> store.renew, without a command
 //! ```
 //!
-//! One direction, no way back. `grpc` and `authority` hold no SQL and no rules, [`domain`] no async, clocks or ids. A commit
-//! of [`store`] is handed the rules and knows none; only statements that find or renew rows without the head say some of
-//! the rules again, in SQL: `leases.renew`, `leases.over`, and the runs that count for `max_running`. [`engine`] and
-//! [`feed`] never name each other.
+//! One direction; the one way back is a channel by which the engine tells `claims` of a claim that nobody received.
+//! `grpc` and `authority` hold no SQL and no rules; [`domain`] is not async, reads no clock and draws no ids. A
+//! commit of [`store`] is handed the rules and knows none. The statements that find or count rows say some of the
+//! rules again, in SQL: which lease is over and may be renewed, which runs count for `max_running`, and which runs
+//! match a filter. [`engine`] and [`feed`] never name each other.
 //!
 //! # Invariants
 //!
-//! - A run is the fold of its events; the `runs` row is a cached fold. Every transition is decided in [`domain::decide`]
-//!   and folded in [`domain::evolve`], so the rules are tested without a database and both stores share them to the
-//!   letter. A renewal is no transition: [`domain::renewal`] says when it is made.
+//! - A run is the fold of its events; the `runs` row is a cached fold. Every transition is decided in
+//!   [`domain::decide`] and folded in [`domain::evolve`], so the rules are tested without a database and both stores
+//!   share them to the letter. A renewal is no transition: [`domain::renewal`] says when it is made.
 //! - A commit writes the log of exactly one shard, and takes the shard's head first. So in each shard positions are
-//!   dense and in commit order: a reader that has seen position p has seen all before p. Renewals, stamps and tidying are
-//!   transactions of their own, which take no head and write no event.
+//!   dense and in commit order: a reader that has seen position p has seen all before p. Renewals, stamps and tidying
+//!   are transactions of their own, which write no event and on Postgres take no head. On SQLite the one writer
+//!   stands for every head.
 //! - Answers go out after the commit, refusals too. A commit of unknown outcome is settled before its callers are
-//!   answered.
+//!   answered, or they are told that the outcome is unknown: where their time is over, or the store is lost.
 //! - A commit rests on rows that were read under the head. On Postgres it may be an optimistic commit, decided before
 //!   on hints: then the statement that writes checks under the head that all hints hold, and else writes nothing, and
 //!   the commit is made again under the head. Where other processes commit all the time, commits are made under the
 //!   head from the first: of the hints only runs are then used, and checked in the same way. No answer comes from hints
 //!   alone.
-//! - The time is the store's; no time in a run is before its `updated_at`, and an event's `at` is not before its
-//!   shard's last, and after every event of any shard that was acknowledged before its call was sent. A commit that was
-//!   decided before the head was taken bears the time that this process took for the store's, which the store checks: at
-//!   most 5 ms ahead of it, and less than a second behind.
+//! - The time is the store's. No event of a run is earlier than the run's `updated_at` before it, none is earlier than
+//!   its shard's last, and each is later than every event of any shard that was acknowledged before its call was sent. A
+//!   commit that was decided before the head was taken bears the time that this process took for the store's, which
+//!   the store checks: at most 5 ms ahead of it, and less than a second behind.
 //! - On SQLite the ledger is one file with one name, and its log. When a name comes to mean another file, the outcome
 //!   of open commits stays unknown, no more commits are acknowledged, and the service stops.
 //! - A replica whose release the database has outgrown (`min_release`) makes no more commits: it reads `min_release`
@@ -46,9 +51,9 @@
 //!   that gives out a place in the log (cursors, revisions of a watch) compares the epoch between the read and the
 //!   answer: no watch goes from one past to another.
 //! - A lease's epoch is part of the run and decides which worker may write. The expiry is not part of the run: it
-//!   stands in a row of its own (`leases`), which a heartbeat renews without the head and without an event. A sweep or
-//!   a claim reads that row under the head and locks it, so that of a heartbeat and an end the first wins; the commit
-//!   that ends the run deletes the row.
+//!   stands in a row of its own (`leases`), which a heartbeat renews without the head and without an event. A sweep, a
+//!   give-back and a claim of a running run read that row under the head and lock it, so that of a heartbeat and an end
+//!   the first wins; the commit that ends the run or makes it ready deletes the row.
 //! - The authority ends runs, and gives claims back, by ordinary commands. Every replica looks once a second for leases
 //!   and deadlines that are over, none leads, and the sweeps are decided under the head. A conclusion from silence is
 //!   `presumed`: then, and only then, may an event follow a terminal status, and it changes none.
@@ -64,8 +69,8 @@
 //! # The path of a watch
 //!
 //! ```text
-//! store.changes: all shards in one statement -> tailer (folds once, encodes once) -> ring (bounded in bytes) -> sessions
-//! store.changes, run_events: history, a page at a time ---------------------------------------------------------^
+//! store.changes: all shards in one statement -> tailer (folds once, encodes once) -> ring (in bytes) -> sessions
+//! store.changes, run_events: history, a page at a time --------------------------------------------------^
 //! ```
 //!
 //! - One tailer a process reads the log's end. The tailer is woken by this process's commits, by `NOTIFY`, and by a
@@ -80,13 +85,15 @@
 //!   raised.
 //! - An event that cannot be read ends the sessions that it is for; other sessions pass over it.
 //! - A watcher of many runs is woken only when an event is for it; the tailer tests the filters. A caller that waits
-//!   for a run's end waits for the same signal, and sends no queries.
+//!   for a run's end waits for the same signal, and sends no queries while the ring can answer.
+//! - The progress of watched runs is read from the rows of leases once a second, for all watchers of this process
+//!   together: it is no event.
 //!
 //! # The transport
 //!
 //! ```text
-//! listener: a place -> preface -> hyper, h2 -> by its headers: refused, or begun -> its request, whole -> its turn -> service
-//!                                                                    answer, in parts, counted until written <------+
+//! listener: a place -> preface -> hyper, h2 -> by its headers: refused, or begun -> its request -> its turn -> grpc
+//!                                                                answer, in parts, counted until written <--------+
 //! ```
 //!
 //! - A connection's share is bounded: the bytes that it has read before others are read, frames without a call, calls
@@ -97,32 +104,35 @@
 //!
 //! # Claims
 //!
-//! Claimers with one filter share a queue of candidates, read oldest first, a page at a time, and from its end on told
-//! by the feed; each is handed another one. A candidate may be taken already: the claim itself is a command. A claimer
-//! that finds nothing waits for the feed to tell of a run that is new or ready. A new filter evicts the queue that is
-//! idle for the longest, where there are too many.
+//! Claimers with one namespace, filter and `max_running` share a queue of candidates, read oldest first, a page at a
+//! time, and from its end on told by the feed; each is handed another one. A candidate may be taken already: the
+//! claim itself is a command. A claimer that finds nothing waits for the feed to tell of a run that is new or ready.
+//! A new filter evicts the queue that is idle for the longest, where there are too many.
 //!
-//! An unreceived claim is given back: the engine notices that its caller has gone when the answer is due, and the
-//! `claims::give_back` gives it back by a command. The run stays RUNNING and is *ready*: it has no row in `leases` and one
-//! in `suspended`, and the next claim takes it. The grant under a claimer's own `request_id` stands in a row of
-//! `claims`, which is the request's mutex: a claim takes it after the head and after the rows of `max_running`. Like
-//! these, the row is not made from the log.
+//! An unreceived claim is given back: the engine or, for a claimer's own request, the call that repeats it notices
+//! that the caller has gone when the answer is due, and `claims::give_back` asks for it by a command. A run that
+//! waited for the claim is *ready* then: it stays RUNNING, has no row in `leases` and one in the table `suspended`,
+//! and the next claim takes it. A run that was taken over is released, and one with a request to abort it is aborted.
+//! The grant under a claimer's own `request_id` stands in a row of `claims`, which is the request's mutex: a claim
+//! takes it after the head and after the rows of `max_running`. Like these, the row is not made from the log.
 //!
-//! A claim may state how many runs with one value of a label may be running. The runs that count for a value, of any
-//! shard, stand in a row of its own (`max_running`). A claim takes that row after the head, before the row of its
-//! request, and these two are the only locks that commits of two shards share: while a claim waits for one, so does its
-//! shard, for 2 s at most where the holder is frozen. A run counts while `active` has it and it is not ready: a commit that ends a run does not touch the row, and
-//! the next claim drops the run from it. No event names the limit under which a run was claimed: this table is not made
-//! from the log, and `verify` does not look at it. A queue remembers the runs that a claim was refused for, asks the
-//! store once whether they still count, and passes over their value until the feed tells of an end. The runs that wait
-//! stand in lanes, one for each owner and value, and an index has the oldest run of each lane whose value has room.
+//! A claim may state `max_running`: how many runs with one value of a label may be running that were claimed under a
+//! limit for that label. The runs that count for a value, of any shard, stand in a row of its own. A claim takes that
+//! row after the head, before the row of its request, and these two are the only locks that commits of two shards
+//! share: while a claim waits for one, so does its shard, for 2 s at most where the holder is frozen. A run counts
+//! while `active` has it and it is not ready: a commit that ends a run does not touch the row, and the next claim
+//! drops the run from it. No event names the `max_running` of a claim: this table is not made from the log, and
+//! `verify` does not look at it. A queue remembers the runs that filled a value when a claim was refused, asks the
+//! store once whether they still count, and passes over their value until the feed tells of an end. The runs that
+//! wait stand in lanes, one for each owner and value, and an index has the oldest run of each lane whose value has
+//! room.
 //!
 //! # The modules
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`domain`] | the rules, pure: what a command does to a run, in the order of the contract's checks |
-//! | `domain::ask`, `domain::command` | what callers ask for, one form for each call; and by whom, on which run |
+//! | `domain::ask`, `domain::command` | what callers and the authority ask for, each with its payload; and by whom, on which run |
 //! | `domain::run` | a run, in parts: lease, links, labels, ending, supervision; each with its change and its fold |
 //! | `domain::sides` | what a decision rests on besides its run: leases, `max_running`, claim requests |
 //! | `domain::decide`, `domain::evolve` | a command on a run makes an event; an event makes a run |
@@ -135,7 +145,7 @@
 //! | [`engine`] | one committer a shard: commands queue, and are committed in batches |
 //! | [`feed`] | the tailer, the ring and the sessions of watches |
 //! | [`claims`] | queues of runs that wait for a claim |
-//! | [`leases`] | heartbeats in batches, the sweep of runs whose time is over, the board of progress |
+//! | [`leases`] | heartbeats in batches, the sweep of runs whose time is over, the board of progress, tidying |
 //! | [`reads`] | reads that share a query |
 //! | [`wire`] | requests as commands and queries, runs and refusals as answers, cursors and page tokens |
 //! | [`authority`] | the calls without a transport: a request in, an answer or a problem out |
@@ -145,22 +155,31 @@
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
 //! | `fill` | makes a large ledger for measurements, past the service |
 //!
-//! Beside this package, `crates/` has the messages (`runledger-proto`), a client with a worker's loop (`runledger-client`)
-//! and the measurements (`runledger-bench`).
+//! Beside this package, `crates/` has the messages (`runledger-proto`), a client with a worker's loop
+//! (`runledger-client`) and the measurements (`runledger-bench`).
 //!
 //! # Where to look
 //!
 //! | a lease is | by |
 //! |---|---|
 //! | described | `domain::run::lease` |
-//! | decided: granted, fenced, claimed, over | `domain::decide::{lease, claim}`, `domain::sweep`, on the row of `domain::sides::leases` |
+//! | granted | `domain::decide::changes`, with a start or a claim |
+//! | fenced: only its holder reports | `domain::decide::lease` |
+//! | free to be claimed | `domain::decide::claim`, on the row of `domain::sides::leases` |
+//! | over | `domain::sweep`; the expiry that counts is `store::uptime`'s |
 //! | read and written with a commit | `sides::leases` of each store |
-//! | renewed | `leases::renewals`, by `domain::renewal`; `upkeep::leases` of each store |
+//! | renewed | `authority::heartbeat`, `leases::renewals`, by `domain::renewal`; `upkeep::leases` of each store |
 //! | swept | `leases::sweeper`, which finds rows by `upkeep::leases` and makes commands |
-//! | shown | `wire::answer`, with the row's expiry and progress by `authority::reads`; to watchers `leases::progress` |
+//! | shown | `wire::answer`, with the row's expiry and progress by `authority::reads`; to watchers, its progress alone by `leases::progress` and `authority::watch` |
 //!
-//! A field of a run is found in the same way: its part in `domain::run`, its change and its fold there, its form on the
-//! wire in `wire`. One new field of a part that the store keeps in its record touches four files.
+//! | `max_running` is | by |
+//! |---|---|
+//! | decided | `domain::decide::claim`, on the row of `domain::sides::max_running` |
+//! | counted, read and written with a commit | `sides::max_running` of each store |
+//! | foreseen, to save claims that would be refused | `claims::max_running` and `claims::lanes` |
+//!
+//! A new optional field of a run that the store keeps in its record touches four files: `run.proto` and the request's
+//! proto, its part in `domain::run`, and its part's form in `wire`.
 //!
 //! `tests/it/layering.rs` holds the table of who may use whom, and fails on a breach.
 //!
@@ -168,32 +187,40 @@
 //!
 //! One word for each thing, in names, comments, SQL, metrics and logs:
 //!
+//! - *authority*: the service as a whole, which decides; a *server* or *replica* is one process of it.
+//! - *bridge*: a client that drives what runs execute. An *agent* is a named caller; a run's *owner* is the agent
+//!   that may report on it.
 //! - *ledger*: one database of runs with its identity. The ledger's *epoch* rises when it turns out to have lost a part
 //!   of its past.
 //! - *shard*: a part of the ledger whose events are in one order; a *position* is an event's place in it, and the
 //!   shard's *end* is its newest event. A shard's *head* is the lock that every commit takes first.
 //! - *run*: the fold of its events; its *revision* counts them. A *keyframe* is a whole run kept with an event.
-//! - *command*: an *ask* of one run, by a *principal*. A command is *decided*: it makes an event (it is *applied*, or a
-//!   late report is *recorded late*), is *unchanged*, *replayed* (it was applied before), or *refused*. The *disposition*
-//!   of a call says which; a refusal has none.
+//! - *command*: an *ask* of one run, by a *principal*. A command is *decided*: it makes an event (it is *applied*, or
+//!   a late report is *recorded late*), is *unchanged*, *replayed* (it was applied before), or *refused*. The
+//!   *disposition* of a call says which; a refusal has none.
 //! - *side*: a row besides the run that a decision rests on. A side is read and locked under the head.
-//! - *batch*: commands that are committed together; of other things, those that share a write or a query. A commit of unknown outcome is *unsettled* until the store has told
-//!   its outcome.
+//! - *batch*: commands that are committed together; of other things, those that share a write or a query. A commit of
+//!   unknown outcome is *unsettled* until the store has told its outcome.
 //! - *hint*: a fact about a run or a shard that a process remembers, to decide on before the head is taken; an
 //!   *optimistic commit* is decided on hints, and writes only where they hold. After a hint that did not hold comes a
 //!   *back-off*.
 //! - *lease*: the right of one worker, its *holder*, to report on a run. The lease's epoch is the fencing token; a
 //!   lease is *granted*, *renewed* by a *heartbeat*, *released*, or *over*. *Progress* is the holder's report of how
 //!   far the work has come.
-//! - *claim*: a lease on a run that waits for one. A claim is *not begun* while no event was made under it, and
-//!   *unreceived* when its caller had gone before the answer; when it is given back, its run is *ready*.
-//! - *`max_running`*: the largest number of runs with one value of a label that may be running, as a claim states it. A
-//!   *limit* is a bound of the contract or of a part of the process.
+//! - *claim*: a lease that a worker takes on a run that waits for one, or has no holder any more. A claim is *not
+//!   begun* while no event was made under it, and *unreceived* when its caller had gone before the answer; when it is
+//!   *given back*, its run is *ready*, which is a row in the table `suspended`. A *claim request* is a claimer's own
+//!   request, by its `request_id`, which a repetition finds again.
+//! - *`max_running`*: the largest number of runs with one value of a label that may be running, as a claim states it:
+//!   the runs *count* that were claimed under it. A *limit* is also a bound of the contract or of a part of the
+//!   process.
+//! - *upkeep*: whatever changes without a commit: renewals, stamps by which servers tell that they are alive, and
+//!   tidying, which deletes rows that nothing needs any more.
 //! - *sweep*: the authority's own command that ends a run whose time is over. A conclusion from silence is *presumed*,
 //!   and a *late report* is a worker's report that came after it.
 //! - *tailer*, *ring*, *session*: the tailer reads the log's end, the ring keeps its last part, and a session serves
-//!   one watch from it. A *frame* is one message of a watch, a *cursor* the place to go on from. In the stores a session
-//!   is a connection to the database, and in the transport a frame is HTTP/2's.
+//!   one watch from it. A *frame* is one message of a watch, a *cursor* the place to go on from. In the stores a
+//!   session is a connection to the database, and in the transport a frame is HTTP/2's.
 //! - *problem* and *violation*: a refusal as the wire shows it, and one field that is wrong in a request.
 
 pub mod app;

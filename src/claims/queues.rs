@@ -1,4 +1,5 @@
-//! The queues of a process: one for each filter that has claimers, and for a while after the last one has left.
+//! The queues of a process: one for each namespace, filter and `max_running` that has claimers, and for a while after
+//! the last one has left.
 
 use std::collections::HashMap;
 use std::pin::pin;

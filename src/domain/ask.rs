@@ -1,4 +1,4 @@
-//! The asks of callers: one form for each call, with the fields that the call needs and no more. Times are in
+//! The asks of callers and of the authority itself, each with the fields that it needs and no more. Times are in
 //! milliseconds.
 
 use super::run::labels_weight;

@@ -1,4 +1,4 @@
-//! Waiting for a run's end. A waiting caller sends no queries: the tailer tells it.
+//! Waiting for a run's end. The tailer tells a waiting caller, which sends no queries while the ring can answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

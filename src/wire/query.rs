@@ -1,5 +1,5 @@
-//! Questions about many runs, about a history, and about an end. A request is checked whole, as in
-//! [`request`](super::request).
+//! The requests that choose runs: reads, lists, counts, histories, waits, watches, and the claim of the next run. A
+//! request is checked whole, as the requests on one run are in [`request`](super::request).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -43,7 +43,7 @@ impl<'a> Parts<'a> {
     /// wait for each other.
     pub(in crate::store::postgres) fn write_leases(&mut self, shard: &str, leases: &'a [(RunKey, Option<Lease>)]) {
         let granted: Vec<(&RunKey, Lease)> = leases.iter().filter_map(|(key, lease)| Some((key, (*lease)?))).collect();
-        let over: Vec<&RunKey> = leases.iter().filter(|(_, lease)| lease.is_none()).map(|(key, _)| key).collect();
+        let gone: Vec<&RunKey> = leases.iter().filter(|(_, lease)| lease.is_none()).map(|(key, _)| key).collect();
         if !granted.is_empty() {
             let mut columns = Columns::of_keys(granted.iter().map(|(key, _)| *key));
             columns.add("epoch", "bigint", granted.iter().map(|(_, lease)| bigint(lease.epoch)));
@@ -60,12 +60,12 @@ impl<'a> Parts<'a> {
                   expires_at = excluded.expires_at, renewed = false)"
             ));
         }
-        if !over.is_empty() {
+        if !gone.is_empty() {
             // By arrays: the planner uses the whole key once a shard has more than a few leases. The last condition
             // tells namespaces apart.
-            let namespaces: BTreeSet<&str> = over.iter().map(|key| key.namespace.as_str()).collect();
-            let run_ids: Vec<&str> = over.iter().map(|key| key.run_id.as_str()).collect();
-            let keys: Vec<String> = over.iter().map(|key| format!("{}/{}", key.namespace, key.run_id)).collect();
+            let namespaces: BTreeSet<&str> = gone.iter().map(|key| key.namespace.as_str()).collect();
+            let run_ids: Vec<&str> = gone.iter().map(|key| key.run_id.as_str()).collect();
+            let keys: Vec<String> = gone.iter().map(|key| format!("{}/{}", key.namespace, key.run_id)).collect();
             let namespaces = self.add("text[]", namespaces.into_iter().collect::<Vec<_>>());
             let (run_ids, keys) = (self.add("text[]", run_ids), self.add("text[]", keys));
             self.writes.push(format!(

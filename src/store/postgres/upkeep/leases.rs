@@ -127,7 +127,7 @@ pub(in crate::store::postgres) async fn leases(
 /// The leases that are over. A row whose own expiry is to come is passed over before anything else is looked at.
 fn over() -> String {
     format!(
-        "-- leases.over
+        "-- leases.overdue
 with {up}
 (select l.namespace, l.run_id from leases l, up
  where l.shard = $1 and l.expires_at <= up.now and {EXPIRY} <= up.now limit $2)

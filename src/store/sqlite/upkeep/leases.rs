@@ -116,7 +116,7 @@ pub(in crate::store::sqlite) fn overdue(
 }
 
 fn over(connection: &Connection, shard: Shard, limit: usize, seen: &Seen) -> Result<Vec<RunKey>, StoreError> {
-    let statement = "-- leases.over
+    let statement = "-- leases.overdue
          select namespace, run_id, expires_at, ttl_ms from leases where shard = ?1 and expires_at <= ?2";
     let mut over = Vec::new();
     each(connection, statement, (shard.0, seen.now.micros()), |row| {
