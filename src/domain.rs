@@ -17,6 +17,7 @@ pub mod filter;
 pub mod ids;
 pub mod limits;
 pub mod metadata;
+mod number;
 pub mod positions;
 pub mod principal;
 pub mod ready;
@@ -41,6 +42,7 @@ pub use positions::Positions;
 pub use principal::{Principal, PrincipalKind};
 pub use ready::{Ready, Unbegun};
 pub use refusal::{Refusal, Violation};
+pub use revision::Revision;
 pub use run::{
     AbortRequest, Ending, HeldLease, Labels, LabelsChange, LateReport, Lease, Links, LinksChange, Progress, Renewal,
     Route, Run, Summary, Supervision, SupervisionChange,

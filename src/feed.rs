@@ -26,7 +26,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Event, Filter, Position, Run, RunKey, Shard, Status};
+use crate::domain::{Event, Filter, Position, Revision, Run, RunKey, Shard, Status};
 use crate::store::{RunLog, Runs, StoreError};
 use crate::supervise::Supervisor;
 use cursor::Cursor;
@@ -83,7 +83,7 @@ pub struct Change {
     /// The run.
     pub key: RunKey,
     /// The event's revision.
-    pub revision: u64,
+    pub revision: Revision,
     /// The run's status after the event.
     pub status: Status,
     /// Whether a worker may hold a lease on the run after the event.
@@ -133,7 +133,7 @@ pub enum WatchError {
     #[error("the run is at revision {revision}")]
     RevisionAhead {
         /// The run's revision.
-        revision: u64,
+        revision: Revision,
     },
     /// The cursor is ahead of the ledger.
     #[error("the cursor is ahead of the ledger")]

@@ -1,7 +1,7 @@
 //! Refusals: the reasons for which a command was not applied. A refusal carries the values that were asked for and the
 //! values that were found.
 
-use super::{Claimed, MaxRunning, Run, RunId, RunKey, Status, Summary, Time};
+use super::{Claimed, MaxRunning, Revision, Run, RunId, RunKey, Status, Summary, Time};
 
 /// A command's typed refusal. A refused command changes nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,8 +79,8 @@ pub enum Refusal {
     RevisionMismatch {
         /// The run that was asked for.
         key: RunKey,
-        /// The revision that the command expected; 0 is "must not exist".
-        expected: u64,
+        /// The revision that the command expected; [`Revision::NONE`] is "must not exist".
+        expected: Revision,
         /// The run as it is; none when it does not exist.
         run: Option<Summary>,
     },

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::{Change, LogPlace};
-use crate::domain::{Filter, Namespace, Position, Positions, Time};
+use crate::domain::{Filter, Namespace, Position, Positions, Revision, Time};
 
 /// Changes that a session looks at before it gives up the ring's lock.
 const LOOKS_MAX: u64 = 1024;
@@ -55,7 +55,7 @@ pub(super) struct Ring {
     /// The store's clock when the log was last read to its end.
     as_of: Option<Time>,
     /// The changes of watched runs, by topic and revision.
-    of_topics: HashMap<(u64, u64), Arc<Entry>>,
+    of_topics: HashMap<(u64, Revision), Arc<Entry>>,
     watchers: HashMap<u64, Watcher>,
     /// The ledger's epoch of all entries. A session that began in another epoch gets none of them.
     epoch: u64,
@@ -197,7 +197,7 @@ impl Ring {
     }
 
     /// The change that made a revision of a watched run, while the ring has it and is of this epoch.
-    pub(super) fn of_topic(&self, topic: u64, revision: u64, epoch: u64) -> Option<Arc<Entry>> {
+    pub(super) fn of_topic(&self, topic: u64, revision: Revision, epoch: u64) -> Option<Arc<Entry>> {
         if self.epoch == epoch { self.of_topics.get(&(topic, revision)).cloned() } else { None }
     }
 

@@ -12,7 +12,6 @@ use super::hub::Hub;
 use super::ring::Entry;
 use super::{Change, Encode};
 use crate::domain::Positions;
-use crate::domain::revision::revision_before;
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Runs, StoreError, Unreadable};
 use crate::telemetry::chain;
 
@@ -138,7 +137,7 @@ impl Tailer<'_> {
             };
             end.set(shard, position);
             if !wants_all && !self.hub.is_watched(key) {
-                if let Some(before) = revision_before(revision) {
+                if let Some(before) = revision.before() {
                     self.cache.remove(&(key.clone(), before));
                 }
                 continue;

@@ -10,9 +10,9 @@ pub(super) fn of_one(frame: OneFrame, ledger_epoch: u64) -> served::WatchRunResp
     let frame = match frame {
         OneFrame::Run(Told::Snapshot { run, .. }) => Frame::Snapshot(Snapshot { run }),
         OneFrame::Run(Told::Change { event, run, .. }) => Frame::Change(Change { event, run }),
-        OneFrame::Run(Told::CaughtUp { revision }) => Frame::CaughtUp(CaughtUp { revision }),
+        OneFrame::Run(Told::CaughtUp { revision }) => Frame::CaughtUp(CaughtUp { revision: revision.into() }),
         OneFrame::Run(Told::Checkpoint { revision, at }) => {
-            Frame::Checkpoint(Checkpoint { revision, at: Some(answer::timestamp(at)) })
+            Frame::Checkpoint(Checkpoint { revision: revision.into(), at: Some(answer::timestamp(at)) })
         }
         OneFrame::Run(Told::End(run)) => Frame::End(End { run }),
         OneFrame::Progressed(said, at) => {

@@ -7,6 +7,7 @@ use crate::domain::{
     AbortRequest, Changes, Event, EventType, LateReport, Lease, Metadata, Principal, PrincipalKind, Progress, Ready,
     Route, Run, Status, Summary, Time,
 };
+use crate::store::leases::Renewed;
 use runledger_proto::json::structure;
 use runledger_proto::v1;
 
@@ -21,7 +22,7 @@ impl From<&Run> for v1::Run {
             completed_at: run.completed_at.map(timestamp),
             failure_reason: text(run.ending.failure_reason.as_ref()),
             metadata: metadata(&run.metadata),
-            revision: run.revision,
+            revision: run.revision.into(),
             running_at: run.running_at.map(timestamp),
             updated_at: Some(timestamp(run.updated_at)),
             reason_code: text(run.ending.reason_code.as_ref()),
@@ -81,6 +82,17 @@ impl From<&LateReport> for v1::LateReport {
     }
 }
 
+impl From<&Renewed> for v1::HeartbeatRunResponse {
+    fn from(renewed: &Renewed) -> Self {
+        Self {
+            revision: renewed.run.revision.into(),
+            expires_at: Some(timestamp(renewed.expires_at)),
+            abort_request: renewed.run.supervision.abort_request.as_deref().map(Into::into),
+            now: Some(timestamp(renewed.now)),
+        }
+    }
+}
+
 /// The progress of the work, and the time at which its worker reported it.
 #[must_use]
 pub fn progress((progress, at): &(Progress, Time)) -> v1::Progress {
@@ -96,7 +108,7 @@ impl From<&Summary> for v1::RunSummary {
             task_thread_id: run.task_thread_id.clone(),
             agent_id: text(run.agent_id.as_ref()),
             status: v1::RunStatus::from(run.status).into(),
-            revision: run.revision,
+            revision: run.revision.into(),
             started_at: Some(timestamp(run.started_at)),
             running_at: run.running_at.map(timestamp),
             updated_at: Some(timestamp(run.updated_at)),
@@ -112,7 +124,7 @@ impl From<&Event> for v1::RunEvent {
     fn from(event: &Event) -> Self {
         Self {
             run_id: event.key.run_id.to_string(),
-            revision: event.revision,
+            revision: event.revision.into(),
             at: Some(timestamp(event.at)),
             r#type: v1::RunEventType::from(event.event_type).into(),
             from: event.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
@@ -244,7 +256,7 @@ mod tests {
             run_id: "run".into(),
             namespace: "default".into(),
             status: Status::Failed,
-            revision: 3,
+            revision: 3.into(),
             started_at: at(1),
             updated_at: at(4),
             running_at: Some(at(2)),

@@ -14,8 +14,8 @@ use crate::domain::limits::{
     FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX, TIMEOUT_MS_MAX,
 };
 use crate::domain::{
-    Ask, Claim, Command, Complete, End, Ending, LabelsChange, Release, Renewal, Request, RequestAbort, RunKey, Start,
-    Status, Update, Violation,
+    Ask, Claim, Command, Complete, End, Ending, LabelsChange, Release, Renewal, Request, RequestAbort, Revision,
+    RunKey, Start, Status, Update, Violation,
 };
 use runledger_proto::v1;
 
@@ -202,7 +202,7 @@ fn timeout(field: &str, timeout: Option<prost_types::Duration>, violations: &mut
     violations.duration_ms(field, timeout, 1..=TIMEOUT_MS_MAX, "1 millisecond to 366 days")
 }
 
-/// The run that a request names: `GetRun`, `WatchRun`.
+/// The run that a request names.
 ///
 /// # Errors
 ///
@@ -283,7 +283,7 @@ impl Asked {
         let mut command = violations.settle(Command {
             key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id.into() },
             ask: self.ask,
-            expected_revision: self.expected_revision,
+            expected_revision: self.expected_revision.map(Revision::from),
             request: None,
             principal: caller.principal.clone(),
         })?;

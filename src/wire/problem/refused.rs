@@ -5,7 +5,7 @@ use tonic_types::pb::ResourceInfo;
 
 use super::not_held::not_held;
 use super::{Code, Problem, invalid};
-use crate::domain::{MaxRunning, Refusal, RunId, RunKey, Status as RunStatus, Summary, Time};
+use crate::domain::{MaxRunning, Refusal, Revision, RunId, RunKey, Status as RunStatus, Summary, Time};
 use crate::wire::answer::timestamp;
 
 /// Runs that a refused claim names.
@@ -197,11 +197,11 @@ fn max_running(refusal: &Refusal, max: &MaxRunning, value: &str, running: &[RunI
         )
 }
 
-fn revision_mismatch(refusal: &Refusal, key: &RunKey, expected: u64, run: Option<&Summary>) -> Problem {
-    let actual = run.map_or(0, |run| run.revision);
+fn revision_mismatch(refusal: &Refusal, key: &RunKey, expected: Revision, run: Option<&Summary>) -> Problem {
+    let actual = run.map_or(Revision::NONE, |run| run.revision);
     let id = &key.run_id;
     let message = match (run, expected) {
-        (Some(_), 0) => format!("Run {id} exists, at revision {actual}: use another run_id, or read it."),
+        (Some(_), Revision::NONE) => format!("Run {id} exists, at revision {actual}: use another run_id, or read it."),
         (Some(_), _) => format!("Run {id} is at revision {actual}, not {expected}: read it and decide again."),
         (None, _) => format!("Run {id} does not exist, and revision {expected} was expected: expect 0, or nothing."),
     };
@@ -212,8 +212,8 @@ fn revision_mismatch(refusal: &Refusal, key: &RunKey, expected: u64, run: Option
         .detail(
             "runledger.v1.RevisionMismatchError",
             &v1::RevisionMismatchError {
-                expected_revision: expected,
-                actual_revision: actual,
+                expected_revision: expected.get(),
+                actual_revision: actual.get(),
                 run: run.map(v1::RunSummary::from),
             },
         )

@@ -181,7 +181,7 @@ pub(crate) async fn of_a_completion_and_a_sweep_the_first_wins<F: Fixture>(fixtu
         let run = stored(here, &key(id)).await;
         let words = (word(&completed), word(&swept));
         match words {
-            ("applied", "unchanged") => assert_eq!((run.status, run.revision), (Status::Completed, 2), "{id}"),
+            ("applied", "unchanged") => assert_eq!((run.status, run.revision), (Status::Completed, 2.into()), "{id}"),
             ("recorded late", "applied") => {
                 assert_eq!((run.status, run.outcome()), (Status::Failed, Some(Status::Completed)), "{id}");
                 assert_eq!(run.revision, 3, "{id}");
@@ -481,14 +481,14 @@ pub(crate) async fn what_is_reported_late_is_kept_once_and_changes_no_status<F: 
     let report = complete("run-1").epoch(1).metadata(&serde_json::json!({"result": "found"})).by("worker");
     let late = ask(store, report.clone().request("late")).await;
     let Ok(Verdict::RecordedLate(run)) = &late else { panic!("{late:?}") };
-    assert_eq!((run.status, run.revision, &run.metadata), (Status::Failed, 3, &orphan.metadata));
+    assert_eq!((run.status, run.revision, &run.metadata), (Status::Failed, 3.into(), &orphan.metadata));
     assert_eq!((run.completed_at, run.outcome()), (orphan.completed_at, Some(Status::Completed)));
     assert_eq!(stored(store, &key("run-1")).await, **run);
     assert_eq!(word(&ask(store, report.request("late")).await), "replayed");
     for again in [complete("run-1").epoch(1), fail("run-1").epoch(1), abort("run-1"), sweep("run-1")] {
         assert_eq!(word(&ask(store, again).await), "unchanged");
     }
-    let events = store.run_events(&key("run-1"), 2, 10, 1 << 20).await.unwrap();
+    let events = store.run_events(&key("run-1"), 2.into(), 10, 1 << 20).await.unwrap();
     let kept = events[0].changes.supervision.late_report.as_ref().unwrap();
     assert_eq!((kept.status, kept.lease_epoch, kept.metadata.is_empty()), (Status::Completed, 1, false));
     assert_eq!(overdue(store).await, []);

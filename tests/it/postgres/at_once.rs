@@ -27,7 +27,7 @@ async fn what_another_replica_did_meanwhile_is_met_and_not_overwritten() {
     }
     assert_eq!(apply(&here, complete("run-1")).await.revision, 22);
     match ask(&there, update("run-1").label("late", "1")).await {
-        Err(Refusal::RunNotRunning { run }) => assert_eq!((run.status, run.revision), (Status::Completed, 22)),
+        Err(Refusal::RunNotRunning { run }) => assert_eq!((run.status, run.revision), (Status::Completed, 22.into())),
         other => panic!("{other:?}"),
     }
     assert_eq!(sound(&here).await.log.len(), 22);

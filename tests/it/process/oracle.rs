@@ -93,7 +93,7 @@ impl Oracle {
             let position = log.len() as u64 + 1;
             let sent = call.sent.expect("what is in the log was sent");
             log.push(Truth { shard, position, event: event.into(), before, after, sent, answered: call.answered });
-            oracle.places.insert((run_id.to_owned(), event.revision), place);
+            oracle.places.insert((run_id.to_owned(), event.revision.get()), place);
             oracle.runs.entry(run_id.to_owned()).or_default().push(place);
         }
         oracle

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{
     Ask, Claim, Command, Complete, End, Ending, GiveBack, LabelsChange, LinksChange, MaxRunning, Metadata, Principal,
-    Release, Request, RequestAbort, Route, RunKey, Start, Update,
+    Release, Request, RequestAbort, Revision, Route, RunKey, Start, Update,
 };
 use serde_json::Value;
 
@@ -289,7 +289,7 @@ pub(crate) fn metadata(value: &Value) -> Metadata {
 pub(crate) trait Asking: Sized {
     fn changing(self, change: impl FnOnce(&mut Fields)) -> Self;
     fn by(self, agent_id: &str) -> Self;
-    fn revision(self, expected: u64) -> Self;
+    fn revision(self, expected: impl Into<Revision>) -> Self;
     fn request(self, id: &str) -> Self;
 
     fn on(self, terms: impl FnOnce(&mut Terms)) -> Self;
@@ -370,8 +370,8 @@ impl Asking for Command {
         self
     }
 
-    fn revision(mut self, expected: u64) -> Self {
-        self.expected_revision = Some(expected);
+    fn revision(mut self, expected: impl Into<Revision>) -> Self {
+        self.expected_revision = Some(expected.into());
         self
     }
 
