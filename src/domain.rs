@@ -11,6 +11,7 @@ pub mod changes;
 pub mod check;
 pub mod command;
 pub mod decide;
+pub mod epoch;
 pub mod event;
 pub mod evolve;
 pub mod filter;
@@ -34,6 +35,7 @@ pub use ask::{Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Start,
 pub use batch::{Decide, Decided, Loaded, NewEvent, Rules, RunWrite, Verdict};
 pub use changes::Changes;
 pub use command::{Command, Request};
+pub use epoch::{LeaseEpoch, LedgerEpoch};
 pub use event::{Event, EventType};
 pub use filter::Filter;
 pub use ids::{Namespace, Position, RunId, RunKey, Shard};

@@ -9,7 +9,7 @@ use tokio::pin;
 use tokio::time::sleep_until;
 
 use super::{Authority, Call, Until, run_not_found, unlisted, unreadable};
-use crate::domain::{Namespace, Progress, Revision, RunId, RunKey, Time};
+use crate::domain::{LedgerEpoch, Namespace, Progress, Revision, RunId, RunKey, Time};
 use crate::feed::watch_runs::Begin;
 use crate::feed::{Feed, Waited, WatchError, watch_run, watch_runs};
 use crate::leases::progress::{ProgressBoard, ProgressWatch};
@@ -38,7 +38,7 @@ impl Authority {
         &self,
         feed: Feed,
         call: Call<v1::WatchRunRequest>,
-    ) -> Result<(u64, impl Stream<Item = Result<OneFrame, Problem>> + use<>), Problem> {
+    ) -> Result<(LedgerEpoch, impl Stream<Item = Result<OneFrame, Problem>> + use<>), Problem> {
         let WatchRun { key, after, of_epoch } =
             query::watch_run(call.message, &call.caller).map_err(problem::invalid)?;
         let cut = move |error, key: &_| cut("WatchRun", &error, key, after);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::decide::{AppliedRequest, Context, Decision, decide};
 use super::sides::{self, SideWrites, Sides, Wanted};
-use super::{Command, Event, EventType, Position, Refusal, Request, Revision, Run, RunKey, Status, Time};
+use super::{
+    Command, Event, EventType, LeaseEpoch, LedgerEpoch, Position, Refusal, Request, Revision, Run, RunKey, Status, Time,
+};
 
 /// The rules that decide commands. A store hands over the rows that it read, and writes the rows that come back: the
 /// store knows no rule.
@@ -62,7 +64,7 @@ pub struct Loaded {
     /// The rows that were [wanted](Decide::wanted).
     pub sides: Sides,
     /// See [`Context::ledger_epoch`].
-    pub ledger_epoch: u64,
+    pub ledger_epoch: LedgerEpoch,
 }
 
 /// The results of commands, and the rows to be written.
@@ -131,8 +133,8 @@ pub struct Stored {
     pub status: Status,
     /// See [`Run::due_at`].
     pub due_at: Option<Time>,
-    /// The epoch of the run's lease; 0: the run never had one.
-    pub epoch: u64,
+    /// The epoch of the run's lease.
+    pub epoch: LeaseEpoch,
     /// Whether the run is [ready](Run::is_ready).
     pub ready: bool,
 }

@@ -10,7 +10,9 @@ use self::lease::{holds_lease, is_the_holders};
 use super::evolve::evolve;
 use super::sides::Found;
 use super::sweep::Due;
-use super::{Ask, Changes, Command, Event, EventType, Refusal, Release, Request, Revision, Run, Start, Status, Time};
+use super::{
+    Ask, Changes, Command, Event, EventType, LedgerEpoch, Refusal, Release, Request, Revision, Run, Start, Status, Time,
+};
 
 /// The facts that a decision rests on besides the run and the command.
 #[derive(Clone, Copy, Debug)]
@@ -26,14 +28,14 @@ pub struct Context<'a> {
     pub sides: Found<'a>,
     /// The number of times that a part of the ledger's past was lost: a lease that was granted in a lost past has a
     /// lower epoch than any since.
-    pub ledger_epoch: u64,
+    pub ledger_epoch: LedgerEpoch,
 }
 
 impl Context<'_> {
     /// A time at which nothing else is known.
     #[must_use]
     pub fn at(now: Time) -> Self {
-        Self { now, clock: now, applied: None, sides: Found::default(), ledger_epoch: 0 }
+        Self { now, clock: now, applied: None, sides: Found::default(), ledger_epoch: LedgerEpoch::FIRST }
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use super::Limits;
 use super::ring::{Entry, Next, Ring, Stand};
 use super::wait_run::Looks;
-use crate::domain::{Filter, Namespace, Positions, Revision, RunKey, Time};
+use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, RunKey, Time};
 use crate::store::StoreError;
 use crate::telemetry::chain;
 
@@ -140,7 +140,7 @@ impl Hub {
     }
 
     /// Takes a place at all runs that match, for changes of one epoch of the ledger.
-    pub(super) fn admit(self: &Arc<Self>, namespace: Namespace, filter: Arc<Filter>, epoch: u64) -> Admission {
+    pub(super) fn admit(self: &Arc<Self>, namespace: Namespace, filter: Arc<Filter>, epoch: LedgerEpoch) -> Admission {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let wake = self.state().ring.admit(id, namespace, filter, epoch);
         self.watched.notify_one();
@@ -159,7 +159,7 @@ impl Hub {
 
     /// Makes every session look into the history: the tailer has begun anew, and may have missed events. Changes from
     /// here on are of this epoch of the ledger.
-    pub(super) fn begin(&self, epoch: u64) {
+    pub(super) fn begin(&self, epoch: LedgerEpoch) {
         let mut state = self.state();
         state.ring.clear(epoch);
         for topic in state.topics.values() {
@@ -242,7 +242,7 @@ impl Subscription {
     }
 
     /// The change that made this revision, while the ring has it, of this epoch of the ledger.
-    pub(super) fn recent(&self, revision: Revision, epoch: u64) -> Option<Arc<Entry>> {
+    pub(super) fn recent(&self, revision: Revision, epoch: LedgerEpoch) -> Option<Arc<Entry>> {
         self.hub.state().ring.of_topic(self.topic, revision, epoch)
     }
 }

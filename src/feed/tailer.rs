@@ -11,7 +11,7 @@ use super::fold::{self, Cache, Folder};
 use super::hub::Hub;
 use super::ring::Entry;
 use super::{Change, Encode};
-use crate::domain::Positions;
+use crate::domain::{LedgerEpoch, Positions};
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Runs, StoreError, Unreadable};
 use crate::telemetry::chain;
 
@@ -63,7 +63,7 @@ struct Tailer<'a> {
     hub: &'a Hub,
     encode: &'a dyn Encode,
     /// The ledger's epoch of all that the tailer reads.
-    epoch: u64,
+    epoch: LedgerEpoch,
     /// The watched runs as the log's end left them.
     cache: Arc<Cache>,
     heads: Option<Positions>,

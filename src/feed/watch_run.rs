@@ -13,7 +13,7 @@ use super::hub::Signal;
 use super::quiet::Quiet;
 use super::{Change, Feed, Held, WatchError};
 use crate::domain::evolve::evolve;
-use crate::domain::{Event, Revision, Run, RunKey, Time};
+use crate::domain::{Event, LedgerEpoch, Revision, Run, RunKey, Time};
 use crate::store::StoreError;
 
 /// One frame of a watch of one run.
@@ -64,8 +64,8 @@ impl Feed {
         &self,
         key: RunKey,
         after_revision: Option<Revision>,
-        of_epoch: Option<u64>,
-    ) -> Result<(u64, impl Stream<Item = Result<Frame, WatchError>> + Send + use<>), WatchError> {
+        of_epoch: Option<LedgerEpoch>,
+    ) -> Result<(LedgerEpoch, impl Stream<Item = Result<Frame, WatchError>> + Send + use<>), WatchError> {
         if self.stop.is_cancelled() {
             return Err(WatchError::Draining);
         }

@@ -17,7 +17,7 @@ use super::history::History;
 use super::quiet::{Passing, Quiet};
 use super::ring::{Next, Stand};
 use super::{Change, Feed, Held, WatchError};
-use crate::domain::{Filter, Namespace, Positions, Revision, Run, RunKey, Time};
+use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, RunQuery};
 
@@ -180,7 +180,7 @@ impl Feed {
     }
 
     /// The cursor at which a watch begins; `heads` are the log's ends.
-    async fn beginning(&self, begin: Begin, epoch: u64, heads: &Positions) -> Result<Cursor, WatchError> {
+    async fn beginning(&self, begin: Begin, epoch: LedgerEpoch, heads: &Positions) -> Result<Cursor, WatchError> {
         match begin {
             Begin::Now(of) => {
                 let view = of.map(|of| View { of, shown: None });
@@ -210,7 +210,7 @@ pub(super) struct Watch<'a> {
     /// See [`Feed::folded`].
     pub(super) folded: Arc<Cache>,
     /// The ledger's epoch when the watch began.
-    epoch: u64,
+    epoch: LedgerEpoch,
     pub(super) namespace: Namespace,
     pub(super) filter: Arc<Filter>,
 }

@@ -1,10 +1,11 @@
 //! Frames of a watch, as gRPC has them.
 
 use crate::authority::OneFrame;
+use crate::domain::LedgerEpoch;
 use crate::feed::{watch_run, watch_runs};
 use crate::wire::{answer, served};
 
-pub(super) fn of_one(frame: OneFrame, ledger_epoch: u64) -> served::WatchRunResponse {
+pub(super) fn of_one(frame: OneFrame, ledger_epoch: LedgerEpoch) -> served::WatchRunResponse {
     use served::watch_run_response::{CaughtUp, Change, Checkpoint, End, Frame, Progressed, Snapshot};
     use watch_run::Frame as Told;
     let frame = match frame {
@@ -19,7 +20,7 @@ pub(super) fn of_one(frame: OneFrame, ledger_epoch: u64) -> served::WatchRunResp
             Frame::Progressed(Progressed { progress: Some(answer::progress(&(said, at))) })
         }
     };
-    served::WatchRunResponse { frame: Some(frame), ledger_epoch }
+    served::WatchRunResponse { frame: Some(frame), ledger_epoch: ledger_epoch.into() }
 }
 
 pub(super) fn of_many(frame: watch_runs::Frame) -> served::WatchRunsResponse {

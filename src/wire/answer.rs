@@ -53,7 +53,7 @@ impl From<&Ready> for v1::Ready {
 impl From<&Lease> for v1::Lease {
     fn from(lease: &Lease) -> Self {
         let Lease { epoch, ttl_ms, released } = *lease;
-        Self { epoch, ttl: Some(duration(ttl_ms)), expires_at: None, released }
+        Self { epoch: epoch.into(), ttl: Some(duration(ttl_ms)), expires_at: None, released }
     }
 }
 
@@ -73,7 +73,7 @@ impl From<&LateReport> for v1::LateReport {
         Self {
             at: Some(timestamp(report.at)),
             by: Some((&report.by).into()),
-            lease_epoch: report.lease_epoch,
+            lease_epoch: report.lease_epoch.into(),
             status: v1::RunStatus::from(report.status).into(),
             failure_reason: text(report.failure_reason.as_ref()),
             reason_code: text(report.reason_code.as_ref()),
@@ -266,7 +266,7 @@ mod tests {
             ending: Ending { failure_reason: Some("because".into()), reason_code: Some("TIMEOUT".into()) },
             labels: [("k".into(), "v".into())].into(),
             supervision: Supervision {
-                lease: Some(Lease { epoch: 2, ttl_ms: 1_500, released: true }),
+                lease: Some(Lease { epoch: 2.into(), ttl_ms: 1_500, released: true }),
                 start_deadline: Some(at(5)),
                 run_timeout_ms: Some(1),
                 abort_request: Some(Box::new(AbortRequest {
@@ -279,7 +279,7 @@ mod tests {
                 late_report: Some(Box::new(LateReport {
                     at: at(8),
                     by: Principal::anonymous(),
-                    lease_epoch: 2,
+                    lease_epoch: 2.into(),
                     status: Status::Completed,
                     failure_reason: Some("late".into()),
                     reason_code: Some("LATE".into()),

@@ -12,7 +12,7 @@ use siphasher::sip::SipHasher13;
 use uuid::Uuid;
 
 use crate::domain::limits::RUN_ID_BYTES_MAX;
-use crate::domain::{Filter, Revision, Route, RunKey, Time};
+use crate::domain::{Filter, LedgerEpoch, Revision, Route, RunKey, Time};
 use crate::store::Ledger;
 use crate::store::query::Place;
 
@@ -32,7 +32,7 @@ pub struct PageTokenInvalid;
 #[derive(Clone, Copy, Debug)]
 pub enum Pages<'a> {
     /// A run's history, in a past of the ledger that has this epoch.
-    Events(&'a RunKey, u64),
+    Events(&'a RunKey, LedgerEpoch),
     /// The runs of a namespace that match a filter.
     Runs(&'a str, &'a Filter),
 }
@@ -97,8 +97,8 @@ fn tag(end: &[u8], ledger: Uuid, pages: Pages<'_>) -> [u8; TAG] {
             tagged.part(namespace.as_bytes());
             tagged.part(run_id.as_bytes());
             // Tokens of a ledger that lost nothing stay as they were.
-            if epoch > 0 {
-                tagged.part(&epoch.to_be_bytes());
+            if epoch > LedgerEpoch::FIRST {
+                tagged.part(&epoch.get().to_be_bytes());
             }
         }
         Pages::Runs(namespace, filter) => {

@@ -12,7 +12,7 @@ use super::request::run_key;
 use super::validate::{Violations, domain_duration};
 use crate::auth::Caller;
 use crate::domain::limits::STATUSES_MAX;
-use crate::domain::{Filter, MaxRunning, Request, Revision, Route, RunKey, Status, Time, Violation};
+use crate::domain::{Filter, LedgerEpoch, MaxRunning, Request, Revision, Route, RunKey, Status, Time, Violation};
 use crate::feed::cursor::ViewOf;
 use runledger_proto::v1;
 use runledger_proto::v1::watch_runs_request::Initial;
@@ -112,7 +112,7 @@ pub struct WatchRun {
     /// The revision after which events are wanted; none: the watch begins with the run as it is.
     pub after: Option<Revision>,
     /// The ledger's epoch that `after` is of; none: the caller does not know it.
-    pub of_epoch: Option<u64>,
+    pub of_epoch: Option<LedgerEpoch>,
 }
 
 /// The question of a `WatchRun`.
@@ -124,7 +124,7 @@ pub fn watch_run(request: v1::WatchRunRequest, caller: &Caller) -> Result<WatchR
     Ok(WatchRun {
         key: run_key(request.run_id, caller)?,
         after: request.after_revision.map(Revision::from),
-        of_epoch: request.ledger_epoch,
+        of_epoch: request.ledger_epoch.map(LedgerEpoch::from),
     })
 }
 

@@ -211,7 +211,7 @@ fn lease(row: &RunRow, run: &Run, said: &mut Row<'_>) {
         (None, Some((epoch, _))) => said.differs("row", "none: nobody holds the run", format!("one of epoch {epoch}")),
         (Some(lease), None) => said.differs("row", format!("one of epoch {}", lease.epoch), "none"),
         (Some(lease), Some((epoch, ttl_ms))) => {
-            said.same("epoch", &i64::try_from(lease.epoch).unwrap_or(i64::MAX), &epoch);
+            said.same("epoch", &i64::try_from(lease.epoch.get()).unwrap_or(i64::MAX), &epoch);
             said.same("ttl_ms", &i64::try_from(lease.ttl_ms).unwrap_or(i64::MAX), &ttl_ms);
         }
     }

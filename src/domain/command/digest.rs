@@ -8,8 +8,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::Command;
 use crate::domain::{
-    Ask, Claim, Complete, End, Ending, LabelsChange, LinksChange, MaxRunning, Metadata, Release, RequestAbort,
-    Revision, Start, Update,
+    Ask, Claim, Complete, End, Ending, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata, Release,
+    RequestAbort, Revision, Start, Update,
 };
 
 /// The fields that a retry must repeat.
@@ -34,7 +34,7 @@ struct Asked<'a> {
 #[serde(rename_all = "camelCase")]
 struct Terms<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    lease_epoch: Option<u64>,
+    lease_epoch: Option<LeaseEpoch>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_ttl_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn each_calls_digest_never_changes() {
-        let lease_epoch = Some(3);
+        let lease_epoch = Some(3.into());
         for (ask, digest) in [
             (
                 Ask::Start(Start {

@@ -141,7 +141,7 @@ impl World {
                 let thread = kind.map(|kind| format!("kind-{kind}"));
                 let filter = Filter { task_thread_id: thread, ..Filter::default() };
                 self.ids += 1;
-                let wake = self.ring.admit(self.ids, NAMESPACE.into(), Arc::new(filter), 0);
+                let wake = self.ring.admit(self.ids, NAMESPACE.into(), Arc::new(filter), LedgerEpoch::FIRST);
                 let begun = self.log.heads();
                 let stand = Stand::at(begun.clone());
                 let (id, shown, state) = (self.ids, BTreeSet::new(), State::Looks);
@@ -164,7 +164,7 @@ impl World {
         match &self.heads {
             None => {
                 self.heads = Some(self.log.heads());
-                self.ring.clear(0);
+                self.ring.clear(LedgerEpoch::FIRST);
             }
             Some(heads) => {
                 let wants_all = self.ring.has_watchers();

@@ -56,7 +56,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     store.ready(&key.namespace, None, 9).await.unwrap();
     let value = LabelValue { namespace: key.namespace.clone(), label: "k".to_owned(), value: "v".to_owned() };
     store.running(&[value]).await.unwrap();
-    let renewal = Renewal { epoch: 1, agent_id: None, progress: None };
+    let renewal = Renewal { epoch: 1.into(), agent_id: None, progress: None };
     assert_eq!(store.renew(Shard(0), &[(key.clone(), renewal)]).await.unwrap(), [None]);
     assert_eq!(store.leases(std::slice::from_ref(&key)).await.unwrap(), [None]);
     assert!(store.overdue(Shard(0), 9).await.unwrap().is_empty());

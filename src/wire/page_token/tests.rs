@@ -5,7 +5,7 @@ use crate::domain::Status;
 use crate::store::Ledger;
 
 const LEDGER: Uuid = Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
-const OF: Ledger = Ledger { id: LEDGER, epoch: 0, shard_count: 1 };
+const OF: Ledger = Ledger { id: LEDGER, epoch: LedgerEpoch::FIRST, shard_count: 1 };
 /// Tokens that were given out stay good: these never change.
 const EVENTS_VECTOR: &str = "AfntplJPe9IyAAAAAAAAAGQ";
 const RUNS_VECTOR: &str = "ATQyXLF-2xLSAAZEWUFkIkBydW4";
@@ -70,7 +70,7 @@ fn a_token_leads_back_to_where_the_page_ended() {
 fn a_token_of_another_ledger_namespace_or_run_is_noise() {
     let token = after_revision(7.into(), OF, &key("default", "run"));
     assert_eq!(revision(&token, Ledger { id: Uuid::nil(), ..OF }, &key("default", "run")), Err(PageTokenInvalid));
-    assert_eq!(revision(&token, Ledger { epoch: 1, ..OF }, &key("default", "run")), Err(PageTokenInvalid));
+    assert_eq!(revision(&token, Ledger { epoch: 1.into(), ..OF }, &key("default", "run")), Err(PageTokenInvalid));
     assert_eq!(revision(&token, OF, &key("other", "run")), Err(PageTokenInvalid));
     assert_eq!(revision(&token, OF, &key("default", "run2")), Err(PageTokenInvalid));
     assert_eq!(place(&token, LEDGER, "default", &Filter::default()), Err(PageTokenInvalid));

@@ -75,8 +75,8 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
         (
             Refusal::LeaseLost {
                 rpc: "HeartbeatRun",
-                asked: u64::MAX,
-                epoch: u64::MAX,
+                asked: u64::MAX.into(),
+                epoch: u64::MAX.into(),
                 released: false,
                 run: run.clone(),
             },
@@ -84,7 +84,7 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
             &["google.rpc.ErrorInfo", "runledger.v1.LeaseLostError"],
         ),
         (
-            Refusal::LeaseHeld { epoch: u64::MAX, expires_at: Some(run.updated_at), run: run.clone() },
+            Refusal::LeaseHeld { epoch: u64::MAX.into(), expires_at: Some(run.updated_at), run: run.clone() },
             Code::FailedPrecondition,
             &["google.rpc.ErrorInfo", "runledger.v1.LeaseHeldError"],
         ),
@@ -210,8 +210,9 @@ fn details_name_what_was_asked_and_what_was_found() {
 
 #[test]
 fn who_does_not_hold_a_lease_is_told_what_is_so() {
-    let said = |rpc, asked, epoch, released, status| {
+    let said = |rpc, asked: u64, epoch: u64, released, status| {
         let run = Summary { run_id: "run-1".into(), status, ..summary(FILLS[0]) };
+        let (asked, epoch) = (asked.into(), epoch.into());
         refusal(&Refusal::LeaseLost { rpc, asked, epoch, released, run }).message().to_owned()
     };
     let (running, failed, pending) = (RunStatus::Running, RunStatus::Failed, RunStatus::Pending);

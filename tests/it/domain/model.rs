@@ -9,7 +9,7 @@ use proptest::test_runner::Config;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::evolve::evolve;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::{Command, Event, Loaded, NewEvent, Run, RunKey, Sides, Status, Time, Verdict};
+use runledger::domain::{Command, Event, LedgerEpoch, Loaded, NewEvent, Run, RunKey, Sides, Status, Time, Verdict};
 
 use crate::support::model::{Model, folded};
 use crate::support::random::{batches, commands};
@@ -39,7 +39,7 @@ impl Shelf {
                 max_running: model.running_beside(commands, &self.runs),
                 claims: model.claimed(),
             },
-            ledger_epoch: 0,
+            ledger_epoch: LedgerEpoch::FIRST,
         }
     }
 }

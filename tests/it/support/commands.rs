@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{
-    Ask, Claim, Command, Complete, End, Ending, GiveBack, LabelsChange, LinksChange, MaxRunning, Metadata, Principal,
-    Release, Request, RequestAbort, Revision, Route, RunKey, Start, Update,
+    Ask, Claim, Command, Complete, End, Ending, GiveBack, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata,
+    Principal, Release, Request, RequestAbort, Revision, Route, RunKey, Start, Update,
 };
 use serde_json::Value;
 
@@ -152,7 +152,7 @@ impl Fields {
 /// The fields of calls about leases and time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
-    pub(crate) lease_epoch: Option<u64>,
+    pub(crate) lease_epoch: Option<LeaseEpoch>,
     pub(crate) lease_ttl_ms: Option<u64>,
     pub(crate) start_timeout_ms: Option<u64>,
     pub(crate) run_timeout_ms: Option<u64>,
@@ -219,7 +219,7 @@ impl Terms {
             }
             Ask::GiveBack(claim) => {
                 *claim = GiveBack {
-                    lease_epoch: self.lease_epoch.unwrap_or(0),
+                    lease_epoch: self.lease_epoch.unwrap_or(LeaseEpoch::NONE),
                     request: self.claim_request,
                     replays: self.claim_replays,
                 };
@@ -295,8 +295,8 @@ pub(crate) trait Asking: Sized {
     fn on(self, terms: impl FnOnce(&mut Terms)) -> Self;
 
     /// Under the lease of this epoch.
-    fn epoch(self, epoch: u64) -> Self {
-        self.on(|terms| terms.lease_epoch = Some(epoch))
+    fn epoch(self, epoch: impl Into<LeaseEpoch>) -> Self {
+        self.on(|terms| terms.lease_epoch = Some(epoch.into()))
     }
 
     fn lease_ttl_ms(self, ms: u64) -> Self {

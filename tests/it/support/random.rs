@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
-use runledger::domain::{Command, MaxRunning, Request, Revision, Route};
+use runledger::domain::{Command, LeaseEpoch, MaxRunning, Request, Revision, Route};
 use serde_json::{Value, json};
 
 use super::commands::{Asking as _, Fields, Operation, TTL_MS, Terms, command, metadata};
@@ -56,7 +56,7 @@ fn terms() -> impl Strategy<Value = Terms> {
             let max_running = limit.map(|limit| MaxRunning { label: "a".to_owned(), limit });
             let claim_request = claim_request.map(|(id, digest)| Request { id: id.to_string(), digest: [digest; 32] });
             Terms {
-                lease_epoch,
+                lease_epoch: lease_epoch.map(LeaseEpoch::from),
                 lease_ttl_ms,
                 start_timeout_ms,
                 run_timeout_ms,
