@@ -18,7 +18,7 @@ pub use self::lists::Turns;
 pub use self::watch::{OneFrame, over};
 use crate::auth::Caller;
 use crate::claims::Claims;
-use crate::domain::{Refusal, RunKey};
+use crate::domain::{LedgerEpoch, Refusal, RunKey};
 use crate::engine::Engine;
 use crate::feed::Feed;
 use crate::leases::progress::ProgressBoard;
@@ -117,7 +117,7 @@ impl Authority {
 
     /// Looks at the ledger's past where a caller names a later epoch: another replica may have seen sooner that the
     /// ledger lost a part of its past.
-    async fn knows(&self, epoch: Option<u64>) -> Result<(), StoreError> {
+    async fn knows(&self, epoch: Option<LedgerEpoch>) -> Result<(), StoreError> {
         if epoch.is_some_and(|epoch| epoch > self.store.ledger().epoch) {
             self.store.look_at_past().await?;
         }

@@ -11,12 +11,14 @@ pub mod changes;
 pub mod check;
 pub mod command;
 pub mod decide;
+pub mod epoch;
 pub mod event;
 pub mod evolve;
 pub mod filter;
 pub mod ids;
 pub mod limits;
 pub mod metadata;
+mod number;
 pub mod positions;
 pub mod principal;
 pub mod ready;
@@ -33,6 +35,7 @@ pub use ask::{Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Start,
 pub use batch::{Decide, Decided, Loaded, NewEvent, Rules, RunWrite, Verdict};
 pub use changes::Changes;
 pub use command::{Command, Request};
+pub use epoch::{LeaseEpoch, LedgerEpoch};
 pub use event::{Event, EventType};
 pub use filter::Filter;
 pub use ids::{Namespace, Position, RunId, RunKey, Shard};
@@ -41,6 +44,7 @@ pub use positions::Positions;
 pub use principal::{Principal, PrincipalKind};
 pub use ready::{Ready, Unbegun};
 pub use refusal::{Refusal, Violation};
+pub use revision::Revision;
 pub use run::{
     AbortRequest, Ending, HeldLease, Labels, LabelsChange, LateReport, Lease, Links, LinksChange, Progress, Renewal,
     Route, Run, Summary, Supervision, SupervisionChange,

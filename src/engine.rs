@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Command, Refusal, Run, RunKey, Verdict, ids};
+use crate::domain::{Command, Refusal, Revision, Run, RunKey, Verdict, ids};
 use crate::store::{Commits, Ledger, Runs, StoreError};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
@@ -66,7 +66,7 @@ pub struct Answer {
     /// The call's disposition.
     pub disposition: Disposition,
     /// The run's revision now.
-    pub current_revision: u64,
+    pub current_revision: Revision,
 }
 
 /// The effect of a call.
@@ -190,14 +190,14 @@ impl Engine {
 
     /// The run as the first call left it. The first call was applied, so an answer that says "nothing was written"
     /// would be false after any error here.
-    async fn replayed(&self, key: &RunKey, revision: u64, by: Instant) -> Result<Run, Failure> {
+    async fn replayed(&self, key: &RunKey, revision: Revision, by: Instant) -> Result<Run, Failure> {
         let reason = match tokio::time::timeout_at(by, self.runs.run_at(key, revision)).await {
             Ok(Ok(Some(run))) => return Ok(run),
             Ok(Ok(None)) => format!("revision {revision} is not in the log"),
             Ok(Err(error)) => chain(&error),
             Err(_elapsed) => "no answer in time".to_owned(),
         };
-        let (namespace, run_id) = (key.namespace.as_str(), key.run_id.as_str());
+        let (namespace, run_id, revision) = (key.namespace.as_str(), key.run_id.as_str(), revision.get());
         tracing::error!(namespace, run_id, revision, error = reason, "a replayed call's run cannot be read");
         Err(Failure::OutcomeUnknown)
     }

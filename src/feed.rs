@@ -26,7 +26,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Event, Filter, Position, Run, RunKey, Shard, Status};
+use crate::domain::{Event, Filter, LedgerEpoch, Position, Revision, Run, RunKey, Shard, Status};
 use crate::store::{RunLog, Runs, StoreError};
 use crate::supervise::Supervisor;
 use cursor::Cursor;
@@ -83,7 +83,7 @@ pub struct Change {
     /// The run.
     pub key: RunKey,
     /// The event's revision.
-    pub revision: u64,
+    pub revision: Revision,
     /// The run's status after the event.
     pub status: Status,
     /// Whether a worker may hold a lease on the run after the event.
@@ -133,7 +133,7 @@ pub enum WatchError {
     #[error("the run is at revision {revision}")]
     RevisionAhead {
         /// The run's revision.
-        revision: u64,
+        revision: Revision,
     },
     /// The cursor is ahead of the ledger.
     #[error("the cursor is ahead of the ledger")]
@@ -165,7 +165,7 @@ pub struct Feed {
     encode: Arc<dyn Encode>,
     /// The runs that histories were folded to: sessions that read the same history fold on the runs that others have
     /// left. All runs are of this epoch of the ledger.
-    folded: Arc<Mutex<(u64, Arc<Cache>)>>,
+    folded: Arc<Mutex<(LedgerEpoch, Arc<Cache>)>>,
     reads: Arc<Semaphore>,
     looks: Arc<Semaphore>,
     /// The client that sessions read for; none: this process.
@@ -207,23 +207,23 @@ impl Feed {
     }
 
     /// The ledger's epoch, for a session that begins.
-    fn epoch(&self) -> u64 {
+    fn epoch(&self) -> LedgerEpoch {
         self.log.ledger().epoch
     }
 
     /// Refuses where a session's reads since its beginning are not of one past. Called between each read and the frame
     /// that shows it.
-    fn is_still(&self, epoch: u64) -> Result<(), WatchError> {
+    fn is_still(&self, epoch: LedgerEpoch) -> Result<(), WatchError> {
         if self.epoch() == epoch { Ok(()) } else { Err(WatchError::LedgerRestored) }
     }
 
     /// Refuses where a session must end: the server stops, or the ledger is of another past.
-    fn goes_on(&self, epoch: u64) -> Result<(), WatchError> {
+    fn goes_on(&self, epoch: LedgerEpoch) -> Result<(), WatchError> {
         if self.stop.is_cancelled() { Err(WatchError::Draining) } else { self.is_still(epoch) }
     }
 
     /// The cache on which sessions of an epoch fold. Runs of a lost past are dropped.
-    fn folded(&self, epoch: u64) -> Arc<Cache> {
+    fn folded(&self, epoch: LedgerEpoch) -> Arc<Cache> {
         let mut folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
         if folded.0 < epoch {
             *folded = (epoch, Arc::new(fold::cache()));

@@ -4,6 +4,7 @@ use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion};
 use prost::Message as _;
+use runledger::domain::LedgerEpoch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::feed::Encode as _;
 use runledger::feed::cursor::Cursor;
@@ -16,8 +17,11 @@ use super::samples::{self, SIZES};
 pub(super) fn measure(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("frames");
     let frames = WireFrames { ledger: samples::ledger() };
-    let cursor =
-        Cursor { epoch: 0, positions: vec![1_000_000; samples::ledger().shard_count.into()].into(), view: None };
+    let cursor = Cursor {
+        epoch: LedgerEpoch::FIRST,
+        positions: vec![1_000_000; samples::ledger().shard_count.into()].into(),
+        view: None,
+    };
     for (size, bytes) in SIZES {
         let sample = samples::started(1, bytes);
         group

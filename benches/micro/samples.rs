@@ -5,7 +5,7 @@ use std::sync::Arc;
 use runledger::auth::Caller;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Command, Event, Loaded, Principal, Run, Sides, Time};
+use runledger::domain::{Command, Event, LedgerEpoch, Loaded, Principal, Run, Sides, Time};
 use runledger::store::Ledger;
 use runledger::wire::request;
 use runledger_proto::{json::structure, v1};
@@ -25,7 +25,7 @@ pub(super) struct Sample {
 }
 
 pub(super) fn ledger() -> Ledger {
-    Ledger { id: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10), epoch: 0, shard_count: 4 }
+    Ledger { id: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10), epoch: LedgerEpoch::FIRST, shard_count: 4 }
 }
 
 pub(super) fn now() -> Time {
@@ -88,7 +88,7 @@ pub(super) fn loaded(runs: Vec<Run>) -> Loaded {
         runs,
         requests: Vec::new(),
         sides: Sides::default(),
-        ledger_epoch: 0,
+        ledger_epoch: LedgerEpoch::FIRST,
     }
 }
 

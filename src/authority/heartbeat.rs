@@ -2,7 +2,6 @@
 
 use super::{Authority, Call, unreadable};
 use crate::leases::renewals::Failure;
-use crate::wire::answer::timestamp;
 use crate::wire::problem::{self, Problem};
 use crate::wire::request;
 use runledger_proto::v1;
@@ -27,11 +26,6 @@ impl Authority {
             Failure::Deadline => problem::outcome_unknown(true),
             Failure::Store(error) => unreadable("HeartbeatRun", &key, &error),
         })?;
-        Ok(v1::HeartbeatRunResponse {
-            revision: renewed.run.revision,
-            expires_at: Some(timestamp(renewed.expires_at)),
-            abort_request: renewed.run.supervision.abort_request.as_deref().map(Into::into),
-            now: Some(timestamp(renewed.now)),
-        })
+        Ok((&renewed).into())
     }
 }

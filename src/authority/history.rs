@@ -4,6 +4,7 @@ use prost::Message as _;
 
 use super::lists::YieldEvery;
 use super::{ANSWER_BYTES_MAX, Authority, Call, run_not_found, unreadable};
+use crate::domain::Revision;
 use crate::store::PAGE_BYTES_MAX;
 use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
@@ -22,7 +23,7 @@ impl Authority {
         let (key, page_size) = query::list_run_events(&call.message, &call.caller).map_err(problem::invalid)?;
         let ledger = self.store.ledger();
         let after = match call.message.page_token.as_str() {
-            "" => 0,
+            "" => Revision::NONE,
             token => page_token::revision(token, ledger, &key).map_err(problem::page_token_invalid)?,
         };
         let unreadable = |error| unreadable("ListRunEvents", &key, &error);
@@ -30,7 +31,7 @@ impl Authority {
         let Some(run) = self.reads.run(&key).await.map_err(unreadable)? else { return Err(run_not_found(key)) };
         let _turn = self.turns.of_events().await?;
         let read = self.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
-        if after > 0 && self.store.ledger().epoch != ledger.epoch {
+        if after > Revision::NONE && self.store.ledger().epoch != ledger.epoch {
             // The caller's pages may be of another past than this page.
             return Err(problem::page_token_invalid(page_token::PageTokenInvalid));
         }
@@ -46,7 +47,7 @@ impl Authority {
             }
             events.push(event);
         }
-        let next_page_token = match events.last() {
+        let next_page_token = match read[..events.len()].last() {
             Some(last) if last.revision < run.revision => page_token::after_revision(last.revision, ledger, &key),
             Some(_) | None => String::new(),
         };

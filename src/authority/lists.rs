@@ -188,7 +188,7 @@ mod tests {
             run_id: format!("run-{micros}").into(),
             namespace: "default".into(),
             status: RunStatus::Running,
-            revision: 1,
+            revision: 1.into(),
             started_at: at,
             updated_at: at,
             running_at: Some(at),

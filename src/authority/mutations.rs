@@ -117,7 +117,7 @@ impl Authority {
             abort_requested: answer.run.supervision.abort_request.is_some(),
             run: Some(answer.run.as_ref().into()),
             disposition: disposition.into(),
-            current_revision: answer.current_revision,
+            current_revision: answer.current_revision.into(),
         })
     }
 }

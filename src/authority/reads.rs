@@ -87,7 +87,7 @@ impl Authority {
         let kept = self.store.leases(std::slice::from_ref(key)).await;
         let kept = kept.map_err(|error| unreadable("GetRun", key, &error))?.pop().flatten();
         // The row is read a moment after the run: it may be of a later lease, which this run does not have.
-        if let Some(kept) = kept.filter(|kept| kept.epoch == lease.epoch) {
+        if let Some(kept) = kept.filter(|kept| kept.epoch == run.supervision.epoch()) {
             lease.expires_at = Some(timestamp(kept.expires_at));
             shown.progress = kept.progress.as_ref().map(answer::progress);
         }

@@ -9,13 +9,13 @@ use tokio::pin;
 use tokio::time::sleep_until;
 
 use super::{Authority, Call, Until, run_not_found, unlisted, unreadable};
-use crate::domain::{Namespace, Progress, RunId, RunKey, Time};
+use crate::domain::{LedgerEpoch, Namespace, Progress, Revision, RunId, RunKey, Time};
 use crate::feed::watch_runs::Begin;
 use crate::feed::{Feed, Waited, WatchError, watch_run, watch_runs};
 use crate::leases::progress::{ProgressBoard, ProgressWatch};
 use crate::wire::cursor::{self, CursorInvalid};
 use crate::wire::problem::{self, Problem};
-use crate::wire::{query, request};
+use crate::wire::query::{self, WatchRun};
 use runledger_proto::v1;
 
 /// A frame of one run's watch.
@@ -38,11 +38,10 @@ impl Authority {
         &self,
         feed: Feed,
         call: Call<v1::WatchRunRequest>,
-    ) -> Result<(u64, impl Stream<Item = Result<OneFrame, Problem>> + use<>), Problem> {
-        let key = request::run_key(call.message.run_id, &call.caller).map_err(problem::invalid)?;
-        let after = call.message.after_revision;
+    ) -> Result<(LedgerEpoch, impl Stream<Item = Result<OneFrame, Problem>> + use<>), Problem> {
+        let WatchRun { key, after, of_epoch } =
+            query::watch_run(call.message, &call.caller).map_err(problem::invalid)?;
         let cut = move |error, key: &_| cut("WatchRun", &error, key, after);
-        let of_epoch = call.message.ledger_epoch;
         self.knows(of_epoch).await.map_err(|error| unreadable("WatchRun", &key, &error))?;
         let begun = feed.watch_run(key.clone(), after, of_epoch).await;
         let (epoch, frames) = begun.map_err(|error| cut(error, &key))?;
@@ -176,7 +175,7 @@ fn cut_many(namespace: &Namespace, error: &WatchError) -> Problem {
 }
 
 /// The problem for the end of a watch or a wait.
-fn cut(rpc: &'static str, error: &WatchError, key: &RunKey, after_revision: Option<u64>) -> Problem {
+fn cut(rpc: &'static str, error: &WatchError, key: &RunKey, after_revision: Option<Revision>) -> Problem {
     match error {
         WatchError::RunNotFound => run_not_found(key.clone()),
         WatchError::RevisionAhead { revision } => {

@@ -52,7 +52,7 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
                     tracing::debug!(
                         namespace = namespace.as_str(),
                         run_id = run_id.as_str(),
-                        epoch = lease.epoch,
+                        epoch = lease.epoch.get(),
                         "nobody received a claim: it is given back"
                     );
                 }
@@ -76,6 +76,6 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
             }
         }
     }
-    let (namespace, run_id) = (namespace.as_str(), run_id.as_str());
-    tracing::warn!(namespace, run_id, epoch = lease.epoch, "a claim that nobody received could not be given back");
+    let (namespace, run_id, epoch) = (namespace.as_str(), run_id.as_str(), lease.epoch.get());
+    tracing::warn!(namespace, run_id, epoch, "a claim that nobody received could not be given back");
 }

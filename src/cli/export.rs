@@ -29,7 +29,7 @@ use super::ending::{Stop, say};
 use super::look::{self, PATIENCE, Progress, patiently};
 use crate::app;
 use crate::config::StoreLocation;
-use crate::domain::{Event, Namespace, RunKey, Time};
+use crate::domain::{Event, Namespace, Revision, RunKey, Time};
 use crate::store::inspect::{Inspect, Link, Links};
 use crate::store::{PAGE_BYTES_MAX, StoreError};
 use crate::telemetry::chain;
@@ -192,12 +192,12 @@ impl Export {
     /// A run's own history, by its index: without a look at the rest of the log.
     async fn one_run(&mut self, key: &RunKey) -> Result<(), Ended> {
         let inspect = self.inspect.clone();
-        let (mut links, mut revision) = (Links::default(), 0);
+        let (mut links, mut revision) = (Links::default(), Revision::NONE);
         let mut trail = Trail::begin(self.past().await?, 0);
         loop {
             let page = self.ask(|| inspect.run_events(key, revision, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             if self.follow && self.goes_back(&mut trail).await?.is_some() {
-                (links, revision) = (Links::default(), 0);
+                (links, revision) = (Links::default(), Revision::NONE);
                 continue;
             }
             for event in &page {
@@ -211,7 +211,7 @@ impl Export {
             self.flush().await?;
             match (page.is_empty(), self.follow) {
                 (false, _) => {}
-                (true, false) if revision == 0 => return Err(Ended::NoRun(key.run_id.to_string())),
+                (true, false) if revision == Revision::NONE => return Err(Ended::NoRun(key.run_id.to_string())),
                 (true, false) => return self.is_of_one_past(&trail).await,
                 (true, true) => self.pause().await?,
             }

@@ -24,7 +24,7 @@ use super::ending::Stop;
 use super::look::{self, PATIENCE, Progress, patiently, rate};
 use super::output::tell;
 use crate::config::StoreLocation;
-use crate::domain::Shard;
+use crate::domain::{LedgerEpoch, Shard};
 use crate::store::StoreError;
 use crate::store::inspect::Inspect;
 use crate::telemetry::chain;
@@ -142,7 +142,7 @@ async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Resu
         return Err(error.into());
     }
     let past = ledger.inspect.ledger();
-    if past.epoch > 0 {
+    if past.epoch > LedgerEpoch::FIRST {
         tell(&format!("The ledger was restored or failed over, last in {}.\n", past.epoch_began()))?;
     }
     let looked_at = ledger.events.load(Ordering::Relaxed);

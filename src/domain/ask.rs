@@ -2,7 +2,7 @@
 //! milliseconds.
 
 use super::run::labels_weight;
-use super::{Ending, Labels, LabelsChange, LinksChange, MaxRunning, Metadata, Request, Status};
+use super::{Ending, Labels, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata, Request, Status};
 
 /// The ask of a command.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +56,7 @@ pub struct Start {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Update {
     /// The lease that the caller holds.
-    pub lease_epoch: Option<u64>,
+    pub lease_epoch: Option<LeaseEpoch>,
     /// The run's route and its links.
     pub links: LinksChange,
     /// The labels.
@@ -69,7 +69,7 @@ pub struct Update {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Complete {
     /// The lease that the caller holds.
-    pub lease_epoch: Option<u64>,
+    pub lease_epoch: Option<LeaseEpoch>,
     /// Merge patch on the metadata.
     pub metadata: Metadata,
 }
@@ -78,7 +78,7 @@ pub struct Complete {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct End {
     /// The lease that the caller holds.
-    pub lease_epoch: Option<u64>,
+    pub lease_epoch: Option<LeaseEpoch>,
     /// The reason of the end.
     pub why: Ending,
 }
@@ -87,7 +87,7 @@ pub struct End {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// The epoch that the run must have.
-    pub expected_epoch: Option<u64>,
+    pub expected_epoch: Option<LeaseEpoch>,
     /// The duration of the lease.
     pub lease_ttl_ms: u64,
     /// The limit on running runs with the run's value of a label. The claim is refused where it is reached.
@@ -102,7 +102,7 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Release {
     /// The lease that the caller holds.
-    pub lease_epoch: Option<u64>,
+    pub lease_epoch: Option<LeaseEpoch>,
     /// The claim was not begun, so the run becomes ready.
     pub not_begun: bool,
 }
@@ -111,7 +111,7 @@ pub struct Release {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GiveBack {
     /// The lease that was granted.
-    pub lease_epoch: u64,
+    pub lease_epoch: LeaseEpoch,
     /// The claimer's own request: what is remembered of it is forgotten, unless the claimer has been answered meanwhile.
     pub request: Option<Request>,
     /// The number of times that the claimer had asked again when it was seen to have gone.

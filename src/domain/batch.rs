@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::decide::{AppliedRequest, Context, Decision, decide};
-use super::limits::KEYFRAME_EVENTS;
 use super::sides::{self, SideWrites, Sides, Wanted};
-use super::{Command, Event, EventType, Position, Refusal, Request, Run, RunKey, Status, Time};
+use super::{
+    Command, Event, EventType, LeaseEpoch, LedgerEpoch, Position, Refusal, Request, Revision, Run, RunKey, Status, Time,
+};
 
 /// The rules that decide commands. A store hands over the rows that it read, and writes the rows that come back: the
 /// store knows no rule.
@@ -63,7 +64,7 @@ pub struct Loaded {
     /// The rows that were [wanted](Decide::wanted).
     pub sides: Sides,
     /// See [`Context::ledger_epoch`].
-    pub ledger_epoch: u64,
+    pub ledger_epoch: LedgerEpoch,
 }
 
 /// The results of commands, and the rows to be written.
@@ -106,9 +107,9 @@ pub enum Verdict {
     /// The command was applied before.
     Replayed {
         /// The revision of the event that the first call made.
-        revision: u64,
+        revision: Revision,
         /// The run's revision now.
-        current_revision: u64,
+        current_revision: Revision,
     },
 }
 
@@ -127,13 +128,13 @@ pub struct RunWrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The run's revision.
-    pub revision: u64,
+    pub revision: Revision,
     /// The run's status.
     pub status: Status,
     /// See [`Run::due_at`].
     pub due_at: Option<Time>,
-    /// The epoch of the run's lease; 0: the run never had one.
-    pub epoch: u64,
+    /// The epoch of the run's lease.
+    pub epoch: LeaseEpoch,
     /// Whether the run is [ready](Run::is_ready).
     pub ready: bool,
 }
@@ -231,8 +232,8 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
             }
             Ok(Decision::Apply(event, run)) => {
                 let run = Arc::new(*run);
-                let stored_revision = slot.before.map_or(0, |stored| stored.revision);
-                if slot.run.as_ref().map_or(0, |run| run.revision) == stored_revision {
+                let stored_revision = slot.before.map_or(Revision::NONE, |stored| stored.revision);
+                if slot.run.as_ref().map_or(Revision::NONE, |run| run.revision) == stored_revision {
                     written.push(command.key.clone());
                 }
                 sides.apply(command, slot.run.as_deref(), &event, &run, clock);
@@ -243,7 +244,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                     applied.insert((command.key.clone(), request.id.clone()), remembered);
                 }
                 position += 1;
-                let keyframe = event.revision.is_multiple_of(KEYFRAME_EVENTS).then(|| run.clone());
+                let keyframe = event.revision.has_keyframe().then(|| run.clone());
                 let late = event.event_type == EventType::LateReported;
                 decided.events.push(NewEvent { position, event: *event, request, keyframe });
                 Ok(if late { Verdict::RecordedLate(run) } else { Verdict::Applied(run) })

@@ -3,8 +3,8 @@
 use super::decide::{Context, Decision, decide};
 use super::evolve::evolve;
 use super::{
-    Ask, Changes, Command, Complete, End, Event, EventType, Namespace, Principal, Refusal, Run, RunId, RunKey, Start,
-    Status, Time,
+    Ask, Changes, Command, Complete, End, Event, EventType, Namespace, Principal, Refusal, Revision, Run, RunId,
+    RunKey, Start, Status, Time,
 };
 
 /// The result that the RPC which leads to a status would have on a run as it is.
@@ -70,7 +70,7 @@ pub fn check_matrix(from: Option<Status>, to: Status) -> Check {
     let run = from.map(|status| {
         let event = Event {
             key: key.clone(),
-            revision: 1,
+            revision: Revision::FIRST,
             at: Time::from_micros(0),
             request_id: None,
             event_type: EventType::Created,

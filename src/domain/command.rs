@@ -2,7 +2,7 @@
 
 mod digest;
 
-use super::{Ask, MaxRunning, Principal, RunKey};
+use super::{Ask, MaxRunning, Principal, Revision, RunKey};
 
 /// One mutation, validated as far as it can be without the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,8 +11,8 @@ pub struct Command {
     pub key: RunKey,
     /// The command's ask.
     pub ask: Ask,
-    /// The revision that the run must have; 0: the run must not exist.
-    pub expected_revision: Option<u64>,
+    /// The revision that the run must have; [`Revision::NONE`]: the run must not exist.
+    pub expected_revision: Option<Revision>,
     /// The request id and its digest, which make a retry safe.
     pub request: Option<Request>,
     /// The caller.

@@ -8,10 +8,11 @@ use self::changes::{changes, within_limits};
 use self::claim::{claimed_before, free, give_back, leaves_room, not_begun};
 use self::lease::{holds_lease, is_the_holders};
 use super::evolve::evolve;
-use super::revision::FIRST_REVISION;
 use super::sides::Found;
 use super::sweep::Due;
-use super::{Ask, Changes, Command, Event, EventType, Refusal, Release, Request, Run, Start, Status, Time};
+use super::{
+    Ask, Changes, Command, Event, EventType, LedgerEpoch, Refusal, Release, Request, Revision, Run, Start, Status, Time,
+};
 
 /// The facts that a decision rests on besides the run and the command.
 #[derive(Clone, Copy, Debug)]
@@ -27,14 +28,14 @@ pub struct Context<'a> {
     pub sides: Found<'a>,
     /// The number of times that a part of the ledger's past was lost: a lease that was granted in a lost past has a
     /// lower epoch than any since.
-    pub ledger_epoch: u64,
+    pub ledger_epoch: LedgerEpoch,
 }
 
 impl Context<'_> {
     /// A time at which nothing else is known.
     #[must_use]
     pub fn at(now: Time) -> Self {
-        Self { now, clock: now, applied: None, sides: Found::default(), ledger_epoch: 0 }
+        Self { now, clock: now, applied: None, sides: Found::default(), ledger_epoch: LedgerEpoch::FIRST }
     }
 }
 
@@ -42,7 +43,7 @@ impl Context<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedRequest {
     /// The revision of the event that the call made.
-    pub revision: u64,
+    pub revision: Revision,
     /// See [`Command::digest`].
     pub digest: [u8; 32],
 }
@@ -57,7 +58,7 @@ pub enum Decision {
     /// The command was applied before, as this revision.
     Replayed {
         /// The revision of the event that the first call made.
-        revision: u64,
+        revision: Revision,
     },
 }
 
@@ -152,7 +153,7 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
     }
 }
 
-fn replayed(command: &Command, context: &Context<'_>) -> Result<Option<u64>, Refusal> {
+fn replayed(command: &Command, context: &Context<'_>) -> Result<Option<Revision>, Refusal> {
     match (&command.request, context.applied) {
         (Some(Request { digest, .. }), Some(applied)) if applied.digest == *digest => Ok(Some(applied.revision)),
         (Some(Request { id, .. }), Some(_)) => {
@@ -225,7 +226,7 @@ pub(super) fn owned_by(run: &Run, rpc: &'static str, agent_id: Option<&String>) 
 
 fn at_revision(run: Option<&Run>, command: &Command) -> Result<(), Refusal> {
     match command.expected_revision {
-        Some(expected) if expected != run.map_or(0, |run| run.revision) => {
+        Some(expected) if expected != run.map_or(Revision::NONE, |run| run.revision) => {
             Err(Refusal::RevisionMismatch { key: command.key.clone(), expected, run: run.map(Run::summary) })
         }
         Some(_) | None => Ok(()),
@@ -259,7 +260,7 @@ fn event(
     };
     let event = Event {
         key: command.key.clone(),
-        revision: run.map_or(FIRST_REVISION, |run| run.revision + 1),
+        revision: run.map_or(Revision::FIRST, |run| run.revision.next()),
         at,
         request_id: command.request.as_ref().map(|request| request.id.clone()),
         event_type,

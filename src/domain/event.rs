@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Changes, Namespace, Principal, RunId, RunKey, Status, Time};
+use super::{Changes, Namespace, Principal, Revision, RunId, RunKey, Status, Time};
 
 /// One entry of a run's history. The ledger's `event` column keeps an event's serde form; the skipped fields have
 /// columns of their own.
@@ -14,7 +14,7 @@ pub struct Event {
     pub key: RunKey,
     /// The run's revision after it.
     #[serde(skip)]
-    pub revision: u64,
+    pub revision: Revision,
     /// The event's time.
     #[serde(skip, default = "no_time")]
     pub at: Time,
@@ -48,7 +48,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventType {
-    /// The run was created. Always the [first revision](super::revision::FIRST_REVISION).
+    /// The run was created. Always the [first revision](Revision::FIRST).
     Created,
     /// A pending run became running.
     Started,

@@ -1,7 +1,7 @@
 //! Refusals: the reasons for which a command was not applied. A refusal carries the values that were asked for and the
 //! values that were found.
 
-use super::{Claimed, MaxRunning, Run, RunId, RunKey, Status, Summary, Time};
+use super::{Claimed, LeaseEpoch, MaxRunning, Revision, Run, RunId, RunKey, Status, Summary, Time};
 
 /// A command's typed refusal. A refused command changes nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,10 +46,10 @@ pub enum Refusal {
     LeaseLost {
         /// The RPC that was called.
         rpc: &'static str,
-        /// The epoch that the command named; 0: none.
-        asked: u64,
-        /// The run's epoch; 0: it has no lease.
-        epoch: u64,
+        /// The epoch that the command named.
+        asked: LeaseEpoch,
+        /// The run's epoch.
+        epoch: LeaseEpoch,
         /// Whether the lease was given up and no claim has followed it.
         released: bool,
         /// The run as it is.
@@ -57,8 +57,8 @@ pub enum Refusal {
     },
     /// Another worker holds the run, and it cannot be claimed.
     LeaseHeld {
-        /// The run's epoch; 0: it runs without a lease.
-        epoch: u64,
+        /// The run's epoch; [`LeaseEpoch::NONE`]: it runs without a lease.
+        epoch: LeaseEpoch,
         /// The time at which the lease is over unless it is renewed; none: never.
         expires_at: Option<Time>,
         /// The run as it is.
@@ -79,8 +79,8 @@ pub enum Refusal {
     RevisionMismatch {
         /// The run that was asked for.
         key: RunKey,
-        /// The revision that the command expected; 0 is "must not exist".
-        expected: u64,
+        /// The revision that the command expected; [`Revision::NONE`] is "must not exist".
+        expected: Revision,
         /// The run as it is; none when it does not exist.
         run: Option<Summary>,
     },
@@ -113,7 +113,7 @@ pub enum Refusal {
 impl Refusal {
     /// The refusal of a caller of `rpc` that named this epoch and does not hold the run's lease.
     #[must_use]
-    pub fn lease_lost(rpc: &'static str, asked: u64, run: &Run) -> Self {
+    pub fn lease_lost(rpc: &'static str, asked: LeaseEpoch, run: &Run) -> Self {
         let released = run.supervision.lease.is_some_and(|lease| lease.released);
         Self::LeaseLost { rpc, asked, epoch: run.supervision.epoch(), released, run: run.summary() }
     }

@@ -1,13 +1,45 @@
 //! A run's revisions: dense, from the first.
 
-/// The revision of a run's first event.
-///
-/// Invariant: a run has no event before this revision, and where a run or a later event of it is stored, the first
-/// event is stored too. Readers of history rely on this. So retention must remove whole runs, and only terminal ones.
-pub const FIRST_REVISION: u64 = 1;
+use super::limits::KEYFRAME_EVENTS;
+use super::number::number;
 
-/// The revision before one; none before the first.
-#[must_use]
-pub fn revision_before(revision: u64) -> Option<u64> {
-    revision.checked_sub(1).filter(|before| *before >= FIRST_REVISION)
+number!(
+    /// A run's revision: the number of its events so far, and the place of its last event among them.
+    Revision
+);
+
+impl Revision {
+    /// No event yet: the run does not exist.
+    pub const NONE: Self = Self(0);
+
+    /// The revision of a run's first event.
+    ///
+    /// Invariant: a run has no event before this revision, and where a run or a later event of it is stored, the first
+    /// event is stored too. Readers of history rely on this. So retention must remove whole runs, and only terminal
+    /// ones.
+    pub const FIRST: Self = Self(1);
+
+    /// The revision after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The revision before this one; none before the first.
+    #[must_use]
+    pub fn before(self) -> Option<Self> {
+        self.0.checked_sub(1).map(Self).filter(|before| *before >= Self::FIRST)
+    }
+
+    /// Whether the event of this revision carries a keyframe.
+    #[must_use]
+    pub const fn has_keyframe(self) -> bool {
+        self.0 > 0 && self.0.is_multiple_of(KEYFRAME_EVENTS)
+    }
+
+    /// The first event to read for the state after this revision: the last one with a keyframe, else the run's first.
+    #[must_use]
+    pub fn first_to_fold(self) -> Self {
+        Self(self.0 - self.0 % KEYFRAME_EVENTS).max(Self::FIRST)
+    }
 }

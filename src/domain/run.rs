@@ -18,7 +18,7 @@ pub(super) use self::links::set;
 pub use self::links::{Links, LinksChange, Route};
 pub use self::supervision::{AbortRequest, LateReport, Supervision, SupervisionChange};
 use super::limits::SUMMARY_REASON_BYTES_MAX;
-use super::{Event, Metadata, Namespace, RunId, RunKey, Status, Time};
+use super::{Event, Metadata, Namespace, Revision, RunId, RunKey, Status, Time};
 
 /// One run. The serde form is the bridges' envelope without the metadata, as the ledger's keyframes keep it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Run {
     /// The lifecycle state.
     pub status: Status,
     /// 1 at creation, +1 with every event.
-    pub revision: u64,
+    pub revision: Revision,
     /// The time at which the run was created.
     pub started_at: Time,
     /// The time of the run's last event.
@@ -72,7 +72,7 @@ impl Run {
             run_id: event.key.run_id.clone(),
             namespace: event.key.namespace.clone(),
             status: event.to,
-            revision: 0,
+            revision: Revision::NONE,
             started_at: event.at,
             updated_at: event.at,
             running_at: None,
@@ -151,7 +151,7 @@ pub struct Summary {
     /// See [`Run::status`].
     pub status: Status,
     /// See [`Run::revision`].
-    pub revision: u64,
+    pub revision: Revision,
     /// See [`Run::started_at`].
     pub started_at: Time,
     /// See [`Run::running_at`].

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Failure;
-use crate::domain::{Ask, Command, Lease, Request, RunKey, Verdict};
+use crate::domain::{Ask, Command, Lease, Request, Revision, RunKey, Verdict};
 
 /// Claims that wait here at most: as many as all shards of a process may have in flight. A claim above this number ends
 /// by its ttl.
@@ -23,7 +23,7 @@ pub struct Unreceived {
     /// The number of times that the claimer had asked again.
     pub replays: u64,
     /// The revision of the claim's event; none where the claimer asked again.
-    pub revision: Option<u64>,
+    pub revision: Option<Revision>,
 }
 
 /// The channel for a command's claim, if no caller receives it.

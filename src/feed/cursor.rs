@@ -1,13 +1,13 @@
 //! Cursors: places of watches of many runs.
 
-use crate::domain::Positions;
+use crate::domain::{LedgerEpoch, Positions};
 use crate::store::query::Place;
 
 /// A place in the log of all shards, and in the first view of a watch that has not shown all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// The ledger's epoch when the cursor's watch began: positions of another epoch name other events.
-    pub epoch: u64,
+    pub epoch: LedgerEpoch,
     /// For each shard the last position whose event was delivered, or need not be.
     pub positions: Positions,
     /// The place in the first view; none when the view is over.

@@ -8,8 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::in_a_task;
 use crate::domain::evolve::evolve;
-use crate::domain::revision::revision_before;
-use crate::domain::{Event, Filter, Run, RunKey};
+use crate::domain::{Event, Filter, Revision, Run, RunKey};
 use crate::store::{Runs, StoreError};
 
 /// Bytes of runs kept to fold the next event on.
@@ -22,14 +21,14 @@ const FETCH_RUNS_MAX: usize = 32;
 const METADATA_KEPT_MAX: usize = 1024;
 
 /// Runs as they were at a revision.
-pub(super) type Cache = QuickCache<(RunKey, u64), Arc<Run>, ByWeight>;
+pub(super) type Cache = QuickCache<(RunKey, Revision), Arc<Run>, ByWeight>;
 
 /// Counts a run's bytes.
 #[derive(Clone)]
 pub(super) struct ByWeight;
 
-impl Weighter<(RunKey, u64), Arc<Run>> for ByWeight {
-    fn weight(&self, (key, _): &(RunKey, u64), run: &Arc<Run>) -> u64 {
+impl Weighter<(RunKey, Revision), Arc<Run>> for ByWeight {
+    fn weight(&self, (key, _): &(RunKey, Revision), run: &Arc<Run>) -> u64 {
         (key.run_id.len() + run.weight()) as u64
     }
 }
@@ -91,7 +90,7 @@ impl Folder<'_> {
         event: &Event,
         following: impl Iterator<Item = &Event>,
     ) -> Result<Folded, StoreError> {
-        let before = match revision_before(event.revision) {
+        let before = match event.revision.before() {
             None => None,
             Some(revision) => {
                 let place = (event.key.clone(), revision);
@@ -116,7 +115,7 @@ impl Folder<'_> {
 
     async fn fetch(
         &self,
-        place: (RunKey, u64),
+        place: (RunKey, Revision),
         following: impl Iterator<Item = &Event>,
     ) -> Result<Arc<Run>, StoreError> {
         let mut places = vec![place];
@@ -125,7 +124,7 @@ impl Folder<'_> {
                 break;
             }
             // A new run, or one in the cache, is not read.
-            let Some(before) = revision_before(event.revision) else { continue };
+            let Some(before) = event.revision.before() else { continue };
             let place = (event.key.clone(), before);
             if places.iter().all(|(key, _)| *key != event.key) && self.cache.peek(&place).is_none() {
                 places.push(place);
@@ -148,7 +147,7 @@ impl Folder<'_> {
 }
 
 /// Reads runs, of which the first one must be there. The others are left in the cache.
-async fn read(from: &dyn Runs, cache: &Cache, mut places: Vec<(RunKey, u64)>) -> Result<Arc<Run>, StoreError> {
+async fn read(from: &dyn Runs, cache: &Cache, mut places: Vec<(RunKey, Revision)>) -> Result<Arc<Run>, StoreError> {
     let runs = match from.runs_at(&places).await {
         // The error may be of a run that was read ahead, for which this one must not suffer.
         Err(StoreError::Corrupt { .. } | StoreError::Refused(_)) if places.len() > 1 => {
@@ -169,7 +168,7 @@ async fn read(from: &dyn Runs, cache: &Cache, mut places: Vec<(RunKey, u64)>) ->
 }
 
 /// The error for a revision that must be in the log and is not.
-pub(super) fn missing(key: &RunKey, revision: u64) -> StoreError {
+pub(super) fn missing(key: &RunKey, revision: Revision) -> StoreError {
     StoreError::Corrupt {
         table: "run_events",
         column: "revision",

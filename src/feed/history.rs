@@ -6,8 +6,7 @@ use super::fold::Folder;
 use super::ring::Stand;
 use super::watch_runs::Watch;
 use super::{Change, Feed, Held, WatchError};
-use crate::domain::revision::revision_before;
-use crate::domain::{Changes, Filter, Run, RunKey, Status, Time};
+use crate::domain::{Changes, Filter, Revision, Run, RunKey, Status, Time};
 use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
 
 /// Pages of a run's later events that are read at most, to tell whether an unreadable event may be for a watch.
@@ -105,13 +104,13 @@ impl History {
 impl Watch<'_> {
     /// Whether an event that cannot be read may be for this watch: its run matched before it, or may have matched after
     /// it by all that is known.
-    async fn may_be_for(&self, key: &RunKey, revision: u64) -> Result<bool, StoreError> {
+    async fn may_be_for(&self, key: &RunKey, revision: Revision) -> Result<bool, StoreError> {
         let known = |read: Result<Option<Run>, StoreError>| match read {
             Ok(run) => Ok(run),
             Err(error) if error.may_be_of_one_run() => Ok(None),
             Err(error) => Err(error),
         };
-        let earlier = revision_before(revision);
+        let earlier = revision.before();
         let before = match earlier {
             None => None,
             Some(before) => {
@@ -154,7 +153,7 @@ impl Watch<'_> {
             let Some(last) = page.last() else { break };
             read = last.revision;
             for event in page {
-                if event.revision <= revision + 1 {
+                if event.revision <= revision.next() {
                     statuses.extend(event.from);
                 }
                 forget_changed(&mut filter, &event.changes);

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use super::Limits;
 use super::ring::{Entry, Next, Ring, Stand};
 use super::wait_run::Looks;
-use crate::domain::{Filter, Namespace, Positions, RunKey, Time};
+use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, RunKey, Time};
 use crate::store::StoreError;
 use crate::telemetry::chain;
 
@@ -20,7 +20,7 @@ pub struct Hub {
     ids: AtomicU64,
     reads: AtomicU64,
     /// The events that were logged as unreadable.
-    logged: Mutex<HashSet<(RunKey, u64)>>,
+    logged: Mutex<HashSet<(RunKey, Revision)>>,
 }
 
 /// Events that are remembered as logged. Above this number, all are forgotten, and each may be logged once more.
@@ -41,7 +41,7 @@ impl State {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Signal {
     /// The last revision that the tailer has seen.
-    pub(super) revision: u64,
+    pub(super) revision: Revision,
     /// The number of times that the tailer has begun anew: events that it missed meanwhile are in the history only.
     pub(super) begun: u64,
 }
@@ -140,7 +140,7 @@ impl Hub {
     }
 
     /// Takes a place at all runs that match, for changes of one epoch of the ledger.
-    pub(super) fn admit(self: &Arc<Self>, namespace: Namespace, filter: Arc<Filter>, epoch: u64) -> Admission {
+    pub(super) fn admit(self: &Arc<Self>, namespace: Namespace, filter: Arc<Filter>, epoch: LedgerEpoch) -> Admission {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let wake = self.state().ring.admit(id, namespace, filter, epoch);
         self.watched.notify_one();
@@ -159,7 +159,7 @@ impl Hub {
 
     /// Makes every session look into the history: the tailer has begun anew, and may have missed events. Changes from
     /// here on are of this epoch of the ledger.
-    pub(super) fn begin(&self, epoch: u64) {
+    pub(super) fn begin(&self, epoch: LedgerEpoch) {
         let mut state = self.state();
         state.ring.clear(epoch);
         for topic in state.topics.values() {
@@ -187,7 +187,7 @@ impl Hub {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         let State { topics, ring } = &mut *state;
-        let signals: Vec<(RunKey, u64)> =
+        let signals: Vec<(RunKey, Revision)> =
             page.iter().map(|entry| (entry.change.key.clone(), entry.change.revision)).collect();
         let page = page.into_iter().map(|entry| {
             let topic = topics.get(&entry.change.key).map(|topic| topic.id);
@@ -200,20 +200,20 @@ impl Hub {
     }
 
     /// Makes the sessions that show a run look into the history: the tailer could not read an event of it.
-    pub(super) fn interrupt(&self, key: &RunKey, revision: u64) {
+    pub(super) fn interrupt(&self, key: &RunKey, revision: Revision) {
         let mut state = self.state();
         state.ring.interrupt();
         signal(&state.topics, key, revision);
     }
 
     /// Logs that an event cannot be read or folded: once for all sessions that meet it.
-    pub(super) fn log_unreadable(&self, key: &RunKey, revision: u64, error: &StoreError) {
+    pub(super) fn log_unreadable(&self, key: &RunKey, revision: Revision, error: &StoreError) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.len() >= LOGGED_MAX {
             logged.clear();
         }
         if logged.insert((key.clone(), revision)) {
-            let (namespace, run_id) = (key.namespace.as_str(), key.run_id.as_str());
+            let (namespace, run_id, revision) = (key.namespace.as_str(), key.run_id.as_str(), revision.get());
             let sentence = "an event cannot be read: the watches that it is for end";
             tracing::error!(namespace, run_id, revision, error = chain(error), sentence);
         }
@@ -225,7 +225,7 @@ impl Hub {
     }
 }
 
-fn signal(topics: &HashMap<RunKey, Topic>, key: &RunKey, revision: u64) {
+fn signal(topics: &HashMap<RunKey, Topic>, key: &RunKey, revision: Revision) {
     if let Some(topic) = topics.get(key) {
         topic.signal.send_modify(|signal| signal.revision = signal.revision.max(revision));
     }
@@ -242,7 +242,7 @@ impl Subscription {
     }
 
     /// The change that made this revision, while the ring has it, of this epoch of the ledger.
-    pub(super) fn recent(&self, revision: u64, epoch: u64) -> Option<Arc<Entry>> {
+    pub(super) fn recent(&self, revision: Revision, epoch: LedgerEpoch) -> Option<Arc<Entry>> {
         self.hub.state().ring.of_topic(self.topic, revision, epoch)
     }
 }

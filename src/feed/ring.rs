@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::{Change, LogPlace};
-use crate::domain::{Filter, Namespace, Position, Positions, Time};
+use crate::domain::{Filter, LedgerEpoch, Namespace, Position, Positions, Revision, Time};
 
 /// Changes that a session looks at before it gives up the ring's lock.
 const LOOKS_MAX: u64 = 1024;
@@ -55,10 +55,10 @@ pub(super) struct Ring {
     /// The store's clock when the log was last read to its end.
     as_of: Option<Time>,
     /// The changes of watched runs, by topic and revision.
-    of_topics: HashMap<(u64, u64), Arc<Entry>>,
+    of_topics: HashMap<(u64, Revision), Arc<Entry>>,
     watchers: HashMap<u64, Watcher>,
     /// The ledger's epoch of all entries. A session that began in another epoch gets none of them.
-    epoch: u64,
+    epoch: LedgerEpoch,
 }
 
 struct Begun {
@@ -79,7 +79,7 @@ struct Watcher {
     pending: u64,
     wake: Arc<Notify>,
     /// The ledger's epoch when the session began.
-    epoch: u64,
+    epoch: LedgerEpoch,
 }
 
 impl Watcher {
@@ -132,7 +132,7 @@ impl Ring {
             as_of: None,
             of_topics: HashMap::new(),
             watchers: HashMap::new(),
-            epoch: 0,
+            epoch: LedgerEpoch::FIRST,
         }
     }
 
@@ -152,7 +152,13 @@ impl Ring {
         !self.watchers.is_empty()
     }
 
-    pub(super) fn admit(&mut self, id: u64, namespace: Namespace, filter: Arc<Filter>, epoch: u64) -> Arc<Notify> {
+    pub(super) fn admit(
+        &mut self,
+        id: u64,
+        namespace: Namespace,
+        filter: Arc<Filter>,
+        epoch: LedgerEpoch,
+    ) -> Arc<Notify> {
         let wake = Arc::new(Notify::new());
         // Any entry in the ring may be for the session.
         self.watchers.insert(id, Watcher { namespace, filter, pending: 0, wake: wake.clone(), epoch });
@@ -168,7 +174,7 @@ impl Ring {
 
     /// Empties the ring for a new beginning in an epoch, since the next entries may not follow the present ones.
     /// Sessions of another epoch are woken, to end.
-    pub(super) fn clear(&mut self, epoch: u64) {
+    pub(super) fn clear(&mut self, epoch: LedgerEpoch) {
         self.epoch = epoch;
         let others = self.watchers.values().filter(|watcher| watcher.epoch != epoch);
         others.for_each(|watcher| watcher.wake.notify_one());
@@ -197,7 +203,7 @@ impl Ring {
     }
 
     /// The change that made a revision of a watched run, while the ring has it and is of this epoch.
-    pub(super) fn of_topic(&self, topic: u64, revision: u64, epoch: u64) -> Option<Arc<Entry>> {
+    pub(super) fn of_topic(&self, topic: u64, revision: Revision, epoch: LedgerEpoch) -> Option<Arc<Entry>> {
         if self.epoch == epoch { self.of_topics.get(&(topic, revision)).cloned() } else { None }
     }
 

@@ -11,8 +11,7 @@ use super::fold::{self, Cache, Folder};
 use super::hub::Hub;
 use super::ring::Entry;
 use super::{Change, Encode};
-use crate::domain::Positions;
-use crate::domain::revision::revision_before;
+use crate::domain::{LedgerEpoch, Positions};
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Runs, StoreError, Unreadable};
 use crate::telemetry::chain;
 
@@ -64,7 +63,7 @@ struct Tailer<'a> {
     hub: &'a Hub,
     encode: &'a dyn Encode,
     /// The ledger's epoch of all that the tailer reads.
-    epoch: u64,
+    epoch: LedgerEpoch,
     /// The watched runs as the log's end left them.
     cache: Arc<Cache>,
     heads: Option<Positions>,
@@ -138,7 +137,7 @@ impl Tailer<'_> {
             };
             end.set(shard, position);
             if !wants_all && !self.hub.is_watched(key) {
-                if let Some(before) = revision_before(revision) {
+                if let Some(before) = revision.before() {
                     self.cache.remove(&(key.clone(), before));
                 }
                 continue;

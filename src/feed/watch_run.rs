@@ -13,8 +13,7 @@ use super::hub::Signal;
 use super::quiet::Quiet;
 use super::{Change, Feed, Held, WatchError};
 use crate::domain::evolve::evolve;
-use crate::domain::revision::FIRST_REVISION;
-use crate::domain::{Event, Run, RunKey, Time};
+use crate::domain::{Event, LedgerEpoch, Revision, Run, RunKey, Time};
 use crate::store::StoreError;
 
 /// One frame of a watch of one run.
@@ -30,7 +29,7 @@ pub enum Frame {
     /// One event and the run right after it.
     Change {
         /// The event's revision.
-        revision: u64,
+        revision: Revision,
         /// The event.
         event: Bytes,
         /// The run.
@@ -41,12 +40,12 @@ pub enum Frame {
     /// All events up to this revision, the run's when the watch began, were delivered.
     CaughtUp {
         /// The revision.
-        revision: u64,
+        revision: Revision,
     },
     /// No event came for a while; all events up to this revision were delivered.
     Checkpoint {
         /// The revision.
-        revision: u64,
+        revision: Revision,
         /// The store's clock when the log was last read to its end.
         at: Time,
     },
@@ -64,9 +63,9 @@ impl Feed {
     pub async fn watch_run(
         &self,
         key: RunKey,
-        after_revision: Option<u64>,
-        of_epoch: Option<u64>,
-    ) -> Result<(u64, impl Stream<Item = Result<Frame, WatchError>> + Send + use<>), WatchError> {
+        after_revision: Option<Revision>,
+        of_epoch: Option<LedgerEpoch>,
+    ) -> Result<(LedgerEpoch, impl Stream<Item = Result<Frame, WatchError>> + Send + use<>), WatchError> {
         if self.stop.is_cancelled() {
             return Err(WatchError::Draining);
         }
@@ -110,7 +109,7 @@ impl Feed {
             while shown.revision < revision {
                 let change = history.next(&feed).await;
                 feed.is_still(epoch)?;
-                let change = change?.ok_or_else(|| missing(&key, shown.revision + 1))?;
+                let change = change?.ok_or_else(|| missing(&key, shown.revision.next()))?;
                 yield shown.frame(&change);
                 if stop.is_cancelled() && shown.ended.is_none() {
                     Err(WatchError::Draining)?;
@@ -128,7 +127,7 @@ impl Feed {
                 }
                 feed.is_still(epoch)?;
                 let signal = *subscription.signal.borrow_and_update();
-                if let Some(entry) = subscription.recent(shown.revision + 1, epoch) {
+                if let Some(entry) = subscription.recent(shown.revision.next(), epoch) {
                     feed.is_still(epoch)?;
                     yield shown.frame(&entry.change);
                     quiet = Quiet::since(hub.as_of());
@@ -170,7 +169,7 @@ impl Feed {
 
 /// The revision that a watch has shown.
 struct Shown {
-    revision: u64,
+    revision: Revision,
     /// The run, once it is terminal.
     ended: Option<Bytes>,
 }
@@ -187,7 +186,7 @@ impl Shown {
 /// Reads a run's changes from the log, one after the other. Holds one page of events and one run.
 struct History {
     key: RunKey,
-    after: u64,
+    after: Revision,
     run: Option<Run>,
     events: VecDeque<Event>,
     /// Counts the page and the run.
@@ -195,7 +194,7 @@ struct History {
 }
 
 impl History {
-    fn after(key: RunKey, revision: u64) -> Self {
+    fn after(key: RunKey, revision: Revision) -> Self {
         Self { key, after: revision, run: None, events: VecDeque::new(), held: None }
     }
 
@@ -203,7 +202,7 @@ impl History {
         let change = self.read(feed).await;
         change.map_err(|error| match error {
             error @ StoreError::Corrupt { .. } if error.may_be_of_one_run() => {
-                feed.hub.log_unreadable(&self.key, self.after + 1, &error);
+                feed.hub.log_unreadable(&self.key, self.after.next(), &error);
                 WatchError::Unreadable(error)
             }
             error @ (StoreError::Corrupt { .. }
@@ -229,10 +228,10 @@ impl History {
             (self.events, self.held) = (page.into(), held);
         }
         let Some(event) = self.events.pop_front() else { return Ok(None) };
-        if event.revision != self.after + 1 {
-            return Err(missing(&self.key, self.after + 1));
+        if event.revision != self.after.next() {
+            return Err(missing(&self.key, self.after.next()));
         }
-        if self.run.is_none() && self.after >= FIRST_REVISION {
+        if self.run.is_none() && self.after >= Revision::FIRST {
             let (key, after) = (self.key.clone(), self.after);
             let run = feed.read(move |feed| async move { feed.runs.run_at(&key, after).await }).await?;
             self.run = Some(run.ok_or_else(|| missing(&self.key, self.after))?);

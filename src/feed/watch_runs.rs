@@ -17,7 +17,7 @@ use super::history::History;
 use super::quiet::{Passing, Quiet};
 use super::ring::{Next, Stand};
 use super::{Change, Feed, Held, WatchError};
-use crate::domain::{Filter, Namespace, Positions, Run, RunKey, Time};
+use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, RunQuery};
 
@@ -180,7 +180,7 @@ impl Feed {
     }
 
     /// The cursor at which a watch begins; `heads` are the log's ends.
-    async fn beginning(&self, begin: Begin, epoch: u64, heads: &Positions) -> Result<Cursor, WatchError> {
+    async fn beginning(&self, begin: Begin, epoch: LedgerEpoch, heads: &Positions) -> Result<Cursor, WatchError> {
         match begin {
             Begin::Now(of) => {
                 let view = of.map(|of| View { of, shown: None });
@@ -210,7 +210,7 @@ pub(super) struct Watch<'a> {
     /// See [`Feed::folded`].
     pub(super) folded: Arc<Cache>,
     /// The ledger's epoch when the watch began.
-    epoch: u64,
+    epoch: LedgerEpoch,
     pub(super) namespace: Namespace,
     pub(super) filter: Arc<Filter>,
 }
@@ -252,8 +252,8 @@ impl Watch<'_> {
             let keys: Vec<RunKey> = page.runs.iter().map(Run::key).collect();
             let revisions = log.revisions_as_of(&keys, &positions).await?;
             let changed = page.runs.iter().zip(&revisions).filter(|(run, revision)| run.revision != **revision);
-            let changed: Vec<(RunKey, u64)> = changed.map(|(run, revision)| (run.key(), *revision)).collect();
-            // Revision 0 stands for no run.
+            let changed: Vec<(RunKey, Revision)> = changed.map(|(run, revision)| (run.key(), *revision)).collect();
+            // `Revision::NONE` stands for no run.
             let mut as_they_were = runs.runs_at(&changed).await?.into_iter();
             let runs = page.runs.into_iter().zip(revisions).filter_map(|(run, revision)| {
                 let place = Place { started_at: run.started_at, run_id: run.run_id.clone() };

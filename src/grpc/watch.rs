@@ -1,25 +1,26 @@
 //! Frames of a watch, as gRPC has them.
 
 use crate::authority::OneFrame;
+use crate::domain::LedgerEpoch;
 use crate::feed::{watch_run, watch_runs};
 use crate::wire::{answer, served};
 
-pub(super) fn of_one(frame: OneFrame, ledger_epoch: u64) -> served::WatchRunResponse {
+pub(super) fn of_one(frame: OneFrame, ledger_epoch: LedgerEpoch) -> served::WatchRunResponse {
     use served::watch_run_response::{CaughtUp, Change, Checkpoint, End, Frame, Progressed, Snapshot};
     use watch_run::Frame as Told;
     let frame = match frame {
         OneFrame::Run(Told::Snapshot { run, .. }) => Frame::Snapshot(Snapshot { run }),
         OneFrame::Run(Told::Change { event, run, .. }) => Frame::Change(Change { event, run }),
-        OneFrame::Run(Told::CaughtUp { revision }) => Frame::CaughtUp(CaughtUp { revision }),
+        OneFrame::Run(Told::CaughtUp { revision }) => Frame::CaughtUp(CaughtUp { revision: revision.into() }),
         OneFrame::Run(Told::Checkpoint { revision, at }) => {
-            Frame::Checkpoint(Checkpoint { revision, at: Some(answer::timestamp(at)) })
+            Frame::Checkpoint(Checkpoint { revision: revision.into(), at: Some(answer::timestamp(at)) })
         }
         OneFrame::Run(Told::End(run)) => Frame::End(End { run }),
         OneFrame::Progressed(said, at) => {
             Frame::Progressed(Progressed { progress: Some(answer::progress(&(said, at))) })
         }
     };
-    served::WatchRunResponse { frame: Some(frame), ledger_epoch }
+    served::WatchRunResponse { frame: Some(frame), ledger_epoch: ledger_epoch.into() }
 }
 
 pub(super) fn of_many(frame: watch_runs::Frame) -> served::WatchRunsResponse {

@@ -235,12 +235,12 @@ mod tests {
     #[test]
     fn who_asks_for_the_same_shares_a_renewal_and_who_asks_for_something_else_waits() {
         let mut answers = Vec::new();
-        let mut ask = |run_id: &str, epoch, done: Option<u64>| {
+        let mut ask = |run_id: &str, epoch: u64, done: Option<u64>| {
             let (reply, answer) = oneshot::channel();
             answers.push(answer);
             let progress = done.map(|done| Progress { done, total: 0, message: String::new() });
             let key = RunKey { namespace: "default".into(), run_id: run_id.into() };
-            let renewal = Renewal { epoch, agent_id: None, progress };
+            let renewal = Renewal { epoch: epoch.into(), agent_id: None, progress };
             Ask { key, renewal, since: Some(Instant::now()), reply: Some(reply) }
         };
         let waiting = [
@@ -257,7 +257,7 @@ mod tests {
             batch.add(ask);
         }
         let renewed: Vec<_> =
-            batch.renewals.iter().map(|(key, renewal)| (key.run_id.as_str(), renewal.epoch)).collect();
+            batch.renewals.iter().map(|(key, renewal)| (key.run_id.as_str(), renewal.epoch.get())).collect();
         assert_eq!(renewed, [("a", 1), ("b", 1)]);
         assert_eq!(batch.renewals[0].1.progress.as_ref().map(|progress| progress.done), Some(2), "what was said last");
         assert_eq!(batch.replies.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1]);
@@ -267,11 +267,11 @@ mod tests {
     #[test]
     fn whoever_guesses_at_the_epoch_of_a_run_takes_no_place_of_another_run() {
         let mut answers = Vec::new();
-        let mut ask = |run_id: &str, epoch| {
+        let mut ask = |run_id: &str, epoch: u64| {
             let (reply, answer) = oneshot::channel();
             answers.push(answer);
             let key = RunKey { namespace: "default".into(), run_id: run_id.into() };
-            let renewal = Renewal { epoch, agent_id: None, progress: None };
+            let renewal = Renewal { epoch: epoch.into(), agent_id: None, progress: None };
             Ask { key, renewal, since: Some(Instant::now()), reply: Some(reply) }
         };
         let mut batch = Batch::default();

@@ -13,7 +13,6 @@ use super::error::Source;
 use super::{Description, Ledger, StoreError};
 use crate::domain::decide::{Context, Decision, decide};
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::limits::KEYFRAME_EVENTS;
 use crate::domain::{Command, Decided, NewEvent, Position, Run, RunWrite, Shard, Time};
 
 /// A ledger that is loaded. Safe beside servers on Postgres; an SQLite file is locked for it, as for a server.
@@ -157,7 +156,7 @@ pub(super) fn decided(histories: Vec<Vec<Command>>, end: &End) -> Result<Decided
             let now = from + part_of(until - from, part, 2 * count);
             match decide(run.as_ref(), &command, &Context::at(Time::from_micros(now))) {
                 Ok(Decision::Apply(event, next)) => {
-                    let keyframe = event.revision.is_multiple_of(KEYFRAME_EVENTS).then(|| Arc::new((*next).clone()));
+                    let keyframe = event.revision.has_keyframe().then(|| Arc::new((*next).clone()));
                     events.push(NewEvent { position: 0, event: *event, request: command.request, keyframe });
                     run = Some(*next);
                 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::json::RunColumns;
 use super::{Description, RunLog, StoreError};
-use crate::domain::{Position, Positions, RunKey, Shard, Time};
+use crate::domain::{LedgerEpoch, Position, Positions, Revision, RunKey, Shard, Time};
 
 /// A ledger that is only read: its [log](RunLog), and the reads that only tools need. Every method is short
 /// statements or pages of a bounded number of bytes.
@@ -33,7 +33,7 @@ pub trait Inspect: RunLog {
     async fn extent(&self, link: &Link) -> Result<Extent, StoreError>;
 
     /// The links of runs right after one of their events each, in the order that was asked for.
-    async fn links(&self, asked: &[(RunKey, u64)]) -> Result<Vec<Links>, StoreError>;
+    async fn links(&self, asked: &[(RunKey, Revision)]) -> Result<Vec<Links>, StoreError>;
 
     /// The rows of `runs` after a key, by key, each with its rows of the tables beside it, in one snapshot. At least
     /// one if there is one.
@@ -108,7 +108,7 @@ impl Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {
     /// The ledger's epoch.
-    pub epoch: u64,
+    pub epoch: LedgerEpoch,
     /// The database server's timeline; none where it is not told.
     pub timeline: Option<i64>,
 }

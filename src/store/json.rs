@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use super::scalars::{self, shown};
 use crate::domain::evolve::evolve;
-use crate::domain::revision::FIRST_REVISION;
-use crate::domain::{Ending, Event, Labels, Links, Metadata, Run, RunKey, Supervision, Time};
+use crate::domain::{Ending, Event, Labels, Links, Metadata, Revision, Run, RunKey, Supervision, Time};
 
 /// The columns of `runs` that make a run, with its documents as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +81,7 @@ pub struct EventColumns {
     /// `namespace` and `run_id`.
     pub key: RunKey,
     /// `revision`.
-    pub revision: u64,
+    pub revision: Revision,
     /// `at`.
     pub at: Time,
     /// `event`.
@@ -179,7 +178,7 @@ pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError
         key, revision, status, started_at, task_thread_id, agent_id, workflow_id, audit_session_id, ..
     } = columns;
     let corrupt = |column, source| StoreError::Corrupt { table: "runs", column, key: shown(&key), source };
-    let revision = u64::try_from(revision).map_err(|error| corrupt("revision", error.into()))?;
+    let revision = u64::try_from(revision).map(Revision::from).map_err(|error| corrupt("revision", error.into()))?;
     let status = scalars::status(status).ok_or_else(|| corrupt("status", format!("no status is {status}").into()))?;
     let route = columns
         .route
@@ -292,16 +291,16 @@ pub fn read_keyframe(key: &RunKey, keyframe: &str) -> Result<Run, StoreError> {
 pub fn fold(keyframe: Option<Run>, events: &[Event]) -> Result<Option<Run>, StoreError> {
     let mut run = keyframe;
     for event in events {
-        let next = run.as_ref().map_or(FIRST_REVISION, |run| run.revision + 1);
-        if event.revision < next {
+        let last = run.as_ref().map_or(Revision::NONE, |run| run.revision);
+        if event.revision <= last {
             continue;
         }
-        if event.revision > next {
+        if event.revision > last.next() {
             return Err(StoreError::Corrupt {
                 table: "run_events",
                 column: "revision",
                 key: shown(&event.key),
-                source: format!("revision {} follows {}", event.revision, next - 1).into(),
+                source: format!("revision {} follows {last}", event.revision).into(),
             });
         }
         run = Some(evolve(run, event));

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{Progress, Run, Time};
+use crate::domain::{LeaseEpoch, Progress, Run, Time};
 
 /// The interval at which a store is told that its process runs.
 pub const TICK_EVERY: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ pub struct Renewed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptLease {
     /// The lease's epoch.
-    pub epoch: u64,
+    pub epoch: LeaseEpoch,
     /// The time at which the lease is over, unless it is renewed.
     pub expires_at: Time,
     /// The holder's progress, and the time of that report.

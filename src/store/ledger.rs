@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::domain::Time;
+use crate::domain::{LedgerEpoch, Time};
 
 /// The database's own identity, fixed when it was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Ledger {
     /// The epoch: 0, until the database is seen to have lost acknowledged calls: restored from a copy, or failed
     /// over. Then an epoch above the one before, and the minutes since [`EPOCH_ZERO`] if these are more: so no two
     /// pasts have the same.
-    pub epoch: u64,
+    pub epoch: LedgerEpoch,
     /// The number of shards.
     pub shard_count: u16,
 }
@@ -21,10 +21,10 @@ pub struct Ledger {
 pub const EPOCH_ZERO: u32 = 1_767_225_600;
 
 impl Ledger {
-    /// The minute in which the ledger's epoch began, for people, where the epoch is not 0.
+    /// The minute in which the ledger's epoch began, for people, where the epoch is not the first.
     #[must_use]
     pub fn epoch_began(self) -> String {
-        let minutes = self.epoch.saturating_add(u64::from(EPOCH_ZERO) / 60);
+        let minutes = self.epoch.get().saturating_add(u64::from(EPOCH_ZERO) / 60);
         let began =
             Time::from_micros(i64::try_from(minutes.saturating_mul(60_000_000)).unwrap_or(i64::MAX)).to_string();
         began.split_at_checked(16).map_or(began.clone(), |(minute, _)| format!("{minute}Z"))

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{OfLedger, StoreError};
-use crate::domain::{Event, Position, Positions, RunKey, Shard, Time};
+use crate::domain::{Event, Position, Positions, Revision, RunKey, Shard, Time};
 
 /// The log of the events of runs.
 #[async_trait]
@@ -34,17 +34,18 @@ pub trait RunLog: OfLedger {
     async fn run_events(
         &self,
         key: &RunKey,
-        after: u64,
+        after: Revision,
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
-    /// The revision that each run had when its shard's last position was that of `heads`; 0 when the run did not exist.
+    /// The revision that each run had when its shard's last position was that of `heads`; [`Revision::NONE`] when
+    /// the run did not exist.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError>;
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError>;
 
     /// The last position of each shard whose event may be gone. Events are kept for ever: 0, until there is retention.
     ///
@@ -107,7 +108,7 @@ pub struct Unreadable {
     /// The run that the event is of.
     pub key: RunKey,
     /// The event's revision.
-    pub revision: u64,
+    pub revision: Revision,
     /// The reason why the event cannot be read.
     pub error: StoreError,
 }

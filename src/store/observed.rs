@@ -18,8 +18,8 @@ use super::{
     CommitError, Commits, Description, Ledger, OfLedger, Page, RunLog, Runs, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Run, RunId, RunKey,
-    Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
+    RunKey, Shard,
 };
 
 /// A store, or one of its paths, and the number of calls of each method.
@@ -95,7 +95,7 @@ impl<S: RunLog + ?Sized> RunLog for Observed<S> {
     async fn run_events(
         &self,
         key: &RunKey,
-        after: u64,
+        after: Revision,
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -103,7 +103,7 @@ impl<S: RunLog + ?Sized> RunLog for Observed<S> {
         self.inner.run_events(key, after, limit, bytes_max).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
         self.calls.count(Call::RevisionsAsOf);
         self.inner.revisions_as_of(keys, heads).await
     }
@@ -130,7 +130,7 @@ impl<S: Runs + ?Sized> Runs for Observed<S> {
         self.inner.runs(keys).await
     }
 
-    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
+    async fn runs_at(&self, wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError> {
         self.calls.count(Call::RunsAt);
         self.inner.runs_at(wanted).await
     }

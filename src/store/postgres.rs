@@ -62,8 +62,8 @@ use super::{
 };
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Run, RunId, RunKey,
-    Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
+    RunKey, Shard,
 };
 use crate::supervise::Supervisor;
 
@@ -190,14 +190,14 @@ impl RunLog for PostgresStore {
     async fn run_events(
         &self,
         key: &RunKey,
-        after: u64,
+        after: Revision,
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
         read::run_events(&self.commits.sessions, self.shard_of(key), key, after, limit, bytes_max).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
         read::revisions_as_of(&self.commits.sessions, keys, heads, |key| self.shard_of(key)).await
     }
 
@@ -216,7 +216,7 @@ impl Runs for PostgresStore {
         read::runs(&self.commits.sessions, keys, |key| self.shard_of(key)).await
     }
 
-    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
+    async fn runs_at(&self, wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError> {
         read::runs_at(&self.commits.sessions, wanted, |key| self.shard_of(key)).await
     }
 

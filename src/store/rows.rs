@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use super::error::Source;
 use super::{StoreError, scalars};
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Namespace, RunId, RunKey, Status, Time};
+use crate::domain::{LeaseEpoch, LedgerEpoch, Namespace, Revision, RunId, RunKey, Status, Time};
 
 /// A column of a row.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +103,9 @@ value!(i32, number, Self::try_from);
 value!(u16, number, Self::try_from);
 value!(u32, number, Self::try_from);
 value!(u64, number, Self::try_from);
+value!(Revision, number, |number| u64::try_from(number).map(Self::from));
+value!(LeaseEpoch, number, |number| u64::try_from(number).map(Self::from));
+value!(LedgerEpoch, number, |number| u64::try_from(number).map(Self::from));
 value!(bool, flag);
 value!(Time, time);
 value!(&'a str, text);

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{OfLedger, StoreError};
-use crate::domain::{Filter, LabelValue, Namespace, Run, RunId, RunKey};
+use crate::domain::{Filter, LabelValue, Namespace, Revision, Run, RunId, RunKey};
 
 /// Reads of runs.
 #[async_trait]
@@ -30,14 +30,14 @@ pub trait Runs: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError>;
+    async fn runs_at(&self, wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError>;
 
     /// One run as it was right after its event `revision`. See [`Runs::runs_at`].
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn run_at(&self, key: &RunKey, revision: u64) -> Result<Option<Run>, StoreError> {
+    async fn run_at(&self, key: &RunKey, revision: Revision) -> Result<Option<Run>, StoreError> {
         Ok(self.runs_at(&[(key.clone(), revision)]).await?.pop().flatten())
     }
 

@@ -1,13 +1,11 @@
 //! The values of columns, where both stores treat them alike.
 
-use crate::domain::limits::KEYFRAME_EVENTS;
-use crate::domain::revision::FIRST_REVISION;
 use crate::domain::{Route, RunKey, Status, Time};
 
 /// A position or revision as the stores keep it. No ledger gets near 2^63; a caller may ask for any number, and then
 /// the largest will do: no stored number is above it.
-pub(super) fn bigint(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+pub(super) fn bigint(number: impl Into<u64>) -> i64 {
+    i64::try_from(number.into()).unwrap_or(i64::MAX)
 }
 
 /// A run's key as errors show it.
@@ -19,11 +17,6 @@ pub(super) fn shown(key: &RunKey) -> String {
 /// when the clock was set back. So a page shows calls in their order across shards.
 pub(super) fn after_all(now: Time, elsewhere: Option<Time>) -> Time {
     elsewhere.map_or(now, |last| now.max(Time::from_micros(last.micros().saturating_add(1))))
-}
-
-/// The first event to read for the state after `revision`: the last one with a keyframe, else the run's first.
-pub(super) fn first_of(revision: u64) -> u64 {
-    (revision - revision % KEYFRAME_EVENTS).max(FIRST_REVISION)
 }
 
 /// The status of a `status` column.

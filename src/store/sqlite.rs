@@ -46,8 +46,8 @@ use super::{
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Run, RunId, RunKey,
-    Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
+    RunKey, Shard,
 };
 pub use bulk::SqliteBulk;
 use connections::Connections;
@@ -187,7 +187,7 @@ impl RunLog for SqliteStore {
     async fn run_events(
         &self,
         key: &RunKey,
-        after: u64,
+        after: Revision,
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -197,7 +197,7 @@ impl RunLog for SqliteStore {
             .await?
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
         let wanted = read::as_of(keys, heads, |key| self.shard_of(key));
         self.connections.read(move |connection| read::revisions_as_of(connection, &wanted)).await?
     }
@@ -218,7 +218,7 @@ impl Runs for SqliteStore {
         self.connections.read(read).await?
     }
 
-    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
+    async fn runs_at(&self, wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError> {
         let wanted: Vec<_> =
             wanted.iter().map(|(key, revision)| (self.shard_of(key), key.clone(), *revision)).collect();
         self.connections.read(move |connection| read::runs_at(connection, &wanted)).await?

@@ -7,6 +7,7 @@ use crate::domain::{
     AbortRequest, Changes, Event, EventType, LateReport, Lease, Metadata, Principal, PrincipalKind, Progress, Ready,
     Route, Run, Status, Summary, Time,
 };
+use crate::store::leases::Renewed;
 use runledger_proto::json::structure;
 use runledger_proto::v1;
 
@@ -21,7 +22,7 @@ impl From<&Run> for v1::Run {
             completed_at: run.completed_at.map(timestamp),
             failure_reason: text(run.ending.failure_reason.as_ref()),
             metadata: metadata(&run.metadata),
-            revision: run.revision,
+            revision: run.revision.into(),
             running_at: run.running_at.map(timestamp),
             updated_at: Some(timestamp(run.updated_at)),
             reason_code: text(run.ending.reason_code.as_ref()),
@@ -52,7 +53,7 @@ impl From<&Ready> for v1::Ready {
 impl From<&Lease> for v1::Lease {
     fn from(lease: &Lease) -> Self {
         let Lease { epoch, ttl_ms, released } = *lease;
-        Self { epoch, ttl: Some(duration(ttl_ms)), expires_at: None, released }
+        Self { epoch: epoch.into(), ttl: Some(duration(ttl_ms)), expires_at: None, released }
     }
 }
 
@@ -72,11 +73,22 @@ impl From<&LateReport> for v1::LateReport {
         Self {
             at: Some(timestamp(report.at)),
             by: Some((&report.by).into()),
-            lease_epoch: report.lease_epoch,
+            lease_epoch: report.lease_epoch.into(),
             status: v1::RunStatus::from(report.status).into(),
             failure_reason: text(report.failure_reason.as_ref()),
             reason_code: text(report.reason_code.as_ref()),
             metadata: metadata(&report.metadata),
+        }
+    }
+}
+
+impl From<&Renewed> for v1::HeartbeatRunResponse {
+    fn from(renewed: &Renewed) -> Self {
+        Self {
+            revision: renewed.run.revision.into(),
+            expires_at: Some(timestamp(renewed.expires_at)),
+            abort_request: renewed.run.supervision.abort_request.as_deref().map(Into::into),
+            now: Some(timestamp(renewed.now)),
         }
     }
 }
@@ -96,7 +108,7 @@ impl From<&Summary> for v1::RunSummary {
             task_thread_id: run.task_thread_id.clone(),
             agent_id: text(run.agent_id.as_ref()),
             status: v1::RunStatus::from(run.status).into(),
-            revision: run.revision,
+            revision: run.revision.into(),
             started_at: Some(timestamp(run.started_at)),
             running_at: run.running_at.map(timestamp),
             updated_at: Some(timestamp(run.updated_at)),
@@ -112,7 +124,7 @@ impl From<&Event> for v1::RunEvent {
     fn from(event: &Event) -> Self {
         Self {
             run_id: event.key.run_id.to_string(),
-            revision: event.revision,
+            revision: event.revision.into(),
             at: Some(timestamp(event.at)),
             r#type: v1::RunEventType::from(event.event_type).into(),
             from: event.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
@@ -244,7 +256,7 @@ mod tests {
             run_id: "run".into(),
             namespace: "default".into(),
             status: Status::Failed,
-            revision: 3,
+            revision: 3.into(),
             started_at: at(1),
             updated_at: at(4),
             running_at: Some(at(2)),
@@ -254,7 +266,7 @@ mod tests {
             ending: Ending { failure_reason: Some("because".into()), reason_code: Some("TIMEOUT".into()) },
             labels: [("k".into(), "v".into())].into(),
             supervision: Supervision {
-                lease: Some(Lease { epoch: 2, ttl_ms: 1_500, released: true }),
+                lease: Some(Lease { epoch: 2.into(), ttl_ms: 1_500, released: true }),
                 start_deadline: Some(at(5)),
                 run_timeout_ms: Some(1),
                 abort_request: Some(Box::new(AbortRequest {
@@ -267,7 +279,7 @@ mod tests {
                 late_report: Some(Box::new(LateReport {
                     at: at(8),
                     by: Principal::anonymous(),
-                    lease_epoch: 2,
+                    lease_epoch: 2.into(),
                     status: Status::Completed,
                     failure_reason: Some("late".into()),
                     reason_code: Some("LATE".into()),

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use prost::Message;
 use siphasher::sip::SipHasher13;
 
-use crate::domain::Time;
+use crate::domain::{LedgerEpoch, Time};
 use crate::feed::cursor::{Cursor, View, ViewOf};
 use crate::store::Ledger;
 use crate::store::query::Place;
@@ -57,7 +57,7 @@ pub fn encode(cursor: &Cursor, ledger: Ledger, namespace: &str) -> String {
     };
     let shown = cursor.view.as_ref().and_then(|view| view.shown.as_ref());
     let shown = shown.map(|place| Shown { started_at: place.started_at.micros(), run_id: place.run_id.to_string() });
-    let inside = Inside { epoch: cursor.epoch, positions: cursor.positions.to_vec(), view, shown };
+    let inside = Inside { epoch: cursor.epoch.into(), positions: cursor.positions.to_vec(), view, shown };
     let mut bytes = Vec::with_capacity(1 + inside.encoded_len() + TAG_BYTES);
     bytes.push(VERSION);
     inside.encode(&mut bytes).expect("a vector takes all");
@@ -69,8 +69,8 @@ pub fn encode(cursor: &Cursor, ledger: Ledger, namespace: &str) -> String {
 /// The epoch of the ledger that a cursor is of, which may be another than the ledger's as it is known here; none where it
 /// was not given out for this namespace.
 #[must_use]
-pub fn epoch(text: &str, ledger: Ledger, namespace: &str) -> Option<u64> {
-    inside(text, ledger, namespace).ok().map(|inside| inside.epoch)
+pub fn epoch(text: &str, ledger: Ledger, namespace: &str) -> Option<LedgerEpoch> {
+    inside(text, ledger, namespace).ok().map(|inside| inside.epoch.into())
 }
 
 /// The cursor in a text that a client sent.
@@ -80,7 +80,8 @@ pub fn epoch(text: &str, ledger: Ledger, namespace: &str) -> Option<u64> {
 /// The cursor was not given out by this ledger, as it is now, for this namespace.
 pub fn decode(text: &str, ledger: Ledger, namespace: &str) -> Result<Cursor, CursorInvalid> {
     let inside = inside(text, ledger, namespace)?;
-    if inside.epoch != ledger.epoch || inside.positions.len() != usize::from(ledger.shard_count) {
+    let epoch = LedgerEpoch::from(inside.epoch);
+    if epoch != ledger.epoch || inside.positions.len() != usize::from(ledger.shard_count) {
         return Err(CursorInvalid);
     }
     let of = match inside.view {
@@ -92,7 +93,7 @@ pub fn decode(text: &str, ledger: Ledger, namespace: &str) -> Result<Cursor, Cur
     let shown = inside
         .shown
         .map(|shown| Place { started_at: Time::from_micros(shown.started_at), run_id: shown.run_id.into() });
-    Ok(Cursor { epoch: inside.epoch, positions: inside.positions.into(), view: of.map(|of| View { of, shown }) })
+    Ok(Cursor { epoch, positions: inside.positions.into(), view: of.map(|of| View { of, shown }) })
 }
 
 /// The content of a cursor of this ledger, whatever its epoch.
@@ -121,8 +122,11 @@ mod tests {
     use proptest::prelude::*;
     use uuid::Uuid;
 
-    const LEDGER: Ledger =
-        Ledger { id: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10), epoch: 3, shard_count: 4 };
+    const LEDGER: Ledger = Ledger {
+        id: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10),
+        epoch: LedgerEpoch::new(3),
+        shard_count: 4,
+    };
 
     fn live() -> Cursor {
         Cursor { epoch: LEDGER.epoch, positions: vec![0, 7, u64::MAX, 300].into(), view: None }
@@ -145,9 +149,11 @@ mod tests {
     #[test]
     fn a_cursor_of_another_ledger_epoch_or_namespace_is_noise() {
         let cursor = encode(&live(), LEDGER, "default");
-        for other in
-            [Ledger { id: Uuid::nil(), ..LEDGER }, Ledger { epoch: 4, ..LEDGER }, Ledger { shard_count: 5, ..LEDGER }]
-        {
+        for other in [
+            Ledger { id: Uuid::nil(), ..LEDGER },
+            Ledger { epoch: 4.into(), ..LEDGER },
+            Ledger { shard_count: 5, ..LEDGER },
+        ] {
             assert_eq!(decode(&cursor, other, "default"), Err(CursorInvalid), "{other:?}");
         }
         assert_eq!(decode(&cursor, LEDGER, "other"), Err(CursorInvalid));

@@ -12,7 +12,7 @@ use siphasher::sip::SipHasher13;
 use uuid::Uuid;
 
 use crate::domain::limits::RUN_ID_BYTES_MAX;
-use crate::domain::{Filter, Route, RunKey, Time};
+use crate::domain::{Filter, LedgerEpoch, Revision, Route, RunKey, Time};
 use crate::store::Ledger;
 use crate::store::query::Place;
 
@@ -32,15 +32,15 @@ pub struct PageTokenInvalid;
 #[derive(Clone, Copy, Debug)]
 pub enum Pages<'a> {
     /// A run's history, in a past of the ledger that has this epoch.
-    Events(&'a RunKey, u64),
+    Events(&'a RunKey, LedgerEpoch),
     /// The runs of a namespace that match a filter.
     Runs(&'a str, &'a Filter),
 }
 
 /// The token for the events of a run after a revision.
 #[must_use]
-pub fn after_revision(revision: u64, ledger: Ledger, key: &RunKey) -> String {
-    encode(&revision.to_be_bytes(), ledger.id, Pages::Events(key, ledger.epoch))
+pub fn after_revision(revision: Revision, ledger: Ledger, key: &RunKey) -> String {
+    encode(&revision.get().to_be_bytes(), ledger.id, Pages::Events(key, ledger.epoch))
 }
 
 /// The revision that a token stands at.
@@ -48,9 +48,9 @@ pub fn after_revision(revision: u64, ledger: Ledger, key: &RunKey) -> String {
 /// # Errors
 ///
 /// The token was not given out by this ledger, as it is now, for this run.
-pub fn revision(token: &str, ledger: Ledger, key: &RunKey) -> Result<u64, PageTokenInvalid> {
+pub fn revision(token: &str, ledger: Ledger, key: &RunKey) -> Result<Revision, PageTokenInvalid> {
     let end = decode(token, ledger.id, Pages::Events(key, ledger.epoch))?;
-    end.try_into().map(u64::from_be_bytes).map_err(|_| PageTokenInvalid)
+    end.try_into().map(|end| u64::from_be_bytes(end).into()).map_err(|_| PageTokenInvalid)
 }
 
 /// The token for the runs of a list behind a place.
@@ -97,8 +97,8 @@ fn tag(end: &[u8], ledger: Uuid, pages: Pages<'_>) -> [u8; TAG] {
             tagged.part(namespace.as_bytes());
             tagged.part(run_id.as_bytes());
             // Tokens of a ledger that lost nothing stay as they were.
-            if epoch > 0 {
-                tagged.part(&epoch.to_be_bytes());
+            if epoch > LedgerEpoch::FIRST {
+                tagged.part(&epoch.get().to_be_bytes());
             }
         }
         Pages::Runs(namespace, filter) => {

@@ -17,7 +17,7 @@ pub use self::refused::refusal;
 pub use self::sealed::Problem;
 use super::cursor::CursorInvalid;
 use super::page_token::PageTokenInvalid;
-use crate::domain::{RunKey, Violation};
+use crate::domain::{Revision, RunKey, Violation};
 use crate::store::StoreError;
 
 /// The wait before a client is asked to come back to a full queue.
@@ -129,7 +129,7 @@ pub fn arrived_too_slowly(wait_max: Duration) -> Problem {
 
 /// A watch that asks for the events after a revision that the run does not have yet.
 #[must_use]
-pub fn revision_ahead(key: &RunKey, after_revision: u64, revision: u64) -> Problem {
+pub fn revision_ahead(key: &RunKey, after_revision: Revision, revision: Revision) -> Problem {
     let message = format!(
         "after_revision {after_revision} is ahead of run {}, which is at revision {revision}: resume from a revision \
          that a frame named.",

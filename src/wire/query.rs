@@ -8,10 +8,11 @@ use prost_types::Timestamp;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use super::request::run_key;
 use super::validate::{Violations, domain_duration};
 use crate::auth::Caller;
 use crate::domain::limits::STATUSES_MAX;
-use crate::domain::{Filter, MaxRunning, Request, Route, RunKey, Status, Time, Violation};
+use crate::domain::{Filter, LedgerEpoch, MaxRunning, Request, Revision, Route, RunKey, Status, Time, Violation};
 use crate::feed::cursor::ViewOf;
 use runledger_proto::v1;
 use runledger_proto::v1::watch_runs_request::Initial;
@@ -101,6 +102,30 @@ pub fn watch_runs(request: v1::WatchRunsRequest) -> Result<(Filter, Option<ViewO
         }
     };
     violations.settle((filter, view))
+}
+
+/// The question of a `WatchRun`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchRun {
+    /// The run.
+    pub key: RunKey,
+    /// The revision after which events are wanted; none: the watch begins with the run as it is.
+    pub after: Option<Revision>,
+    /// The ledger's epoch that `after` is of; none: the caller does not know it.
+    pub of_epoch: Option<LedgerEpoch>,
+}
+
+/// The question of a `WatchRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn watch_run(request: v1::WatchRunRequest, caller: &Caller) -> Result<WatchRun, Vec<Violation>> {
+    Ok(WatchRun {
+        key: run_key(request.run_id, caller)?,
+        after: request.after_revision.map(Revision::from),
+        of_epoch: request.ledger_epoch.map(LedgerEpoch::from),
+    })
 }
 
 /// The run of a `WaitRun`, and the time to wait.

@@ -14,8 +14,8 @@ use crate::domain::limits::{
     FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX, TIMEOUT_MS_MAX,
 };
 use crate::domain::{
-    Ask, Claim, Command, Complete, End, Ending, LabelsChange, Release, Renewal, Request, RequestAbort, RunKey, Start,
-    Status, Update, Violation,
+    Ask, Claim, Command, Complete, End, Ending, LabelsChange, LeaseEpoch, Release, Renewal, Request, RequestAbort,
+    Revision, RunKey, Start, Status, Update, Violation,
 };
 use runledger_proto::v1;
 
@@ -130,7 +130,7 @@ pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command,
 pub fn claim_run(request: v1::ClaimRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
     let ask = Ask::Claim(Claim {
-        expected_epoch: request.expected_epoch,
+        expected_epoch: request.expected_epoch.map(LeaseEpoch::from),
         lease_ttl_ms: violations.required_lease_ttl_ms(request.lease_ttl),
         max_running: violations.max_running(request.max_running),
         ..Claim::default()
@@ -190,19 +190,19 @@ pub fn update_renewal(request: &v1::UpdateRunRequest, caller: &Caller) -> Option
     let progress = Violations::default().progress(request.progress.clone())?;
     let agent_id = caller.principal.agent_id.clone();
     let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.as_str().into() };
-    Some((key, Renewal { epoch: request.lease_epoch, agent_id, progress: Some(progress) }))
+    Some((key, Renewal { epoch: request.lease_epoch.into(), agent_id, progress: Some(progress) }))
 }
 
-/// The lease of a call that only the lease's holder may make; 0: the call names no lease.
-fn holder(lease_epoch: u64) -> Option<u64> {
-    Some(lease_epoch).filter(|epoch| *epoch > 0)
+/// The lease of a call that only the lease's holder may make; none: the call names no lease.
+fn holder(lease_epoch: impl Into<LeaseEpoch>) -> Option<LeaseEpoch> {
+    Some(lease_epoch.into()).filter(|epoch| *epoch > LeaseEpoch::NONE)
 }
 
 fn timeout(field: &str, timeout: Option<prost_types::Duration>, violations: &mut Violations) -> Option<u64> {
     violations.duration_ms(field, timeout, 1..=TIMEOUT_MS_MAX, "1 millisecond to 366 days")
 }
 
-/// The run that a request names: `GetRun`, `WatchRun`.
+/// The run that a request names.
 ///
 /// # Errors
 ///
@@ -283,7 +283,7 @@ impl Asked {
         let mut command = violations.settle(Command {
             key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id.into() },
             ask: self.ask,
-            expected_revision: self.expected_revision,
+            expected_revision: self.expected_revision.map(Revision::from),
             request: None,
             principal: caller.principal.clone(),
         })?;

@@ -10,7 +10,7 @@ use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_TTL_MS_MAX, LEASE_TTL_MS_MIN, LINK_BYTES_MAX,
     MAX_RUNNING_LIMIT_MAX, PROGRESS_MESSAGE_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
 };
-use crate::domain::{MaxRunning, Progress, Route, Status, Violation};
+use crate::domain::{LeaseEpoch, MaxRunning, Progress, Route, Status, Violation};
 
 use runledger_proto::v1;
 
@@ -124,11 +124,11 @@ impl Violations {
     }
 
     /// The lease that a call must name.
-    pub(super) fn required_lease_epoch(&mut self, epoch: u64) -> u64 {
+    pub(super) fn required_lease_epoch(&mut self, epoch: u64) -> LeaseEpoch {
         if epoch == 0 {
             self.push("lease_epoch", "is required: the epoch of the lease that you hold, from 1");
         }
-        epoch
+        epoch.into()
     }
 
     /// The time that a lease which is asked for lasts.

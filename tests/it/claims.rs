@@ -151,12 +151,12 @@ async fn a_lease_begins_and_ends_with_a_commit_of_unknown_outcome() {
     for (run_id, fate) in [("confirmed-late", Fate::ConfirmationLost), ("sent-again", Fate::Lost)] {
         process.store.fates.lock().unwrap().push_back(fate);
         assert_eq!(process.apply(leased(run_id)).await.revision, 1);
-        assert_eq!(kept(run_id).await, Some(1));
+        assert_eq!(kept(run_id).await, Some(1.into()));
     }
     process.apply(deferred("claimed")).await;
     process.store.fates.lock().unwrap().push_back(Fate::ConfirmationLost);
     assert_eq!(process.next(None, Duration::ZERO).await.unwrap().as_deref(), Some("claimed"));
-    assert_eq!(kept("claimed").await, Some(1));
+    assert_eq!(kept("claimed").await, Some(1.into()));
     for (run_id, fate) in [("claimed", Fate::ConfirmationLost), ("sent-again", Fate::Lost)] {
         process.store.fates.lock().unwrap().push_back(fate);
         assert_eq!(process.apply(complete(run_id).epoch(1)).await.revision, if run_id == "claimed" { 3 } else { 2 });

@@ -64,7 +64,7 @@ impl Process {
     }
 
     async fn revision(&self, run_id: &str) -> Option<u64> {
-        self.store.run(&key(run_id)).await.unwrap().map(|run| run.revision)
+        self.store.run(&key(run_id)).await.unwrap().map(|run| run.revision.get())
     }
 }
 
@@ -73,7 +73,7 @@ async fn a_commit_whose_confirmation_was_lost_is_settled_as_applied_once() {
     let process = Process::start().await;
     process.fates([Fate::ConfirmationLost]);
     let answer = process.engine.submit(start("run-1"), None).await.unwrap();
-    assert_eq!((answer.disposition, answer.run.revision), (Disposition::Applied, 1));
+    assert_eq!((answer.disposition, answer.run.revision), (Disposition::Applied, 1.into()));
     assert_eq!(process.commits(), 1, "what was applied is not sent again");
 }
 
@@ -82,7 +82,7 @@ async fn a_commit_that_was_lost_is_sent_again() {
     let process = Process::start().await;
     process.fates([Fate::Lost, Fate::Lost]);
     let answer = process.engine.submit(start("run-1"), None).await.unwrap();
-    assert_eq!((answer.disposition, answer.run.revision), (Disposition::Applied, 1));
+    assert_eq!((answer.disposition, answer.run.revision), (Disposition::Applied, 1.into()));
     assert_eq!(process.commits(), 3);
 }
 
@@ -253,7 +253,7 @@ async fn many_small_patches_of_a_large_run_are_committed_in_parts() {
     });
     let release = async { process.release() };
     let (answers, ()) = tokio::join!(biased; join_all(updates), release);
-    let revisions: Vec<u64> = answers.into_iter().map(|answer| answer.unwrap().run.revision).collect();
+    let revisions: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().run.revision).collect();
     assert_eq!(revisions, (2..66).collect::<Vec<u64>>(), "in the order of their arrival");
     assert!(process.commits() > 5, "{:?}", process.store.batches.lock().unwrap());
 }
@@ -291,7 +291,7 @@ async fn a_sweep_ends_everybody_whose_time_is_over() {
     for run in statuses.await {
         assert_eq!(
             (run.status, run.ending.reason_code.as_deref(), run.revision),
-            (Status::Aborted, Some("TIMEOUT"), 2)
+            (Status::Aborted, Some("TIMEOUT"), 2.into())
         );
     }
     assert_eq!(process.revision("for-ever").await, Some(1));

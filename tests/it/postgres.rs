@@ -106,7 +106,7 @@ async fn a_killed_postgres_keeps_what_it_acknowledged() {
     }
     let contents = sound(&store).await;
     for (key, revision) in ends.iter().flat_map(|(acknowledged, _)| acknowledged) {
-        assert!(contents.revisions(key) >= *revision, "{key:?} was acknowledged at {revision}");
+        assert!(contents.revisions(key) >= revision.get(), "{key:?} was acknowledged at {revision}");
     }
     for (unsettled, applied) in settled {
         let event = &unsettled.decided.events[0].event;

@@ -27,7 +27,7 @@ pub(super) fn pending(at: usize, instance: &str, owner: Option<&str>) -> Run {
     };
     let event = Event {
         key: RunKey { namespace: "default".into(), run_id: format!("run-{at}").into() },
-        revision: 1,
+        revision: 1.into(),
         at: Time::from_micros(i64::try_from(at).unwrap()),
         request_id: None,
         event_type: EventType::Created,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::problems::{Problem, problems, warnings};
 use super::replicas::Replica;
-use crate::domain::{Namespace, RunId, Status, Time};
+use crate::domain::{LedgerEpoch, Namespace, RunId, Status, Time};
 use crate::store::inspect::{Condition, OldRun};
 use crate::store::migrations::RELEASE;
 use crate::store::{Description, Ledger};
@@ -23,7 +23,7 @@ pub(super) struct Report {
     /// Without any password.
     pub(super) location: String,
     pub(super) ledger_id: String,
-    pub(super) epoch: u64,
+    pub(super) epoch: LedgerEpoch,
     /// The minute in which the ledger was last seen to be restored or failed over.
     pub(super) epoch_began: Option<String>,
     pub(super) shards: u16,
@@ -68,7 +68,7 @@ impl Report {
             location: description.location,
             ledger_id: ledger.id.to_string(),
             epoch: ledger.epoch,
-            epoch_began: (ledger.epoch > 0).then(|| ledger.epoch_began()),
+            epoch_began: (ledger.epoch > LedgerEpoch::FIRST).then(|| ledger.epoch_began()),
             shards: ledger.shard_count,
             not_durable: description.not_durable,
             active: active.map(|(status, runs)| (name(status), runs)).collect(),

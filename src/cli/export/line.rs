@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::domain::{Event, EventType, Principal, Status, Time};
+use crate::domain::{Event, EventType, Principal, Revision, Status, Time};
 use crate::store::inspect::Links;
 use runledger_proto::json;
 
@@ -13,7 +13,7 @@ struct Line<'a> {
     run_id: &'a str,
     audit_session_id: Option<&'a str>,
     task_thread_id: &'a str,
-    revision: u64,
+    revision: Revision,
     r#type: EventType,
     from: Option<Status>,
     to: Status,
@@ -75,7 +75,7 @@ mod tests {
     fn a_line_has_the_ten_keys_in_their_order() {
         let mut event = Event {
             key: RunKey { namespace: "default".into(), run_id: "run-1".into() },
-            revision: 1,
+            revision: 1.into(),
             at: Time::from_micros(1_764_000_000_123_400),
             request_id: None,
             event_type: EventType::Created,
@@ -87,7 +87,7 @@ mod tests {
         let mut links = Links { task_thread_id: "thread-1".into(), audit_session_id: None };
         let mut written = Lines::default();
         written.write(&event, &links);
-        event.revision = 2;
+        event.revision = 2.into();
         event.event_type = EventType::Failed;
         event.from = Some(Status::Running);
         event.to = Status::Failed;

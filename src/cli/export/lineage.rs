@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::domain::revision::revision_before;
-use crate::domain::{Event, RunKey};
+use crate::domain::{Event, Revision, RunKey};
 use crate::store::inspect::Links;
 
 /// Runs that are remembered. Above, all are forgotten, and looked up again when they come by.
@@ -12,30 +11,27 @@ const RUNS_MAX: usize = 100_000;
 /// Links by run, each with the revision that they are of.
 #[derive(Default)]
 pub(super) struct Lineage {
-    runs: HashMap<RunKey, (u64, Links)>,
+    runs: HashMap<RunKey, (Revision, Links)>,
 }
 
 impl Lineage {
     /// The runs, each with a revision, whose links right after that revision must be learned before these events can be
     /// shown.
-    pub(super) fn unknown<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Vec<(RunKey, u64)> {
+    pub(super) fn unknown<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Vec<(RunKey, Revision)> {
         if self.runs.len() > RUNS_MAX {
             self.runs.clear();
         }
-        let mut ends: HashMap<&RunKey, u64> = HashMap::new();
+        let mut ends: HashMap<&RunKey, Revision> = HashMap::new();
         let mut unknown = Vec::new();
         for event in events {
             let known = ends.insert(&event.key, event.revision).or(self.runs.get(&event.key).map(|(end, _)| *end));
-            unknown.extend(
-                revision_before(event.revision)
-                    .filter(|before| known != Some(*before))
-                    .map(|before| (event.key.clone(), before)),
-            );
+            let before = event.revision.before().filter(|before| known != Some(*before));
+            unknown.extend(before.map(|before| (event.key.clone(), before)));
         }
         unknown
     }
 
-    pub(super) fn learn(&mut self, asked: Vec<(RunKey, u64)>, found: Vec<Links>) {
+    pub(super) fn learn(&mut self, asked: Vec<(RunKey, Revision)>, found: Vec<Links>) {
         self.runs.extend(asked.into_iter().zip(found).map(|((key, revision), links)| (key, (revision, links))));
     }
 

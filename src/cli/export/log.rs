@@ -6,8 +6,7 @@ use super::lineage::Lineage;
 use super::past::Trail;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
-use crate::domain::revision::{FIRST_REVISION, revision_before};
-use crate::domain::{Event, Positions, RunKey};
+use crate::domain::{Event, Positions, Revision, RunKey};
 use crate::store::inspect::{Link, Links};
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX};
 
@@ -94,7 +93,7 @@ impl Export {
         let inspect = self.inspect.clone();
         let mut lineage = Lineage::default();
         // Runs that were linked, were shown up to this revision, and may be linked again.
-        let mut left: HashMap<RunKey, u64> = HashMap::new();
+        let mut left: HashMap<RunKey, Revision> = HashMap::new();
         loop {
             let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             if let Some(back) = self.goes_back(&mut trail).await? {
@@ -114,10 +113,10 @@ impl Export {
             self.learn(&events, &mut lineage).await?;
             for event in events {
                 let (before, links) = lineage.pass(event);
-                let was_there = revision_before(event.revision).is_some();
+                let was_there = event.revision.before().is_some();
                 match (was_there && self.wants(&before), self.wants(&links)) {
                     (false, false) => continue,
-                    (false, true) => self.catch_up(event, left.remove(&event.key).unwrap_or(0)).await?,
+                    (false, true) => self.catch_up(event, left.remove(&event.key).unwrap_or(Revision::NONE)).await?,
                     (true, false) => drop(left.insert(event.key.clone(), event.revision)),
                     (true, true) => {}
                 }
@@ -128,14 +127,15 @@ impl Export {
     }
 
     /// A run's events after a revision and before an event.
-    async fn catch_up(&mut self, event: &Event, mut after: u64) -> Result<(), Ended> {
+    async fn catch_up(&mut self, event: &Event, mut after: Revision) -> Result<(), Ended> {
         let inspect = self.inspect.clone();
         let asked = [(event.key.clone(), after)];
-        let mut links = match after {
-            ..FIRST_REVISION => Links::default(),
-            FIRST_REVISION.. => self.ask(|| inspect.links(&asked)).await?.swap_remove(0),
+        let mut links = if after < Revision::FIRST {
+            Links::default()
+        } else {
+            self.ask(|| inspect.links(&asked)).await?.swap_remove(0)
         };
-        while after + 1 < event.revision {
+        while after.next() < event.revision {
             let page = self.ask(|| inspect.run_events(&event.key, after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             for earlier in page.iter().take_while(|earlier| earlier.revision < event.revision) {
                 let changes = &earlier.changes;
@@ -170,7 +170,7 @@ impl Export {
         let keys: HashSet<&RunKey> = events.iter().map(|event| &event.key).collect();
         let keys: Vec<RunKey> = keys.into_iter().cloned().collect();
         let revisions = self.ask(|| self.inspect.revisions_as_of(&keys, heads)).await?;
-        let asked: Vec<(RunKey, u64)> = keys.into_iter().zip(revisions).collect();
+        let asked: Vec<(RunKey, Revision)> = keys.into_iter().zip(revisions).collect();
         let links = self.ask(|| self.inspect.links(&asked)).await?;
         Ok(asked.into_iter().zip(links).filter(|(_, links)| self.wants(links)).map(|((key, _), _)| key).collect())
     }

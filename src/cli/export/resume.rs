@@ -15,7 +15,7 @@ use super::log::advance;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
 use crate::domain::ids::shard_of;
-use crate::domain::{Event, Namespace, Position, Positions, RunId, RunKey, Shard, Time};
+use crate::domain::{Event, Namespace, Position, Positions, Revision, RunId, RunKey, Shard, Time};
 use crate::store::inspect::Link;
 use crate::store::{Ledger, PAGE_BYTES_MAX};
 
@@ -34,7 +34,7 @@ pub(super) enum Seen {
     /// Each shard's last line.
     Places(HashMap<Shard, Place>),
     /// The last revision of each run.
-    Runs(HashMap<RunId, u64>),
+    Runs(HashMap<RunId, Revision>),
 }
 
 /// The fields of a line that tell its event.
@@ -43,7 +43,7 @@ pub(super) enum Seen {
 pub(super) struct Place {
     at: Time,
     run_id: RunId,
-    revision: u64,
+    revision: Revision,
 }
 
 /// The lines that tell where to go on.

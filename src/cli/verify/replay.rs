@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use super::difference::{Difference, Row};
 use crate::domain::evolve::evolve;
 use crate::domain::ids::request_key;
-use crate::domain::limits::KEYFRAME_EVENTS;
-use crate::domain::revision::FIRST_REVISION;
-use crate::domain::{Event, EventType, Route, Run, RunKey, Status, Time};
+use crate::domain::{Event, EventType, Revision, Route, Run, RunKey, Status, Time};
 use crate::store::inspect::{ActiveRow, EventRow, RunRow};
 use crate::store::json::{self, EventColumns, RunColumns};
 
@@ -28,7 +26,7 @@ impl<'a> Replay<'a> {
         Self {
             row,
             key: format!("{}/{}", row.columns.key.namespace, row.columns.key.run_id),
-            next: FIRST_REVISION.cast_signed(),
+            next: Revision::FIRST.get().cast_signed(),
             run: None,
             gap: false,
         }
@@ -56,7 +54,7 @@ impl<'a> Replay<'a> {
         let keyframe = event.keyframe;
         let columns = EventColumns {
             key: event.key,
-            revision: u64::try_from(event.revision).unwrap_or(0),
+            revision: u64::try_from(event.revision).map_or(Revision::NONE, Revision::from),
             at: event.at,
             event: event.event,
             request_id: event.request_id,
@@ -99,8 +97,7 @@ impl<'a> Replay<'a> {
 
     /// Every 32nd event carries the whole run, and no other does.
     fn keyframe(&mut self, revision: i64, keyframe: Option<&str>, said: &mut Row<'_>) {
-        let due =
-            u64::try_from(revision).is_ok_and(|revision| revision > 0 && revision.is_multiple_of(KEYFRAME_EVENTS));
+        let due = u64::try_from(revision).is_ok_and(|revision| Revision::from(revision).has_keyframe());
         match keyframe {
             None if due => said.differs("keyframe", "the whole run", "nothing"),
             Some(_) if !due => said.differs("keyframe", "nothing", "a run"),
@@ -170,7 +167,7 @@ fn request(event: &EventRow, said: &mut Row<'_>) {
 }
 
 fn columns(row: &RunColumns<String>, run: &Run, said: &mut Row<'_>) {
-    said.same("revision", &i64::try_from(run.revision).unwrap_or(i64::MAX), &row.revision);
+    said.same("revision", &i64::try_from(run.revision.get()).unwrap_or(i64::MAX), &row.revision);
     said.same("status", &run.status.code(), &row.status);
     if run.started_at != row.started_at {
         said.differs("started_at", run.started_at, row.started_at);
@@ -214,7 +211,7 @@ fn lease(row: &RunRow, run: &Run, said: &mut Row<'_>) {
         (None, Some((epoch, _))) => said.differs("row", "none: nobody holds the run", format!("one of epoch {epoch}")),
         (Some(lease), None) => said.differs("row", format!("one of epoch {}", lease.epoch), "none"),
         (Some(lease), Some((epoch, ttl_ms))) => {
-            said.same("epoch", &i64::try_from(lease.epoch).unwrap_or(i64::MAX), &epoch);
+            said.same("epoch", &i64::try_from(lease.epoch.get()).unwrap_or(i64::MAX), &epoch);
             said.same("ttl_ms", &i64::try_from(lease.ttl_ms).unwrap_or(i64::MAX), &ttl_ms);
         }
     }

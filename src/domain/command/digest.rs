@@ -8,8 +8,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::Command;
 use crate::domain::{
-    Ask, Claim, Complete, End, Ending, LabelsChange, LinksChange, MaxRunning, Metadata, Release, RequestAbort, Start,
-    Update,
+    Ask, Claim, Complete, End, Ending, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata, Release,
+    RequestAbort, Revision, Start, Update,
 };
 
 /// The fields that a retry must repeat.
@@ -21,7 +21,7 @@ struct Asked<'a> {
     deferred: bool,
     run_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    expected_revision: Option<u64>,
+    expected_revision: Option<Revision>,
     #[serde(skip_serializing_if = "Option::is_none")]
     acting_agent: Option<&'a str>,
     #[serde(skip_serializing_if = "Terms::is_empty")]
@@ -34,7 +34,7 @@ struct Asked<'a> {
 #[serde(rename_all = "camelCase")]
 struct Terms<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    lease_epoch: Option<u64>,
+    lease_epoch: Option<LeaseEpoch>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_ttl_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -205,7 +205,7 @@ mod tests {
             rpc: "StartRun",
             deferred: true,
             run_id: "run-1",
-            expected_revision: Some(0),
+            expected_revision: Some(0.into()),
             acting_agent: Some("acting"),
             terms: Terms::default(),
             changes: Changes {
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn each_calls_digest_never_changes() {
-        let lease_epoch = Some(3);
+        let lease_epoch = Some(3.into());
         for (ask, digest) in [
             (
                 Ask::Start(Start {
@@ -276,7 +276,7 @@ mod tests {
             let command = Command {
                 key: RunKey { namespace: "default".into(), run_id: "run-1".into() },
                 ask,
-                expected_revision: Some(0),
+                expected_revision: Some(0.into()),
                 request: Some(Request { id: "not part of it".into(), digest: [0; 32] }),
                 principal: Principal::claimed("acting".into()),
             };

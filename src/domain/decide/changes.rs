@@ -4,14 +4,9 @@ use super::Context;
 use crate::domain::limits::{LABELS_MAX, METADATA_BYTES_MAX};
 use crate::domain::sweep::Due;
 use crate::domain::{
-    AbortRequest, Ask, Changes, Claim, Command, Ending, EventType, Labels, LabelsChange, LateReport, Lease, Links,
-    LinksChange, Metadata, Ready, Refusal, Run, Start, SupervisionChange, Time, Unbegun, Violation,
+    AbortRequest, Ask, Changes, Claim, Command, Ending, EventType, Labels, LabelsChange, LateReport, Lease, LeaseEpoch,
+    Links, LinksChange, Metadata, Ready, Refusal, Run, Start, SupervisionChange, Time, Unbegun, Violation,
 };
-
-/// A ledger that lost a part of its past could grant an epoch again that was granted in that part, to a worker that
-/// still holds it. So the epochs of leases begin above all earlier ones after a loss: no run has so many leases in one
-/// past.
-const LEDGER_EPOCH_SHIFT: u32 = 24;
 
 /// The `reason_code` of a run that was aborted on request, without a report of its worker.
 const ABORT_REQUESTED: &str = "ABORT_REQUESTED";
@@ -113,7 +108,7 @@ fn reported_late(run: Option<&Run>, command: &Command, at: Time) -> Changes {
     let report = LateReport {
         at,
         by: command.principal.clone(),
-        lease_epoch: run.map_or(0, |run| run.supervision.epoch()),
+        lease_epoch: run.map_or(LeaseEpoch::NONE, |run| run.supervision.epoch()),
         status: command.ask.leads_to().expect("each leads to a status"),
         failure_reason,
         reason_code,
@@ -125,8 +120,8 @@ fn reported_late(run: Option<&Run>, command: &Command, at: Time) -> Changes {
 
 /// The lease that follows the run's last one.
 fn granted(run: Option<&Run>, context: &Context<'_>, ttl_ms: u64) -> Lease {
-    let epoch = run.map_or(0, |run| run.supervision.epoch());
-    Lease { epoch: (epoch + 1).max(context.ledger_epoch << LEDGER_EPOCH_SHIFT), ttl_ms, released: false }
+    let epoch = run.map_or(LeaseEpoch::NONE, |run| run.supervision.epoch());
+    Lease { epoch: epoch.next(context.ledger_epoch), ttl_ms, released: false }
 }
 
 fn ended(failure_reason: Option<String>, reason_code: String) -> Changes {

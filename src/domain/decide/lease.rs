@@ -1,17 +1,17 @@
 //! The rules of leases: who may report on a run that has one. What ends a lease is in [`sweep`](crate::domain::sweep), what
 //! renews it in [`renewal`](crate::domain::renewal), and what a claim of it takes in [`claim`](super::claim).
 
-use crate::domain::{Ask, Command, Refusal, Run};
+use crate::domain::{Ask, Command, LeaseEpoch, Refusal, Run};
 
 /// Refuses an ask that only the lease's holder may make, unless it names the run's own lease and no older one: a worker
 /// that lost its lease may still believe to hold it. A claim may name the lease that it means to follow.
 pub(super) fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
     let rpc = command.ask.rpc();
     match &command.ask {
-        Ask::Update(update) => lease_is(run, rpc, update.lease_epoch.unwrap_or(0), false),
-        Ask::Complete(complete) => lease_is(run, rpc, complete.lease_epoch.unwrap_or(0), false),
-        Ask::Fail(fail) => lease_is(run, rpc, fail.lease_epoch.unwrap_or(0), false),
-        Ask::Release(release) => lease_is(run, rpc, release.lease_epoch.unwrap_or(0), true),
+        Ask::Update(update) => lease_is(run, rpc, update.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
+        Ask::Complete(complete) => lease_is(run, rpc, complete.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
+        Ask::Fail(fail) => lease_is(run, rpc, fail.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
+        Ask::Release(release) => lease_is(run, rpc, release.lease_epoch.unwrap_or(LeaseEpoch::NONE), true),
         Ask::GiveBack(claim) => lease_is(run, rpc, claim.lease_epoch, true),
         Ask::Claim(claim) => match claim.expected_epoch {
             Some(asked) if asked != run.supervision.epoch() => Err(Refusal::lease_lost(rpc, asked, run)),
@@ -30,10 +30,15 @@ pub(super) fn is_the_holders(command: &Command) -> bool {
 }
 
 /// Refuses an ask whose epoch is not the run's. `needs_lease`: the ask makes no sense without a lease.
-pub(in crate::domain) fn lease_is(run: &Run, rpc: &'static str, asked: u64, needs_lease: bool) -> Result<(), Refusal> {
+pub(in crate::domain) fn lease_is(
+    run: &Run,
+    rpc: &'static str,
+    asked: LeaseEpoch,
+    needs_lease: bool,
+) -> Result<(), Refusal> {
     let epoch = run.supervision.epoch();
     // A lease that does not exist or was given up has no holder.
     let released = run.supervision.lease.is_some_and(|lease| lease.released);
-    let may = asked == epoch && !released && (epoch > 0 || !needs_lease);
+    let may = asked == epoch && !released && (epoch > LeaseEpoch::NONE || !needs_lease);
     if may { Ok(()) } else { Err(Refusal::lease_lost(rpc, asked, run)) }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::Time;
+use crate::domain::{LeaseEpoch, Time};
 
 /// A lease: its holder may report on the run. The epoch is the fencing token: it only grows, and writes under an older
 /// one are refused. The expiry is not kept here, since renewals are no events.
@@ -10,7 +10,7 @@ use crate::domain::Time;
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
     /// 1 for the run's first lease, and more for each that follows; more by far after a failover that lost commits.
-    pub epoch: u64,
+    pub epoch: LeaseEpoch,
     /// The duration of the lease after a grant or a renewal, in milliseconds.
     pub ttl_ms: u64,
     /// The lease was given up: this epoch has no holder, and the run may be claimed at once.
@@ -22,7 +22,7 @@ pub struct Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldLease {
     /// The lease's epoch.
-    pub epoch: u64,
+    pub epoch: LeaseEpoch,
     /// The time at which the lease is over: its own expiry, or one ttl after the authority came back, if that is later.
     pub expires_at: Time,
     /// Whether the lease was renewed since it was granted.
@@ -41,7 +41,7 @@ impl HeldLease {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
     /// The epoch that the caller holds.
-    pub epoch: u64,
+    pub epoch: LeaseEpoch,
     /// The acting agent.
     pub agent_id: Option<String>,
     /// The progress of the work.

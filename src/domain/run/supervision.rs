@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{Event, EventType, Lease, Metadata, Principal, Ready, Run, Status, Time, Unbegun};
+use crate::domain::{Event, EventType, Lease, LeaseEpoch, Metadata, Principal, Ready, Run, Status, Time, Unbegun};
 
 /// A request that the worker which executes a run abort it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,8 +29,8 @@ pub struct LateReport {
     pub at: Time,
     /// The caller that reported.
     pub by: Principal,
-    /// The epoch of the lease that the report was made under; 0 for a run without one.
-    pub lease_epoch: u64,
+    /// The epoch of the lease that the report was made under; [`LeaseEpoch::NONE`] for a run without one.
+    pub lease_epoch: LeaseEpoch,
     /// The terminal status that the report names.
     pub status: Status,
     /// The reason, for people.
@@ -163,10 +163,10 @@ impl Supervision {
         *self == Self::default()
     }
 
-    /// The current epoch; 0 for a run that never had a lease.
+    /// The current epoch; [`LeaseEpoch::NONE`] for a run that never had a lease.
     #[must_use]
-    pub fn epoch(&self) -> u64 {
-        self.lease.map_or(0, |lease| lease.epoch)
+    pub fn epoch(&self) -> LeaseEpoch {
+        self.lease.map_or(LeaseEpoch::NONE, |lease| lease.epoch)
     }
 
     pub(in crate::domain) fn weight(&self) -> usize {

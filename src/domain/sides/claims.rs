@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::{Ask, Command, Namespace, Refusal, Run, RunKey, Status};
+use crate::domain::{Ask, Command, LeaseEpoch, Namespace, Refusal, Run, RunKey, Status};
 
 /// The RPC, as refusals name it.
 const RPC: &str = "ClaimNextRun";
@@ -14,7 +14,7 @@ pub struct Claimed {
     /// The run that was claimed.
     pub key: RunKey,
     /// The epoch of the lease that was granted.
-    pub epoch: u64,
+    pub epoch: LeaseEpoch,
     /// The digest of the request: see [`Request::digest`](crate::domain::Request::digest).
     pub digest: [u8; 32],
     /// The number of repetitions of the request that were answered with this claim.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::domain::{Ask, Command, Event, HeldLease, Lease, Run, RunKey, RunWrite, Time};
+use crate::domain::{Ask, Command, Event, HeldLease, Lease, LeaseEpoch, Run, RunKey, RunWrite, Time};
 
 /// Whether a command is decided on the row of the lease. A pending run has no such row, so a claim of it reads none.
 pub(super) fn is_wanted(command: &Command, run: Option<&Run>) -> bool {
@@ -45,8 +45,9 @@ impl Leases {
 
 /// The change of the row that keeps a run's lease: it is written with a new lease, or deleted (none).
 pub(super) fn write(write: &RunWrite) -> Option<(RunKey, Option<Lease>)> {
-    let before = write.before.map_or(0, |before| before.epoch);
-    let has_row = write.before.is_some_and(|stored| !stored.status.is_terminal() && before > 0 && !stored.ready);
+    let before = write.before.map_or(LeaseEpoch::NONE, |before| before.epoch);
+    let has_row =
+        write.before.is_some_and(|stored| !stored.status.is_terminal() && before > LeaseEpoch::NONE && !stored.ready);
     let run = &write.run;
     let becomes = match run.supervision.lease {
         // The run has ended, or has no holder.

@@ -141,7 +141,7 @@ impl World {
                 let thread = kind.map(|kind| format!("kind-{kind}"));
                 let filter = Filter { task_thread_id: thread, ..Filter::default() };
                 self.ids += 1;
-                let wake = self.ring.admit(self.ids, NAMESPACE.into(), Arc::new(filter), 0);
+                let wake = self.ring.admit(self.ids, NAMESPACE.into(), Arc::new(filter), LedgerEpoch::FIRST);
                 let begun = self.log.heads();
                 let stand = Stand::at(begun.clone());
                 let (id, shown, state) = (self.ids, BTreeSet::new(), State::Looks);
@@ -164,7 +164,7 @@ impl World {
         match &self.heads {
             None => {
                 self.heads = Some(self.log.heads());
-                self.ring.clear(0);
+                self.ring.clear(LedgerEpoch::FIRST);
             }
             Some(heads) => {
                 let wants_all = self.ring.has_watchers();
@@ -275,7 +275,7 @@ fn entry(Logged { shard, position, kind, .. }: Logged, positions: &[Position]) -
     let key = RunKey { namespace: NAMESPACE.into(), run_id: format!("{shard}-{position}").into() };
     let event = Event {
         key: key.clone(),
-        revision: 1,
+        revision: 1.into(),
         at: Time::from_micros(0),
         request_id: None,
         event_type: EventType::Created,
@@ -286,7 +286,7 @@ fn entry(Logged { shard, position, kind, .. }: Logged, positions: &[Position]) -
     };
     let filtered = Folded { before: None, after: Arc::new(evolve(None, &event)) };
     let (event, run) = (Bytes::from_static(&LARGE), Bytes::new());
-    let change = Change { key, revision: 1, status: Status::Running, held: false, event, run, filtered };
+    let change = Change { key, revision: 1.into(), status: Status::Running, held: false, event, run, filtered };
     let place = (Shard(u16::try_from(shard).unwrap()), position);
     Entry { change, place, positions: positions.into(), cursor: Bytes::new() }
 }

@@ -42,12 +42,12 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
 
     assert_eq!(store.heads().await.unwrap(), [1]);
     assert_eq!(store.changes(&Positions::start(1), 9, 999).await.unwrap().events.len(), 1);
-    assert_eq!(store.run_events(&key, 0, 9, 999).await.unwrap().len(), 1);
+    assert_eq!(store.run_events(&key, 0.into(), 9, 999).await.unwrap().len(), 1);
     assert_eq!(store.revisions_as_of(std::slice::from_ref(&key), &vec![1].into()).await.unwrap(), [1]);
     assert_eq!(store.forgotten().await.unwrap(), [0]);
     assert!(store.run(&key).await.unwrap().is_some());
     assert!(store.runs(std::slice::from_ref(&key)).await.unwrap()[0].is_some());
-    assert!(store.runs_at(&[(key.clone(), 1)]).await.unwrap()[0].is_some());
+    assert!(store.runs_at(&[(key.clone(), 1.into())]).await.unwrap()[0].is_some());
     let (filter, order) = (Filter::default(), Order::NewestFirst);
     let namespace = key.namespace.clone();
     let query = RunQuery { namespace, filter, order, after: None, limit: 9, bytes_max: 999, metadata: false };
@@ -56,7 +56,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     store.ready(&key.namespace, None, 9).await.unwrap();
     let value = LabelValue { namespace: key.namespace.clone(), label: "k".to_owned(), value: "v".to_owned() };
     store.running(&[value]).await.unwrap();
-    let renewal = Renewal { epoch: 1, agent_id: None, progress: None };
+    let renewal = Renewal { epoch: 1.into(), agent_id: None, progress: None };
     assert_eq!(store.renew(Shard(0), &[(key.clone(), renewal)]).await.unwrap(), [None]);
     assert_eq!(store.leases(std::slice::from_ref(&key)).await.unwrap(), [None]);
     assert!(store.overdue(Shard(0), 9).await.unwrap().is_empty());
@@ -68,7 +68,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     store.ping().await.unwrap();
     counted(&Call::ALL);
 
-    store.run_at(&key, 1).await.unwrap();
+    store.run_at(&key, 1.into()).await.unwrap();
     assert_eq!(store.calls().of(Call::RunsAt), 2, "one run is read as several are");
     let names: BTreeSet<&str> = Call::ALL.iter().map(|call| call.name()).collect();
     assert_eq!(names.len(), Call::ALL.len());

@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 
 use super::min_release;
 use super::rows::Reader;
-use crate::domain::{Position, Time};
+use crate::domain::{LedgerEpoch, Position, Time};
 use crate::store::StoreError;
 
 /// A shard's newest event, if it has one: an index probe.
@@ -61,7 +61,7 @@ pub(super) struct Ends {
     /// The release that the schema asks for, which is not above this one.
     pub(super) min_release: Arc<str>,
     /// The ledger's epoch.
-    pub(super) ledger_epoch: u64,
+    pub(super) ledger_epoch: LedgerEpoch,
 }
 
 impl Ends {

@@ -19,7 +19,7 @@ use super::read::{self, reading};
 use super::sessions::Sessions;
 use super::{Alone, dsn, lineage, migrate, safety};
 use crate::domain::ids::shard_of;
-use crate::domain::{Event, Position, Positions, RunKey, Shard, Time};
+use crate::domain::{Event, Position, Positions, Revision, RunKey, Shard, Time};
 use crate::store::inspect::{
     Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
 };
@@ -92,14 +92,14 @@ impl RunLog for PostgresInspect {
     async fn run_events(
         &self,
         key: &RunKey,
-        after: u64,
+        after: Revision,
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
         read::run_events(&self.sessions, self.shard_of(key), key, after, limit, bytes_max).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
         read::revisions_as_of(&self.sessions, keys, heads, |key| self.shard_of(key)).await
     }
 }
@@ -126,7 +126,7 @@ impl Inspect for PostgresInspect {
         links::extent(&self.sessions, &self.over_shards, link).await
     }
 
-    async fn links(&self, asked: &[(RunKey, u64)]) -> Result<Vec<Links>, StoreError> {
+    async fn links(&self, asked: &[(RunKey, Revision)]) -> Result<Vec<Links>, StoreError> {
         links::links(&self.sessions, asked, |key| self.shard_of(key)).await
     }
 

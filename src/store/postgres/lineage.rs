@@ -23,7 +23,7 @@ use super::commit::hints::Hints;
 use super::errors;
 use super::rows::Reader;
 use super::sessions::Connection;
-use crate::domain::{Position, Positions, Shard};
+use crate::domain::{LedgerEpoch, Position, Positions, Shard};
 use crate::store::{Ledger, StoreError};
 use crate::telemetry::chain;
 
@@ -55,7 +55,7 @@ impl Lineage {
         let known =
             Known { epoch: ledger.epoch, server: Identity::default(), seen: Positions::start(ledger.shard_count) };
         Self {
-            epoch: AtomicU64::new(ledger.epoch),
+            epoch: AtomicU64::new(ledger.epoch.get()),
             known: Mutex::new((known, None)),
             hints,
             looks,
@@ -79,8 +79,8 @@ impl Lineage {
     }
 
     /// The ledger's epoch: never behind the epoch that any session has read.
-    pub(super) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::SeqCst)
+    pub(super) fn epoch(&self) -> LedgerEpoch {
+        self.epoch.load(Ordering::SeqCst).into()
     }
 
     /// The time at which the epoch last changed while this process ran: older sessions may be to a server that was
@@ -90,7 +90,7 @@ impl Lineage {
     }
 
     /// Notes the positions of shards that a session showed, which was lent at this epoch.
-    pub(super) fn saw(&self, epoch: u64, places: impl IntoIterator<Item = (Shard, Position)>) {
+    pub(super) fn saw(&self, epoch: LedgerEpoch, places: impl IntoIterator<Item = (Shard, Position)>) {
         let mut known = self.known();
         if known.0.epoch != epoch {
             return;
@@ -204,14 +204,14 @@ impl Lineage {
         }
         known.0 = Known { epoch: look.epoch, server: look.server.clone(), seen: look.heads.clone() };
         known.1 = Some(Instant::now());
-        self.epoch.store(look.epoch, Ordering::SeqCst);
+        self.epoch.store(look.epoch.get(), Ordering::SeqCst);
         drop(known);
         self.hints.forget();
         let reason = raised_for.unwrap_or_else(|| "another replica has seen it".to_owned());
         tracing::error!(
             reason,
-            epoch = look.epoch,
-            epoch_before = before,
+            epoch = look.epoch.get(),
+            epoch_before = before.get(),
             server = %look.server,
             "the ledger is of another past than before, after a failover or from a copy: acknowledged calls may be lost, \
              and watches begin again"

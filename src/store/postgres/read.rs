@@ -15,11 +15,10 @@ use super::errors::{self, TimedOut};
 use super::min_release;
 use super::rows::{Reader, bigint, shown, smallint};
 use super::sessions::{Session, Sessions};
-use crate::domain::{Event, Positions, Run, RunKey, Shard};
+use crate::domain::{Event, Positions, Revision, Run, RunKey, Shard};
 use crate::store::StoreError;
 use crate::store::dialect::run_columns;
 use crate::store::rows::{events, runs};
-use crate::store::scalars::first_of;
 
 const READ_MAX: Duration = Duration::from_secs(12);
 
@@ -137,14 +136,14 @@ pub(super) async fn runs(
 /// Reads with one statement for each shard that has some of the runs.
 pub(super) async fn runs_at(
     sessions: &Sessions,
-    wanted: &[(RunKey, u64)],
+    wanted: &[(RunKey, Revision)],
     shard_of: impl Fn(&RunKey) -> Shard,
 ) -> Result<Vec<Option<Run>>, StoreError> {
     let mut runs = vec![None; wanted.len()];
     for (shard, numbers) in by_shard(wanted.iter().map(|(key, _)| shard_of(key))) {
         let of = |number: &i64| &wanted[index(*number)];
         let (namespaces, run_ids) = columns(numbers.iter().map(|number| &of(number).0));
-        let firsts: Vec<i64> = numbers.iter().map(|number| bigint(first_of(of(number).1))).collect();
+        let firsts: Vec<i64> = numbers.iter().map(|number| bigint(of(number).1.first_to_fold())).collect();
         let revisions: Vec<i64> = numbers.iter().map(|number| bigint(of(number).1)).collect();
         let arguments: [&(dyn ToSql + Sync); 6] =
             [&smallint(shard), &numbers, &namespaces, &run_ids, &firsts, &revisions];
@@ -166,8 +165,8 @@ pub(super) async fn revisions_as_of(
     keys: &[RunKey],
     heads: &Positions,
     shard_of: impl Fn(&RunKey) -> Shard,
-) -> Result<Vec<u64>, StoreError> {
-    let mut revisions = vec![0; keys.len()];
+) -> Result<Vec<Revision>, StoreError> {
+    let mut revisions = vec![Revision::NONE; keys.len()];
     for (shard, numbers) in by_shard(keys.iter().map(shard_of)) {
         let head = bigint(heads.of(shard));
         let (namespaces, run_ids) = columns(numbers.iter().map(|number| &keys[index(*number)]));
@@ -206,7 +205,7 @@ pub(super) async fn run_events(
     sessions: &Sessions,
     shard: Shard,
     key: &RunKey,
-    after: u64,
+    after: Revision,
     limit: usize,
     bytes_max: usize,
 ) -> Result<Vec<Event>, StoreError> {

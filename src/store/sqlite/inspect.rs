@@ -20,7 +20,7 @@ use super::connections::Connections;
 use super::{changes, errors, migrate, open, read, rows};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
-use crate::domain::{Event, Position, Positions, RunKey, Shard, Time};
+use crate::domain::{Event, Position, Positions, Revision, RunKey, Shard, Time};
 use crate::store::inspect::{
     Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
 };
@@ -177,7 +177,7 @@ impl RunLog for SqliteInspect {
     async fn run_events(
         &self,
         key: &RunKey,
-        after: u64,
+        after: Revision,
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -185,7 +185,7 @@ impl RunLog for SqliteInspect {
         self.read(move |connection| read::run_events(connection, shard, &key, after, limit, bytes_max)).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
         let asked = read::as_of(keys, heads, |key| self.shard_of(key));
         self.read(move |connection| read::revisions_as_of(connection, &asked)).await
     }
@@ -212,7 +212,7 @@ impl Inspect for SqliteInspect {
         self.read(move |connection| links::extent(connection, shard_count, &link)).await
     }
 
-    async fn links(&self, asked: &[(RunKey, u64)]) -> Result<Vec<Links>, StoreError> {
+    async fn links(&self, asked: &[(RunKey, Revision)]) -> Result<Vec<Links>, StoreError> {
         let asked: Vec<_> = asked.iter().map(|(key, revision)| (self.shard_of(key), key.clone(), *revision)).collect();
         self.read(move |connection| asked.iter().map(|asked| links::links(connection, asked)).collect()).await
     }

@@ -6,10 +6,9 @@ use rusqlite::Connection;
 
 use super::rows::{Reader, bigint, each, first, ledger, shown};
 use super::{ends, errors};
-use crate::domain::{Event, Position, Positions, Run, RunKey, Shard};
+use crate::domain::{Event, Position, Positions, Revision, Run, RunKey, Shard};
 use crate::store::dialect::run_columns;
 use crate::store::rows::{events, runs};
-use crate::store::scalars::first_of;
 use crate::store::{StoreError, json};
 
 const RUN: &str = concat!(
@@ -40,12 +39,12 @@ pub(super) fn run(connection: &Connection, shard: Shard, key: &RunKey) -> Result
 /// Runs right after one of their events each, in one snapshot.
 pub(super) fn runs_at(
     connection: &mut Connection,
-    wanted: &[(Shard, RunKey, u64)],
+    wanted: &[(Shard, RunKey, Revision)],
 ) -> Result<Vec<Option<Run>>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let run_at = |(shard, key, revision): &(Shard, RunKey, u64)| {
+    let run_at = |(shard, key, revision): &(Shard, RunKey, Revision)| {
         let mut history = events::History::of(key);
-        let values = (shard.0, &key.namespace, &key.run_id, bigint(first_of(*revision)), bigint(*revision));
+        let values = (shard.0, &key.namespace, &key.run_id, bigint(revision.first_to_fold()), bigint(*revision));
         each(&snapshot, RUN_AT, values, |row| history.add(row).map(ControlFlow::Continue))?;
         Ok(history.run()?.filter(|run| run.revision == *revision))
     };
@@ -69,14 +68,14 @@ pub(super) fn as_of(
 pub(super) fn revisions_as_of(
     connection: &mut Connection,
     wanted: &[(Shard, RunKey, Position)],
-) -> Result<Vec<u64>, StoreError> {
+) -> Result<Vec<Revision>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let revision = |(shard, key, head): &(Shard, RunKey, Position)| {
         let values = (shard.0, &key.namespace, &key.run_id, bigint(*head));
         let revision = first(&snapshot, REVISION_AS_OF, values, |row| {
             Reader { table: "run_events", row, key: &|| shown(key) }.get((0, "revision"))
         });
-        Ok(revision?.unwrap_or(0))
+        Ok(revision?.unwrap_or(Revision::NONE))
     };
     wanted.iter().map(revision).collect()
 }
@@ -86,7 +85,7 @@ pub(super) fn run_events(
     connection: &Connection,
     shard: Shard,
     key: &RunKey,
-    after: u64,
+    after: Revision,
     limit: usize,
     bytes_max: usize,
 ) -> Result<Vec<Event>, StoreError> {

@@ -91,15 +91,15 @@ async fn a_run_is_committed_read_back_and_replayed_across_a_restart() {
     let store = at(&path).await.unwrap();
     assert_eq!(store.ledger(), ledger);
     let again = commit(&store, vec![begun]).await.unwrap();
-    assert_eq!(again.verdicts, [Ok(Verdict::Replayed { revision: 1, current_revision: 3 })]);
+    assert_eq!(again.verdicts, [Ok(Verdict::Replayed { revision: 1.into(), current_revision: 3.into() })]);
     assert!(again.events.is_empty());
     let run = store.run(&key("run")).await.unwrap().unwrap();
-    assert_eq!((run.status, run.revision), (Status::Completed, 3));
-    assert_eq!(store.run_at(&key("run"), 3).await.unwrap(), Some(run));
-    assert_eq!(store.run_at(&key("run"), 1).await.unwrap().unwrap().links.tab_group_id, None);
-    assert_eq!(store.run_at(&key("run"), 0).await.unwrap(), None);
-    assert_eq!(store.run_at(&key("run"), u64::MAX).await.unwrap(), None);
-    assert_eq!(store.run_events(&key("run"), 1, 1, PAGE_BYTES_MAX).await.unwrap()[0].revision, 2);
+    assert_eq!((run.status, run.revision), (Status::Completed, 3.into()));
+    assert_eq!(store.run_at(&key("run"), 3.into()).await.unwrap(), Some(run));
+    assert_eq!(store.run_at(&key("run"), 1.into()).await.unwrap().unwrap().links.tab_group_id, None);
+    assert_eq!(store.run_at(&key("run"), 0.into()).await.unwrap(), None);
+    assert_eq!(store.run_at(&key("run"), u64::MAX.into()).await.unwrap(), None);
+    assert_eq!(store.run_events(&key("run"), 1.into(), 1, PAGE_BYTES_MAX).await.unwrap()[0].revision, 2);
     assert_eq!(store.heads().await.unwrap(), [6]);
     let page = store.changes(&vec![2].into(), 3, PAGE_BYTES_MAX).await.unwrap();
     assert_eq!(page.places().map(|(_, position)| position).collect::<Vec<_>>(), [3, 4, 5]);
@@ -126,10 +126,10 @@ async fn the_state_after_any_event_is_found_across_keyframes() {
         commit(&store, vec![tab_group("run", &revision.to_string())]).await.unwrap();
     }
     for revision in [2, 31, 32, 33, 63, 64, 65, 70] {
-        let run = store.run_at(&key("run"), revision).await.unwrap().unwrap();
-        assert_eq!((run.revision, run.links.tab_group_id), (revision, Some(revision.to_string())));
+        let run = store.run_at(&key("run"), revision.into()).await.unwrap().unwrap();
+        assert_eq!((run.revision, run.links.tab_group_id), (revision.into(), Some(revision.to_string())));
     }
-    assert_eq!(store.run_at(&key("run"), 71).await.unwrap(), None);
+    assert_eq!(store.run_at(&key("run"), 71.into()).await.unwrap(), None);
 }
 
 #[tokio::test]

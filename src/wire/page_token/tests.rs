@@ -5,7 +5,7 @@ use crate::domain::Status;
 use crate::store::Ledger;
 
 const LEDGER: Uuid = Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
-const OF: Ledger = Ledger { id: LEDGER, epoch: 0, shard_count: 1 };
+const OF: Ledger = Ledger { id: LEDGER, epoch: LedgerEpoch::FIRST, shard_count: 1 };
 /// Tokens that were given out stay good: these never change.
 const EVENTS_VECTOR: &str = "AfntplJPe9IyAAAAAAAAAGQ";
 const RUNS_VECTOR: &str = "ATQyXLF-2xLSAAZEWUFkIkBydW4";
@@ -49,10 +49,10 @@ fn filters() -> Vec<Filter> {
 #[test]
 fn a_token_leads_back_to_where_the_page_ended() {
     let run = key("default", "run");
-    for revision_at in [0, 1, 100, u64::MAX] {
+    for revision_at in [0, 1, 100, u64::MAX].map(Revision::from) {
         assert_eq!(revision(&after_revision(revision_at, OF, &run), OF, &run), Ok(revision_at));
     }
-    assert_eq!(after_revision(100, OF, &run), EVENTS_VECTOR);
+    assert_eq!(after_revision(100.into(), OF, &run), EVENTS_VECTOR);
     for filter in filters() {
         for micros in [i64::MIN, -1, 0, 1_764_000_000_123_456, i64::MAX] {
             for run_id in ["r", "run-1", &"~".repeat(RUN_ID_BYTES_MAX)] {
@@ -68,9 +68,9 @@ fn a_token_leads_back_to_where_the_page_ended() {
 
 #[test]
 fn a_token_of_another_ledger_namespace_or_run_is_noise() {
-    let token = after_revision(7, OF, &key("default", "run"));
+    let token = after_revision(7.into(), OF, &key("default", "run"));
     assert_eq!(revision(&token, Ledger { id: Uuid::nil(), ..OF }, &key("default", "run")), Err(PageTokenInvalid));
-    assert_eq!(revision(&token, Ledger { epoch: 1, ..OF }, &key("default", "run")), Err(PageTokenInvalid));
+    assert_eq!(revision(&token, Ledger { epoch: 1.into(), ..OF }, &key("default", "run")), Err(PageTokenInvalid));
     assert_eq!(revision(&token, OF, &key("other", "run")), Err(PageTokenInvalid));
     assert_eq!(revision(&token, OF, &key("default", "run2")), Err(PageTokenInvalid));
     assert_eq!(place(&token, LEDGER, "default", &Filter::default()), Err(PageTokenInvalid));
@@ -94,7 +94,7 @@ fn a_token_of_another_filter_is_noise() {
 fn a_token_changed_anywhere_is_noise() {
     let (run, filter) = (key("default", "run"), Filter::default());
     let taken = |token: &str| revision(token, OF, &run).is_ok() || place(token, LEDGER, "default", &filter).is_ok();
-    for token in [after_revision(7, OF, &run), after_place(&here("run-1"), LEDGER, "default", &filter)] {
+    for token in [after_revision(7.into(), OF, &run), after_place(&here("run-1"), LEDGER, "default", &filter)] {
         assert!(taken(&token));
         for at in 0..token.len() {
             for replacement in ["A", "B", "_", "=", "é", "\0", ""] {

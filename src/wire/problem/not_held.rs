@@ -1,24 +1,24 @@
 //! The reason why a caller does not hold a run's lease, in words that are true of the run as it is.
 
-use crate::domain::Summary;
+use crate::domain::{LeaseEpoch, Summary};
 
-/// `asked`: the epoch that the call named, 0 for none. `epoch`: the run's, 0 for a run that never had a lease.
-pub(super) fn not_held(rpc: &str, asked: u64, epoch: u64, released: bool, run: &Summary) -> String {
+/// `asked`: the epoch that the call named. `epoch`: the run's.
+pub(super) fn not_held(rpc: &str, asked: LeaseEpoch, epoch: LeaseEpoch, released: bool, run: &Summary) -> String {
     let Summary { run_id: id, status, presumed, .. } = run;
-    if epoch == 0 {
+    if epoch == LeaseEpoch::NONE {
         return without_lease(rpc, asked, id);
     }
     if rpc == "ClaimRun" {
         return format!("Run {id} is at epoch {epoch}, and the claim expected {asked}: look at the run again.");
     }
     match (status.is_terminal(), released) {
-        (true, false) if asked == 0 => {
+        (true, false) if asked == LeaseEpoch::NONE => {
             format!("Run {id} ended as {status} under epoch {epoch}: {rpc} is for who held it, and names that epoch.")
         }
-        (false, true) if asked == 0 => {
+        (false, true) if asked == LeaseEpoch::NONE => {
             format!("The lease of run {id} was released: claim the run, and name the epoch that you get.")
         }
-        (false, false) if asked == 0 => {
+        (false, false) if asked == LeaseEpoch::NONE => {
             format!("Run {id} has a lease, of epoch {epoch}: {rpc} is its holder's, who names the epoch.")
         }
         (true, true) => format!("Run {id} ended as {status}, and nobody held it any more: stop working on it."),
@@ -41,7 +41,7 @@ pub(super) fn not_held(rpc: &str, asked: u64, epoch: u64, released: bool, run: &
     }
 }
 
-fn without_lease(rpc: &str, asked: u64, id: &str) -> String {
+fn without_lease(rpc: &str, asked: LeaseEpoch, id: &str) -> String {
     match rpc {
         "HeartbeatRun" | "ReleaseRun" => format!("Run {id} has no lease: {rpc} is for a run that has one."),
         _ => format!("Run {id} has no lease, and {rpc} named epoch {asked}: name none."),

@@ -5,7 +5,7 @@ use tonic_types::pb::ResourceInfo;
 
 use super::not_held::not_held;
 use super::{Code, Problem, invalid};
-use crate::domain::{MaxRunning, Refusal, RunId, RunKey, Status as RunStatus, Summary, Time};
+use crate::domain::{LeaseEpoch, MaxRunning, Refusal, Revision, RunId, RunKey, Status as RunStatus, Summary, Time};
 use crate::wire::answer::timestamp;
 
 /// Runs that a refused claim names.
@@ -129,7 +129,7 @@ fn invalid_transition(refusal: &Refusal, run: &Summary, to: RunStatus) -> Proble
         )
 }
 
-fn lease_lost(refusal: &Refusal, message: String, asked: u64, epoch: u64, run: &Summary) -> Problem {
+fn lease_lost(refusal: &Refusal, message: String, asked: LeaseEpoch, epoch: LeaseEpoch, run: &Summary) -> Problem {
     let id = &run.run_id;
     problem(Code::FailedPrecondition, refusal, message)
         .info("run_id", id)
@@ -139,18 +139,20 @@ fn lease_lost(refusal: &Refusal, message: String, asked: u64, epoch: u64, run: &
             "runledger.v1.LeaseLostError",
             &v1::LeaseLostError {
                 run_id: id.to_string(),
-                lease_epoch: asked,
-                current_epoch: epoch,
+                lease_epoch: asked.into(),
+                current_epoch: epoch.into(),
                 run: Some(run.into()),
             },
         )
 }
 
-fn lease_held(refusal: &Refusal, epoch: u64, expires_at: Option<Time>, run: &Summary) -> Problem {
+fn lease_held(refusal: &Refusal, epoch: LeaseEpoch, expires_at: Option<Time>, run: &Summary) -> Problem {
     let id = &run.run_id;
     let message = match expires_at {
         Some(at) => format!("Run {id} is held under epoch {epoch} until {at}: claim it after that."),
-        None if epoch > 0 => format!("Run {id} is held under epoch {epoch}: claim it when that is over."),
+        None if epoch > LeaseEpoch::NONE => {
+            format!("Run {id} is held under epoch {epoch}: claim it when that is over.")
+        }
         None => format!("Run {id} is running without a lease: it cannot be claimed, whoever reports it."),
     };
     problem(Code::FailedPrecondition, refusal, message)
@@ -160,7 +162,7 @@ fn lease_held(refusal: &Refusal, epoch: u64, expires_at: Option<Time>, run: &Sum
             "runledger.v1.LeaseHeldError",
             &v1::LeaseHeldError {
                 run_id: id.to_string(),
-                current_epoch: epoch,
+                current_epoch: epoch.into(),
                 expires_at: expires_at.map(timestamp),
                 run: Some(run.into()),
             },
@@ -197,11 +199,11 @@ fn max_running(refusal: &Refusal, max: &MaxRunning, value: &str, running: &[RunI
         )
 }
 
-fn revision_mismatch(refusal: &Refusal, key: &RunKey, expected: u64, run: Option<&Summary>) -> Problem {
-    let actual = run.map_or(0, |run| run.revision);
+fn revision_mismatch(refusal: &Refusal, key: &RunKey, expected: Revision, run: Option<&Summary>) -> Problem {
+    let actual = run.map_or(Revision::NONE, |run| run.revision);
     let id = &key.run_id;
     let message = match (run, expected) {
-        (Some(_), 0) => format!("Run {id} exists, at revision {actual}: use another run_id, or read it."),
+        (Some(_), Revision::NONE) => format!("Run {id} exists, at revision {actual}: use another run_id, or read it."),
         (Some(_), _) => format!("Run {id} is at revision {actual}, not {expected}: read it and decide again."),
         (None, _) => format!("Run {id} does not exist, and revision {expected} was expected: expect 0, or nothing."),
     };
@@ -212,8 +214,8 @@ fn revision_mismatch(refusal: &Refusal, key: &RunKey, expected: u64, run: Option
         .detail(
             "runledger.v1.RevisionMismatchError",
             &v1::RevisionMismatchError {
-                expected_revision: expected,
-                actual_revision: actual,
+                expected_revision: expected.into(),
+                actual_revision: actual.into(),
                 run: run.map(v1::RunSummary::from),
             },
         )

@@ -30,7 +30,7 @@ fn summary(fill: Fill) -> Summary {
         task_thread_id: fill(LINK_BYTES_MAX),
         agent_id: Some(fill(LINK_BYTES_MAX)),
         status: RunStatus::Completed,
-        revision: u64::MAX,
+        revision: u64::MAX.into(),
         started_at: latest,
         running_at: Some(latest),
         updated_at: latest,
@@ -75,8 +75,8 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
         (
             Refusal::LeaseLost {
                 rpc: "HeartbeatRun",
-                asked: u64::MAX,
-                epoch: u64::MAX,
+                asked: u64::MAX.into(),
+                epoch: u64::MAX.into(),
                 released: false,
                 run: run.clone(),
             },
@@ -84,7 +84,7 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
             &["google.rpc.ErrorInfo", "runledger.v1.LeaseLostError"],
         ),
         (
-            Refusal::LeaseHeld { epoch: u64::MAX, expires_at: Some(run.updated_at), run: run.clone() },
+            Refusal::LeaseHeld { epoch: u64::MAX.into(), expires_at: Some(run.updated_at), run: run.clone() },
             Code::FailedPrecondition,
             &["google.rpc.ErrorInfo", "runledger.v1.LeaseHeldError"],
         ),
@@ -99,12 +99,12 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
             &["google.rpc.ErrorInfo", "runledger.v1.MaxRunningError"],
         ),
         (
-            Refusal::RevisionMismatch { key: key(), expected: u64::MAX, run: Some(run.clone()) },
+            Refusal::RevisionMismatch { key: key(), expected: u64::MAX.into(), run: Some(run.clone()) },
             Code::Aborted,
             &["google.rpc.ErrorInfo", "runledger.v1.RevisionMismatchError"],
         ),
         (
-            Refusal::RevisionMismatch { key: key(), expected: 7, run: None },
+            Refusal::RevisionMismatch { key: key(), expected: 7.into(), run: None },
             Code::Aborted,
             &["google.rpc.ErrorInfo", "runledger.v1.RevisionMismatchError"],
         ),
@@ -192,7 +192,7 @@ fn the_transition_error_has_the_message_that_bridges_know() {
 #[test]
 fn details_name_what_was_asked_and_what_was_found() {
     let run = summary(FILLS[0]);
-    let status = refusal(&Refusal::RevisionMismatch { key: key(), expected: 7, run: Some(run.clone()) });
+    let status = refusal(&Refusal::RevisionMismatch { key: key(), expected: 7.into(), run: Some(run.clone()) });
     let error: v1::RevisionMismatchError = detail(&status, "runledger.v1.RevisionMismatchError");
     assert_eq!((error.expected_revision, error.actual_revision, error.run.is_some()), (7, u64::MAX, true));
 
@@ -210,8 +210,9 @@ fn details_name_what_was_asked_and_what_was_found() {
 
 #[test]
 fn who_does_not_hold_a_lease_is_told_what_is_so() {
-    let said = |rpc, asked, epoch, released, status| {
+    let said = |rpc, asked: u64, epoch: u64, released, status| {
         let run = Summary { run_id: "run-1".into(), status, ..summary(FILLS[0]) };
+        let (asked, epoch) = (asked.into(), epoch.into());
         refusal(&Refusal::LeaseLost { rpc, asked, epoch, released, run }).message().to_owned()
     };
     let (running, failed, pending) = (RunStatus::Running, RunStatus::Failed, RunStatus::Pending);
@@ -305,7 +306,7 @@ fn every_other_status_has_its_code_and_reason() {
         (outcome_unknown(true), Code::Unavailable, "OUTCOME_UNKNOWN", false),
         (outcome_unknown(false), Code::Unknown, "OUTCOME_UNKNOWN", false),
         (deadline(), Code::DeadlineExceeded, "DEADLINE", false),
-        (revision_ahead(&key(), u64::MAX, u64::MAX), Code::OutOfRange, "REVISION_AHEAD", false),
+        (revision_ahead(&key(), u64::MAX.into(), u64::MAX.into()), Code::OutOfRange, "REVISION_AHEAD", false),
         (page_token_invalid(PageTokenInvalid), Code::InvalidArgument, "PAGE_TOKEN_INVALID", false),
     ] {
         let status = Status::from(problem);

@@ -143,10 +143,13 @@ fn a_request_id_brings_the_digest_of_the_command() {
 
 #[test]
 fn only_a_start_may_expect_that_no_run_exists() {
-    assert_eq!(start(|request| request.expected_revision = Some(0)).unwrap().expected_revision, Some(0));
+    assert_eq!(start(|request| request.expected_revision = Some(0)).unwrap().expected_revision, Some(0.into()));
     assert_eq!(fields(update(|request| request.expected_revision = Some(0))), ["expected_revision"]);
     assert_eq!(fields(fail(|request| request.expected_revision = Some(0))), ["expected_revision"]);
-    assert_eq!(fail(|request| request.expected_revision = Some(u64::MAX)).unwrap().expected_revision, Some(u64::MAX));
+    assert_eq!(
+        fail(|request| request.expected_revision = Some(u64::MAX)).unwrap().expected_revision,
+        Some(u64::MAX.into())
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::ready;
 use futures_util::{Stream, StreamExt as _};
 use runledger::clock::SystemClock;
-use runledger::domain::Command;
+use runledger::domain::{Command, Revision};
 use runledger::engine::{self, Engine};
 use runledger::feed::watch_run::Frame;
 use runledger::feed::{CHECKPOINT_INTERVAL, Feed, Limits, WatchError};
@@ -50,7 +50,7 @@ impl Process {
         Self { store, engine, feed, supervisor }
     }
 
-    pub(super) async fn apply(&self, command: Command) -> u64 {
+    pub(super) async fn apply(&self, command: Command) -> Revision {
         self.engine.submit(command, None).await.unwrap().run.revision
     }
 

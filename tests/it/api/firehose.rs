@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Filter, Status};
+use runledger::domain::{Filter, LedgerEpoch, Status};
 use runledger::feed::cursor::{Cursor, View, ViewOf};
 use runledger::feed::watch_run;
 use runledger::feed::watch_runs::{Begin, Frame};
@@ -45,7 +45,7 @@ fn opened(process: &Process, cursor: &[u8]) -> Cursor {
 
 /// After the last event that there is.
 async fn now(process: &Process) -> Cursor {
-    Cursor { epoch: 0, positions: process.store.heads().await.unwrap(), view: None }
+    Cursor { epoch: LedgerEpoch::FIRST, positions: process.store.heads().await.unwrap(), view: None }
 }
 
 /// The next frame is a checkpoint: where, and how late.
@@ -129,7 +129,7 @@ async fn a_cursor_from_before_what_is_kept_is_expired() {
         let begun = watch(
             &process,
             Filter::default(),
-            Begin::After(Cursor { epoch: 0, positions: vec![position].into(), view: None }),
+            Begin::After(Cursor { epoch: LedgerEpoch::FIRST, positions: vec![position].into(), view: None }),
         );
         match (position, begun.await) {
             (0..3, Err(WatchError::CursorExpired)) | (7.., Err(WatchError::CursorInvalid)) => {}
@@ -164,7 +164,8 @@ async fn a_page_that_could_not_be_read_once_is_missing_in_no_watch() {
             }
             // The session met the page itself: a watch that resumes misses no event.
             Some(Err(WatchError::Store(StoreError::Corrupt { .. }))) => {
-                let after = Begin::After(Cursor { epoch: 0, positions: vec![position].into(), view: None });
+                let after =
+                    Begin::After(Cursor { epoch: LedgerEpoch::FIRST, positions: vec![position].into(), view: None });
                 frames = watch(&process, Filter::default(), after).await.unwrap();
             }
             Some(Ok(Frame::CaughtUp { .. })) => {}
@@ -228,7 +229,7 @@ async fn a_watch_that_is_cut_again_and_again_before_it_has_caught_up_arrives() {
         process.apply(update("busy").metadata(&json!({ "n": n }))).await;
     }
     process.store.slow_ms.store(400, Ordering::Relaxed);
-    let mut cursor = Cursor { epoch: 0, positions: vec![0].into(), view: None };
+    let mut cursor = Cursor { epoch: LedgerEpoch::FIRST, positions: vec![0].into(), view: None };
     let mut cuts = 0;
     loop {
         match first(&process, never(), cursor.clone()).await {
@@ -253,7 +254,11 @@ async fn a_first_view_that_is_cut_again_and_again_gets_on() {
         process.apply(start(&format!("run-{run}"))).await;
     }
     process.store.slow_ms.store(400, Ordering::Relaxed);
-    let mut cursor = Cursor { epoch: 0, positions: vec![0].into(), view: Some(View { of: ViewOf::All, shown: None }) };
+    let mut cursor = Cursor {
+        epoch: LedgerEpoch::FIRST,
+        positions: vec![0].into(),
+        view: Some(View { of: ViewOf::All, shown: None }),
+    };
     let mut cuts = 0;
     loop {
         match first(&process, Filter::default(), cursor.clone()).await {
@@ -265,7 +270,10 @@ async fn a_first_view_that_is_cut_again_and_again_gets_on() {
             }
             // The view is over, and nothing was in it.
             Frame::Change { cursor, .. } => {
-                assert_eq!(opened(&process, &cursor), Cursor { epoch: 0, positions: vec![1].into(), view: None });
+                assert_eq!(
+                    opened(&process, &cursor),
+                    Cursor { epoch: LedgerEpoch::FIRST, positions: vec![1].into(), view: None }
+                );
                 break;
             }
             other @ (Frame::Snapshot { .. } | Frame::CaughtUp { .. }) => panic!("nothing was there: {other:?}"),
@@ -291,7 +299,7 @@ async fn sessions_that_read_history_do_not_crowd_the_store() {
     process.store.pasts_gate.forget_permits(permits);
     let mut sessions = JoinSet::new();
     for run in 0..SESSIONS {
-        let after = Cursor { epoch: 0, positions: vec![begun[0] + run].into(), view: None };
+        let after = Cursor { epoch: LedgerEpoch::FIRST, positions: vec![begun[0] + run].into(), view: None };
         let (feed, changes) = (process.feed.clone(), usize::try_from(SESSIONS - run).unwrap());
         sessions.spawn(async move {
             let frames = feed.watch_runs(DEFAULT_NAMESPACE.into(), Filter::default(), Begin::After(after));

@@ -49,7 +49,7 @@ async fn a_claim_that_was_made_for_a_caller_who_had_gone_is_the_next_callers() {
     let got = timeout(SOON, process.next(Some("worker"), SOON)).await.expect("it hangs").unwrap();
     assert_eq!(got.as_deref(), Some("run-1"));
     let run = process.store.run(&key("run-1")).await.unwrap().unwrap();
-    assert_eq!((run.supervision.epoch(), run.agent_id.as_deref()), (3, Some("worker")), "given back in between");
+    assert_eq!((run.supervision.epoch(), run.agent_id.as_deref()), (3.into(), Some("worker")), "given back in between");
 }
 
 /// Whether the answer is on its way, or there already, when its caller goes: by so many steps, of every second from when
@@ -105,7 +105,7 @@ async fn a_claim_of_unknown_outcome_is_given_back_only_when_it_was_made() {
         process.apply(deferred("another")).await;
         assert_eq!(process.commits(), before + 1, "nothing else is written");
         let run = process.run("run-1").await;
-        assert_eq!((run.is_ready(), run.supervision.lease.unwrap().epoch), (false, epoch));
+        assert_eq!((run.is_ready(), run.supervision.lease.unwrap().epoch), (false, epoch.into()));
     }
 }
 
@@ -115,7 +115,7 @@ async fn a_run_that_was_taken_over_is_not_given_back_under_a_holder_who_writes()
     for writes in [false, true] {
         let process = Process::start().await;
         process.apply(leased("run-1")).await;
-        let epoch = process.apply(release("run-1").epoch(1)).await.supervision.epoch() + 1;
+        let epoch = process.apply(release("run-1").epoch(1)).await.supervision.epoch().get() + 1;
         process.store.gate.forget_permits(Semaphore::MAX_PERMITS);
         let before = process.commits();
         let (mut gone, mut holder) = (JoinSet::new(), JoinSet::new());
@@ -153,5 +153,5 @@ async fn a_claim_whose_caller_has_gone_is_given_back_before_the_service_stops() 
     process.store.gate.add_permits(1 << 20);
     assert!(process.supervisor.finished(SOON).await, "it ends");
     let run = process.run("run-1").await;
-    assert_eq!((run.is_ready(), run.supervision.epoch()), (true, 2));
+    assert_eq!((run.is_ready(), run.supervision.epoch()), (true, 2.into()));
 }

@@ -44,7 +44,7 @@ pub(crate) async fn commands_on_one_run_are_decided_on_the_state_that_the_one_be
     assert_eq!(words(&answers), expected);
     let contents = sound(fixture.store()).await;
     let run = &contents.runs[&key("run-1")];
-    assert_eq!((run.status, run.revision, run.links.workflow_id.as_deref()), (Status::Completed, 4, Some("w")));
+    assert_eq!((run.status, run.revision, run.links.workflow_id.as_deref()), (Status::Completed, 4.into(), Some("w")));
     assert_eq!(answers[6], Ok(Verdict::Applied(Arc::new(run.clone()))));
 }
 

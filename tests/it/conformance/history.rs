@@ -1,7 +1,7 @@
 //! One run's past.
 
 use runledger::domain::evolve::evolve;
-use runledger::domain::{Event, Positions, Run};
+use runledger::domain::{Event, Positions, Revision, Run};
 use runledger::store::{PAGE_BYTES_MAX, Store, json};
 use serde_json::json;
 
@@ -38,9 +38,9 @@ pub(crate) async fn a_run_of_100_events_reads_right_at_every_revision<F: Fixture
 pub(crate) async fn a_revision_that_no_event_made_has_no_state<F: Fixture>(fixture: F) {
     long(fixture.store(), "run-1", 33).await;
     for revision in [0, 34, 64, 65, u64::MAX] {
-        assert_eq!(fixture.store().run_at(&key("run-1"), revision).await.unwrap(), None, "revision {revision}");
+        assert_eq!(fixture.store().run_at(&key("run-1"), revision.into()).await.unwrap(), None, "revision {revision}");
     }
-    assert_eq!(fixture.store().run_at(&key("run-2"), 1).await.unwrap(), None);
+    assert_eq!(fixture.store().run_at(&key("run-2"), 1.into()).await.unwrap(), None);
 }
 
 pub(crate) async fn many_runs_are_read_as_of_their_revisions_and_as_of_the_heads<F: Fixture>(fixture: F) {
@@ -53,7 +53,7 @@ pub(crate) async fn many_runs_are_read_as_of_their_revisions_and_as_of_the_heads
             wanted.push((key(&run_id), state.revision));
             expected.push(Some(state));
         }
-        wanted.push((key(&run_id), events + 1));
+        wanted.push((key(&run_id), (events + 1).into()));
         expected.push(None);
     }
     wanted.reverse();
@@ -67,7 +67,7 @@ pub(crate) async fn many_runs_are_read_as_of_their_revisions_and_as_of_the_heads
     assert_eq!(as_of(&heads[4]).await, [0, 1, 0, 33, 1]);
     assert_eq!(as_of(&heads[3]).await, [0, 1, 0, 0, 1]);
     assert_eq!(as_of(&heads[0]).await, [0; 5]);
-    for (number, (key, revision)) in wanted.iter().enumerate().filter(|(_, (_, revision))| *revision % 7 == 1) {
+    for (number, (key, revision)) in wanted.iter().enumerate().filter(|(_, (_, revision))| revision.get() % 7 == 1) {
         let Some(run) = &expected[number] else { continue };
         // The log's positions when this run was this far: at its own event.
         let mut after = heads[0].clone();
@@ -85,12 +85,12 @@ pub(crate) async fn many_runs_are_read_as_of_their_revisions_and_as_of_the_heads
 pub(crate) async fn events_are_paged_by_revision<F: Fixture>(fixture: F) {
     let states = long(fixture.store(), "run-1", 40).await;
     long(fixture.store(), "run-2", 5).await;
-    let all = fixture.store().run_events(&key("run-1"), 0, 1000, PAGE_BYTES_MAX).await.unwrap();
+    let all = fixture.store().run_events(&key("run-1"), Revision::NONE, 1000, PAGE_BYTES_MAX).await.unwrap();
     assert!(all.iter().map(|event| event.revision).eq(1..=40));
     for limit in [1, 7, 39, 40, 41] {
         let mut read: Vec<Event> = Vec::new();
         loop {
-            let after = read.last().map_or(0, |event| event.revision);
+            let after = read.last().map_or(Revision::NONE, |event| event.revision);
             let page = fixture.store().run_events(&key("run-1"), after, limit, PAGE_BYTES_MAX).await.unwrap();
             assert_eq!(page.len(), limit.min(40 - read.len()));
             if page.is_empty() {
@@ -105,7 +105,7 @@ pub(crate) async fn events_are_paged_by_revision<F: Fixture>(fixture: F) {
         run = Some(evolve(run, event));
         assert_eq!(run.as_ref(), Some(state));
     }
-    assert_eq!(fixture.store().run_events(&key("run-1"), u64::MAX, 10, PAGE_BYTES_MAX).await.unwrap(), []);
+    assert_eq!(fixture.store().run_events(&key("run-1"), u64::MAX.into(), 10, PAGE_BYTES_MAX).await.unwrap(), []);
 }
 
 pub(crate) async fn a_page_of_events_is_bounded_in_bytes<F: Fixture>(fixture: F) {
@@ -114,12 +114,12 @@ pub(crate) async fn a_page_of_events_is_bounded_in_bytes<F: Fixture>(fixture: F)
         let text = char::from(b'a' + n % 26).to_string().repeat(60_000);
         apply(fixture.store(), update("run-1").metadata(&json!({"text": text, "n": n}))).await;
     }
-    let mut after = 0;
+    let mut after = Revision::NONE;
     let mut pages = 0;
     loop {
         let page = fixture.store().run_events(&key("run-1"), after, 1000, PAGE_BYTES_MAX).await.unwrap();
         let Some(last) = page.last() else { break };
-        assert!(page.iter().map(|event| event.revision).eq(after + 1..=last.revision));
+        assert!(page.iter().map(|event| event.revision).eq(after.get() + 1..=last.revision.get()));
         let bytes: usize = page.iter().map(|event| json::event(event).len()).sum();
         assert!(bytes < PAGE_BYTES_MAX + 130_000, "a page of {bytes} bytes");
         after = last.revision;
@@ -145,7 +145,10 @@ pub(crate) async fn events_read_back_as_they_were_decided<F: Fixture>(fixture: F
         let run = apply(fixture.store(), command.clone()).await;
         model.ask(&command, run.updated_at).unwrap();
     }
-    assert_eq!(fixture.store().run_events(&key("run-1"), 0, 10, PAGE_BYTES_MAX).await.unwrap(), model.events);
+    assert_eq!(
+        fixture.store().run_events(&key("run-1"), Revision::NONE, 10, PAGE_BYTES_MAX).await.unwrap(),
+        model.events
+    );
     let logged = sound(fixture.store()).await.log.into_iter().map(|logged| logged.event);
     assert_eq!(logged.collect::<Vec<_>>(), model.events);
 }
@@ -155,6 +158,6 @@ pub(crate) async fn an_unknown_run_has_no_record_and_no_history<F: Fixture>(fixt
     let _refused = ask(fixture.store(), complete("run-2")).await.unwrap_err();
     for unknown in ["run-2", "run-", "RUN-1", "run-1 ", ""] {
         assert_eq!(fixture.store().run(&key(unknown)).await.unwrap(), None);
-        assert_eq!(fixture.store().run_events(&key(unknown), 0, 10, PAGE_BYTES_MAX).await.unwrap(), []);
+        assert_eq!(fixture.store().run_events(&key(unknown), Revision::NONE, 10, PAGE_BYTES_MAX).await.unwrap(), []);
     }
 }

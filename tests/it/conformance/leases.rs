@@ -22,7 +22,7 @@ use crate::support::commands::{
 const SHORT_MS: u64 = 20_000;
 
 fn renewal(epoch: u64) -> Renewal {
-    Renewal { epoch, agent_id: None, progress: None }
+    Renewal { epoch: epoch.into(), agent_id: None, progress: None }
 }
 
 async fn renew(store: &dyn Store, run_id: &str, renewal: Renewal) -> Option<Renewed> {
@@ -65,7 +65,7 @@ async fn later(turns: usize) {
 pub(crate) async fn a_lease_is_renewed_without_an_event<F: Fixture>(fixture: F) {
     let run = apply(fixture.store(), leased("run-1")).await;
     let before = kept(fixture.store(), "run-1").await.unwrap();
-    assert_eq!((before.epoch, &before.progress), (1, &None));
+    assert_eq!((before.epoch, &before.progress), (1.into(), &None));
     let ttl_micros = i64::try_from(TTL_MS).unwrap() * 1_000;
     assert!((before.expires_at.micros() - run.started_at.micros() - ttl_micros).abs() < 5_000_000);
     fixture.pass_alive(&[], 20_000).await;
@@ -181,7 +181,7 @@ pub(crate) async fn of_a_completion_and_a_sweep_the_first_wins<F: Fixture>(fixtu
         let run = stored(here, &key(id)).await;
         let words = (word(&completed), word(&swept));
         match words {
-            ("applied", "unchanged") => assert_eq!((run.status, run.revision), (Status::Completed, 2), "{id}"),
+            ("applied", "unchanged") => assert_eq!((run.status, run.revision), (Status::Completed, 2.into()), "{id}"),
             ("recorded late", "applied") => {
                 assert_eq!((run.status, run.outcome()), (Status::Failed, Some(Status::Completed)), "{id}");
                 assert_eq!(run.revision, 3, "{id}");
@@ -209,8 +209,8 @@ pub(crate) async fn of_a_claim_and_the_old_holders_renewal_the_first_wins<F: Fix
         let epoch = kept(here, id).await.map(|kept| kept.epoch);
         match word(&claimed) {
             // A renewal that came first would have kept it.
-            "applied" => assert_eq!((renewed, epoch), (None, Some(2)), "{id}"),
-            "LEASE_HELD" => assert!(epoch == Some(1), "{id}"),
+            "applied" => assert_eq!((renewed, epoch), (None, Some(2.into())), "{id}"),
+            "LEASE_HELD" => assert!(epoch == Some(1.into()), "{id}"),
             other => panic!("{id}: {other}"),
         }
         let holder = if word(&claimed) == "applied" { 2 } else { 1 };
@@ -367,8 +367,8 @@ pub(crate) async fn a_claim_fences_the_holder_before<F: Fixture>(fixture: F) {
     let store = fixture.store();
     assert_eq!(word(&ask(store, claim("run-1").by("new").epoch(7)).await), "LEASE_LOST");
     let run = apply(store, claim("run-1").by("new").epoch(1)).await;
-    assert_eq!((run.supervision.epoch(), run.agent_id.as_deref()), (2, Some("new")));
-    assert_eq!(kept(store, "run-1").await.map(|kept| kept.epoch), Some(2));
+    assert_eq!((run.supervision.epoch(), run.agent_id.as_deref()), (2.into(), Some("new")));
+    assert_eq!(kept(store, "run-1").await.map(|kept| kept.epoch), Some(2.into()));
     for stale in [update("run-1").workflow("w").epoch(1), complete("run-1").epoch(1), fail("run-1"), release("run-1")] {
         assert_eq!(word(&ask(store, stale.by("old")).await), "LEASE_LOST");
     }
@@ -399,7 +399,7 @@ pub(crate) async fn of_many_claims_one_wins<F: Fixture>(fixture: F) {
         let epoch = winner.supervision.epoch();
         assert_eq!(
             (epoch, kept(here, &id).await.map(|kept| kept.epoch)),
-            (if round % 2 == 0 { 1 } else { 3 }, Some(epoch))
+            (if round % 2 == 0 { 1 } else { 3 }.into(), Some(epoch))
         );
     }
     sound(here).await;
@@ -481,16 +481,16 @@ pub(crate) async fn what_is_reported_late_is_kept_once_and_changes_no_status<F: 
     let report = complete("run-1").epoch(1).metadata(&serde_json::json!({"result": "found"})).by("worker");
     let late = ask(store, report.clone().request("late")).await;
     let Ok(Verdict::RecordedLate(run)) = &late else { panic!("{late:?}") };
-    assert_eq!((run.status, run.revision, &run.metadata), (Status::Failed, 3, &orphan.metadata));
+    assert_eq!((run.status, run.revision, &run.metadata), (Status::Failed, 3.into(), &orphan.metadata));
     assert_eq!((run.completed_at, run.outcome()), (orphan.completed_at, Some(Status::Completed)));
     assert_eq!(stored(store, &key("run-1")).await, **run);
     assert_eq!(word(&ask(store, report.request("late")).await), "replayed");
     for again in [complete("run-1").epoch(1), fail("run-1").epoch(1), abort("run-1"), sweep("run-1")] {
         assert_eq!(word(&ask(store, again).await), "unchanged");
     }
-    let events = store.run_events(&key("run-1"), 2, 10, 1 << 20).await.unwrap();
+    let events = store.run_events(&key("run-1"), 2.into(), 10, 1 << 20).await.unwrap();
     let kept = events[0].changes.supervision.late_report.as_ref().unwrap();
-    assert_eq!((kept.status, kept.lease_epoch, kept.metadata.is_empty()), (Status::Completed, 1, false));
+    assert_eq!((kept.status, kept.lease_epoch, kept.metadata.is_empty()), (Status::Completed, 1.into(), false));
     assert_eq!(overdue(store).await, []);
     sound(store).await;
 }

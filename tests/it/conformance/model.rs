@@ -65,6 +65,6 @@ pub(crate) async fn random_commands_make_the_store_the_fold_and_the_model_the_sa
     let logged = by_run(contents.log.into_iter().map(|logged| logged.event).collect());
     assert_eq!(logged, by_run(model.events), "event by event");
     for (key, events) in &logged {
-        assert_eq!(&stores[1].run_events(key, 0, 1000, runledger::store::PAGE_BYTES_MAX).await.unwrap(), events);
+        assert_eq!(&stores[1].run_events(key, 0.into(), 1000, runledger::store::PAGE_BYTES_MAX).await.unwrap(), events);
     }
 }

@@ -36,7 +36,7 @@ async fn ready(store: &dyn Store) -> Vec<String> {
 
 async fn replayed(store: &dyn Store, request_id: &str) -> Option<(String, u64)> {
     let claimed = store.replay_claim(&DEFAULT_NAMESPACE.into(), request_id).await.unwrap();
-    claimed.map(|Claimed { key, epoch, .. }| (key.run_id.into(), epoch))
+    claimed.map(|Claimed { key, epoch, .. }| (key.run_id.into(), epoch.get()))
 }
 
 async fn overdue(store: &dyn Store) -> usize {
@@ -55,7 +55,7 @@ pub(crate) async fn a_claim_that_was_not_begun_leaves_its_run_running_and_ready<
     let found = run.supervision.ready.clone().expect("it is ready");
     assert_eq!((run.status, found.not_begun, found.deadline), (Status::Running, true, None));
     assert_eq!(run.agent_id, None, "the claim had made the claimer its owner");
-    assert_eq!((run.supervision.epoch(), store.leases(&[key("run-1")]).await.unwrap()), (2, vec![None]));
+    assert_eq!((run.supervision.epoch(), store.leases(&[key("run-1")]).await.unwrap()), (2.into(), vec![None]));
     assert_eq!(ready(store).await, ["run-1"]);
     assert_eq!(sound(store).await.revisions(&key("run-1")), 3);
     fixture.pass(60_000).await;
@@ -72,7 +72,7 @@ pub(crate) async fn a_claim_that_was_not_begun_leaves_its_run_running_and_ready<
         assert_eq!(word(&ask(store, late).await), "LEASE_LOST", "the claimer has given it back");
     }
     let run = apply(store, next("run-1", "request-1").by("other")).await;
-    assert_eq!((run.supervision.epoch(), run.agent_id.as_deref(), run.is_ready()), (3, Some("other"), false));
+    assert_eq!((run.supervision.epoch(), run.agent_id.as_deref(), run.is_ready()), (3.into(), Some("other"), false));
     assert_eq!(ready(store).await, [""; 0]);
     apply(store, complete("run-1").epoch(3).by("other")).await;
     sound(store).await;
@@ -225,7 +225,7 @@ pub(crate) async fn a_claim_whose_lease_was_renewed_is_not_given_back_by_the_aut
     for (id, request) in [("asked", Some("asked")), ("claimed", None)] {
         apply(store, deferred(id)).await;
         apply(store, if request.is_some() { next(id, id) } else { claim(id) }).await;
-        let renewal = Renewal { epoch: 1, agent_id: None, progress: None };
+        let renewal = Renewal { epoch: 1.into(), agent_id: None, progress: None };
         let shard = shard_of(store.ledger().id, store.ledger().shard_count, &key(id));
         let renewed = store.renew(shard, &[(key(id), renewal)]).await.unwrap();
         assert!(renewed[0].is_some());

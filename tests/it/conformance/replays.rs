@@ -25,8 +25,8 @@ pub(crate) async fn a_retry_in_the_same_batch_is_replayed<F: Fixture>(fixture: F
     let change = || update("run-1").workflow("w").request("request-2");
     let answers = ask_all(fixture.store(), vec![begin(), begin(), change(), begin(), change()]).await;
     assert_eq!(words(&answers), ["applied", "replayed", "applied", "replayed", "replayed"]);
-    assert_eq!(answers[1], Ok(Verdict::Replayed { revision: 1, current_revision: 1 }));
-    assert_eq!(answers[3], Ok(Verdict::Replayed { revision: 1, current_revision: 2 }));
+    assert_eq!(answers[1], Ok(Verdict::Replayed { revision: 1.into(), current_revision: 1.into() }));
+    assert_eq!(answers[3], Ok(Verdict::Replayed { revision: 1.into(), current_revision: 2.into() }));
     assert_eq!(sound(fixture.store()).await.log.len(), 2);
 }
 

@@ -143,8 +143,8 @@ pub(crate) async fn keyframes_stand_at_every_32nd_revision_and_are_the_run<F: On
         apply(store, update("run-1").metadata(&json!({"n": n}))).await;
     }
     let rows = fixture.sql("select revision, keyframe from run_events where run_id = 'run-1' order by revision").await;
-    for (row, revision) in rows.iter().zip(1..) {
-        let state = store.run_at(&key("run-1"), revision).await.unwrap().unwrap();
+    for (row, revision) in rows.iter().zip(1_u64..) {
+        let state = store.run_at(&key("run-1"), revision.into()).await.unwrap().unwrap();
         let keyframe = revision
             .is_multiple_of(KEYFRAME_EVENTS)
             .then(|| json!({"run": serde_json::to_value(&state).unwrap(), "metadata": json!(state.metadata)}));
@@ -226,7 +226,7 @@ pub(crate) async fn a_run_that_cannot_be_read_is_corrupt_by_name<F: OnDisk>(fixt
     }
     // The shard is free, and the neighbours live.
     apply(store, complete("run-2")).await;
-    assert_eq!(store.run_events(&key("run-1"), 0, 10, PAGE_BYTES_MAX).await.unwrap().len(), 1);
+    assert_eq!(store.run_events(&key("run-1"), 0.into(), 10, PAGE_BYTES_MAX).await.unwrap().len(), 1);
 }
 
 /// Retention removes whole runs, and leaves each shard its newest event.
@@ -275,9 +275,12 @@ pub(crate) async fn an_event_that_cannot_be_read_stands_in_its_place_and_costs_n
             match read {
                 Ok(logged) => assert_eq!(logged, wanted),
                 Err(unreadable) => {
-                    assert_eq!((&unreadable.key, unreadable.revision, unreadable.at), (&key("run-2"), 2, event.at));
+                    assert_eq!(
+                        (&unreadable.key, unreadable.revision, unreadable.at),
+                        (&key("run-2"), 2.into(), event.at)
+                    );
                     assert_eq!((unreadable.shard, unreadable.position), (wanted.shard, wanted.position));
-                    assert_eq!((&event.key, event.revision), (&key("run-2"), 2));
+                    assert_eq!((&event.key, event.revision), (&key("run-2"), 2.into()));
                     let named = "run_events.event of default/run-2 cannot be read";
                     assert_eq!(unreadable.error.to_string(), named);
                 }

@@ -96,7 +96,7 @@ pub(crate) async fn hostile_strings_read_back_equal<F: Fixture>(mut fixture: F) 
     for (n, text) in HOSTILE.into_iter().enumerate() {
         let key = key(&format!("run-{n}"));
         assert_carries(&contents.runs[&key], text);
-        let events = fixture.store().run_events(&key, 0, 10, PAGE_BYTES_MAX).await.unwrap();
+        let events = fixture.store().run_events(&key, 0.into(), 10, PAGE_BYTES_MAX).await.unwrap();
         assert_eq!(
             (events[0].request_id.as_deref(), events[0].principal.agent_id.as_deref()),
             (Some(text), Some(text))
@@ -146,8 +146,8 @@ pub(crate) async fn numbers_read_back_equal<F: Fixture>(fixture: F) {
     apply(fixture.store(), start("run-1").changing(|changes| changes.metadata = patch.clone())).await;
     let text = |run: Run| serde_json::to_string(&run.metadata).unwrap();
     assert_eq!(text(stored(fixture.store(), &key("run-1")).await), kept);
-    assert_eq!(text(fixture.store().run_at(&key("run-1"), 1).await.unwrap().unwrap()), kept);
-    let event = fixture.store().run_events(&key("run-1"), 0, 1, PAGE_BYTES_MAX).await.unwrap().remove(0);
+    assert_eq!(text(fixture.store().run_at(&key("run-1"), 1.into()).await.unwrap().unwrap()), kept);
+    let event = fixture.store().run_events(&key("run-1"), 0.into(), 1, PAGE_BYTES_MAX).await.unwrap().remove(0);
     assert_eq!(serde_json::to_string(&event.changes.metadata).unwrap(), kept);
     // The value that was read back is the one that was given: the same patch changes nothing, and a keyframe keeps it.
     let again = update("run-1").changing(|changes| changes.metadata = patch);
@@ -155,7 +155,7 @@ pub(crate) async fn numbers_read_back_equal<F: Fixture>(fixture: F) {
     for n in 0..35 {
         apply(fixture.store(), update("run-1").workflow(&n.to_string())).await;
     }
-    assert_eq!(text(fixture.store().run_at(&key("run-1"), 33).await.unwrap().unwrap()), kept);
+    assert_eq!(text(fixture.store().run_at(&key("run-1"), 33.into()).await.unwrap().unwrap()), kept);
     sound(fixture.store()).await;
 }
 

@@ -66,7 +66,7 @@ fn an_event_carries_only_what_changed() {
     let mut expected = rich();
     expected.links.workflow_id = Some("workflow-2".into());
     expected.labels.insert("team".into(), "b".into());
-    expected.revision += 1;
+    expected.revision = expected.revision.next();
     expected.updated_at = now();
     assert_eq!(after, expected);
 }
@@ -107,7 +107,7 @@ fn a_pending_run_takes_over_what_its_start_brings_and_keeps_the_rest() {
     expected.links.workflow_id = Some("workflow-2".into());
     expected.labels.insert("team".into(), "b".into());
     expected.metadata = metadata(&json!({"n": 1, "deep": {"new": true}}));
-    expected.revision += 1;
+    expected.revision = expected.revision.next();
     expected.updated_at = now();
     expected.running_at = Some(now());
     assert_eq!(after, expected);
@@ -116,7 +116,7 @@ fn a_pending_run_takes_over_what_its_start_brings_and_keeps_the_rest() {
 #[test]
 fn a_completion_may_bring_a_last_patch_in_its_one_event() {
     let (event, after) = applied(Some(&rich()), &complete("run-1").metadata(&json!({"n": null, "result": "ok"})));
-    assert_eq!((event.revision, event.to), (rich().revision + 1, Status::Completed));
+    assert_eq!((event.revision, event.to), (rich().revision.next(), Status::Completed));
     assert_eq!(after.metadata, metadata(&json!({"deep": {"er": [1, 2]}, "result": "ok"})));
 }
 

@@ -1,7 +1,7 @@
 //! Every status, and none, times every operation.
 
 use runledger::domain::decide::Decision;
-use runledger::domain::{EventType, Refusal, Status};
+use runledger::domain::{EventType, Refusal, Revision, Status};
 
 use super::{decided, now, run_in};
 use crate::support::commands::{Asking as _, Operation, command};
@@ -51,7 +51,7 @@ fn answer(from: Option<Status>, operation: Operation) -> Answer {
     match decided(run.as_ref(), &command) {
         Ok(Decision::Apply(event, after)) => {
             assert_eq!((event.from, event.to), (from, after.status));
-            assert_eq!(after.revision, run.as_ref().map_or(0, |run| run.revision) + 1);
+            assert_eq!(after.revision, run.as_ref().map_or(Revision::FIRST, |run| run.revision.next()));
             assert_eq!(event.revision, after.revision);
             assert_eq!((event.at, after.updated_at), (now(), now()));
             assert_eq!(after.completed_at, after.status.is_terminal().then_some(now()));

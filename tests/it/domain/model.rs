@@ -9,7 +9,7 @@ use proptest::test_runner::Config;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::evolve::evolve;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::{Command, Event, Loaded, NewEvent, Run, RunKey, Sides, Status, Time, Verdict};
+use runledger::domain::{Command, Event, LedgerEpoch, Loaded, NewEvent, Run, RunKey, Sides, Status, Time, Verdict};
 
 use crate::support::model::{Model, folded};
 use crate::support::random::{batches, commands};
@@ -39,7 +39,7 @@ impl Shelf {
                 max_running: model.running_beside(commands, &self.runs),
                 claims: model.claimed(),
             },
-            ledger_epoch: 0,
+            ledger_epoch: LedgerEpoch::FIRST,
         }
     }
 }
@@ -83,7 +83,7 @@ proptest! {
         prop_assert_eq!(&folded(events), &model.runs, "the fold of the log");
         for (new, position) in shelf.log.iter().zip(1..) {
             prop_assert_eq!(new.position, position, "positions are dense, from 1");
-            prop_assert_eq!(new.keyframe.is_some(), new.event.revision.is_multiple_of(KEYFRAME_EVENTS));
+            prop_assert_eq!(new.keyframe.is_some(), new.event.revision.get().is_multiple_of(KEYFRAME_EVENTS));
             prop_assert_eq!(new.request.as_ref().map(|request| &request.id), new.event.request_id.as_ref());
         }
         prop_assert!(shelf.log.is_sorted_by_key(|new| new.event.at), "times never fall");
@@ -102,7 +102,7 @@ proptest! {
                 let mut after = model.runs[&command.key].clone();
                 if matches!(answer, Ok(Verdict::RecordedLate(_))) {
                     prop_assert!(run.supervision.presumed && run.supervision.late_report.is_none());
-                    prop_assert_eq!(after.revision, run.revision + 1);
+                    prop_assert_eq!(after.revision, run.revision.next());
                     prop_assert!(after.supervision.late_report.take().is_some());
                     (after.revision, after.updated_at) = (run.revision, run.updated_at);
                 }

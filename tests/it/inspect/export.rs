@@ -51,7 +51,7 @@ async fn the_whole_log_is_written_in_one_order(ledger: Ledger) {
     // Each was a commit of its own, so no two have one time.
     events.sort_by_key(|event| event.at);
     let expected: Vec<(String, u64)> =
-        events.iter().map(|event| (event.key.run_id.to_string(), event.revision)).collect();
+        events.iter().map(|event| (event.key.run_id.to_string(), event.revision.get())).collect();
     assert_eq!(places(&lines), expected);
     for (line, event) in lines.iter().zip(&events) {
         assert_eq!(line["at"], event.at.to_string());

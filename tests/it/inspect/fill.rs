@@ -127,7 +127,7 @@ async fn a_watch_resumed_after_a_fill_sees_every_event_of_it(ledger: Ledger) {
     let (mut changes, _) = until_caught_up(&mut server.client(), asked).await;
     let contents = ledger.data.sound().await;
     let mut of_the_second: Vec<_> =
-        contents.events.iter().map(|event| (event.key.run_id.to_string(), event.revision)).collect();
+        contents.events.iter().map(|event| (event.key.run_id.to_string(), event.revision.get())).collect();
     of_the_second.retain(|(run_id, _)| run_id.starts_with("fill-2-"));
     of_the_second.sort();
     changes.sort();

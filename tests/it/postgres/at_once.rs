@@ -27,7 +27,7 @@ async fn what_another_replica_did_meanwhile_is_met_and_not_overwritten() {
     }
     assert_eq!(apply(&here, complete("run-1")).await.revision, 22);
     match ask(&there, update("run-1").label("late", "1")).await {
-        Err(Refusal::RunNotRunning { run }) => assert_eq!((run.status, run.revision), (Status::Completed, 22)),
+        Err(Refusal::RunNotRunning { run }) => assert_eq!((run.status, run.revision), (Status::Completed, 22.into())),
         other => panic!("{other:?}"),
     }
     assert_eq!(sound(&here).await.log.len(), 22);
@@ -175,15 +175,15 @@ async fn leases_begin_and_end_with_their_runs_whatever_is_remembered() {
     let (here, there) = join(open(&database.dsn()), open(&database.dsn())).await;
     let ids = neighbours(&here, 12);
     let kept = async |id: &String| here.leases(&[key(id)]).await.unwrap().remove(0).map(|kept| kept.epoch);
-    let renew = async |store: &dyn Store, id: &String, epoch| {
-        let renewal = Renewal { epoch, agent_id: None, progress: None };
+    let renew = async |store: &dyn Store, id: &String, epoch: u64| {
+        let renewal = Renewal { epoch: epoch.into(), agent_id: None, progress: None };
         store.renew(home(store, &key(id)), &[(key(id), renewal)]).await.unwrap().remove(0).is_some()
     };
     for id in &ids {
         apply(&here, leased(id)).await;
         assert!(renew(&there, id, 1).await);
         apply(&here, update(id).label("step", "1").epoch(1)).await;
-        assert_eq!(kept(id).await, Some(1));
+        assert_eq!(kept(id).await, Some(1.into()));
     }
     // The other replica hands the lease of some over: this one has the run in mind as it was.
     for id in &ids[..6] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::{Claimed, Command, Decided, LabelValue, Loaded, Request, Sides, Time};
+use runledger::domain::{Claimed, Command, Decided, LabelValue, LedgerEpoch, Loaded, Request, Sides, Time};
 use runledger::store::postgres::{COMMIT_SETTINGS, of_a_commit, of_claims, of_leases, of_max_running};
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -86,7 +86,7 @@ fn asked_for(command: Command, request_id: &str) -> Command {
 fn everything_at_once() -> Decided {
     let at = Time::from_micros(1);
     let value = LabelValue { namespace: DEFAULT_NAMESPACE.into(), label: "instance".to_owned(), value: "i".to_owned() };
-    let claimed = Claimed { key: key("unreceived"), epoch: 1, digest: [7; 32], replays: 0 };
+    let claimed = Claimed { key: key("unreceived"), epoch: 1.into(), digest: [7; 32], replays: 0 };
     let decided = |commands: Vec<Command>, runs| {
         let commands: Vec<_> = commands.into_iter().map(Arc::new).collect();
         decide_batch(
@@ -102,7 +102,7 @@ fn everything_at_once() -> Decided {
                     max_running: vec![(value.clone(), Vec::new())],
                     claims: vec![((DEFAULT_NAMESPACE.into(), "other".to_owned()), claimed.clone())],
                 },
-                ledger_epoch: 0,
+                ledger_epoch: LedgerEpoch::FIRST,
             },
         )
     };

@@ -68,7 +68,7 @@ impl Data {
             (*end, *before) = (*end + 1, at);
             let columns = EventColumns {
                 key: RunKey { namespace: cell(6).into(), run_id: cell(2).into() },
-                revision: cell(3).parse().unwrap(),
+                revision: cell(3).parse::<u64>().unwrap().into(),
                 at,
                 event: cell(4),
                 request_id: row[5].clone(),
@@ -147,6 +147,6 @@ impl Contents {
     /// The revisions of the events that a request made.
     pub(crate) fn made_by(&self, run_id: &str, request_id: &str) -> Vec<u64> {
         let of_request = |event: &&Event| event.key.run_id == run_id && event.request_id.as_deref() == Some(request_id);
-        self.events.iter().filter(of_request).map(|event| event.revision).collect()
+        self.events.iter().filter(of_request).map(|event| event.revision.get()).collect()
     }
 }

@@ -301,7 +301,7 @@ impl Contents {
         let mut made: HashMap<(&str, &str), Vec<u64>> = HashMap::new();
         for event in &self.events {
             let request_id = event.request_id.as_deref().unwrap_or_default();
-            made.entry((&event.key.run_id, request_id)).or_default().push(event.revision);
+            made.entry((&event.key.run_id, request_id)).or_default().push(event.revision.get());
         }
         for call in calls {
             let made = made.remove(&(call.run_id.as_str(), call.request_id.as_str())).unwrap_or_default();

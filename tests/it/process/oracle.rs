@@ -69,7 +69,8 @@ impl Oracle {
         let row = data.sql("select id, epoch, shard_count from ledger").await.remove(0);
         let column = |index: usize| row[index].clone().unwrap();
         let shard_count: u16 = column(2).parse().unwrap();
-        let ledger = Ledger { id: column(0).parse().unwrap(), epoch: column(1).parse().unwrap(), shard_count };
+        let ledger =
+            Ledger { id: column(0).parse().unwrap(), epoch: column(1).parse::<u64>().unwrap().into(), shard_count };
         let mut oracle = Self {
             ledger,
             log: (0..shard_count).map(|_| Vec::new()).collect(),
@@ -93,7 +94,7 @@ impl Oracle {
             let position = log.len() as u64 + 1;
             let sent = call.sent.expect("what is in the log was sent");
             log.push(Truth { shard, position, event: event.into(), before, after, sent, answered: call.answered });
-            oracle.places.insert((run_id.to_owned(), event.revision), place);
+            oracle.places.insert((run_id.to_owned(), event.revision.get()), place);
             oracle.runs.entry(run_id.to_owned()).or_default().push(place);
         }
         oracle

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{
-    Ask, Claim, Command, Complete, End, Ending, GiveBack, LabelsChange, LinksChange, MaxRunning, Metadata, Principal,
-    Release, Request, RequestAbort, Route, RunKey, Start, Update,
+    Ask, Claim, Command, Complete, End, Ending, GiveBack, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata,
+    Principal, Release, Request, RequestAbort, Revision, Route, RunKey, Start, Update,
 };
 use serde_json::Value;
 
@@ -152,7 +152,7 @@ impl Fields {
 /// The fields of calls about leases and time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
-    pub(crate) lease_epoch: Option<u64>,
+    pub(crate) lease_epoch: Option<LeaseEpoch>,
     pub(crate) lease_ttl_ms: Option<u64>,
     pub(crate) start_timeout_ms: Option<u64>,
     pub(crate) run_timeout_ms: Option<u64>,
@@ -219,7 +219,7 @@ impl Terms {
             }
             Ask::GiveBack(claim) => {
                 *claim = GiveBack {
-                    lease_epoch: self.lease_epoch.unwrap_or(0),
+                    lease_epoch: self.lease_epoch.unwrap_or(LeaseEpoch::NONE),
                     request: self.claim_request,
                     replays: self.claim_replays,
                 };
@@ -289,14 +289,14 @@ pub(crate) fn metadata(value: &Value) -> Metadata {
 pub(crate) trait Asking: Sized {
     fn changing(self, change: impl FnOnce(&mut Fields)) -> Self;
     fn by(self, agent_id: &str) -> Self;
-    fn revision(self, expected: u64) -> Self;
+    fn revision(self, expected: impl Into<Revision>) -> Self;
     fn request(self, id: &str) -> Self;
 
     fn on(self, terms: impl FnOnce(&mut Terms)) -> Self;
 
     /// Under the lease of this epoch.
-    fn epoch(self, epoch: u64) -> Self {
-        self.on(|terms| terms.lease_epoch = Some(epoch))
+    fn epoch(self, epoch: impl Into<LeaseEpoch>) -> Self {
+        self.on(|terms| terms.lease_epoch = Some(epoch.into()))
     }
 
     fn lease_ttl_ms(self, ms: u64) -> Self {
@@ -370,8 +370,8 @@ impl Asking for Command {
         self
     }
 
-    fn revision(mut self, expected: u64) -> Self {
-        self.expected_revision = Some(expected);
+    fn revision(mut self, expected: impl Into<Revision>) -> Self {
+        self.expected_revision = Some(expected.into());
         self
     }
 

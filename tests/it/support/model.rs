@@ -6,8 +6,8 @@ use std::sync::Arc;
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
 use runledger::domain::evolve::evolve;
 use runledger::domain::{
-    Ask, ClaimKey, Claimed, Command, Event, EventType, Found, HeldLease, LabelValue, Lease, Refusal, Run, RunId,
-    RunKey, Time, Verdict,
+    Ask, ClaimKey, Claimed, Command, Event, EventType, Found, HeldLease, LabelValue, Lease, Refusal, Revision, Run,
+    RunId, RunKey, Time, Verdict,
 };
 
 #[derive(Debug, Default)]
@@ -114,7 +114,11 @@ pub(crate) fn folded<'a>(events: impl IntoIterator<Item = &'a Event>) -> BTreeMa
     let mut runs: BTreeMap<RunKey, Run> = BTreeMap::new();
     for event in events {
         let run = runs.remove(&event.key);
-        assert_eq!(event.revision, run.as_ref().map_or(0, |run| run.revision) + 1, "revisions are dense: {event:?}");
+        assert_eq!(
+            event.revision,
+            run.as_ref().map_or(Revision::FIRST, |run| run.revision.next()),
+            "revisions are dense: {event:?}"
+        );
         assert_eq!(event.from, run.as_ref().map(|run| run.status), "an event starts where the last one ended");
         let before = run.as_ref().map(|run| run.updated_at);
         assert!(before.is_none_or(|before| before <= event.at), "times in a run never fall: {event:?}");

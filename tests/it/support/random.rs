@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
-use runledger::domain::{Command, MaxRunning, Request, Route};
+use runledger::domain::{Command, LeaseEpoch, MaxRunning, Request, Revision, Route};
 use serde_json::{Value, json};
 
 use super::commands::{Asking as _, Fields, Operation, TTL_MS, Terms, command, metadata};
@@ -19,7 +19,7 @@ pub(crate) fn commands() -> impl Strategy<Value = Command> {
         let command = command(&format!("run-{run}"), operation);
         let command = command.changing(|fields| *fields = sound(operation, drawn));
         let mut command = command.on(|said| *said = allowed(operation, terms));
-        command.expected_revision = revision;
+        command.expected_revision = revision.map(Revision::from);
         if let Some(agent) = agent {
             command = command.by(agent);
         }
@@ -56,7 +56,7 @@ fn terms() -> impl Strategy<Value = Terms> {
             let max_running = limit.map(|limit| MaxRunning { label: "a".to_owned(), limit });
             let claim_request = claim_request.map(|(id, digest)| Request { id: id.to_string(), digest: [digest; 32] });
             Terms {
-                lease_epoch,
+                lease_epoch: lease_epoch.map(LeaseEpoch::from),
                 lease_ttl_ms,
                 start_timeout_ms,
                 run_timeout_ms,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runledger::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Run, RunId, RunKey,
-    Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
+    RunKey, Shard,
 };
 use runledger::store::leases::{KeptLease, Renewed};
 use runledger::store::query::{Place, RunCounts, RunPage, RunQuery};
@@ -197,7 +197,7 @@ impl RunLog for Wrapped {
     async fn run_events(
         &self,
         key: &RunKey,
-        after: u64,
+        after: Revision,
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
@@ -205,7 +205,7 @@ impl RunLog for Wrapped {
         self.store.run_events(key, after, limit, bytes_max).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<u64>, StoreError> {
+    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
         self.store.revisions_as_of(keys, heads).await
     }
 
@@ -237,7 +237,7 @@ impl Runs for Wrapped {
         Ok(runs)
     }
 
-    async fn runs_at(&self, wanted: &[(RunKey, u64)]) -> Result<Vec<Option<Run>>, StoreError> {
+    async fn runs_at(&self, wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError> {
         self.heard()?;
         self.pasts_most.fetch_max(self.pasts.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.pasts_gate.acquire().await.expect("never closed").forget();

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::rows::after_all;
-use crate::domain::{Ask, Command, Decided, Loaded, Position, Run, RunKey, Shard, Sides, Time};
+use crate::domain::{Ask, Command, Decided, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Sides, Time};
 
 /// Bytes of runs kept to decide the next command on.
 const RUNS_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -184,7 +184,7 @@ impl Hints {
             runs: self.all_runs(commands)?,
             requests: Vec::new(),
             sides: Sides::default(),
-            ledger_epoch: 0,
+            ledger_epoch: LedgerEpoch::FIRST,
         };
         Some(Hinted { loaded, min_release: end.min_release })
     }

@@ -3,7 +3,7 @@
 use tokio_postgres::types::ToSql;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Position, RunKey, Shard, Time};
+use crate::domain::{Position, Revision, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::inspect::rows::{self, TIME_OF};
 use crate::store::inspect::{Extent, Link, Links};
@@ -11,7 +11,6 @@ use crate::store::postgres::changes::OverShards;
 use crate::store::postgres::read;
 use crate::store::postgres::rows::{Reader, bigint, shown, smallint};
 use crate::store::postgres::sessions::Sessions;
-use crate::store::scalars::first_of;
 
 /// An event's own changes, or all of the run where the event carries it.
 const LINKS: &str = "-- inspect.links
@@ -63,14 +62,14 @@ cross join (
 /// Reads with one statement for each shard that has some of the runs.
 pub(super) async fn links(
     sessions: &Sessions,
-    asked: &[(RunKey, u64)],
+    asked: &[(RunKey, Revision)],
     shard_of: impl Fn(&RunKey) -> Shard,
 ) -> Result<Vec<Links>, StoreError> {
     let mut found = vec![Links::default(); asked.len()];
     for (shard, numbers) in read::by_shard(asked.iter().map(|(key, _)| shard_of(key))) {
         let of = |number: &i64| &asked[read::index(*number)];
         let (namespaces, run_ids) = read::columns(numbers.iter().map(|number| &of(number).0));
-        let first: Vec<i64> = numbers.iter().map(|number| bigint(first_of(of(number).1))).collect();
+        let first: Vec<i64> = numbers.iter().map(|number| bigint(of(number).1.first_to_fold())).collect();
         let last: Vec<i64> = numbers.iter().map(|number| bigint(of(number).1)).collect();
         let arguments: [&(dyn ToSql + Sync); 6] = [&smallint(shard), &numbers, &namespaces, &run_ids, &first, &last];
         for row in &read::rows(sessions, LINKS, &arguments).await? {

@@ -4,6 +4,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
 use super::verdict::{Identity, Look};
+use crate::domain::LedgerEpoch;
 use crate::store::inspect::Past;
 use crate::store::postgres::errors;
 use crate::store::postgres::rows::Reader;
@@ -73,7 +74,7 @@ pub(super) fn is_refused(error: &Error) -> bool {
 
 /// Raises the epoch above another, unless somebody else has raised it by now: the row is read again in any case. The
 /// minutes since 2026 make it an epoch that no lost past had, which may have been raised as often as this one.
-pub(super) async fn raise(client: &Connection, look: &Look, above: u64) -> Result<(), StoreError> {
+pub(super) async fn raise(client: &Connection, look: &Look, above: LedgerEpoch) -> Result<(), StoreError> {
     let update = format!(
         "-- lineage.raise
 begin read write;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::domain::Positions;
+use crate::domain::{LedgerEpoch, Positions};
 
 /// The identity that tells one past of a database from another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl fmt::Display for Identity {
 #[derive(Debug)]
 pub(super) struct Look {
     /// The epoch of the ledger's row.
-    pub(super) epoch: u64,
+    pub(super) epoch: LedgerEpoch,
     /// The server that the ledger's row names.
     pub(super) noted: Identity,
     /// The server that answered.
@@ -72,7 +72,7 @@ pub(super) struct Look {
 /// The facts that this process knows.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    pub(super) epoch: u64,
+    pub(super) epoch: LedgerEpoch,
     pub(super) server: Identity,
     /// The highest position that was seen of each shard.
     pub(super) seen: Positions,
@@ -129,11 +129,11 @@ mod tests {
     }
 
     fn known(epoch: u64, server: Identity) -> Known {
-        Known { epoch, server, seen: vec![7, 3].into() }
+        Known { epoch: epoch.into(), server, seen: vec![7, 3].into() }
     }
 
     fn look(epoch: u64, noted: Identity, server: Identity) -> Look {
-        Look { epoch, noted, server, heads: vec![7, 4].into() }
+        Look { epoch: epoch.into(), noted, server, heads: vec![7, 4].into() }
     }
 
     #[test]

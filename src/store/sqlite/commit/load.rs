@@ -7,7 +7,7 @@ use rusqlite::Transaction;
 
 use crate::clock::Clock;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, Loaded, Run, RunKey, Shard, Wanted};
+use crate::domain::{Command, LedgerEpoch, Loaded, Run, RunKey, Shard, Wanted};
 use crate::store::StoreError;
 use crate::store::bulk::End;
 use crate::store::rows::events;
@@ -48,7 +48,7 @@ pub(in crate::store::sqlite) fn load(
         requests.extend(applied.map(|applied| (key.clone(), id.to_owned(), applied)));
     }
     let sides = sides::load(transaction, shard, sides, &runs, uptime)?;
-    Ok(Loaded { last, now, clock, runs, requests, sides, ledger_epoch: 0 })
+    Ok(Loaded { last, now, clock, runs, requests, sides, ledger_epoch: LedgerEpoch::FIRST })
 }
 
 /// The facts that a load of finished runs is decided on.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::domain::batch::Stored;
 use crate::domain::ids::request_key;
-use crate::domain::{Decided, NewEvent, Route, Run, RunKey, RunWrite, Shard, Time};
+use crate::domain::{Decided, NewEvent, Revision, Route, Run, RunKey, RunWrite, Shard, Time};
 use crate::store::sqlite::rows::bigint;
 use crate::store::sqlite::sides;
 use crate::store::sqlite::writer::Writer;
@@ -77,7 +77,7 @@ impl Writer<'_> {
 
     /// Sets the columns that transitions change. SQLite rewrites the index entry of every column that a statement
     /// names, changed or not, so links have a statement of their own; and so has metadata, which may be large.
-    fn update_run(&self, key: &RunKey, write: &RunWrite, before: u64, links: bool) -> Result<(), StoreError> {
+    fn update_run(&self, key: &RunKey, write: &RunWrite, before: Revision, links: bool) -> Result<(), StoreError> {
         let run = &write.run;
         let (shard, namespace, run_id) = (self.shard.0, &key.namespace, &key.run_id);
         self.one_row(

@@ -5,11 +5,10 @@ use std::ops::ControlFlow;
 use rusqlite::Connection;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Position, RunKey, Shard, Time};
+use crate::domain::{Position, Revision, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::inspect::rows::{self, TIME_OF};
 use crate::store::inspect::{Extent, Link, Links};
-use crate::store::scalars::first_of;
 use crate::store::sqlite::rows::{Reader, bigint, each, first, shown};
 use crate::store::sqlite::{ends, errors};
 
@@ -46,9 +45,9 @@ pub(super) fn extent(connection: &mut Connection, shard_count: u16, link: &Link)
     Ok(Extent { heads, times: first.zip(last) })
 }
 
-pub(super) fn links(connection: &Connection, asked: &(Shard, RunKey, u64)) -> Result<Links, StoreError> {
+pub(super) fn links(connection: &Connection, asked: &(Shard, RunKey, Revision)) -> Result<Links, StoreError> {
     let (shard, key, revision) = asked;
-    let values = (shard.0, &key.namespace, &key.run_id, bigint(first_of(*revision)), bigint(*revision));
+    let values = (shard.0, &key.namespace, &key.run_id, bigint(revision.first_to_fold()), bigint(*revision));
     let mut links = Links::default();
     each(connection, LINKS, values, |row| {
         let event = Reader { table: "run_events", row, key: &|| shown(key) };
