@@ -92,8 +92,8 @@ pub(super) async fn run(args: VerifyArgs) -> Result<(), Stop> {
 /// Checks the ledger, and prints every difference and the verdict.
 async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Result<(), Stop> {
     let begun = Instant::now();
-    let heads = patiently(PATIENCE, || inspect.heads()).await?;
-    let total: u64 = shards.iter().map(|shard| heads.of(*shard)).sum();
+    let ends = patiently(PATIENCE, || inspect.ends()).await?;
+    let total: u64 = shards.iter().map(|shard| ends.of(*shard)).sum();
     let (sender, mut differences) = mpsc::channel(UNTOLD_MAX);
     let location = inspect.describe().location;
     let ledger = Arc::new(Ledger { inspect, differences: sender, events: AtomicU64::new(0), runs: AtomicU64::new(0) });

@@ -43,8 +43,8 @@ pub(super) async fn run(
                 hub.visited().await;
             }
             let epoch = log.ledger().epoch;
-            let (cache, heads) = (Arc::new(fold::cache()), None);
-            let mut tailer = Tailer { log: &*log, runs: &runs, hub: &hub, encode: &*encode, epoch, cache, heads };
+            let (cache, reached) = (Arc::new(fold::cache()), None);
+            let mut tailer = Tailer { log: &*log, runs: &runs, hub: &hub, encode: &*encode, epoch, cache, reached };
             tailer.follow(&committed).await;
             // No session is left that could take the ring's entries; or all of them are of a past that may be lost.
             hub.begin(log.ledger().epoch);
@@ -66,14 +66,14 @@ struct Tailer<'a> {
     epoch: LedgerEpoch,
     /// The watched runs as the log's end left them.
     cache: Arc<Cache>,
-    heads: Option<Positions>,
+    reached: Option<Positions>,
 }
 
 impl Tailer<'_> {
     async fn follow(&mut self, committed: &Notify) {
         let mut pause = PAUSE;
         while !self.hub.is_deserted() && self.is_of_this_past() {
-            let begins = self.heads.is_none();
+            let begins = self.reached.is_none();
             match self.step().await {
                 Ok(true) if begins => {}
                 Ok(true) => pause = PAUSE,
@@ -96,7 +96,7 @@ impl Tailer<'_> {
                         // The page has an event that can never be read, nor its run be named. Such an event must not
                         // stop the watches of other runs. The tailer goes on from the log's end, and the sessions read
                         // the events before it themselves.
-                        StoreError::Refused(_) | StoreError::Corrupt { .. } => self.heads = None,
+                        StoreError::Refused(_) | StoreError::Corrupt { .. } => self.reached = None,
                     }
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -112,24 +112,24 @@ impl Tailer<'_> {
 
     /// Reads and publishes one page. True when more may follow right away, or when the ledger is of another past.
     async fn step(&mut self) -> Result<bool, StoreError> {
-        let Some(heads) = &mut self.heads else {
-            let heads = self.log.heads().await?;
+        let Some(reached) = &mut self.reached else {
+            let reached = self.log.ends().await?;
             if !self.is_of_this_past() {
                 return Ok(true);
             }
             self.hub.begin(self.epoch);
-            self.heads = Some(heads);
+            self.reached = Some(reached);
             return Ok(true);
         };
-        let wants_all = self.hub.wants_all(heads);
-        let Page { as_of, events, cut } = self.log.changes(heads, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
+        let wants_all = self.hub.wants_all(reached);
+        let Page { as_of, events, cut } = self.log.changes(reached, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
         if self.log.ledger().epoch != self.epoch {
             return Ok(true);
         }
         let runs = Folder { runs: self.runs, cache: &self.cache, turns: None };
         let mut page: Vec<Entry> = Vec::new();
         let mut bytes = 0;
-        let mut end = heads.clone();
+        let mut end = reached.clone();
         for (number, read) in events.iter().enumerate() {
             let (shard, position, key, revision) = match read {
                 Ok(LoggedEvent { shard, position, event }) => (*shard, *position, &event.key, event.revision),
@@ -164,7 +164,7 @@ impl Tailer<'_> {
                     page.push(entry);
                     if bytes > PUBLISHED_BYTES_MAX {
                         self.hub.publish(std::mem::take(&mut page), &end, None);
-                        heads.clone_from(&end);
+                        reached.clone_from(&end);
                         bytes = 0;
                         // Sessions take their changes before the next ones evict them from the ring.
                         tokio::task::yield_now().await;
@@ -173,10 +173,10 @@ impl Tailer<'_> {
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Refused(_))) => {
                     // An unreadable event of one run must not stop the watches of all others.
                     self.hub.log_unreadable(key, revision, &error);
-                    let before = page.last().map_or_else(|| heads.clone(), |entry| entry.positions.to_vec().into());
+                    let before = page.last().map_or_else(|| reached.clone(), |entry| entry.positions.to_vec().into());
                     self.hub.publish(std::mem::take(&mut page), &before, None);
                     self.hub.interrupt(key, revision);
-                    heads.clone_from(&end);
+                    reached.clone_from(&end);
                     bytes = 0;
                     if wants_all {
                         self.hub.wants_all(&end);
@@ -186,7 +186,7 @@ impl Tailer<'_> {
             }
         }
         self.hub.publish(page, &end, (!cut).then_some(as_of));
-        *heads = end;
+        *reached = end;
         Ok(cut)
     }
 }

@@ -84,8 +84,8 @@ impl Feed {
         let filter = Arc::new(filter);
         // Admitted before the first read: the ring keeps events from here on.
         let admission = self.hub.admit(namespace.clone(), filter.clone(), epoch);
-        let heads = self.look(self.log.heads()).await?;
-        let Cursor { positions, view, .. } = self.beginning(begin, epoch, &heads).await?;
+        let ends = self.look(self.log.ends()).await?;
+        let Cursor { positions, view, .. } = self.beginning(begin, epoch, &ends).await?;
         self.is_still(epoch)?;
         let feed = self.clone();
         Ok(try_stream! {
@@ -119,7 +119,7 @@ impl Feed {
             let mut quiet = Quiet::since(None);
             loop {
                 feed.goes_on(epoch)?;
-                if !caught_up && history.is_empty() && stand.positions.reaches(&heads) {
+                if !caught_up && history.is_empty() && stand.positions.reaches(&ends) {
                     caught_up = true;
                     yield Frame::CaughtUp { cursor: watch.cursor(&stand.positions, None) };
                     quiet = Quiet::since(hub.as_of());
@@ -179,24 +179,24 @@ impl Feed {
         })
     }
 
-    /// The cursor at which a watch begins; `heads` are the log's ends.
-    async fn beginning(&self, begin: Begin, epoch: LedgerEpoch, heads: &Positions) -> Result<Cursor, WatchError> {
+    /// The cursor at which a watch begins; `ends` are the log's ends.
+    async fn beginning(&self, begin: Begin, epoch: LedgerEpoch, ends: &Positions) -> Result<Cursor, WatchError> {
         match begin {
             Begin::Now(of) => {
                 let view = of.map(|of| View { of, shown: None });
-                Ok(Cursor { epoch, positions: heads.clone(), view })
+                Ok(Cursor { epoch, positions: ends.clone(), view })
             }
             Begin::After(cursor) if cursor.epoch != epoch => Err(WatchError::CursorInvalid),
             Begin::After(cursor) => {
-                self.keeps(&cursor, heads).await?;
+                self.keeps(&cursor, ends).await?;
                 Ok(cursor)
             }
         }
     }
 
     /// Refuses a cursor after which the ledger does not have every event.
-    async fn keeps(&self, cursor: &Cursor, heads: &Positions) -> Result<(), WatchError> {
-        if cursor.positions.len() != heads.len() || !heads.reaches(&cursor.positions) {
+    async fn keeps(&self, cursor: &Cursor, ends: &Positions) -> Result<(), WatchError> {
+        if cursor.positions.len() != ends.len() || !ends.reaches(&cursor.positions) {
             return Err(WatchError::CursorInvalid);
         }
         let forgotten = self.look(self.log.forgotten()).await?;

@@ -29,7 +29,7 @@ pub trait Inspect: RunLog {
     /// The time of the event at a position; none where there is no event.
     async fn time_of(&self, shard: Shard, position: Position) -> Result<Option<Time>, StoreError>;
 
-    /// The heads, and between which times all events of the runs that are linked so now happened, in one snapshot.
+    /// The ends, and between which times all events of the runs that are linked so now happened, in one snapshot.
     async fn extent(&self, link: &Link) -> Result<Extent, StoreError>;
 
     /// The links of runs right after one of their events each, in the order that was asked for.
@@ -126,7 +126,7 @@ impl Past {
 #[derive(Debug)]
 pub struct Extent {
     /// Each shard's last position.
-    pub heads: Positions,
+    pub ends: Positions,
     /// The first event's time and the last one's; none when no run is linked so.
     pub times: Option<(Time, Time)>,
 }

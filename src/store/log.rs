@@ -13,7 +13,7 @@ pub trait RunLog: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn heads(&self) -> Result<Positions, StoreError>;
+    async fn ends(&self) -> Result<Positions, StoreError>;
 
     /// The events of all shards above `after` (a position for each shard), in one snapshot, merged by (`at`, shard,
     /// position), at most about `limit` for each shard and about `bytes_max` in all as stored, at least one if there is
@@ -39,13 +39,13 @@ pub trait RunLog: OfLedger {
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
-    /// The revision that each run had when its shard's last position was that of `heads`; [`Revision::NONE`] when
+    /// The revision that each run had when its shard's last position was that of `ends`; [`Revision::NONE`] when
     /// the run did not exist.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError>;
+    async fn revisions_as_of(&self, keys: &[RunKey], ends: &Positions) -> Result<Vec<Revision>, StoreError>;
 
     /// The last position of each shard whose event may be gone. Events are kept for ever: 0, until there is retention.
     ///

@@ -82,9 +82,9 @@ impl<S: Commits + ?Sized> Commits for Observed<S> {
 
 #[async_trait]
 impl<S: RunLog + ?Sized> RunLog for Observed<S> {
-    async fn heads(&self) -> Result<Positions, StoreError> {
-        self.calls.count(Call::Heads);
-        self.inner.heads().await
+    async fn ends(&self) -> Result<Positions, StoreError> {
+        self.calls.count(Call::Ends);
+        self.inner.ends().await
     }
 
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
@@ -103,9 +103,9 @@ impl<S: RunLog + ?Sized> RunLog for Observed<S> {
         self.inner.run_events(key, after, limit, bytes_max).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
+    async fn revisions_as_of(&self, keys: &[RunKey], ends: &Positions) -> Result<Vec<Revision>, StoreError> {
         self.calls.count(Call::RevisionsAsOf);
-        self.inner.revisions_as_of(keys, heads).await
+        self.inner.revisions_as_of(keys, ends).await
     }
 
     async fn forgotten(&self) -> Result<Positions, StoreError> {

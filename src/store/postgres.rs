@@ -124,7 +124,7 @@ impl PostgresStore {
         let session = self.commits.sessions.commit().await?;
         match timeout(CREATE_MAX, self.commits.lineage.check(&session)).await {
             Ok(Ok(())) => {
-                session.give_back();
+                session.put_back();
                 Ok(())
             }
             Ok(Err(error)) => {
@@ -173,11 +173,11 @@ impl Commits for PostgresStore {
 
 #[async_trait]
 impl RunLog for PostgresStore {
-    async fn heads(&self) -> Result<Positions, StoreError> {
+    async fn ends(&self) -> Result<Positions, StoreError> {
         let epoch = self.commits.lineage.epoch();
-        let heads = self.over_shards.heads(&self.commits.sessions).await?;
-        self.commits.lineage.saw(epoch, (0..).map(Shard).zip(heads.iter().copied()));
-        Ok(heads)
+        let ends = self.over_shards.ends(&self.commits.sessions).await?;
+        self.commits.lineage.saw(epoch, (0..).map(Shard).zip(ends.iter().copied()));
+        Ok(ends)
     }
 
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
@@ -197,8 +197,8 @@ impl RunLog for PostgresStore {
         read::run_events(&self.commits.sessions, self.shard_of(key), key, after, limit, bytes_max).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
-        read::revisions_as_of(&self.commits.sessions, keys, heads, |key| self.shard_of(key)).await
+    async fn revisions_as_of(&self, keys: &[RunKey], ends: &Positions) -> Result<Vec<Revision>, StoreError> {
+        read::revisions_as_of(&self.commits.sessions, keys, ends, |key| self.shard_of(key)).await
     }
 
     async fn foreign_commit(&self) {

@@ -171,9 +171,9 @@ impl Commits for SqliteStore {
 /// The file is locked for this process: there are no commits of others to tell of.
 #[async_trait]
 impl RunLog for SqliteStore {
-    async fn heads(&self) -> Result<Positions, StoreError> {
+    async fn ends(&self) -> Result<Positions, StoreError> {
         let shard_count = self.ledger.shard_count;
-        self.connections.read(move |connection| read::heads(connection, shard_count)).await?
+        self.connections.read(move |connection| read::ends(connection, shard_count)).await?
     }
 
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
@@ -197,8 +197,8 @@ impl RunLog for SqliteStore {
             .await?
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
-        let wanted = read::as_of(keys, heads, |key| self.shard_of(key));
+    async fn revisions_as_of(&self, keys: &[RunKey], ends: &Positions) -> Result<Vec<Revision>, StoreError> {
+        let wanted = read::as_of(keys, ends, |key| self.shard_of(key));
         self.connections.read(move |connection| read::revisions_as_of(connection, &wanted)).await?
     }
 }

@@ -1,4 +1,4 @@
-//! The log of all runs: first up to heads that are taken at the beginning, then, when it follows, on and on.
+//! The log of all runs: first up to the ends that are read at the beginning, then, when it follows, on and on.
 
 use std::collections::{HashMap, HashSet};
 
@@ -35,35 +35,35 @@ impl Export {
             progress.at(total - range.left(&after));
         }
         progress.end();
-        if self.follow { self.future(range.heads, trail).await } else { self.is_of_one_past(&trail).await }
+        if self.follow { self.future(range.ends, trail).await } else { self.is_of_one_past(&trail).await }
     }
 
-    /// The range to write at first: it ends at the present heads, and holds only the part of the log in which the
+    /// The range to write at first: it stops at the present ends, and holds only the part of the log in which the
     /// wanted runs can be.
     async fn range(&self) -> Result<Range, Ended> {
         let inspect = self.inspect.as_ref();
         let (mut first, mut last) = (self.since, self.until);
-        let heads = match self.wanted.first().filter(|_| self.until.is_none()) {
-            None => self.ask(|| inspect.heads()).await?,
+        let ends = match self.wanted.first().filter(|_| self.until.is_none()) {
+            None => self.ask(|| inspect.ends()).await?,
             Some(link) => {
                 let extent = self.ask(|| inspect.extent(link)).await?;
                 let Some((begun, ended)) = extent.times else {
-                    return Ok(Range { after: extent.heads.clone(), end: extent.heads.clone(), heads: extent.heads });
+                    return Ok(Range { after: extent.ends.clone(), end: extent.ends.clone(), ends: extent.ends });
                 };
                 first = first.max(Some(begun));
                 last = Some(range::just_after(ended));
-                extent.heads
+                extent.ends
             }
         };
         let after = match first {
-            Some(first) => self.ask(|| range::before(inspect, &heads, first)).await?,
+            Some(first) => self.ask(|| range::before(inspect, &ends, first)).await?,
             None => Positions::start(inspect.ledger().shard_count),
         };
         let end = match last {
-            Some(last) => self.ask(|| range::before(inspect, &heads, last)).await?,
-            None => heads.clone(),
+            Some(last) => self.ask(|| range::before(inspect, &ends, last)).await?,
+            None => ends.clone(),
         };
-        Ok(Range { after, end, heads })
+        Ok(Range { after, end, ends })
     }
 
     /// Events up to the range's end. A run is shown whole when it is linked to the audit session at that end, so that a
@@ -72,7 +72,7 @@ impl Export {
         let mut events: Vec<&Event> =
             page.iter().filter(|logged| range.has(logged)).map(|logged| &logged.event).collect();
         if self.wanted.iter().any(|link| matches!(link, Link::AuditSession(_))) {
-            let as_of = if self.until.is_some() { &range.end } else { &range.heads };
+            let as_of = if self.until.is_some() { &range.end } else { &range.ends };
             let shown = self.linked(&events, as_of).await?;
             events.retain(|event| shown.contains(&event.key));
         }
@@ -165,11 +165,11 @@ impl Export {
         Ok(())
     }
 
-    /// The runs of the events that were linked as wanted when the log ended at `heads`.
-    async fn linked(&self, events: &[&Event], heads: &Positions) -> Result<HashSet<RunKey>, Ended> {
+    /// The runs of the events that were linked as wanted when the log ended at `ends`.
+    async fn linked(&self, events: &[&Event], ends: &Positions) -> Result<HashSet<RunKey>, Ended> {
         let keys: HashSet<&RunKey> = events.iter().map(|event| &event.key).collect();
         let keys: Vec<RunKey> = keys.into_iter().cloned().collect();
-        let revisions = self.ask(|| self.inspect.revisions_as_of(&keys, heads)).await?;
+        let revisions = self.ask(|| self.inspect.revisions_as_of(&keys, ends)).await?;
         let asked: Vec<(RunKey, Revision)> = keys.into_iter().zip(revisions).collect();
         let links = self.ask(|| self.inspect.links(&asked)).await?;
         Ok(asked.into_iter().zip(links).filter(|(_, links)| self.wants(links)).map(|((key, _), _)| key).collect())

@@ -74,9 +74,9 @@ impl Export {
         say("the ledger was restored or failed over: what was written may be lost, and the export goes back");
         self.seen = Seen::Nothing;
         let inspect = self.inspect.as_ref();
-        let heads = self.ask(|| inspect.heads()).await?;
+        let ends = self.ask(|| inspect.ends()).await?;
         let mut after = match self.since {
-            Some(since) => self.ask(|| range::before(inspect, &heads, since)).await?,
+            Some(since) => self.ask(|| range::before(inspect, &ends, since)).await?,
             None => Positions::start(inspect.ledger().shard_count),
         };
         for (shard, marks) in (0..).map(Shard).zip(&mut trail.marks) {

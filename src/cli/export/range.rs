@@ -55,7 +55,7 @@ pub(super) struct Range {
     /// The last position of each shard in the range.
     pub(super) end: Positions,
     /// The log's ends when the range was made.
-    pub(super) heads: Positions,
+    pub(super) ends: Positions,
 }
 
 impl Range {
@@ -71,8 +71,8 @@ impl Range {
 
 /// The store's clock.
 pub(super) async fn now(inspect: &dyn Inspect) -> Result<Time, StoreError> {
-    let heads = inspect.heads().await?;
-    Ok(inspect.changes(&heads, 1, PAGE_BYTES_MAX).await?.as_of)
+    let ends = inspect.ends().await?;
+    Ok(inspect.changes(&ends, 1, PAGE_BYTES_MAX).await?.as_of)
 }
 
 /// The next time after one.
@@ -80,24 +80,24 @@ pub(super) fn just_after(time: Time) -> Time {
     Time::from_micros(time.micros().saturating_add(1))
 }
 
-/// Each shard's last position whose event happened before a time, up to its head.
-pub(super) async fn before(inspect: &dyn Inspect, heads: &Positions, time: Time) -> Result<Positions, StoreError> {
-    let mut places = Vec::with_capacity(heads.len());
-    for (shard, head) in (0..).zip(heads.iter()) {
-        places.push(before_in(inspect, Shard(shard), *head, time).await?);
+/// Each shard's last position whose event happened before a time, up to its end.
+pub(super) async fn before(inspect: &dyn Inspect, ends: &Positions, time: Time) -> Result<Positions, StoreError> {
+    let mut places = Vec::with_capacity(ends.len());
+    for (shard, end) in (0..).zip(ends.iter()) {
+        places.push(before_in(inspect, Shard(shard), *end, time).await?);
     }
     Ok(places.into())
 }
 
-/// A shard's last position whose event happened before a time, up to its head.
+/// A shard's last position whose event happened before a time, up to its end.
 pub(super) async fn before_in(
     inspect: &dyn Inspect,
     shard: Shard,
-    head: Position,
+    end: Position,
     time: Time,
 ) -> Result<Position, StoreError> {
     // Everything up to `low` is earlier, everything above `high` is not.
-    let (mut low, mut high) = (0, head);
+    let (mut low, mut high) = (0, end);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         match inspect.time_of(shard, middle).await? {

@@ -84,18 +84,18 @@ impl Export {
     pub(super) async fn skip(&self, range: &mut Range) -> Result<(), Ended> {
         let Seen::Places(places) = &self.seen else { return Ok(()) };
         for (shard, place) in places {
-            let position = self.position(*shard, place, &range.heads).await?;
+            let position = self.position(*shard, place, &range.ends).await?;
             range.after.set(*shard, position.max(range.after.of(*shard)));
         }
         Ok(())
     }
 
-    async fn position(&self, shard: Shard, place: &Place, heads: &Positions) -> Result<Position, Ended> {
+    async fn position(&self, shard: Shard, place: &Place, ends: &Positions) -> Result<Position, Ended> {
         let inspect = self.inspect.as_ref();
-        let mut after = heads.clone();
-        let head = heads.of(shard);
-        after.set(shard, self.ask(|| range::before_in(inspect, shard, head, place.at)).await?);
-        while after.of(shard) < head {
+        let mut after = ends.clone();
+        let end = ends.of(shard);
+        after.set(shard, self.ask(|| range::before_in(inspect, shard, end, place.at)).await?);
+        while after.of(shard) < end {
             let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             let events = page.whole()?;
             for logged in events.iter().filter(|logged| logged.shard == shard) {

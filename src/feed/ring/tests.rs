@@ -62,7 +62,7 @@ struct Logged {
 struct Log(Vec<Logged>);
 
 impl Log {
-    fn heads(&self) -> Positions {
+    fn ends(&self) -> Positions {
         (0..SHARDS).map(|shard| self.0.iter().filter(|logged| logged.shard == shard).count() as u64).collect()
     }
 
@@ -113,21 +113,21 @@ struct World {
     sessions: Vec<Session>,
     ids: u64,
     /// The tailer's positions, once it has begun.
-    heads: Option<Positions>,
+    ends: Option<Positions>,
     /// The page that the tailer has read, and whether it keeps all of it.
     page: Option<(Vec<Logged>, bool)>,
 }
 
 impl World {
     fn new() -> Self {
-        Self { ring: Ring::new(BYTES_MAX), log: Log::default(), sessions: Vec::new(), ids: 0, heads: None, page: None }
+        Self { ring: Ring::new(BYTES_MAX), log: Log::default(), sessions: Vec::new(), ids: 0, ends: None, page: None }
     }
 
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Commit { shard, later, kind, events } => {
                 for _ in 0..events {
-                    let position = self.log.heads()[shard] + 1;
+                    let position = self.log.ends()[shard] + 1;
                     let last = self.log.0.iter().filter(|logged| logged.shard == shard).map(|logged| logged.at).max();
                     // Another shard's last may be later: then a page shows it later, and the next one shows this first.
                     let at = last.unwrap_or_default() + later;
@@ -136,13 +136,13 @@ impl World {
             }
             Step::Tail { limit } => self.tail(limit),
             Step::Publish { unreadable } => self.publish(unreadable),
-            Step::Lose => (self.heads, self.page) = (None, None),
+            Step::Lose => (self.ends, self.page) = (None, None),
             Step::Come { kind } => {
                 let thread = kind.map(|kind| format!("kind-{kind}"));
                 let filter = Filter { task_thread_id: thread, ..Filter::default() };
                 self.ids += 1;
                 let wake = self.ring.admit(self.ids, NAMESPACE.into(), Arc::new(filter), LedgerEpoch::FIRST);
-                let begun = self.log.heads();
+                let begun = self.log.ends();
                 let stand = Stand::at(begun.clone());
                 let (id, shown, state) = (self.ids, BTreeSet::new(), State::Looks);
                 self.sessions.push(Session { id, kind, wake, begun, stand, shown, state });
@@ -161,24 +161,24 @@ impl World {
         if self.page.is_some() {
             return;
         }
-        match &self.heads {
+        match &self.ends {
             None => {
-                self.heads = Some(self.log.heads());
+                self.ends = Some(self.log.ends());
                 self.ring.clear(LedgerEpoch::FIRST);
             }
-            Some(heads) => {
+            Some(ends) => {
                 let wants_all = self.ring.has_watchers();
                 if wants_all {
-                    self.ring.begin(heads);
+                    self.ring.begin(ends);
                 }
-                self.page = Some((self.log.after(heads, limit), wants_all));
+                self.page = Some((self.log.after(ends, limit), wants_all));
             }
         }
     }
 
     fn publish(&mut self, unreadable: Option<usize>) {
         let Some((page, wants_all)) = self.page.take() else { return };
-        let mut end = self.heads.clone().expect("it has begun");
+        let mut end = self.ends.clone().expect("it has begun");
         let mut entries = Vec::new();
         for (number, logged) in page.iter().enumerate() {
             let before = end.clone();
@@ -196,9 +196,9 @@ impl World {
                 entries.push((Arc::new(entry(*logged, &end)), None));
             }
         }
-        let at_end = end == self.log.heads();
+        let at_end = end == self.log.ends();
         self.ring.take(entries, &end, at_end.then_some(Time::from_micros(1)));
-        self.heads = Some(end);
+        self.ends = Some(end);
     }
 
     /// One look of a session.
@@ -249,7 +249,7 @@ impl World {
     fn settle(&mut self) {
         self.publish(None);
         self.tail(1);
-        while self.heads.as_ref() != Some(&self.log.heads()) || self.ring.begun.is_none() {
+        while self.ends.as_ref() != Some(&self.log.ends()) || self.ring.begun.is_none() {
             self.publish(None);
             self.tail(100);
             if self.sessions.is_empty() {
@@ -259,11 +259,11 @@ impl World {
         for session in 0..self.sessions.len() {
             (0..1_000).for_each(|_| self.look(session));
         }
-        let heads = self.log.heads();
+        let ends = self.log.ends();
         for session in &mut self.sessions {
             assert_eq!(session.state, State::Sleeps, "it comes to rest");
             // A session that was not woken has no event to see.
-            session.stand.positions.clone_from(&heads);
+            session.stand.positions.clone_from(&ends);
         }
         self.sessions.iter().for_each(|session| self.whole(session));
     }

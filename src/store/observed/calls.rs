@@ -30,7 +30,7 @@ calls! {
     Commit: "commit",
     Settle: "settle",
     ProbeWrite: "probe_write",
-    Heads: "heads",
+    Ends: "ends",
     Changes: "changes",
     RunEvents: "run_events",
     RevisionsAsOf: "revisions_as_of",

@@ -40,7 +40,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     store.probe_write(Shard(0)).await.unwrap();
     counted(&[Call::Commit, Call::Settle, Call::ProbeWrite]);
 
-    assert_eq!(store.heads().await.unwrap(), [1]);
+    assert_eq!(store.ends().await.unwrap(), [1]);
     assert_eq!(store.changes(&Positions::start(1), 9, 999).await.unwrap().events.len(), 1);
     assert_eq!(store.run_events(&key, 0.into(), 9, 999).await.unwrap().len(), 1);
     assert_eq!(store.revisions_as_of(std::slice::from_ref(&key), &vec![1].into()).await.unwrap(), [1]);

@@ -113,7 +113,7 @@ impl PostgresBulk {
         let end = self.ends(&session, shard).await?;
         if last_run_id(&session, shard, &load.prefix).await? != load.after {
             session.batch_execute(ROLLBACK).await.map_err(errors::statement)?;
-            session.give_back();
+            session.put_back();
             return Err(LoadError::Taken { prefix: load.prefix.clone() });
         }
         Ok(Attempt::Begun(Box::new((session, end))))
@@ -150,7 +150,7 @@ impl Bulk for PostgresBulk {
     async fn room(&self) -> Result<Room, StoreError> {
         let session = self.sessions.read().await?;
         let row = session.query_one(ROOM, &[]).await.map_err(errors::statement)?;
-        session.give_back();
+        session.put_back();
         let place = Reader { table: "pg_settings", row: &row, key: &String::new };
         let directory: Option<String> = place.get("directory")?;
         let address: Option<String> = place.get("address")?;
@@ -167,7 +167,7 @@ impl Bulk for PostgresBulk {
     async fn last_run_id(&self, shard: Shard, prefix: &str) -> Result<Option<String>, StoreError> {
         let session = self.sessions.read().await?;
         let found = last_run_id(&session, shard, prefix).await?;
-        session.give_back();
+        session.put_back();
         Ok(found)
     }
 
@@ -189,7 +189,7 @@ impl Bulk for PostgresBulk {
             session.batch_execute(COMMIT).await
         };
         written.await.map_err(errors::statement)?;
-        session.give_back();
+        session.put_back();
         Ok(events)
     }
 

@@ -24,7 +24,7 @@ select clock_timestamp() as now";
 /// The statements over all shards, made once: one range a shard with the shard as a constant.
 pub(super) struct OverShards {
     shard_count: u16,
-    heads: String,
+    ends: String,
     changes: String,
 }
 
@@ -51,30 +51,30 @@ order by position)"
             )
             .expect("a string takes all");
         }
-        let heads = format!("-- changes.heads\n{}", ends::heads(shard_count));
-        Self { shard_count, heads, changes }
+        let ends = format!("-- changes.ends\n{}", ends::ends(shard_count));
+        Self { shard_count, ends, changes }
     }
 
     /// Each shard's last position, in one snapshot.
-    pub(super) async fn heads(&self, sessions: &Sessions) -> Result<Positions, StoreError> {
-        let rows = read::rows(sessions, &self.heads, &[]).await?;
-        self.heads_of(&rows)
+    pub(super) async fn ends(&self, sessions: &Sessions) -> Result<Positions, StoreError> {
+        let rows = read::rows(sessions, &self.ends, &[]).await?;
+        self.ends_of(&rows)
     }
 
-    /// The statement of [`heads`](Self::heads), to be part of another.
-    pub(super) fn heads_statement(&self) -> &str {
-        &self.heads
+    /// The statement of [`ends`](Self::ends), to be part of another.
+    pub(super) fn ends_statement(&self) -> &str {
+        &self.ends
     }
 
-    /// The positions in the rows of [`heads_statement`](Self::heads_statement), shard by shard.
-    pub(super) fn heads_of(&self, rows: &[Row]) -> Result<Positions, StoreError> {
-        let mut heads = Positions::start(self.shard_count);
+    /// The positions in the rows of [`ends_statement`](Self::ends_statement), shard by shard.
+    pub(super) fn ends_of(&self, rows: &[Row]) -> Result<Positions, StoreError> {
+        let mut ends = Positions::start(self.shard_count);
         for row in rows {
             let shard = self.shard(row)?;
             let last = Reader { table: "run_events", row, key: &|| format!("the last of shard {}", shard.0) };
-            heads.set(shard, last.get("position")?);
+            ends.set(shard, last.get("position")?);
         }
-        Ok(heads)
+        Ok(ends)
     }
 
     /// One merged page of the events after `after`.

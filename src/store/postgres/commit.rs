@@ -162,7 +162,7 @@ async fn attempt_once(
     let Some(first) = decided.events.first() else {
         // Nothing to make durable: a COMMIT would be as sure, but need not be told apart from one that writes.
         before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
-        session.give_back();
+        session.put_back();
         return Ok(decided);
     };
 
@@ -175,7 +175,7 @@ async fn attempt_once(
     let source = match outcome {
         Ok(Written::Committed(_)) if commits.lineage.epoch() != epoch => LeftBehind.into(),
         Ok(Written::Committed(_)) => {
-            session.give_back();
+            session.put_back();
             commits.hints.committed(shard, last, &decided, min_release, rested_on, age);
             commits.lineage.saw(epoch, [(shard, last + decided.events.len() as u64)]);
             return Ok(decided);
@@ -186,7 +186,7 @@ async fn attempt_once(
         Ok(Written::RolledBack(error)) if rested_on == RestedOn::Runs && errors::is_lost_race(&error) => {
             commits.hints.runs_were_wrong(shard, commands);
             before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
-            session.give_back();
+            session.put_back();
             return Err(Failure::Stale);
         }
         Ok(Written::RolledBack(error)) => return Err(errors::statement(error).into()),

@@ -24,7 +24,7 @@ pub(super) fn newest_events(shard_count: u16) -> String {
 }
 
 /// Each shard's last position; 0 where it has no event.
-pub(super) fn heads(shard_count: u16) -> String {
+pub(super) fn ends(shard_count: u16) -> String {
     of_each(shard_count, |shard| {
         format!("select {shard}::bigint as shard, coalesce(({}), 0) as position", newest(shard, "position"))
     })

@@ -81,8 +81,8 @@ impl OfLedger for PostgresInspect {
 
 #[async_trait]
 impl RunLog for PostgresInspect {
-    async fn heads(&self) -> Result<Positions, StoreError> {
-        self.over_shards.heads(&self.sessions).await
+    async fn ends(&self) -> Result<Positions, StoreError> {
+        self.over_shards.ends(&self.sessions).await
     }
 
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
@@ -99,8 +99,8 @@ impl RunLog for PostgresInspect {
         read::run_events(&self.sessions, self.shard_of(key), key, after, limit, bytes_max).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
-        read::revisions_as_of(&self.sessions, keys, heads, |key| self.shard_of(key)).await
+    async fn revisions_as_of(&self, keys: &[RunKey], ends: &Positions) -> Result<Vec<Revision>, StoreError> {
+        read::revisions_as_of(&self.sessions, keys, ends, |key| self.shard_of(key)).await
     }
 }
 

@@ -50,8 +50,8 @@ pub(super) struct Lineage {
 impl Lineage {
     pub(super) fn new(ledger: &Ledger, hints: Arc<Hints>) -> Self {
         let over_shards = OverShards::new(ledger.shard_count);
-        let heads = over_shards.heads_statement();
-        let looks = looks(heads);
+        let ends = over_shards.ends_statement();
+        let looks = looks(ends);
         let known =
             Known { epoch: ledger.epoch, server: Identity::default(), seen: Positions::start(ledger.shard_count) };
         Self {
@@ -180,7 +180,7 @@ impl Lineage {
                     timeline: ledger.get("timeline")?,
                     table: ledger.get("table_oid")?,
                 },
-                heads: self.over_shards.heads_of(&rows)?,
+                ends: self.over_shards.ends_of(&rows)?,
             });
         }
     }
@@ -192,7 +192,7 @@ impl Lineage {
             return;
         }
         known.0.server = look.server.clone();
-        known.0.seen.advance(&look.heads);
+        known.0.seen.advance(&look.ends);
     }
 
     /// Takes over a higher epoch: all remembered facts are of a past that may be lost.
@@ -202,7 +202,7 @@ impl Lineage {
         if look.epoch <= before {
             return;
         }
-        known.0 = Known { epoch: look.epoch, server: look.server.clone(), seen: look.heads.clone() };
+        known.0 = Known { epoch: look.epoch, server: look.server.clone(), seen: look.ends.clone() };
         known.1 = Some(Instant::now());
         self.epoch.store(look.epoch.get(), Ordering::SeqCst);
         drop(known);

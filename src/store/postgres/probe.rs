@@ -31,6 +31,6 @@ pub(super) async fn write(sessions: &Sessions, shard: Shard) -> Result<(), Store
     let ledger = session.query_one("-- probe.min_release\nselect min_release from ledger where singleton", &[]);
     min_release::admits(&ledger.await.map_err(errors::statement)?)?;
     session.batch_execute(&statement(shard)).await.map_err(errors::statement)?;
-    session.give_back();
+    session.put_back();
     Ok(())
 }

@@ -89,7 +89,7 @@ where
     let answer = async {
         match read(sessions.read().await?).await {
             (session, Ok(answer)) => {
-                session.give_back();
+                session.put_back();
                 Ok(answer)
             }
             (session, Err(error)) => {
@@ -163,14 +163,14 @@ pub(super) async fn runs_at(
 pub(super) async fn revisions_as_of(
     sessions: &Sessions,
     keys: &[RunKey],
-    heads: &Positions,
+    ends: &Positions,
     shard_of: impl Fn(&RunKey) -> Shard,
 ) -> Result<Vec<Revision>, StoreError> {
     let mut revisions = vec![Revision::NONE; keys.len()];
     for (shard, numbers) in by_shard(keys.iter().map(shard_of)) {
-        let head = bigint(heads.of(shard));
+        let end = bigint(ends.of(shard));
         let (namespaces, run_ids) = columns(numbers.iter().map(|number| &keys[index(*number)]));
-        let arguments: [&(dyn ToSql + Sync); 5] = [&smallint(shard), &head, &numbers, &namespaces, &run_ids];
+        let arguments: [&(dyn ToSql + Sync); 5] = [&smallint(shard), &end, &numbers, &namespaces, &run_ids];
         for row in &rows(sessions, REVISIONS_AS_OF, &arguments).await? {
             let Some(number) = number_of(row) else { continue };
             let event = Reader { table: "run_events", row, key: &|| shown(&keys[index(number)]) };

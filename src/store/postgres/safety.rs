@@ -71,7 +71,7 @@ pub(super) async fn isolated(sessions: &Sessions, location: &str) -> Result<(), 
         session.batch_execute(BEGIN).await.map_err(errors::statement)?;
         let row = session.query_one(ISOLATION, &[]).await.map_err(errors::statement)?;
         session.batch_execute(ROLLBACK).await.map_err(errors::statement)?;
-        session.give_back();
+        session.put_back();
         Reader { table: "pg_settings", row: &row, key: &String::new }.get::<String>("isolation")
     };
     let isolation = isolation.await.map_err(|error: StoreError| errors::opening_with(location, error))?;

@@ -209,7 +209,7 @@ impl Session {
     }
 
     /// Returns the session: no transaction is open. The driver reads and drops answers that were not read.
-    pub(super) fn give_back(mut self) {
+    pub(super) fn put_back(mut self) {
         drop(self.object.take());
     }
 

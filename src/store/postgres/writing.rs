@@ -33,13 +33,13 @@ pub(super) async fn writing(
             };
             match rows.await {
                 Ok(rows) => {
-                    session.give_back();
+                    session.put_back();
                     return Ok(rows);
                 }
                 Err(error) => {
                     if errors::proves_rollback(&error) {
                         // A closed session costs more than itself: the hints on the shards go with it.
-                        session.give_back();
+                        session.put_back();
                     }
                     if !errors::asks_for_retry(&error) || attempts == ATTEMPTS_MAX {
                         return Err(errors::statement(error));

@@ -39,12 +39,12 @@ pub(super) fn elsewhere(connection: &Connection, shard: Shard) -> Result<Option<
 }
 
 /// Each shard's last position in a snapshot; 0 where it has no event.
-pub(super) fn heads(snapshot: &Connection, shard_count: u16) -> Result<Positions, StoreError> {
-    let head = |shard| {
-        let head = first(snapshot, concat!("-- read.head\n", newest!("position", "?1")), [shard], |row| {
+pub(super) fn ends(snapshot: &Connection, shard_count: u16) -> Result<Positions, StoreError> {
+    let end = |shard| {
+        let end = first(snapshot, concat!("-- read.end\n", newest!("position", "?1")), [shard], |row| {
             Reader { table: "run_events", row, key: &|| format!("the last of shard {shard}") }.get((0, "position"))
         });
-        Ok(head?.unwrap_or(0))
+        Ok(end?.unwrap_or(0))
     };
-    (0..shard_count).map(head).collect()
+    (0..shard_count).map(end).collect()
 }

@@ -163,9 +163,9 @@ impl OfLedger for SqliteInspect {
 
 #[async_trait]
 impl RunLog for SqliteInspect {
-    async fn heads(&self) -> Result<Positions, StoreError> {
+    async fn ends(&self) -> Result<Positions, StoreError> {
         let shard_count = self.ledger.shard_count;
-        self.read(move |connection| read::heads(connection, shard_count)).await
+        self.read(move |connection| read::ends(connection, shard_count)).await
     }
 
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
@@ -185,8 +185,8 @@ impl RunLog for SqliteInspect {
         self.read(move |connection| read::run_events(connection, shard, &key, after, limit, bytes_max)).await
     }
 
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
-        let asked = read::as_of(keys, heads, |key| self.shard_of(key));
+    async fn revisions_as_of(&self, keys: &[RunKey], ends: &Positions) -> Result<Vec<Revision>, StoreError> {
+        let asked = read::as_of(keys, ends, |key| self.shard_of(key));
         self.read(move |connection| read::revisions_as_of(connection, &asked)).await
     }
 }

@@ -54,12 +54,12 @@ pub(super) fn runs_at(
 /// Runs, each with its shard and the shard's last position then.
 pub(super) fn as_of(
     keys: &[RunKey],
-    heads: &Positions,
+    ends: &Positions,
     shard_of: impl Fn(&RunKey) -> Shard,
 ) -> Vec<(Shard, RunKey, Position)> {
     let at = |key: &RunKey| {
         let shard = shard_of(key);
-        (shard, key.clone(), heads.of(shard))
+        (shard, key.clone(), ends.of(shard))
     };
     keys.iter().map(at).collect()
 }
@@ -105,9 +105,9 @@ pub(super) fn run_events(
 }
 
 /// Each shard's last position, in one snapshot.
-pub(super) fn heads(connection: &mut Connection, shard_count: u16) -> Result<Positions, StoreError> {
+pub(super) fn ends(connection: &mut Connection, shard_count: u16) -> Result<Positions, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    ends::heads(&snapshot, shard_count)
+    ends::ends(&snapshot, shard_count)
 }
 
 /// Reads the ledger's row.

@@ -100,7 +100,7 @@ async fn a_run_is_committed_read_back_and_replayed_across_a_restart() {
     assert_eq!(store.run_at(&key("run"), 0.into()).await.unwrap(), None);
     assert_eq!(store.run_at(&key("run"), u64::MAX.into()).await.unwrap(), None);
     assert_eq!(store.run_events(&key("run"), 1.into(), 1, PAGE_BYTES_MAX).await.unwrap()[0].revision, 2);
-    assert_eq!(store.heads().await.unwrap(), [6]);
+    assert_eq!(store.ends().await.unwrap(), [6]);
     let page = store.changes(&vec![2].into(), 3, PAGE_BYTES_MAX).await.unwrap();
     assert_eq!(page.places().map(|(_, position)| position).collect::<Vec<_>>(), [3, 4, 5]);
     assert!(page.cut);
@@ -154,7 +154,7 @@ async fn pages_of_several_shards_never_go_back_in_time() {
     }
     assert_eq!(seen.len(), 40);
     assert!(seen.is_sorted());
-    assert_eq!(store.heads().await.unwrap(), after);
+    assert_eq!(store.ends().await.unwrap(), after);
 }
 
 #[tokio::test]
@@ -274,7 +274,7 @@ async fn the_shard_count_is_fixed_when_the_file_is_made() {
         let options = OpenOptions { shards: asked, ..OpenOptions::default() };
         let store = SqliteStore::open(path.clone(), &options, ticks()).await.unwrap();
         assert_eq!(store.ledger().shard_count, 3);
-        assert_eq!(store.heads().await.unwrap(), [0, 0, 0]);
+        assert_eq!(store.ends().await.unwrap(), [0, 0, 0]);
         store.close().await;
     }
     let options = OpenOptions { shards: Some(5), ..OpenOptions::default() };
@@ -310,7 +310,7 @@ async fn a_full_disk_applies_nothing_and_passes() {
     let full = commit(&store, vec![large.clone()]).await;
     assert!(matches!(full, Err(CommitError::NotApplied(StoreError::Unavailable(_)))), "{full:?}");
     assert_eq!(store.run(&key("run")).await.unwrap(), None);
-    assert_eq!(store.heads().await.unwrap(), [0]);
+    assert_eq!(store.ends().await.unwrap(), [0]);
     pages_max(1_000_000).await.unwrap();
     commit(&store, vec![large]).await.unwrap();
 }
@@ -337,7 +337,7 @@ async fn a_commit_that_is_refused_at_its_very_end_is_not_applied() {
     store.connections.write(move |connection| connection.execute_batch(debt).unwrap()).await.unwrap();
     let refused = commit(&store, vec![start("run")]).await;
     assert!(matches!(refused, Err(CommitError::NotApplied(StoreError::Refused(_)))), "{refused:?}");
-    assert_eq!(store.heads().await.unwrap(), [0]);
+    assert_eq!(store.ends().await.unwrap(), [0]);
     store.connections.write(|connection| connection.execute_batch("drop trigger owe").unwrap()).await.unwrap();
     commit(&store, vec![start("run")]).await.unwrap();
 }
@@ -365,7 +365,7 @@ async fn a_row_that_cannot_be_read_is_corrupt_by_its_column() {
     damage("update run_events set event = '{'").await.unwrap();
     let error = store.changes(&Positions::start(1), 1, PAGE_BYTES_MAX).await.unwrap().whole().unwrap_err();
     assert_eq!(error.to_string(), "run_events.event of default/run cannot be read");
-    assert_eq!(store.heads().await.unwrap(), [1]);
+    assert_eq!(store.ends().await.unwrap(), [1]);
 }
 
 #[tokio::test]

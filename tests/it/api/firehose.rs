@@ -45,7 +45,7 @@ fn opened(process: &Process, cursor: &[u8]) -> Cursor {
 
 /// After the last event that there is.
 async fn now(process: &Process) -> Cursor {
-    Cursor { epoch: LedgerEpoch::FIRST, positions: process.store.heads().await.unwrap(), view: None }
+    Cursor { epoch: LedgerEpoch::FIRST, positions: process.store.ends().await.unwrap(), view: None }
 }
 
 /// The next frame is a checkpoint: where, and how late.
@@ -291,7 +291,7 @@ async fn sessions_that_read_history_do_not_crowd_the_store() {
     for run in 0..SESSIONS {
         process.apply(start(&format!("run-{run}"))).await;
     }
-    let begun = process.store.heads().await.unwrap();
+    let begun = process.store.ends().await.unwrap();
     for run in 0..SESSIONS {
         process.apply(update(&format!("run-{run}")).metadata(&json!({"n": 1}))).await;
     }

@@ -84,11 +84,11 @@ pub(crate) async fn a_refusal_leaves_its_neighbours_unharmed<F: Fixture>(fixture
 
 pub(crate) async fn a_batch_that_makes_no_event_writes_nothing<F: Fixture>(fixture: F) {
     let run = apply(fixture.store(), start("run-1")).await;
-    let heads = fixture.store().heads().await.unwrap();
+    let heads = fixture.store().ends().await.unwrap();
     let answers = ask_all(fixture.store(), vec![start("run-1"), update("run-1"), start("run-1").thread("other")]).await;
     assert_eq!(words(&answers), ["unchanged", "unchanged", "RUN_ID_CONFLICT"]);
     assert_eq!(answers[0], Ok(Verdict::Unchanged(Arc::new(run.clone()))));
-    assert_eq!(fixture.store().heads().await.unwrap(), heads);
+    assert_eq!(fixture.store().ends().await.unwrap(), heads);
     assert_eq!(stored(fixture.store(), &key("run-1")).await, run);
 }
 
@@ -147,7 +147,7 @@ pub(crate) async fn positions_are_dense_and_from_1<F: Fixture>(fixture: F) {
     }
     let contents = sound(fixture.store()).await;
     assert_eq!(contents.log.len(), 60);
-    assert_eq!(fixture.store().heads().await.unwrap().iter().sum::<u64>(), 60);
+    assert_eq!(fixture.store().ends().await.unwrap().iter().sum::<u64>(), 60);
 }
 
 pub(crate) async fn times_never_fall_when_the_clock_is_set_back_a_minute<F: Fixture>(fixture: F) {
@@ -185,7 +185,7 @@ pub(crate) async fn an_acknowledged_run_is_there_after_reopening<F: Fixture>(mut
 pub(crate) async fn a_settled_commit_was_applied_exactly_if_its_events_are_there<F: Fixture>(fixture: F) {
     let store = fixture.store();
     let shard = home(store, &key("run-1"));
-    let head = async || store.heads().await.unwrap()[usize::from(shard.0)];
+    let head = async || store.ends().await.unwrap()[usize::from(shard.0)];
     let unsettled =
         |commit_id, first_position| Unsettled { shard, commit_id, first_position, decided: Decided::default() };
     let (mine, next, never) = (draw_id(), draw_id(), draw_id());

@@ -29,7 +29,7 @@ async fn busy(store: &dyn Store) {
 
 pub(crate) async fn an_empty_log_has_heads_at_zero_and_no_changes<F: Fixture>(fixture: F) {
     let store = fixture.store();
-    assert_eq!(store.heads().await.unwrap(), beginning(store));
+    assert_eq!(store.ends().await.unwrap(), beginning(store));
     let page = Whole::of(store.changes(&beginning(store), 10, PAGE_BYTES_MAX).await.unwrap());
     assert_eq!((page.events.len(), page.cut), (0, false));
 }
@@ -42,7 +42,7 @@ pub(crate) async fn heads_are_the_last_positions<F: Fixture>(fixture: F) {
         apply(store, start(&id)).await;
         let shard = home(store, &key(&id));
         expected.set(shard, expected.of(shard) + 1);
-        assert_eq!(store.heads().await.unwrap(), expected);
+        assert_eq!(store.ends().await.unwrap(), expected);
     }
     let page = Whole::of(store.changes(&expected, 10, PAGE_BYTES_MAX).await.unwrap());
     assert_eq!((page.events.len(), page.cut), (0, false), "nothing is above the heads");
@@ -114,7 +114,7 @@ pub(crate) async fn a_page_ends_where_the_first_cut_shard_ends<F: Fixture>(fixtu
             break;
         }
     }
-    assert_eq!(after, store.heads().await.unwrap());
+    assert_eq!(after, store.ends().await.unwrap());
 }
 
 pub(crate) async fn paging_while_writers_write_misses_and_repeats_nothing<F: Fixture>(fixture: F) {

@@ -47,7 +47,7 @@ pub(crate) async fn many_runs_are_read_as_of_their_revisions_and_as_of_the_heads
     let store = fixture.store();
     let (mut wanted, mut expected, mut heads) = (Vec::new(), Vec::new(), Vec::new());
     for (number, events) in [1, 31, 32, 33, 70].into_iter().enumerate() {
-        heads.push(store.heads().await.unwrap());
+        heads.push(store.ends().await.unwrap());
         let run_id = format!("run-{number}");
         for state in long(store, &run_id, events).await {
             wanted.push((key(&run_id), state.revision));
@@ -63,7 +63,7 @@ pub(crate) async fn many_runs_are_read_as_of_their_revisions_and_as_of_the_heads
 
     let keys: Vec<_> = ["run-4", "run-0", "nobody", "run-3", "run-0"].map(key).into();
     let as_of = async |heads: &Positions| store.revisions_as_of(&keys, heads).await.unwrap();
-    assert_eq!(as_of(&store.heads().await.unwrap()).await, [70, 1, 0, 33, 1]);
+    assert_eq!(as_of(&store.ends().await.unwrap()).await, [70, 1, 0, 33, 1]);
     assert_eq!(as_of(&heads[4]).await, [0, 1, 0, 33, 1]);
     assert_eq!(as_of(&heads[3]).await, [0, 1, 0, 0, 1]);
     assert_eq!(as_of(&heads[0]).await, [0; 5]);

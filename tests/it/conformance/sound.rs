@@ -41,7 +41,7 @@ pub(crate) async fn sound(store: &dyn Store) -> Contents {
         let before = times.insert(*shard, event.at);
         assert!(before.is_none_or(|before| before <= event.at), "times never fall in {shard:?}: {event:?}");
     }
-    assert_eq!(store.heads().await.unwrap(), ends, "heads are the last positions");
+    assert_eq!(store.ends().await.unwrap(), ends, "heads are the last positions");
     let runs = folded(log.iter().map(|logged| &logged.event));
     for (key, run) in &runs {
         assert_eq!(store.run(key).await.unwrap().as_ref(), Some(run), "the stored run is the fold of its events");

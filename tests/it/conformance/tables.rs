@@ -235,14 +235,14 @@ pub(crate) async fn a_shard_goes_on_behind_its_newest_event_when_older_ones_are_
     for id in &ids[..2] {
         ask_all(fixture.store(), vec![start(id), complete(id)]).await;
     }
-    let before = fixture.store().heads().await.unwrap();
+    let before = fixture.store().ends().await.unwrap();
     for table in ["run_events", "runs"] {
         fixture.sql(&format!("delete from {table} where run_id = '{}'", ids[0])).await;
     }
     // After this, no process remembers the shard's end.
     fixture.reopen().await;
     let store = fixture.store();
-    assert_eq!(store.heads().await.unwrap(), before);
+    assert_eq!(store.ends().await.unwrap(), before);
     let started = apply(store, start(&ids[2])).await;
     let page = Whole::of(store.changes(&before, 10, PAGE_BYTES_MAX).await.unwrap());
     let shard = home(store, &key(&ids[2]));

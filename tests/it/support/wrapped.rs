@@ -170,8 +170,8 @@ impl Commits for Wrapped {
 
 #[async_trait]
 impl RunLog for Wrapped {
-    async fn heads(&self) -> Result<Positions, StoreError> {
-        self.store.heads().await
+    async fn ends(&self) -> Result<Positions, StoreError> {
+        self.store.ends().await
     }
 
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {

@@ -59,7 +59,7 @@ pub(in crate::store::postgres) async fn commit(
     let session = before(deadline, commits.sessions.commit()).await??;
     if age != hints.age() {
         // The session may be to another server.
-        session.give_back();
+        session.put_back();
         return Ok(Optimistic::NotWritten);
     }
     let Ok(statement) = before(deadline, session.prepare_cached(&write.sql)).await? else {
@@ -73,7 +73,7 @@ pub(in crate::store::postgres) async fn commit(
     let source = match sent {
         Ok(Written::Committed(Some(_))) if commits.lineage.epoch() != epoch => LeftBehind.into(),
         Ok(Written::Committed(Some(row))) => {
-            session.give_back();
+            session.put_back();
             let place = Reader { table: "run_events", row: &row, key: &String::new };
             // The columns are not null, and of these types: an answer with others would be a bug of the statement.
             let after: u64 = place.get("last").expect("a position");
@@ -86,12 +86,12 @@ pub(in crate::store::postgres) async fn commit(
             return Ok(Optimistic::Committed(decided));
         }
         Ok(Written::Committed(None)) => {
-            session.give_back();
+            session.put_back();
             hints.was_wrong(shard);
             return Ok(Optimistic::NotWritten);
         }
         Ok(Written::RolledBack(error)) if errors::is_lost_race(&error) => {
-            session.give_back();
+            session.put_back();
             hints.was_wrong(shard);
             return Ok(Optimistic::NotWritten);
         }

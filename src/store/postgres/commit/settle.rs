@@ -36,7 +36,7 @@ pub(in crate::store::postgres) async fn settle(
             let session = sessions.commit().await?;
             match look(&session, unsettled).await? {
                 Ok(Seen { applied, now }) => {
-                    session.give_back();
+                    session.put_back();
                     let sent = hints.sent(unsettled.commit_id);
                     if let (false, Some(left)) = (applied, sent.and_then(|sent| left_until_void(sent, now))) {
                         sleep(left).await;

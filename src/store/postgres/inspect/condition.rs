@@ -38,7 +38,7 @@ pub(super) async fn condition(
     migration: u32,
 ) -> Result<Condition, StoreError> {
     let mut heads = Vec::new();
-    for (shard, position) in (0..).zip(Vec::from(over_shards.heads(sessions).await?)) {
+    for (shard, position) in (0..).zip(Vec::from(over_shards.ends(sessions).await?)) {
         let at = links::time_of(sessions, Shard(shard), position).await?;
         heads.push(Head { shard, position, at, ..Head::default() });
     }

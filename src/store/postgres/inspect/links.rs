@@ -47,16 +47,16 @@ cross join (
     select min(started_at) as first, max((record->>'updatedAt') collate \"C\")::timestamptz as last
     from runs
     where namespace = $1 and {column} = $2) as t",
-        over_shards.heads_statement()
+        over_shards.ends_statement()
     );
     let rows = read::rows(sessions, &statement, &[&DEFAULT_NAMESPACE, &id]).await?;
-    let heads = over_shards.heads_of(&rows)?;
+    let ends = over_shards.ends_of(&rows)?;
     let (mut first, mut last): (Option<Time>, Option<Time>) = (None, None);
     if let Some(row) = rows.first() {
         let runs = Reader { table: "runs", row, key: &|| format!("{column} {id}") };
         (first, last) = (runs.get("first")?, runs.get("last")?);
     }
-    Ok(Extent { heads, times: first.zip(last) })
+    Ok(Extent { ends, times: first.zip(last) })
 }
 
 /// Reads with one statement for each shard that has some of the runs.

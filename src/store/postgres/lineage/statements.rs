@@ -28,7 +28,7 @@ const TABLE: &str = "(select oid::text from pg_database where datname = current_
             || '/' || (select 'ledger'::regclass::oid::text)";
 
 /// The statements that look, with each of these identities.
-pub(super) fn looks(heads: &str) -> [String; 4] {
+pub(super) fn looks(ends: &str) -> [String; 4] {
     IDENTITIES.map(|(system, timeline)| {
         format!(
             "-- lineage.look
@@ -37,7 +37,7 @@ select l.epoch, l.system_identifier as noted_system, l.timeline as noted_timelin
 from ledger l
 cross join (select {system} as system, {timeline} as timeline, {TABLE} as table_oid, pg_is_in_recovery() as standby
             offset 0) as s
-cross join ({heads}) as h
+cross join ({ends}) as h
 where l.singleton"
         )
     })

@@ -66,7 +66,7 @@ pub(super) struct Look {
     pub(super) noted: Identity,
     /// The server that answered.
     pub(super) server: Identity,
-    pub(super) heads: Positions,
+    pub(super) ends: Positions,
 }
 
 /// The facts that this process knows.
@@ -95,7 +95,7 @@ pub(super) enum Verdict {
 
 impl Known {
     pub(super) fn judge(&self, look: &Look) -> Verdict {
-        let Look { epoch, noted, server, heads } = look;
+        let Look { epoch, noted, server, ends } = look;
         if *epoch < self.epoch && server.is_before(&self.server) {
             return Verdict::LeftBehind;
         }
@@ -112,9 +112,9 @@ impl Known {
             let reason = format!("the ledger's epoch was {} and is {epoch}", self.epoch);
             return Verdict::AnotherPast(reason);
         }
-        let fell = self.seen.iter().zip(heads.iter()).enumerate().find(|(_, (seen, head))| head < seen);
-        if let Some((shard, (seen, head))) = fell {
-            return Verdict::AnotherPast(format!("shard {shard} had position {seen} and ends at {head}"));
+        let fell = self.seen.iter().zip(ends.iter()).enumerate().find(|(_, (seen, end))| end < seen);
+        if let Some((shard, (seen, end))) = fell {
+            return Verdict::AnotherPast(format!("shard {shard} had position {seen} and ends at {end}"));
         }
         if server.adds_to(noted) { Verdict::Unnamed } else { Verdict::Same }
     }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn look(epoch: u64, noted: Identity, server: Identity) -> Look {
-        Look { epoch: epoch.into(), noted, server, heads: vec![7, 4].into() }
+        Look { epoch: epoch.into(), noted, server, ends: vec![7, 4].into() }
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
             let verdict = known(0, Identity::default()).judge(&look(0, on("1", 1), server));
             assert!(matches!(verdict, Verdict::AnotherPast(_)), "{verdict:?}");
         }
-        let fell = Look { heads: vec![6, 9].into(), ..look(0, on("1", 1), on("1", 1)) };
+        let fell = Look { ends: vec![6, 9].into(), ..look(0, on("1", 1), on("1", 1)) };
         assert!(matches!(known(0, on("1", 1)).judge(&fell), Verdict::AnotherPast(_)));
         // A second failover, to a standby that had not heard of the first; and one that another replica saw first.
         assert!(matches!(known(1, on("1", 2)).judge(&look(0, on("1", 1), on("1", 3))), Verdict::AnotherPast(_)));
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_higher_epoch_is_taken_over_and_a_server_that_was_left_is_not_used() {
-        let fell = Look { heads: vec![0, 0].into(), ..look(1, on("1", 2), on("1", 2)) };
+        let fell = Look { ends: vec![0, 0].into(), ..look(1, on("1", 2), on("1", 2)) };
         assert!(matches!(known(0, on("1", 1)).judge(&fell), Verdict::Raised));
         assert!(matches!(known(1, on("1", 2)).judge(&look(0, on("1", 1), on("1", 1))), Verdict::LeftBehind));
     }

@@ -154,7 +154,7 @@ mod tests {
             hot = names;
         }
         assert_eq!(hot.len(), 8);
-        session.give_back();
+        session.put_back();
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ pub(super) fn condition(
     wal_bytes: u64,
 ) -> Result<Condition, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let positions = ends::heads(&snapshot, shard_count)?;
+    let positions = ends::ends(&snapshot, shard_count)?;
     let heads = (0..).zip(positions.iter().copied()).map(|(shard, position)| {
         Ok(Head { shard, position, at: links::time_of(&snapshot, Shard(shard), position)?, ..Head::default() })
     });

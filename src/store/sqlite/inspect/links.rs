@@ -28,7 +28,7 @@ pub(super) fn time_of(connection: &Connection, shard: Shard, position: Position)
 
 pub(super) fn extent(connection: &mut Connection, shard_count: u16, link: &Link) -> Result<Extent, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let heads = ends::heads(&snapshot, shard_count)?;
+    let ends = ends::ends(&snapshot, shard_count)?;
     let (column, id) = link.column();
     // All times have the same form, so that their texts sort in their order.
     let statement = format!(
@@ -42,7 +42,7 @@ pub(super) fn extent(connection: &mut Connection, shard_count: u16, link: &Link)
         Ok((runs.get((0, "started_at"))?, last.map_err(|error| runs.corrupt("record", error))?))
     });
     let (first, last): (Option<Time>, Option<Time>) = times?.unwrap_or_default();
-    Ok(Extent { heads, times: first.zip(last) })
+    Ok(Extent { ends, times: first.zip(last) })
 }
 
 pub(super) fn links(connection: &Connection, asked: &(Shard, RunKey, Revision)) -> Result<Links, StoreError> {
