@@ -163,8 +163,7 @@
 //! | a lease is | by |
 //! |---|---|
 //! | described | `domain::run::lease` |
-//! | granted | `domain::decide::changes`, with a start or a claim |
-//! | fenced: only its holder reports | `domain::decide::lease` |
+//! | granted, with a start or a claim; fenced: only its holder reports | `domain::decide::lease` |
 //! | free to be claimed | `domain::decide::claim`, on the row of `domain::sides::leases` |
 //! | over | `domain::sweep`; the expiry that counts is `store::uptime`'s |
 //! | read and written with a commit | `sides::leases` of each store |

@@ -1,6 +1,7 @@
 //! Checks: a transition is tried on a run without making it.
 
-use super::decide::{Context, Decision, decide};
+use super::decide::decide;
+use super::decision::{Context, Decision};
 use super::evolve::evolve;
 use super::{
     Ask, Changes, Command, Complete, End, Event, EventType, Namespace, Principal, Refusal, Revision, Run, RunId,

@@ -7,60 +7,10 @@ pub(super) mod lease;
 use self::changes::{changes, within_limits};
 use self::claim::{claimed_before, free, give_back, leaves_room, not_begun};
 use self::lease::{holds_lease, is_the_holders};
+pub use super::decision::{AppliedRequest, Context, Decision};
 use super::evolve::evolve;
-use super::sides::Found;
 use super::sweep::Due;
-use super::{
-    Ask, Changes, Command, Event, EventType, LedgerEpoch, Refusal, Release, Request, Revision, Run, Start, Status, Time,
-};
-
-/// The facts that a decision rests on besides the run and the command.
-#[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
-    /// The store's clock, not before the shard's last event.
-    pub now: Time,
-    /// The call that was applied to the run under the command's `request_id`, if any.
-    pub applied: Option<&'a AppliedRequest>,
-    /// The store's clock as it is, which decides whether a lease is over: `now` may be ahead of it after the clock was
-    /// set back.
-    pub clock: Time,
-    /// The rows of the sides that the decision rests on.
-    pub sides: Found<'a>,
-    /// The number of times that a part of the ledger's past was lost: a lease that was granted in a lost past has a
-    /// lower epoch than any since.
-    pub ledger_epoch: LedgerEpoch,
-}
-
-impl Context<'_> {
-    /// A time at which nothing else is known.
-    #[must_use]
-    pub fn at(now: Time) -> Self {
-        Self { now, clock: now, applied: None, sides: Found::default(), ledger_epoch: LedgerEpoch::FIRST }
-    }
-}
-
-/// A call that was applied under a `request_id`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AppliedRequest {
-    /// The revision of the event that the call made.
-    pub revision: Revision,
-    /// See [`Command::digest`].
-    pub digest: [u8; 32],
-}
-
-/// The effect of a command that is not refused.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
-    /// The command makes this event, which makes this run.
-    Apply(Box<Event>, Box<Run>),
-    /// The command is a permitted no-op.
-    Unchanged,
-    /// The command was applied before, as this revision.
-    Replayed {
-        /// The revision of the event that the first call made.
-        revision: Revision,
-    },
-}
+use super::{Ask, Changes, Command, Event, EventType, Refusal, Release, Request, Revision, Run, Start, Status};
 
 /// Decides a command on the run as it is.
 ///

@@ -1,6 +1,6 @@
 //! Sweeps: the authority's own conclusions about runs whose time is over.
 
-use super::decide::Context;
+use super::decision::Context;
 use super::{Run, Status, Time};
 
 /// The reason for which the authority ends a run.

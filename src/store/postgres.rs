@@ -4,6 +4,7 @@
 //! order and no two commits deadlock. Nothing here decides, and nothing needs sequences, triggers or notifications to
 //! be right.
 
+mod alone;
 mod announce;
 mod bulk;
 mod changes;
@@ -33,11 +34,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_postgres::{Client, Config, NoTls};
 use uuid::Uuid;
 
+use self::alone::Alone;
 use self::announce::Announcer;
 pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
@@ -302,29 +302,5 @@ impl Store for PostgresStore {
     async fn close(&self) {
         self.announcer.stop();
         self.commits.sessions.close();
-    }
-}
-
-/// A connection outside the pools, for opening: closed when dropped.
-struct Alone {
-    client: Client,
-    _driver: JoinSet<()>,
-}
-
-impl Alone {
-    /// Connects in a bounded time: a listener that accepts and never answers must not hold up the start for ever.
-    async fn connect(config: &Config, location: &str) -> Result<Self, OpenError> {
-        let connected = async {
-            let (client, connection) = config.connect(NoTls).await?;
-            let mut driver = JoinSet::new();
-            // The client's own calls report how the connection ended.
-            driver.spawn(async move { drop(connection.await) });
-            client.batch_execute(migrate::SETTINGS).await?;
-            Ok(Self { client, _driver: driver })
-        };
-        match timeout(CREATE_MAX, connected).await {
-            Ok(connected) => connected.map_err(|error| errors::opening(location, error)),
-            Err(_) => Err(OpenError::Unreachable { location: location.to_owned(), source: TimedOut.into() }),
-        }
     }
 }

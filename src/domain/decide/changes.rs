@@ -1,6 +1,7 @@
 //! The changes that a permitted command makes.
 
-use super::Context;
+use super::lease::granted;
+use crate::domain::decision::Context;
 use crate::domain::limits::{LABELS_MAX, METADATA_BYTES_MAX};
 use crate::domain::sweep::Due;
 use crate::domain::{
@@ -116,12 +117,6 @@ fn reported_late(run: Option<&Run>, command: &Command, at: Time) -> Changes {
     };
     let supervision = SupervisionChange { late_report: Some(Box::new(report)), ..SupervisionChange::default() };
     Changes { supervision, ..Changes::default() }
-}
-
-/// The lease that follows the run's last one.
-fn granted(run: Option<&Run>, context: &Context<'_>, ttl_ms: u64) -> Lease {
-    let epoch = run.map_or(LeaseEpoch::NONE, |run| run.supervision.epoch());
-    Lease { epoch: epoch.next(context.ledger_epoch), ttl_ms, released: false }
 }
 
 fn ended(failure_reason: Option<String>, reason_code: String) -> Changes {

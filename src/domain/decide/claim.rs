@@ -1,6 +1,7 @@
 //! The rules of claims: which run a claim takes, and which claim is given back.
 
-use super::{Context, Decision, event};
+use super::event;
+use crate::domain::decision::{Context, Decision};
 use crate::domain::{Ask, Claim, Claimed, Command, EventType, GiveBack, HeldLease, LabelValue, Refusal, Run};
 
 /// Refuses a claim whose claimer's own request has had its effect already, on any run.

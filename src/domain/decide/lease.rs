@@ -1,7 +1,8 @@
 //! The rules of leases: who may report on a run that has one. What ends a lease is in [`sweep`](crate::domain::sweep), what
 //! renews it in [`renewal`](crate::domain::renewal), and what a claim of it takes in [`claim`](super::claim).
 
-use crate::domain::{Ask, Command, LeaseEpoch, Refusal, Run};
+use crate::domain::decision::Context;
+use crate::domain::{Ask, Command, Lease, LeaseEpoch, Refusal, Run};
 
 /// Refuses an ask that only the lease's holder may make, unless it names the run's own lease and no older one: a worker
 /// that lost its lease may still believe to hold it. A claim may name the lease that it means to follow.
@@ -41,4 +42,10 @@ pub(in crate::domain) fn lease_is(
     let released = run.supervision.lease.is_some_and(|lease| lease.released);
     let may = asked == epoch && !released && (epoch > LeaseEpoch::NONE || !needs_lease);
     if may { Ok(()) } else { Err(Refusal::lease_lost(rpc, asked, run)) }
+}
+
+/// The lease that follows the run's last one.
+pub(super) fn granted(run: Option<&Run>, context: &Context<'_>, ttl_ms: u64) -> Lease {
+    let epoch = run.map_or(LeaseEpoch::NONE, |run| run.supervision.epoch());
+    Lease { epoch: epoch.next(context.ledger_epoch), ttl_ms, released: false }
 }

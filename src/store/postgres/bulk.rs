@@ -13,11 +13,12 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use self::copy::Copy;
+use super::alone::Alone;
 use super::commit::statements::{COMMIT, ROLLBACK};
 use super::ends::{self, Ends};
 use super::rows::{Reader, bigint, smallint};
 use super::sessions::{Session, Sessions};
-use super::{Alone, dsn, errors, migrate, safety};
+use super::{dsn, errors, migrate, safety};
 use crate::domain::ids::request_key;
 use crate::domain::{Decided, NewEvent, Route, Run, Shard};
 use crate::store::bulk::{self, Bulk, End, LAST_RUN_ID, Load, LoadError, NAMESPACE, Room};

@@ -13,11 +13,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::timeout;
 
+use super::alone::Alone;
 use super::changes::OverShards;
 use super::errors::TimedOut;
 use super::read::{self, reading};
 use super::sessions::Sessions;
-use super::{Alone, dsn, lineage, migrate, safety};
+use super::{dsn, lineage, migrate, safety};
 use crate::domain::ids::shard_of;
 use crate::domain::{Event, Position, Positions, Revision, RunKey, Shard, Time};
 use crate::store::inspect::{

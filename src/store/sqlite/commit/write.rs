@@ -6,9 +6,8 @@ use std::collections::HashSet;
 use rusqlite::{Transaction, params};
 use uuid::Uuid;
 
-use crate::domain::batch::Stored;
 use crate::domain::ids::request_key;
-use crate::domain::{Decided, NewEvent, Revision, Route, Run, RunKey, RunWrite, Shard, Time};
+use crate::domain::{Decided, NewEvent, Revision, Route, Run, RunKey, RunWrite, Shard, Stored, Time};
 use crate::store::sqlite::rows::bigint;
 use crate::store::sqlite::sides;
 use crate::store::sqlite::writer::Writer;
