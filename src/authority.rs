@@ -1,5 +1,5 @@
-//! The authority's calls, without a transport: a caller's request in, an answer or a [`Problem`] out, deadlines and turns
-//! included. Every face stands on it: gRPC is one.
+//! The authority's calls, without a transport: a caller's request in, an answer or a [`Problem`] out, deadlines and
+//! turns included. Every face stands on it: gRPC is one.
 
 mod claim_next;
 mod heartbeat;

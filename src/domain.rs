@@ -1,9 +1,9 @@
 //! The rules. Pure: no async, no clock, no ids drawn, no store; times, ids and principals come in as arguments.
 //!
 //! [`decide`](decide::decide) decides a command on a run, [`evolve`](evolve::evolve) folds an event into it, and
-//! [`batch`] applies both to the commands of one commit. The rules of the contract stand here, so they are tested without a
-//! database and both stores share them to the letter. Only the statements that find rows say some of them again, in SQL:
-//! those of renewals, sweeps and limits.
+//! [`batch`] applies both to the commands of one commit. The rules of the contract stand here, so they are tested
+//! without a database and both stores share them to the letter. Only the statements that find rows say some of them
+//! again, in SQL: those of renewals, sweeps and limits.
 
 pub mod ask;
 pub mod batch;

@@ -35,10 +35,10 @@
 //!   the commit is made again under the head. Where other processes commit all the time, commits are made under the
 //!   head from the first: of the hints only runs are then used, and checked in the same way. No answer comes from hints
 //!   alone.
-//! - The time is the store's. No event of a run is earlier than the run's `updated_at` before it, none is earlier than
-//!   its shard's last, and each is later than every event of any shard that was acknowledged before its call was sent. A
-//!   commit that was decided before the head was taken bears the time that this process took for the store's, which
-//!   the store checks: at most 5 ms ahead of it, and less than a second behind.
+//! - The time is the store's. No event of a run is earlier than the run's `updated_at` before it, none is earlier
+//!   than its shard's last, and each is later than every event of any shard that was acknowledged before its call was
+//!   sent. A commit that was decided before the head was taken bears the time that this process took for the store's,
+//!   which the store checks: at most 5 ms ahead of it, and less than a second behind.
 //! - On SQLite the ledger is one file with one name, and its log. When a name comes to mean another file, the outcome
 //!   of open commits stays unknown, no more commits are acknowledged, and the service stops.
 //! - A replica whose release the database has outgrown (`min_release`) makes no more commits: it reads `min_release`

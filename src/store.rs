@@ -1,10 +1,10 @@
 //! Where runs and events are kept.
 //!
-//! A store has four paths, so that a part of the service takes only the paths that it uses: [`Commits`] for the engine,
-//! [`RunLog`] for the feed and the tools, [`Runs`] for reads and lists, [`Upkeep`] for leases, sweeps and tidying.
-//! [`Store`] is all of them, for the authority. Their comments
-//! are the contract that every store keeps and that one list of behaviours tests. A store holds no rules: it reads under
-//! the shard's head lock, lets the [rules](crate::domain::Decide) decide, and writes what was decided.
+//! A store has four paths, so that a part of the service takes only the paths that it uses: [`Commits`] for the
+//! engine, [`RunLog`] for the feed and the tools, [`Runs`] for reads and lists, [`Upkeep`] for leases, sweeps and
+//! tidying. [`Store`] is all of them, for the authority. Their comments are the contract that every store keeps and
+//! that one list of behaviours tests. A commit holds no rules: the store reads under the shard's head lock, lets the
+//! [rules](crate::domain::Decide) decide, and writes what was decided.
 
 pub mod bulk;
 mod commits;
@@ -40,8 +40,8 @@ pub use upkeep::Upkeep;
 
 /// Durable runs and their log.
 ///
-/// Every method of this and of the paths may be called from many tasks at once. A method whose future is dropped leaves the
-/// store sound; a dropped [`commit`](Commits::commit) may or may not be applied.
+/// Every method of this and of the paths may be called from many tasks at once. A method whose future is dropped
+/// leaves the store sound; a dropped [`commit`](Commits::commit) may or may not be applied.
 #[async_trait]
 pub trait Store: Commits + RunLog + Runs + Upkeep {
     /// What kind of store it is and how durable, for banner, log and health.
@@ -57,9 +57,9 @@ pub trait Store: Commits + RunLog + Runs + Upkeep {
         Ok(())
     }
 
-    /// Resolves, with a sentence for people that says what happened and what to do, when this is not the ledger any more:
-    /// a file that was deleted, renamed or replaced. From then on every call fails with [`StoreError::Lost`], and nothing
-    /// is acknowledged; the service must stop. Looks for itself only while it is waited for.
+    /// Resolves, with a sentence for people that says what happened and what to do, when this is not the ledger any
+    /// more: a file that was deleted, renamed or replaced. From then on every call fails with [`StoreError::Lost`],
+    /// and nothing is acknowledged; the service must stop. Looks for itself only while it is waited for.
     async fn lost(&self) -> String {
         std::future::pending().await
     }

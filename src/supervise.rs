@@ -36,7 +36,8 @@ impl Supervisor {
         self.failed.get().copied()
     }
 
-    /// Stops the service when it is dropped before the stop, also by a panic: for a vital task that is waited for apart.
+    /// Stops the service when it is dropped before the stop, also by a panic: for a vital task that is waited for
+    /// apart.
     #[must_use]
     pub fn guard(&self, name: &'static str) -> Vital {
         Vital { name, supervisor: self.clone() }

@@ -1,8 +1,9 @@
-//! What the pure steps of a call cost, one by one: `cargo bench --bench micro`, or with a part of a name behind it, such
-//! as `cargo bench --bench micro -- decide_batch`. `--save-baseline NAME` and `--baseline NAME` compare two builds.
+//! What the pure steps of a call cost, one by one: `cargo bench --bench micro`, or with a part of a name behind it,
+//! such as `cargo bench --bench micro -- decide_batch`. `--save-baseline NAME` and `--baseline NAME` compare two
+//! builds.
 //!
-//! No server, no database, no async: what waits for those is measured by `runledger bench`. Each file is one step of the
-//! path of a call, in its order. Only what the library publishes is used.
+//! No server, no database, no async: what waits for those is measured by `runledger bench`. Each file is one step of
+//! the path of a call, in its order. Only what the library publishes is used.
 
 mod columns;
 mod frames;

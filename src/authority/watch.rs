@@ -28,8 +28,8 @@ pub enum OneFrame {
 }
 
 impl Authority {
-    /// Answers a `WatchRun`, read through a feed of the caller's connection: the epoch of the ledger that is watched, and the
-    /// frames.
+    /// Answers a `WatchRun`, read through a feed of the caller's connection: the epoch of the ledger that is watched,
+    /// and the frames.
     ///
     /// # Errors
     ///

@@ -1,10 +1,9 @@
-//! The knowledge of a queue: the runs that wait, those that were handed out, and how far the ledger was read. Plain data:
-//! this module asks no store and waits for nothing.
+//! The knowledge of a queue: the runs that wait, those that were handed out, and how far the ledger was read. Plain
+//! data: this module asks no store and waits for nothing.
 //!
-//! Invariant: each run that waits, as far as the feed has told and pages have shown, waits in its lane, was handed out, or
-//! stands after the place from which on the ledger is still to be read.
-//! Invariant: while a run may be had, no claimer that may have it waits, unless another one has been told of the run and has
-//! not looked yet.
+//! Invariant: each run that waits, as far as the feed has told and pages have shown, waits in its lane, was handed
+//! out, or stands after the place from which on the ledger is still to be read. Invariant: while a run may be had, no
+//! claimer that may have it waits, unless another one has been told of the run and has not looked yet.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -139,8 +138,9 @@ impl Backlog {
         self.decided(run_id, Outcome::Waits);
     }
 
-    /// The claim of a run that was handed out was refused because these runs count. Returns the value, of which the store is
-    /// to be asked before that is decided: an end that the feed told of before the refusal came is not told again.
+    /// The claim of a run that was handed out was refused because these runs count. Returns the value, of which the
+    /// store is to be asked before that is decided: an end that the feed told of before the refusal came is not told
+    /// again.
     pub(super) fn refused(&mut self, run_id: &str, running: &[RunId]) -> Option<Arc<str>> {
         let value = self.value_of(run_id)?;
         for run_id in running {

@@ -1,7 +1,7 @@
 //! The runs of a queue that wait for a claim, and the `max_running` that holds some of them back.
 //!
-//! Runs with the same owner and the same value of its label are a lane: a claimer that may have one of them may
-//! have all, oldest first. An index holds the oldest run of each lane whose value has room, so that neither a take nor an
+//! Runs with the same owner and the same value of its label are a lane: a claimer that may have one of them may have
+//! all, oldest first. An index holds the oldest run of each lane whose value has room, so that neither a take nor an
 //! end walks over the lanes. Plain data: this module asks no store and waits for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};

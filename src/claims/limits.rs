@@ -10,8 +10,8 @@ pub struct Limits {
     pub queues_max: usize,
     /// The time for which a queue outlives its last claimer at least, who usually comes back.
     pub idle_min: Duration,
-    /// Runs that a queue keeps at most: of those that only their owner may have, or whose value has no room, some may stay
-    /// for long.
+    /// Runs that a queue keeps at most: of those that only their owner may have, or whose value has no room, some may
+    /// stay for long.
     pub runs_max: usize,
     /// Candidates that one read brings at most.
     pub page_runs_max: usize,

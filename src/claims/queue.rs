@@ -164,8 +164,8 @@ impl Candidate<'_> {
         self.queue.backlog().decided(&self.run_id, outcome);
     }
 
-    /// The claim was refused because these runs count. The store is asked whether they still do, since the feed has perhaps
-    /// told of an end before the refusal came; then the run waits for an end, or for the next claimer.
+    /// The claim was refused because these runs count. The store is asked whether they still do, since the feed has
+    /// perhaps told of an end before the refusal came; then the run waits for an end, or for the next claimer.
     pub(super) async fn refused(self, runs: &dyn Runs, running: &[RunId]) -> Result<(), StoreError> {
         let value = self.queue.backlog().refused(&self.run_id, running);
         self.queue.look_for_room(runs, value.as_slice()).await?;

@@ -17,7 +17,8 @@ pub(super) const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
 /// The server that a command calls, and the agent that it calls as.
 #[derive(Args, Debug)]
 pub(super) struct Server {
-    /// The server's address; or several with commas, replicas of one ledger: the next is called where one does not serve
+    /// The server's address; or several with commas, replicas of one ledger: the next is called where one does not
+    /// serve
     #[arg(
         long,
         env = "RUNLEDGER_SERVER",

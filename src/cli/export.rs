@@ -1,7 +1,7 @@
 //! `runledger export`: the log as JSON lines, for the bridges' `lifecycle.jsonl`.
 //!
-//! The output stops at the shards' ends, which are read first, and has one order: by time, shard and position. Memory holds one
-//! page and the links of runs that are under way, and no more.
+//! The output stops at the shards' ends, which are read first, and has one order: by time, shard and position. Memory
+//! holds one page and the links of runs that are under way, and no more.
 
 mod line;
 mod lineage;

@@ -112,7 +112,8 @@ pub struct Release {
 pub struct GiveBack {
     /// The lease that was granted.
     pub lease_epoch: LeaseEpoch,
-    /// The claimer's own request: what is remembered of it is forgotten, unless the claimer has been answered meanwhile.
+    /// The claimer's own request: what is remembered of it is forgotten, unless the claimer has been answered
+    /// meanwhile.
     pub request: Option<Request>,
     /// The number of times that the claimer had asked again when it was seen to have gone.
     pub replays: u64,

@@ -20,8 +20,8 @@ pub struct Command {
 }
 
 impl Command {
-    /// The claimer's own request, by which a claim is remembered apart from any run: a claim notes it, and a claim that is
-    /// given back forgets it.
+    /// The claimer's own request, by which a claim is remembered apart from any run: a claim notes it, and a claim
+    /// that is given back forgets it.
     #[must_use]
     pub fn claim_request(&self) -> Option<&Request> {
         match &self.ask {

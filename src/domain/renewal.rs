@@ -1,7 +1,8 @@
 //! Renewals: which heartbeat renews a lease, and the refusal of one that renews none.
 //!
-//! A renewal is no command: it makes no event, takes no head, and rests on the lease's own row. So the stores renew in
-//! one statement or transaction of their own (`leases.renew`), and the refusal is found afterwards, on the run as it is.
+//! A renewal is no command: it makes no event, takes no head, and rests on the lease's own row. So the stores renew
+//! in one statement or transaction of their own (`leases.renew`), and the refusal is found afterwards, on the run as
+//! it is.
 
 use super::decide::lease::lease_is;
 use super::decide::owned_by;
@@ -11,9 +12,9 @@ use super::{HeldLease, Refusal, Renewal, Run, RunKey, Status, Time};
 const RPC: &str = "HeartbeatRun";
 
 impl Renewal {
-    /// Whether a heartbeat renews a run's lease at a time: the caller names the lease's epoch, the lease is neither over
-    /// nor released, and the run has no owner, or the caller's agent, if it names one, is the owner. The statement
-    /// `leases.renew` on Postgres says the same in SQL, and one list of tests holds both.
+    /// Whether a heartbeat renews a run's lease at a time: the caller names the lease's epoch, the lease is neither
+    /// over nor released, and the run has no owner, or the caller's agent, if it names one, is the owner. The
+    /// statement `leases.renew` on Postgres says the same in SQL, and one list of tests holds both.
     #[must_use]
     pub fn renews(&self, held: &HeldLease, run: &Run, now: Time) -> bool {
         let released = run.supervision.lease.is_some_and(|lease| lease.released);

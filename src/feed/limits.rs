@@ -1,7 +1,7 @@
 //! How much the feed keeps and reads.
 
-/// How large the ring is, and how much one read of the history takes. A test that has to reach one starts the feed with a
-/// smaller one.
+/// How large the ring is, and how much one read of the history takes. A test that has to reach one starts the feed
+/// with a smaller one.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of recent changes kept for sessions at most.
@@ -12,7 +12,8 @@ pub struct Limits {
     pub log_page_events_max: usize,
     /// Runs that one read of a first view takes at most.
     pub view_page_runs_max: usize,
-    /// About how many bytes one of these reads takes at most. A session keeps its page for as long as its reader sleeps.
+    /// About how many bytes one of these reads takes at most. A session keeps its page for as long as its reader
+    /// sleeps.
     pub page_bytes_max: usize,
 }
 

@@ -207,7 +207,8 @@ impl Ring {
         if self.epoch == epoch { self.of_topics.get(&(topic, revision)).cloned() } else { None }
     }
 
-    /// Takes a page of the log, whose entries may be watched as topics, up to `end`; `as_of` when that is the log's end.
+    /// Takes a page of the log, whose entries may be watched as topics, up to `end`; `as_of` when that is the log's
+    /// end.
     pub(super) fn take(&mut self, page: Vec<(Arc<Entry>, Option<u64>)>, end: &Positions, as_of: Option<Time>) {
         let new = self.end_number();
         for (entry, topic) in page {

@@ -1,4 +1,5 @@
-//! One watch of many runs: a first view of them, then history, then live; back to history whenever the ring has moved on.
+//! One watch of many runs: a first view of them, then history, then live; back to history whenever the ring has moved
+//! on.
 //!
 //! The first view shows runs as they were at the positions where the watch begins, whatever has happened since. So
 //! every later event is due, and a cursor need only say how far the view has come. Runs are found as they are now, so a

@@ -1,5 +1,5 @@
-//! The work that every server repeats: ticks and stamps, which tell that it is alive; sweeps; and the tidying of rows that
-//! nothing needs any more.
+//! The work that every server repeats: ticks and stamps, which tell that it is alive; sweeps; and the tidying of rows
+//! that nothing needs any more.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -23,8 +23,9 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The time from one tidying to the next.
 const TIDY_EVERY: Duration = Duration::from_mins(1);
 
-/// Starts the tasks, which go on until the service stops. Each shard is swept by a task of its own, and the stamp has one,
-/// because it must wait for no commit. The ticks wait for nothing: a late tick shows that the process stood still.
+/// Starts the tasks, which go on until the service stops. Each shard is swept by a task of its own, and the stamp has
+/// one, because it must wait for no commit. The ticks wait for nothing: a late tick shows that the process stood
+/// still.
 pub fn start(store: &Arc<dyn Upkeep>, engine: &Arc<Engine>, supervisor: &Supervisor) {
     let runs = store.clone();
     let tick = move || {

@@ -1,5 +1,5 @@
-//! The cursor that resumes a watch of many runs. Opaque to clients; bound to its ledger, epoch and namespace, and not to a
-//! filter.
+//! The cursor that resumes a watch of many runs. Opaque to clients; bound to its ledger, epoch and namespace, and not
+//! to a filter.
 //!
 //! The tag keeps a cursor from being used where it was not given out. The tag is no secret: a client that forges one
 //! only skips events that it may read anyway.
@@ -66,8 +66,8 @@ pub fn encode(cursor: &Cursor, ledger: Ledger, namespace: &str) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The epoch of the ledger that a cursor is of, which may be another than the ledger's as it is known here; none where it
-/// was not given out for this namespace.
+/// The epoch of the ledger that a cursor is of, which may be another than the ledger's as it is known here; none
+/// where it was not given out for this namespace.
 #[must_use]
 pub fn epoch(text: &str, ledger: Ledger, namespace: &str) -> Option<LedgerEpoch> {
     inside(text, ledger, namespace).ok().map(|inside| inside.epoch.into())

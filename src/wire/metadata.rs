@@ -1,5 +1,5 @@
-//! `Run.metadata` of a request, a `google.protobuf.Struct`, as the domain has it. Each value that JSON or the contract does not
-//! know is a violation at its path.
+//! `Run.metadata` of a request, a `google.protobuf.Struct`, as the domain has it. Each value that JSON or the
+//! contract does not know is a violation at its path.
 
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};

@@ -98,8 +98,8 @@ pub fn connection_ends() -> Problem {
     Problem::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY))
 }
 
-/// A commit was sent and not confirmed. `retry_is_safe`: the same call, sent again, has one effect at most, and its answer
-/// tells of it.
+/// A commit was sent and not confirmed. `retry_is_safe`: the same call, sent again, has one effect at most, and its
+/// answer tells of it.
 #[must_use]
 pub fn outcome_unknown(retry_is_safe: bool) -> Problem {
     let (code, message) = if retry_is_safe {

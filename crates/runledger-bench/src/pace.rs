@@ -16,7 +16,8 @@ use super::random::Random;
 /// Calls of an open loop that may be open: a server that stands still must not take the client's memory.
 pub(super) const OPEN_MAX: usize = 8_192;
 
-/// The pauses of a load that is hardly one, in milliseconds: not even, so that they do not fall in with a server's poll.
+/// The pauses of a load that is hardly one, in milliseconds: not even, so that they do not fall in with a server's
+/// poll.
 const PAUSE_MS: std::ops::Range<u64> = 25..75;
 
 /// The same load each time.

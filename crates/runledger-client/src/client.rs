@@ -24,8 +24,8 @@ const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Time that a connection to one of several servers may take, before the next server is tried.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// Calls a ledger's servers, one at a time: the first, until it does not serve; then the next. Connects at its first call,
-/// and anew after each cut.
+/// Calls a ledger's servers, one at a time: the first, until it does not serve; then the next. Connects at its first
+/// call, and anew after each cut.
 #[derive(Clone, Debug)]
 pub struct Client {
     servers: Vec<Server>,
@@ -49,8 +49,8 @@ enum Agent {
 }
 
 impl Client {
-    /// A client of servers (`HOST:PORT`, or several with commas between them: replicas of one ledger) that acts for an agent,
-    /// or for nobody.
+    /// A client of servers (`HOST:PORT`, or several with commas between them: replicas of one ledger) that acts for
+    /// an agent, or for nobody.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! A worker's loop: a run is started or claimed under a lease, kept alive by heartbeats while its work is done, and ended as
-//! the work ends.
+//! A worker's loop: a run is started or claimed under a lease, kept alive by heartbeats while its work is done, and
+//! ended as the work ends.
 
 mod claims;
 mod heartbeats;

@@ -1,5 +1,5 @@
-//! A ledger, a feed that tells late and is cut, and claimers that come, wait, are refused and go, in any order; and a queue
-//! that keeps all runs, or very few.
+//! A ledger, a feed that tells late and is cut, and claimers that come, wait, are refused and go, in any order; and a
+//! queue that keeps all runs, or very few.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;

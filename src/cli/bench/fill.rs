@@ -41,8 +41,8 @@ pub(super) struct FillArgs {
     /// Runs of the seed that are there at the end
     #[arg(value_name = "N", value_parser = clap::value_parser!(u64).range(1..=RUNS_MAX))]
     runs: u64,
-    /// The store to fill: sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/DATABASE. Neither `RUNLEDGER_STORE` nor a default
-    /// stands in for it: what is filled is not to be the ledger that is in use
+    /// The store to fill: sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/DATABASE. Neither `RUNLEDGER_STORE` nor a
+    /// default stands in for it: what is filled is not to be the ledger that is in use
     #[arg(long, value_name = "STORE")]
     store: Asked,
     /// The choice of runs: the same seed makes the same runs

@@ -1,6 +1,6 @@
-//! A ledger that was restored or failed over under an export that follows: what was written may be lost, and other events
-//! stand at the same positions. The export goes back to the last place of each shard that is still the same, and writes
-//! on from there: some events of both pasts come twice, and none is missing.
+//! A ledger that was restored or failed over under an export that follows: what was written may be lost, and other
+//! events stand at the same positions. The export goes back to the last place of each shard that is still the same,
+//! and writes on from there: some events of both pasts come twice, and none is missing.
 
 use std::collections::VecDeque;
 

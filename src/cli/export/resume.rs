@@ -1,8 +1,8 @@
-//! Going on with a file that an earlier export followed into, until somebody killed it: what the file has is not written
-//! again, and half a line at its end is written anew.
+//! Going on with a file that an earlier export followed into, until somebody killed it: what the file has is not
+//! written again, and half a line at its end is written anew.
 //!
-//! Events of several shards may come later than their times say, so that each shard has its own last line in the file. In a
-//! session's file a run may come late as a whole: there each run has its own.
+//! Events of several shards may come later than their times say, so that each shard has its own last line in the
+//! file. In a session's file a run may come late as a whole: there each run has its own.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -152,8 +152,8 @@ impl Part {
     }
 }
 
-/// The file that a link leads to, whether it is there or not: the link stays. A link that only the system can follow, such
-/// as `/dev/stdout`, stays what it is.
+/// The file that a link leads to, whether it is there or not: the link stays. A link that only the system can follow,
+/// such as `/dev/stdout`, stays what it is.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     if let Ok(there) = fs::metadata(path) {
         return Ok(if there.is_file() { fs::canonicalize(path)? } else { path.to_owned() });

@@ -175,7 +175,8 @@ pub(super) struct ClaimArgs {
     /// Refuse unless the run is at this epoch (0: it never had a lease)
     #[arg(long, value_name = "N")]
     expected_epoch: Option<u64>,
-    /// Refuse to start a pending run while N (1 to 100) with the same value of this label are running that were claimed so
+    /// Refuse to start a pending run while N (1 to 100) with the same value of this label are running that were
+    /// claimed so
     #[arg(long, value_name = "LABEL=N")]
     max_running: Option<MaxRunning>,
     #[command(flatten)]

@@ -18,8 +18,8 @@ pub(super) struct WatchArgs {
     /// Begin with the event after this revision; 0 is the whole history
     #[arg(long, value_name = "N")]
     after_revision: Option<u64>,
-    /// The `ledgerEpoch` of the frame that named the revision, 0 where it named none: a ledger that was restored or failed
-    /// over since is told of
+    /// The `ledgerEpoch` of the frame that named the revision, 0 where it named none: a ledger that was restored or
+    /// failed over since is told of
     #[arg(long, value_name = "EPOCH", requires = "after_revision")]
     ledger_epoch: Option<u64>,
     /// End with 4 when the stream is cut

@@ -42,7 +42,8 @@ const FAR: Duration = Duration::from_hours(24 * 365);
 
 #[derive(Args, Debug)]
 pub(super) struct WorkerArgs {
-    /// Claim pending and ready runs, oldest first, one after the other, instead of starting one: those that match the flags
+    /// Claim pending and ready runs, oldest first, one after the other, instead of starting one: those that match the
+    /// flags
     #[arg(long, conflicts_with_all = ["run_id", "metadata"])]
     claim: bool,
     /// The orchestration task that the run belongs to

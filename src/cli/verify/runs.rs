@@ -74,8 +74,8 @@ fn places(ledger: &Ledger, shard: Shard, page: &[RunRow], differences: &mut Vec<
     }
 }
 
-/// Replays the runs of a page. Events of a run that is not on it belong to one that was created after it was read, or to
-/// none, which the walk through the log tells.
+/// Replays the runs of a page. Events of a run that is not on it belong to one that was created after it was read, or
+/// to none, which the walk through the log tells.
 async fn histories(
     ledger: &Ledger,
     shard: Shard,

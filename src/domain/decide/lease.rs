@@ -1,5 +1,6 @@
-//! The rules of leases: who may report on a run that has one. What ends a lease is in [`sweep`](crate::domain::sweep), what
-//! renews it in [`renewal`](crate::domain::renewal), and what a claim of it takes in [`claim`](super::claim).
+//! The rules of leases: who may report on a run that has one. What ends a lease is in
+//! [`sweep`](crate::domain::sweep), what renews it in [`renewal`](crate::domain::renewal), and what a claim of it
+//! takes in [`claim`](super::claim).
 
 use crate::domain::decision::Context;
 use crate::domain::{Ask, Command, Lease, LeaseEpoch, Refusal, Run};

@@ -1,5 +1,5 @@
-//! The claims of `ClaimNextRun` by the claimer's own `request_id`: a claimer does not know which run it asks for, so its
-//! request is remembered apart from every run, and found again by its namespace and id.
+//! The claims of `ClaimNextRun` by the claimer's own `request_id`: a claimer does not know which run it asks for, so
+//! its request is remembered apart from every run, and found again by its namespace and id.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,9 @@
 //! The quantum: bytes that are read from one connection before other connections have their turn.
 //!
-//! hyper and h2 would read on for as long as there is something to read, before they look at what they have read. With a
-//! quantum for each turn, a connection that floods is a few calls ahead of others and no more (deficit round robin). The
-//! quanta of one round over all connections that flood are bounded together: their round is what any other call waits for.
+//! hyper and h2 would read on for as long as there is something to read, before they look at what they have read.
+//! With a quantum for each turn, a connection that floods is a few calls ahead of others and no more (deficit round
+//! robin). The quanta of one round over all connections that flood are bounded together: their round is what any
+//! other call waits for.
 
 use std::future::poll_fn;
 use std::pin::Pin;

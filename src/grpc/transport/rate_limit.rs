@@ -1,6 +1,7 @@
-//! Token buckets for the frames that a connection reads. Control frames, such as PING, `RST_STREAM` or `WINDOW_UPDATE`, and
-//! DATA frames of a few bytes cost their sender nothing and this process much. A client that sends more of them than clients
-//! do is read more slowly: the flood stays in the client's own buffers. No client is cut off for it.
+//! Token buckets for the frames that a connection reads. Control frames, such as PING, `RST_STREAM` or
+//! `WINDOW_UPDATE`, and DATA frames of a few bytes cost their sender nothing and this process much. A client that
+//! sends more of them than clients do is read more slowly: the flood stays in the client's own buffers. No client is
+//! cut off for it.
 
 use std::time::Duration;
 

@@ -21,8 +21,8 @@ use crate::wire::problem;
 /// Bytes of a message. The largest legal one is smaller, as a test holds that builds it from the limits.
 pub(in crate::grpc) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Fields of a message, those inside of others not counted. The longest legal request has some hundreds, and each costs more
-/// to decode than the two bytes that it may have on the wire.
+/// Fields of a message, those inside of others not counted. The longest legal request has some hundreds, and each
+/// costs more to decode than the two bytes that it may have on the wire.
 const FIELDS_MAX: usize = 1_024;
 
 /// The flag and the length in front of a message.

@@ -34,8 +34,8 @@ fn of_each(shard_count: u16, statement: impl Fn(u16) -> String) -> String {
     (0..shard_count).map(statement).collect::<Vec<_>>().join("\nunion all\n")
 }
 
-/// The facts that a writer reads under its shard's head first: the store's clock, `min_release`, and the newest event of
-/// each shard that has one. A statement of its own: its snapshot is younger than the wait for the head, and shows
+/// The facts that a writer reads under its shard's head first: the store's clock, `min_release`, and the newest event
+/// of each shard that has one. A statement of its own: its snapshot is younger than the wait for the head, and shows
 /// every commit that was acknowledged before a command of this one was sent, and a `min_release` that was raised
 /// meanwhile. The clock's name is not qualified, so that a schema in front of `pg_catalog` may give another time.
 pub(super) fn statement(shard_count: u16) -> String {

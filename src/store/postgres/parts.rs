@@ -4,9 +4,7 @@ pub(super) mod columns;
 
 use tokio_postgres::types::ToSql;
 
-use self::columns::Columns;
-
-pub(super) type Argument<'a> = Box<dyn ToSql + Send + Sync + 'a>;
+use self::columns::{Argument, Columns};
 
 /// The parts of a statement, as they are collected.
 #[derive(Default)]

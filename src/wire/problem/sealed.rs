@@ -63,8 +63,8 @@ impl Problem {
         self.reason
     }
 
-    /// The text for people, and the encoded `google.rpc.Status` with all details. Details of valid values fit, as a test
-    /// holds; should one not, the last are left out rather than the whole answer lost on its way.
+    /// The text for people, and the encoded `google.rpc.Status` with all details. Details of valid values fit, as a
+    /// test holds; should one not, the last are left out rather than the whole answer lost on its way.
     #[must_use]
     pub fn encoded(mut self) -> (String, Vec<u8>) {
         cut(&mut self.message, MESSAGE_BYTES_MAX);

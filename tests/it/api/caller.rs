@@ -211,8 +211,8 @@ impl Caller {
         }
     }
 
-    /// A call that must succeed. A server that is overloaded, as it may be on a busy machine, has written nothing, and is
-    /// asked again.
+    /// A call that must succeed. A server that is overloaded, as it may be on a busy machine, has written nothing,
+    /// and is asked again.
     pub(crate) async fn must(&self, ask: impl Into<Ask>) -> Done {
         let ask = ask.into();
         let begun = Instant::now();

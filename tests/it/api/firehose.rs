@@ -175,7 +175,8 @@ async fn a_page_that_could_not_be_read_once_is_missing_in_no_watch() {
     assert!(!process.store.spoilt.load(Ordering::Relaxed), "the damaged page was met");
 }
 
-/// Watches of other runs and new watches of all runs go on behind it; those that would have to show it end, and say why.
+/// Watches of other runs and new watches of all runs go on behind it; those that would have to show it end, and say
+/// why.
 #[tokio::test]
 async fn an_event_that_can_never_be_read_ends_the_watches_that_would_show_it() {
     let process = Process::start().await;

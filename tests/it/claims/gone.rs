@@ -52,8 +52,8 @@ async fn a_claim_that_was_made_for_a_caller_who_had_gone_is_the_next_callers() {
     assert_eq!((run.supervision.epoch(), run.agent_id.as_deref()), (3.into(), Some("worker")), "given back in between");
 }
 
-/// Whether the answer is on its way, or there already, when its caller goes: by so many steps, of every second from when
-/// its commit began.
+/// Whether the answer is on its way, or there already, when its caller goes: by so many steps, of every second from
+/// when its commit began.
 #[tokio::test]
 async fn at_whatever_moment_a_claimer_goes_its_run_is_the_next_callers() {
     let process = Process::start().await;

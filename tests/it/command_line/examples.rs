@@ -107,8 +107,8 @@ fn adapted(line: &str) -> String {
     words.join(" ")
 }
 
-/// A server as the examples expect it, on the store that they name; else on the default one: `run-1` is running, `run-2`
-/// pending, `run-3` held under epoch 1, and `run-4` claimed under it.
+/// A server as the examples expect it, on the store that they name; else on the default one: `run-1` is running,
+/// `run-2` pending, `run-3` held under epoch 1, and `run-4` claimed under it.
 struct Scene {
     server: Server,
     directory: TempDir,

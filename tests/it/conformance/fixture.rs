@@ -42,8 +42,8 @@ pub(crate) trait Fixture: Sized {
     /// Time passes by the store's clock, and no server is there.
     async fn pass(&self, ms: u64);
 
-    /// Time passes, and the store is there all the while, as these others are: in steps that no lease of the tests with a
-    /// ttl of more than four seconds minds.
+    /// Time passes, and the store is there all the while, as these others are: in steps that no lease of the tests
+    /// with a ttl of more than four seconds minds.
     async fn pass_alive(&self, others: &[&dyn Store], ms: u64) {
         let mut left = ms;
         loop {

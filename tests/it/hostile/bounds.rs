@@ -232,7 +232,8 @@ async fn watches_that_nobody_reads_hold_no_turn_that_others_wait_for() {
     }
 }
 
-/// More pages of history than one connection may keep, and each watch needs one more read to show the first event of its page.
+/// More pages of history than one connection may keep, and each watch needs one more read to show the first event of
+/// its page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_watches_of_one_connection_that_catch_up_together_all_get_on() {
     use runledger_proto::v1::WatchRunRequest;

@@ -38,8 +38,8 @@ pub(crate) fn quantile_ms(mut took_ms: Vec<f64>, part: f64) -> f64 {
     took_ms.get(index.min(took_ms.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
-/// Calls for a time: updates and reads of a run of its own, in turn. Runs on a thread of its own, so that an attacker in
-/// this process is not what it waits for.
+/// Calls for a time: updates and reads of a run of its own, in turn. Runs on a thread of its own, so that an attacker
+/// in this process is not what it waits for.
 pub(crate) async fn calls(address: SocketAddr, time: Duration) -> Met {
     let (told, met) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {

@@ -53,8 +53,8 @@ impl Ledger {
         store.close().await;
     }
 
-    /// Runs of every kind: `long` (two keyframes, request ids), `running` (all links), `pending`, `failed`, `linked` (to
-    /// `audit-1` by its second event) and `unlinked` (from `audit-1`, by its third).
+    /// Runs of every kind: `long` (two keyframes, request ids), `running` (all links), `pending`, `failed`, `linked`
+    /// (to `audit-1` by its second event) and `unlinked` (from `audit-1`, by its third).
     pub(crate) async fn fill(&self) {
         let running =
             start("running").owner("agent-1").workflow("workflow-1").label("color", "red").changing(|changes| {

@@ -184,8 +184,8 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 "leases.renew" => vec!["ledger", "run", "run", "run"],
                 "load_max_running" => [vec!["run"; 4], vec!["value"]].concat(),
                 "max_running.running" => vec!["run", "run", "value"],
-                // The run that changes, of `active` the run that ends and the one that starts, and the lease that ends; and
-                // what counts towards a limit, with whether each run of it still does.
+                // The run that changes, of `active` the run that ends and the one that starts, and the lease that
+                // ends; and what counts towards a limit, with whether each run of it still does.
                 "write" => [vec!["run"; 6], vec!["claim"; 2], vec!["value"]].concat(),
                 // The same, and that the new one is not there.
                 "at_once" => {

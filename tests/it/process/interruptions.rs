@@ -1,4 +1,5 @@
-//! Servers and databases that are away for a while: no worker that lives loses its run by it, and one that died is found.
+//! Servers and databases that are away for a while: no worker that lives loses its run by it, and one that died is
+//! found.
 //!
 //! `make test-interruptions` goes through all lengths, and says who died of what.
 

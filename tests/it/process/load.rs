@@ -64,8 +64,8 @@ impl Call {
         let answer = if let Ok(answer) = answer.await {
             answer
         } else {
-            // A request that is handed to hyper in the moment in which its connection ends may stay there, never sent and
-            // never failed (hyperium/hyper#4122). A server that is there must answer.
+            // A request that is handed to hyper in the moment in which its connection ends may stay there, never sent
+            // and never failed (hyperium/hyper#4122). A server that is there must answer.
             let gone = TcpStream::connect(address).await.is_err();
             assert!(gone, "no answer within {SOON:?}: {self:?}");
             Answer::Cut("the server is gone".to_owned())

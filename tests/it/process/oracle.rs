@@ -130,8 +130,8 @@ impl Oracle {
         self.bookmarkable(shown);
     }
 
-    /// The events of one run arrive by revision; and no event arrives before one whose call had been answered before its
-    /// own call was sent.
+    /// The events of one run arrive by revision; and no event arrives before one whose call had been answered before
+    /// its own call was sent.
     pub(crate) fn ordered(&self, shown: &Shown) {
         let mut revisions: HashMap<&str, u64> = HashMap::new();
         for run in shown.snapshots() {
@@ -222,8 +222,8 @@ impl Oracle {
         self.view(shown, &begin);
     }
 
-    /// The first view shows the runs that are meant as they were where the watch begins, oldest first. A run that was not
-    /// meant any more when its turn came may be left out: what made it so is shown as a change.
+    /// The first view shows the runs that are meant as they were where the watch begins, oldest first. A run that was
+    /// not meant any more when its turn came may be left out: what made it so is shown as a change.
     fn view(&self, shown: &Shown, begin: &[Position]) {
         let Plan { filter, initial, .. } = &shown.plan;
         let meant = |run: &v1::Run| match initial {
@@ -266,8 +266,8 @@ impl Oracle {
         self.at_cursors(shown, |frame| matches!(frame, Frame::Snapshot(_) | Frame::Change(_)), "resumable");
     }
 
-    /// A checkpoint, or a caught-up, at a cursor means that everything up to it was delivered; and caught up is what had
-    /// been answered before the watch began.
+    /// A checkpoint, or a caught-up, at a cursor means that everything up to it was delivered; and caught up is what
+    /// had been answered before the watch began.
     pub(crate) fn bookmarkable(&self, shown: &Shown) {
         self.at_cursors(shown, |frame| matches!(frame, Frame::CaughtUp(_) | Frame::Checkpoint(_)), "bookmarkable");
         for stream in &shown.streams {
@@ -331,7 +331,8 @@ pub(crate) fn cursor_of(frame: &Frame) -> &str {
     }
 }
 
-/// snapshot* change* `caught_up` change*, with checkpoints between any of them, in each stream and, but for `caught_up`, over all.
+/// snapshot* change* `caught_up` change*, with checkpoints between any of them, in each stream and, but for
+/// `caught_up`, over all.
 pub(crate) fn grammar(shown: &Shown) {
     let mut viewing = true;
     for stream in &shown.streams {

@@ -34,8 +34,8 @@ struct Said {
 }
 
 impl Process {
-    /// Starts the binary, or another one that `RUNLEDGER_TEST_BINARY` names, with these arguments, and with nothing of this
-    /// process's own settings.
+    /// Starts the binary, or another one that `RUNLEDGER_TEST_BINARY` names, with these arguments, and with nothing
+    /// of this process's own settings.
     pub(crate) fn spawn(args: &[&str]) -> Self {
         Self::spawn_with(args, &[])
     }

@@ -88,8 +88,8 @@ async fn race(ends_at: SocketAddr, waits_at: SocketAddr) -> Race {
     Race { delays, calls }
 }
 
-/// Half of them within what is promised, or within a few calls' time where the machine is too busy for that; and none as
-/// late as it would be if a wake-up were lost.
+/// Half of them within what is promised, or within a few calls' time where the machine is too busy for that; and none
+/// as late as it would be if a wake-up were lost.
 fn are_in_time(Race { delays, calls }: &Race, promised: Duration) {
     let (middle, last) = (delays[delays.len() / 2], delays[delays.len() - 1]);
     let (call, slowest) = (calls[calls.len() / 2], calls[calls.len() - 1]);

@@ -1,5 +1,5 @@
-//! A proxy in front of Postgres that knows a COMMIT when it sees one, and can cut, delay or hold it. A statement that is a
-//! whole commit of its own counts as one.
+//! A proxy in front of Postgres that knows a COMMIT when it sees one, and can cut, delay or hold it. A statement that
+//! is a whole commit of its own counts as one.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -120,7 +120,8 @@ impl Proxy {
         *self.plan.rule.lock().unwrap() = None;
     }
 
-    /// Passes nothing on any more, as a network that swallows everything; or passes on what it kept, and all that follows.
+    /// Passes nothing on any more, as a network that swallows everything; or passes on what it kept, and all that
+    /// follows.
     pub(crate) fn silence(&self, silent: bool) {
         self.plan.silent.send_replace(silent);
     }

@@ -1,6 +1,6 @@
-//! The process beside a worker that ends its program where the worker was killed: its lease is renewed no more, and the
-//! program would go on beside that of whoever follows. Only a worker that is killed in the moment in which it starts its
-//! program leaves it behind.
+//! The process beside a worker that ends its program where the worker was killed: its lease is renewed no more, and
+//! the program would go on beside that of whoever follows. Only a worker that is killed in the moment in which it
+//! starts its program leaves it behind.
 
 use std::io;
 use std::process::Stdio;
@@ -42,8 +42,8 @@ struct Process {
 }
 
 impl Process {
-    /// Tells the guard a line, and waits until it knows it. A guard that does not answer is killed: its input is about to
-    /// be closed, and it must not end the processes that another guard will be told of.
+    /// Tells the guard a line, and waits until it knows it. A guard that does not answer is killed: its input is
+    /// about to be closed, and it must not end the processes that another guard will be told of.
     async fn tell(&mut self, line: &str) -> io::Result<()> {
         let told = async {
             self.tell.write_all(line.as_bytes()).await?;

@@ -49,8 +49,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts the program with these variables in its environment, and tells the guard of it. Lines of progress go to the
-    /// job.
+    /// Starts the program with these variables in its environment, and tells the guard of it. Lines of progress go to
+    /// the job.
     ///
     /// Invariant: no output of the program is passed on before its guard knows it.
     pub(super) async fn start(

@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 pub(in crate::store::postgres) use self::guard::DECIDED_BEFORE_MAX_MS;
 use super::super::ends;
-use super::super::parts::{Argument, Parts};
+use super::super::parts::Parts;
+use super::super::parts::columns::Argument;
 use super::super::rows::{At, bigint};
 use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
 use crate::domain::{Decided, Position, RunWrite, Time};

@@ -2,8 +2,10 @@
 
 use tokio_postgres::types::ToSql;
 
-use super::Argument;
 use crate::domain::RunKey;
+
+/// An argument of a statement.
+pub(in crate::store::postgres) type Argument<'a> = Box<dyn ToSql + Send + Sync + 'a>;
 
 /// Rows, column by column.
 pub(in crate::store::postgres) struct Columns<'a> {

@@ -1,8 +1,9 @@
 //! The claims of claimers' own requests: see [`Claimed`].
 //!
-//! A request's row is its mutex. The row is taken after the head and after the rows of [`max_running`](super::max_running),
-//! several in the order of their keys, and read in a later statement than the one that waited. So of two attempts on
-//! two replicas, whatever runs they mean to take, one claims, and the other finds that claim.
+//! A request's row is its mutex. The row is taken after the head and after the rows of
+//! [`max_running`](super::max_running), several in the order of their keys, and read in a later statement than the
+//! one that waited. So of two attempts on two replicas, whatever runs they mean to take, one claims, and the other
+//! finds that claim.
 
 use crate::domain::{ClaimKey, Claimed};
 use crate::store::postgres::parts::Parts;
