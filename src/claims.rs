@@ -7,9 +7,8 @@
 //! meanwhile the queue does not ask the database again.
 //!
 //! `queues` finds the queue of a claimer, `queue` reads pages for it, `backlog` decides which claimer is handed which
-//! run, `lanes` keeps the runs that wait, and `max_running` those that
-//! are running. `replay` answers requests that were
-//! answered before, and `give_back` makes runs ready whose claimers have gone.
+//! run, `lanes` keeps the runs that wait, and `max_running` those that are running. `replay` answers requests
+//! that were answered before, and `give_back` makes runs ready whose claimers have gone.
 
 mod backlog;
 mod give_back;

@@ -2,8 +2,8 @@
 //!
 //! [`decide`](decide::decide) decides a command on a run, [`evolve`](evolve::evolve) folds an event into it, and
 //! [`batch`] applies both to the commands of one commit. The rules of the contract stand here, so they are tested
-//! without a database and both stores share them to the letter. Only the statements that find rows say some of them
-//! again, in SQL: those of renewals, sweeps and limits.
+//! without a database and both stores share them to the letter. Statements that find, renew or count rows say some of
+//! them again, in SQL: the crate's own comment names these.
 
 pub mod ask;
 pub mod batch;

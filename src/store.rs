@@ -99,8 +99,8 @@ pub struct OpenOptions {
     pub migrate: bool,
     /// Serve on a Postgres that may lose acknowledged calls in a crash.
     pub allow_unsafe: bool,
-    /// This process's monotonic clock, by which a store on Postgres estimates the database's between two answers. Tests
-    /// that give the database a slow clock slow this one down as much.
+    /// This process's monotonic clock, by which a store on Postgres tells its uptime in the database's time. Tests that
+    /// give the database a slow clock slow this one down as much.
     pub monotonic: fn() -> Instant,
 }
 

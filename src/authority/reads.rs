@@ -63,6 +63,7 @@ impl Authority {
             from: check.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
         })
     }
+
     /// The place of a run that waits for a claim in the queue of its value of a label.
     pub(super) async fn place(&self, key: &RunKey, run: &Run, label: &str) -> Result<Option<v1::QueuePlace>, Problem> {
         let Some(value) = LabelValue::of(run, label).filter(|_| run.awaits_claim()) else { return Ok(None) };

@@ -2,8 +2,10 @@
 //! data: this module asks no store and waits for nothing.
 //!
 //! Invariant: each run that waits, as far as the feed has told and pages have shown, waits in its lane, was handed
-//! out, or stands after the place from which on the ledger is still to be read. Invariant: while a run may be had, no
-//! claimer that may have it waits, unless another one has been told of the run and has not looked yet.
+//! out, or stands after the place from which on the ledger is still to be read.
+//!
+//! Invariant: while a run may be had, no claimer that may have it waits, unless another one has been told of the run
+//! and has not looked yet.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -80,7 +82,7 @@ impl Backlog {
     pub(super) fn begin_feed(&mut self) {
         self.feed += 1;
         let news = std::mem::take(&mut self.lanes.news);
-        self.lanes = Lanes::new(Counted::new(self.lanes.limit.max), news);
+        self.lanes = Lanes::new(Counted::new(self.lanes.counted.max), news);
         self.unread_after = Place::start();
         // Runs that are being claimed count as well. Without them the next run of a value would be handed out too, and
         // might be claimed first.
@@ -161,7 +163,7 @@ impl Backlog {
     /// The store says which runs of a value count: of the others, only those that are being claimed may.
     pub(super) fn counts_at_most(&mut self, value: &Arc<str>, running: &[RunId]) {
         let Self { lanes, handed_out, .. } = self;
-        lanes.limit.retain(value, |run_id| handed_out.contains_key(run_id) || running.iter().any(|it| it == run_id));
+        lanes.counted.retain(value, |run_id| handed_out.contains_key(run_id) || running.iter().any(|it| it == run_id));
         self.room_made(value);
     }
 
@@ -210,7 +212,7 @@ impl Backlog {
         let mut found = false;
         for run in &page.runs {
             let (place, lane) = (Place::of(run), Lane::of(run, self.key.label()));
-            let is_first = !found && lane.is_for(agent_id) && self.lanes.limit.has_room(lane.value.as_ref());
+            let is_first = !found && lane.is_for(agent_id) && self.lanes.counted.has_room(lane.value.as_ref());
             if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
                 if run.is_ready() {
                     handed_out.ready = Some(lane);
@@ -246,7 +248,7 @@ impl Backlog {
     }
 
     fn discount(&mut self, run_id: &str) {
-        if let Some(value) = self.lanes.limit.discount(run_id) {
+        if let Some(value) = self.lanes.counted.discount(run_id) {
             self.room_made(&value);
         }
     }
@@ -254,8 +256,8 @@ impl Backlog {
     /// Fewer runs count towards a value. Runs that are not kept may be had now, unless there is room for one run only
     /// and such a run is kept.
     fn room_made(&mut self, value: &Arc<str>) {
-        let is_enough = self.lanes.limit.max == 1 && self.lanes.any_for_all_of(value);
-        if self.unread_after != Place::end() && !is_enough && self.lanes.limit.has_room(Some(value)) {
+        let is_enough = self.lanes.counted.max == 1 && self.lanes.any_for_all_of(value);
+        if self.unread_after != Place::end() && !is_enough && self.lanes.counted.has_room(Some(value)) {
             self.lanes.news.tell_all();
         }
         self.lanes.counts_changed(value);

@@ -16,7 +16,7 @@ use crate::store::query::Place;
 /// The properties of a run that decide which callers may have it, and when.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lane {
-    /// The run's value of the limited label.
+    /// The run's value of the label that `max_running` names.
     pub(super) value: Option<Arc<str>>,
     /// Only this agent may have the run, and callers that name no agent.
     pub(super) owner: Option<Arc<str>>,
@@ -78,7 +78,7 @@ impl News {
 
 /// See the module.
 pub(super) struct Lanes {
-    pub(super) limit: Counted,
+    pub(super) counted: Counted,
     pub(super) news: News,
     runs: BTreeMap<Place, Lane>,
     waiting: BTreeMap<Lane, Waiting>,
@@ -86,8 +86,8 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    pub(super) fn new(limit: Counted, news: News) -> Self {
-        Self { limit, news, runs: BTreeMap::new(), waiting: BTreeMap::new(), index: BTreeSet::new() }
+    pub(super) fn new(counted: Counted, news: News) -> Self {
+        Self { counted, news, runs: BTreeMap::new(), waiting: BTreeMap::new(), index: BTreeSet::new() }
     }
 
     /// The runs that wait.
@@ -144,7 +144,7 @@ impl Lanes {
 
     /// A run counts towards a value, and towards no other.
     pub(super) fn count(&mut self, value: &Arc<str>, run_id: &RunId) {
-        for value in self.limit.count(value, run_id).iter().chain([value]) {
+        for value in self.counted.count(value, run_id).iter().chain([value]) {
             self.counts_changed(value);
         }
     }
@@ -162,14 +162,14 @@ impl Lanes {
     pub(super) fn full(&self) -> Vec<Arc<str>> {
         let mut values: Vec<_> = self.waiting.keys().filter_map(|lane| lane.value.clone()).collect();
         values.dedup();
-        values.retain(|value| !self.limit.has_room(Some(value)));
+        values.retain(|value| !self.counted.has_room(Some(value)));
         values
     }
 
     /// Brings the index up to date with a lane, and tells claimers where the lane comes to be in it.
     fn index(&mut self, lane: &Lane) {
         let Some(waiting) = self.waiting.get_mut(lane) else { return };
-        let oldest = waiting.places.first().filter(|_| self.limit.has_room(lane.value.as_ref())).cloned();
+        let oldest = waiting.places.first().filter(|_| self.counted.has_room(lane.value.as_ref())).cloned();
         let indexed = std::mem::replace(&mut waiting.indexed, oldest.clone());
         if waiting.places.is_empty() {
             self.waiting.remove(lane);

@@ -34,7 +34,7 @@ macro_rules! number {
             }
         }
 
-        // Tests compare with literals.
+        // For comparisons with literals: tests are full of them.
         impl PartialEq<u64> for $name {
             fn eq(&self, number: &u64) -> bool {
                 self.0 == *number

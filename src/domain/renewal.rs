@@ -1,8 +1,8 @@
 //! Renewals: which heartbeat renews a lease, and the refusal of one that renews none.
 //!
-//! A renewal is no command: it makes no event, takes no head, and rests on the lease's own row. So the stores renew
-//! in one statement or transaction of their own (`leases.renew`), and the refusal is found afterwards, on the run as
-//! it is.
+//! A renewal is no command: it makes no event, takes no head, and rests on the lease's own row beside the run. So the
+//! stores renew in one statement or transaction of their own (`leases.renew`), and the refusal is found afterwards,
+//! on the run as it is.
 
 use super::decide::lease::lease_is;
 use super::decide::owned_by;

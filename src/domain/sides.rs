@@ -69,7 +69,7 @@ pub struct SideWrites {
     pub leases: Vec<(RunKey, Option<Lease>)>,
     /// Runs that are ready from now on, with the time of their creation; none: the row is deleted.
     pub ready: Vec<(RunKey, Option<Time>)>,
-    /// The runs that count from now on towards the limits on values.
+    /// The runs that count from now on towards `max_running`, by value.
     pub max_running: Vec<(LabelValue, Vec<RunId>)>,
     /// Claim requests that are to be remembered; none: to be forgotten.
     pub claims: Vec<(ClaimKey, Option<Claimed>)>,

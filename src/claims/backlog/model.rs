@@ -330,7 +330,7 @@ impl World {
         let older = self.runs.values().filter(|run| Place::of(run) < taken && run.awaits_claim());
         for run in older.filter(|run| self.informed.contains(&run.run_id)) {
             let lane = Lane::of(run, Some("instance"));
-            let has_room = self.backlog.lanes.limit.has_room(lane.value.as_ref());
+            let has_room = self.backlog.lanes.counted.has_room(lane.value.as_ref());
             // The value of the run that was handed out had room before.
             let is_its = self.backlog.handed_out[&run_id].lane.value == lane.value;
             let is_out = self.backlog.handed_out.contains_key(&run.run_id);
@@ -382,7 +382,7 @@ impl World {
     fn look_at_the_index(&self) {
         let Backlog { lanes, .. } = &self.backlog;
         for agent_id in AGENTS {
-            let may_have = |lane: &Lane| lane.is_for(agent_id) && lanes.limit.has_room(lane.value.as_ref());
+            let may_have = |lane: &Lane| lane.is_for(agent_id) && lanes.counted.has_room(lane.value.as_ref());
             let oldest = lanes.runs().iter().find(|(_, lane)| may_have(lane)).map(|(place, _)| place);
             assert_eq!(lanes.oldest(agent_id), oldest, "{agent_id:?}");
         }

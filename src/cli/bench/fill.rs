@@ -93,7 +93,9 @@ async fn fill(args: &FillArgs, bulk: Arc<dyn Bulk>, stop: &CancellationToken) ->
     let interrupted = stop.is_cancelled() && done.runs() < plan.runs;
     let mut notes = Vec::new();
     if done.runs() > 0 && !interrupted {
-        say("vacuum: statistics are taken and rows are frozen; Ctrl-C leaves that to the database");
+        if bulk.describe().kind == "postgres" {
+            say("vacuum: statistics are taken and rows are frozen; Ctrl-C leaves that to the database");
+        }
         tokio::select! {
             biased;
             () = stop.cancelled() => notes.push("The vacuum was left to the database.".to_owned()),

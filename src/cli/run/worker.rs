@@ -171,7 +171,7 @@ async fn work(
     say(&format!("run {} begins, under the lease of epoch {}", held.run.run_id, held.epoch));
     let environment = environment(&held, server);
     let task = worker.begin(held);
-    let mut program = match Program::start(&args.command, &environment, task.job.clone(), guard).await {
+    let mut program = match Program::start(&args.command, &environment, task.job.clone()) {
         Ok(program) => program,
         Err(error) => {
             let reason = format!("{} cannot be started: {error}", args.command[0].display());
@@ -179,7 +179,10 @@ async fn work(
             return Err(Stop::Undone(reason));
         }
     };
-    let Ended { status: ended, told, stopped_by } = accompany(args, signals, &task.job, &mut program).await?;
+    // Side by side: a guard that does not answer keeps no signal and no request from the program.
+    let guarded = program.guarded(guard);
+    let ((), ended) = tokio::join!(guarded, accompany(args, signals, &task.job, &mut program));
+    let Ended { status: ended, told, stopped_by } = ended?;
     guard.watches(None).await;
     let said = program.said().await;
     // Many a program ends with 0 when it is told to end: that alone does not say that it has done what the run is for.

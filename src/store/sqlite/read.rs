@@ -70,8 +70,8 @@ pub(super) fn revisions_as_of(
     wanted: &[(Shard, RunKey, Position)],
 ) -> Result<Vec<Revision>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
-    let revision = |(shard, key, head): &(Shard, RunKey, Position)| {
-        let values = (shard.0, &key.namespace, &key.run_id, bigint(*head));
+    let revision = |(shard, key, end): &(Shard, RunKey, Position)| {
+        let values = (shard.0, &key.namespace, &key.run_id, bigint(*end));
         let revision = first(&snapshot, REVISION_AS_OF, values, |row| {
             Reader { table: "run_events", row, key: &|| shown(key) }.get((0, "revision"))
         });

@@ -1,5 +1,5 @@
-//! What is kept beside runs and their log, and changes without the head: the same tables as the
-//! [sides](super::sides), between commits.
+//! The rows beside runs and their log, as they change without a commit: renewals, the search for runs whose time is
+//! over, and tidying.
 
 pub(super) mod claims;
 pub(super) mod leases;

@@ -154,13 +154,19 @@ async fn a_program_finds_what_its_run_was_given() {
 /// The process that ends the program of a worker that is gone.
 #[cfg(target_os = "linux")]
 fn guard_of(worker: u32) -> String {
+    find_guard(worker).expect("it has a guard")
+}
+
+#[cfg(target_os = "linux")]
+fn find_guard(worker: u32) -> Option<String> {
     let tasks = std::fs::read_dir(format!("/proc/{worker}/task")).unwrap();
-    let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
+    // A thread may end meanwhile.
+    let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
     let all = children.collect::<Vec<_>>().join(" ");
     let is_guard = |pid: &&str| {
         std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("worker-guard"))
     };
-    all.split_whitespace().find(is_guard).expect("it has a guard").to_owned()
+    all.split_whitespace().find(is_guard).map(str::to_owned)
 }
 
 /// The program, and what it started: those that its shell waits for would go on by themselves.
@@ -187,6 +193,38 @@ async fn a_program_whose_worker_is_killed_by_force_does_not_live_on() {
         let gone = eventually(SOON, async || (!pids.split_whitespace().any(live)).then_some(())).await;
         assert!(gone.is_some(), "{pids}");
     }
+}
+
+/// A guard that hangs is ended before another is started, and ends no program of a worker that lives.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_that_hangs_is_replaced_and_its_successor_ends_the_program() {
+    let signal = |name: &str, pid: &str| {
+        assert!(std::process::Command::new("kill").args([name, pid]).status().unwrap().success(), "{name} {pid}");
+    };
+    let live = |pid: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        !status.is_empty() && !status.contains(") Z ")
+    };
+    let scene = Scene::new().await;
+    let mut worker = scene.spawn(&["--claim", "--lease-ttl", LIVING, "--kill-after", "1s"], "echo pid $$ .; sleep 60");
+    let hung = eventually(SOON, async || find_guard(worker.pid())).await.expect("it has a guard");
+    signal("-STOP", &hung);
+    let asked = StartRunRequest {
+        task_thread_id: "queue".to_owned(),
+        run_id: "run-1".to_owned(),
+        deferred: true,
+        ..StartRunRequest::default()
+    };
+    scene.server.client().start_run(asked).await.unwrap();
+    worker.says(" .\n").await;
+    let said = worker.said();
+    let program = said.lines().find_map(|line| line.strip_prefix("pid ")?.strip_suffix(" .")).unwrap();
+    assert!(!live(&hung), "it was ended");
+    assert!(live(program) && guard_of(worker.pid()) != hung);
+    worker.kill();
+    let gone = eventually(SOON, async || (!live(program)).then_some(())).await;
+    assert!(gone.is_some(), "{program}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

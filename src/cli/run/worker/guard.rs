@@ -1,6 +1,6 @@
 //! The process beside a worker that ends its program where the worker was killed: its lease is renewed no more, and
-//! the program would go on beside that of whoever follows. Only a worker that is killed in the moment in which it
-//! starts its program leaves it behind.
+//! the program would go on beside that of whoever follows. Only a worker that is killed before its guard knows the
+//! program, or that has lost its guard meanwhile, leaves the program behind.
 
 use std::io;
 use std::process::Stdio;

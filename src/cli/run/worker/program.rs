@@ -42,6 +42,8 @@ pub(super) struct Program {
     /// The program's last lines on standard error.
     last: Last,
     completed: Arc<AtomicBool>,
+    /// Cancelled when the guard knows the program, or when there is none.
+    guarded: CancellationToken,
     /// Cancelled when the reader of the worker's output is not waited for any more.
     unread: CancellationToken,
     /// The tasks that pass the program's output on.
@@ -49,16 +51,11 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts the program with these variables in its environment, and tells the guard of it. Lines of progress go to
-    /// the job.
+    /// Starts the program with these variables in its environment. Lines of progress go to the job.
     ///
-    /// Invariant: no output of the program is passed on before its guard knows it.
-    pub(super) async fn start(
-        command: &[OsString],
-        environment: &[(&str, String)],
-        job: Job,
-        guard: &mut Guard,
-    ) -> io::Result<Self> {
+    /// Invariant: no output of the program is passed on before its [guard](Self::guarded) knows it, or it was said that
+    /// there is none.
+    pub(super) fn start(command: &[OsString], environment: &[(&str, String)], job: Job) -> io::Result<Self> {
         let (program, words) = command.split_first().expect("clap asks for at least one word");
         let mut child = Command::new(program)
             .args(words)
@@ -70,14 +67,32 @@ impl Program {
             .process_group(0)
             .spawn()?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        guard.watches(group).await;
         let (last, completed, mut streams) = (Last::default(), Arc::default(), JoinSet::new());
-        let unread = CancellationToken::new();
+        let (guarded, unread) = (CancellationToken::new(), CancellationToken::new());
         let stdout = child.stdout.take().expect("it is piped");
         let stderr = child.stderr.take().expect("it is piped");
-        streams.spawn(pass_output_on(stdout, job, Arc::clone(&completed), unread.clone()));
-        streams.spawn(pass_errors_on(stderr, last.clone()));
-        Ok(Self { child, group, last, completed, unread, streams })
+        let output = pass_output_on(stdout, job, Arc::clone(&completed), unread.clone());
+        let errors = pass_errors_on(stderr, last.clone());
+        let told = guarded.clone();
+        streams.spawn(async move {
+            told.cancelled().await;
+            output.await;
+        });
+        let told = guarded.clone();
+        streams.spawn(async move {
+            told.cancelled().await;
+            errors.await;
+        });
+        Ok(Self { child, group, last, completed, guarded, unread, streams })
+    }
+
+    /// Tells the guard of the program. Needs nothing of the program meanwhile, which may be told to end.
+    pub(super) fn guarded<'a>(&self, guard: &'a mut Guard) -> impl Future<Output = ()> + use<'a> {
+        let (group, guarded) = (self.group, self.guarded.clone());
+        async move {
+            guard.watches(group).await;
+            guarded.cancel();
+        }
     }
 
     /// Waits for the program's end. Safe to cancel and to call again.

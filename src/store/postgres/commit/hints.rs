@@ -162,7 +162,12 @@ impl Hints {
 
     /// The hints for these commands: none where a fact is not known, or hints were wrong of late. Only a command that
     /// starts a run may be for a run that is not remembered.
-    pub(in crate::store::postgres) fn hinted(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Hinted> {
+    pub(in crate::store::postgres) fn hinted(
+        &self,
+        shard: Shard,
+        commands: &[Arc<Command>],
+        ledger_epoch: LedgerEpoch,
+    ) -> Option<Hinted> {
         let end = {
             let mut end = held(&self.shards[usize::from(shard.0)]);
             let end = end.as_mut()?;
@@ -184,7 +189,7 @@ impl Hints {
             runs: self.all_runs(commands)?,
             requests: Vec::new(),
             sides: Sides::default(),
-            ledger_epoch: LedgerEpoch::FIRST,
+            ledger_epoch,
         };
         Some(Hinted { loaded, min_release: end.min_release })
     }

@@ -47,11 +47,11 @@ pub(in crate::store::postgres) async fn commit(
 ) -> Result<Optimistic, CommitError> {
     let hints = &commits.hints;
     let (age, epoch) = (hints.age(), commits.lineage.epoch());
-    let Some(Hinted { loaded, min_release }) = hints.hinted(shard, commands) else {
+    let Some(Hinted { loaded, min_release }) = hints.hinted(shard, commands, epoch) else {
         return Ok(Optimistic::NotWritten);
     };
     let (last, now) = (loaded.last.map_or(0, |(position, _)| position), loaded.now);
-    let Some(mut decided) = decided(commands, Loaded { ledger_epoch: epoch, ..loaded }, rules) else {
+    let Some(mut decided) = decided(commands, loaded, rules) else {
         return Ok(Optimistic::NotWritten);
     };
     let place = Place::AtTheEnd { shard_count: commits.shard_count, min_release: &min_release };

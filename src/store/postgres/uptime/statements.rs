@@ -60,7 +60,7 @@ pub(in crate::store::postgres) const EXPIRY: &str = "greatest(l.expires_at, l.tt
 /// that was held up on its way is not written: its server may have stood still meanwhile.
 fn stamp() -> String {
     format!(
-        "-- leases.stamp
+        "-- uptime.stamp
 with clock as materialized (select clock_timestamp() as now),
 stamped as (
     update uptime u
@@ -93,7 +93,7 @@ pub(in crate::store::postgres) fn told(row: &Row) -> Option<Time> {
 
 /// The clock, for a server that starts.
 pub(in crate::store::postgres) async fn clock(sessions: &Sessions) -> Result<Time, StoreError> {
-    let rows = writing(sessions, "-- leases.clock\nselect clock_timestamp() as now", &[]).await?;
+    let rows = writing(sessions, "-- uptime.clock\nselect clock_timestamp() as now", &[]).await?;
     rows.first().and_then(told).ok_or_else(|| {
         let source = "it was not told".into();
         StoreError::Corrupt { table: "clock_timestamp()", column: "now", key: String::new(), source }

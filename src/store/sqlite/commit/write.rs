@@ -1,5 +1,5 @@
 //! The decided changes, as rows. A statement on runs or events changes exactly one row, or the transaction is given
-//! up; so does one on a side, unless the row may be missing.
+//! up; so does one on a lease that is granted, or on the row of a ready run.
 
 use std::collections::HashSet;
 

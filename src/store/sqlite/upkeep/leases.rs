@@ -59,6 +59,10 @@ fn renew_one(
 ) -> Result<Option<Renewed>, StoreError> {
     let now = seen.now;
     let Some(row) = kept(transaction, shard, key, seen)? else { return Ok(None) };
+    // The run is read only for a caller that may hold the lease: a run that cannot be read fails the whole batch.
+    if row.lease.epoch != renewal.epoch || row.lease.expires_at <= now {
+        return Ok(None);
+    }
     let Some(run) = first(transaction, RUN, (shard.0, &key.namespace, &key.run_id), |row| runs::run(row))? else {
         return Ok(None);
     };
@@ -94,7 +98,7 @@ pub(in crate::store::sqlite) fn try_to_write(
     clock: &UptimeClock,
 ) -> Result<(), StoreError> {
     let transaction = begin(connection)?;
-    execute(&transaction, "-- leases.try_to_write\nupdate uptime set alive_at = ?1", [clock.now().micros()])?;
+    execute(&transaction, "-- uptime.try_to_write\nupdate uptime set alive_at = ?1", [clock.now().micros()])?;
     transaction.commit().map_err(errors::statement)
 }
 

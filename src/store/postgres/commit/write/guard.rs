@@ -1,7 +1,6 @@
 //! The guard of an optimistic commit: all conditions that must still hold under the head.
 
 use super::events::key_of;
-
 use crate::domain::NewEvent;
 use crate::store::postgres::parts::{Parts, key};
 
