@@ -1,6 +1,7 @@
 //! The flags that choose runs, for every command that is about many.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use super::fields::{self, Label, Route, Status};
 use crate::domain::Time;
@@ -14,16 +15,16 @@ pub(super) struct Filter {
     #[arg(long = "status", value_name = "STATUS", value_enum, value_delimiter = ',', help_heading = "Filters")]
     statuses: Vec<Status>,
     /// Runs of this task thread
-    #[arg(long, visible_alias = "task-thread-id", value_name = "ID", help_heading = "Filters")]
+    #[arg(long, visible_alias = "task-thread-id", value_name = "ID", value_parser = NonEmptyStringValueParser::new(), help_heading = "Filters")]
     task_thread: Option<String>,
     /// Runs that this agent owns
-    #[arg(long, visible_alias = "agent", value_name = "ID", help_heading = "Filters")]
+    #[arg(long, visible_alias = "agent", value_name = "ID", value_parser = NonEmptyStringValueParser::new(), help_heading = "Filters")]
     agent_id: Option<String>,
     /// Runs of this workflow
-    #[arg(long, visible_alias = "workflow-id", value_name = "ID", help_heading = "Filters")]
+    #[arg(long, visible_alias = "workflow-id", value_name = "ID", value_parser = NonEmptyStringValueParser::new(), help_heading = "Filters")]
     workflow: Option<String>,
     /// Runs of this audit session
-    #[arg(long, visible_alias = "audit-session-id", value_name = "ID", help_heading = "Filters")]
+    #[arg(long, visible_alias = "audit-session-id", value_name = "ID", value_parser = NonEmptyStringValueParser::new(), help_heading = "Filters")]
     audit_session: Option<String>,
     /// Runs on this route
     #[arg(long, value_name = "ROUTE", value_enum, help_heading = "Filters")]

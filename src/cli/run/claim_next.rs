@@ -21,10 +21,10 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 #[derive(Args, Debug)]
 pub(super) struct ClaimNextArgs {
     /// Runs of this task thread
-    #[arg(long, visible_alias = "task-thread-id", value_name = "ID")]
+    #[arg(long, visible_alias = "task-thread-id", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     task_thread: Option<String>,
     /// Runs of this workflow
-    #[arg(long, visible_alias = "workflow-id", value_name = "ID")]
+    #[arg(long, visible_alias = "workflow-id", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     workflow: Option<String>,
     /// Runs with this label; repeat it for more, all of which they must have
     #[arg(long = "label", value_name = "KEY=VALUE")]

@@ -12,6 +12,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use runledger_client::Kind;
 use runledger_client::worker::{Cancellation, Claiming, Held, Job, Options, Outcome, Started, Worker};
 use runledger_proto::{json, v1};
@@ -47,10 +48,10 @@ pub(super) struct WorkerArgs {
     #[arg(long, conflicts_with_all = ["run_id", "metadata"])]
     claim: bool,
     /// The orchestration task that the run belongs to
-    #[arg(long, visible_alias = "task-thread", value_name = "ID", required_unless_present = "claim")]
+    #[arg(long, visible_alias = "task-thread", value_name = "ID", value_parser = NonEmptyStringValueParser::new(), required_unless_present = "claim")]
     task_thread_id: Option<String>,
     /// The run's workflow
-    #[arg(long, visible_alias = "workflow", value_name = "ID")]
+    #[arg(long, visible_alias = "workflow", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     workflow_id: Option<String>,
     /// A label; repeat it for more
     #[arg(long = "label", value_name = "KEY=VALUE")]
