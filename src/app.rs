@@ -20,12 +20,13 @@ use crate::clock::SystemClock;
 use crate::config::ServeConfig;
 use crate::engine::{self, ANSWER_WAIT_MAX, Engine};
 use crate::feed::{self, Feed};
-use crate::grpc::transport::Lifetime;
 use crate::grpc::transport::listener::{self, Limits};
+use crate::grpc::transport::{CallerLimits, Lifetime};
 use crate::grpc::{health, server};
 use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
 use crate::leases::upkeep;
+use crate::memory::Memory;
 use crate::reads::Reads;
 use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
@@ -95,8 +96,13 @@ async fn run(
     let limits = Limits {
         connections_max,
         lifetime: Lifetime { idle_max: config.connection_idle_max, age_max: config.connection_age_max },
+        callers: CallerLimits {
+            calls_per_second: config.caller_calls_per_second,
+            open_calls: config.caller_open_calls,
+        },
     };
-    let serving = server::serve(listener, slot.clone(), health, limits, listening.clone(), supervisor.stop());
+    let memory = Arc::new(Memory::new(config.memory_limit));
+    let serving = server::serve(listener, slot.clone(), health, limits, memory, listening.clone(), supervisor.stop());
     supervisor.vital("listener", serving.map_err(|error| anyhow::anyhow!("reflection: {}", chain(&*error)))?);
 
     let lost = Arc::new(OnceLock::new());

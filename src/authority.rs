@@ -24,6 +24,7 @@ use crate::feed::Feed;
 use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
 use crate::reads::Reads;
+use crate::share::CallerKey;
 use crate::store::{Store, StoreError};
 use crate::telemetry::chain;
 use crate::wire::problem::{self, Problem};
@@ -88,6 +89,8 @@ impl AuthoritySlot {
 pub struct Call<M> {
     /// The caller, and its namespace.
     pub caller: Caller,
+    /// The key by which limits count the call.
+    pub key: CallerKey,
     /// The end of the call.
     pub until: Until,
     /// The request.

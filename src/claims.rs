@@ -34,6 +34,7 @@ use crate::domain::{
 };
 use crate::engine::{self, Engine};
 use crate::feed::Feed;
+use crate::share::CallerKey;
 use crate::store::{Runs, StoreError, Upkeep};
 use crate::supervise::Supervisor;
 
@@ -53,6 +54,8 @@ pub struct Claim {
     pub lease_ttl_ms: u64,
     /// The caller.
     pub principal: Principal,
+    /// The key by which limits count the caller.
+    pub caller: CallerKey,
     /// The claimer's own request, by which the claimer may ask again for the run that was granted.
     pub request: Option<Request>,
     /// The end of the wait for a run, where there is none.
@@ -124,7 +127,7 @@ impl Claims {
     /// See [`Failure`].
     pub async fn next(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
         let key = QueueKey::new(claim.namespace.clone(), claim.filter.clone(), claim.max_running.clone());
-        let entered = self.queues.enter(key, &self.stop, |queue, evicted| {
+        let entered = self.queues.enter(claim.caller, key, &self.stop, |queue, evicted| {
             self.supervisor.spawn(queues::follow(self.feed.clone(), self.queues.clone(), queue, evicted));
         });
         let claimer = entered.ok_or(Failure::Overloaded)?;
@@ -168,7 +171,7 @@ impl Claims {
 
     /// Claims a candidate; none when the run is not to be had any more.
     async fn claim(&self, claim: &Claim, candidate: Candidate<'_>) -> Result<Option<Granted>, Failure> {
-        match self.engine.submit(command(claim, &candidate.run_id), claim.deadline).await {
+        match self.engine.submit_for(claim.caller, command(claim, &candidate.run_id), claim.deadline).await {
             Ok(answer) => {
                 candidate.decided(Outcome::Claimed);
                 Ok(Some(Granted { run: answer.run, replayed: false }))

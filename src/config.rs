@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -49,6 +50,20 @@ pub struct ServeConfig {
     /// Time that one `WaitRun` waits at most: less than proxies in between allow a silent call
     #[arg(long, env = "RUNLEDGER_WAIT_MAX", value_name = "DURATION", default_value = "24h", value_parser = duration)]
     pub wait_max: Duration,
+
+    /// Calls that one caller may begin in a second; a caller is a connection, and a named agent on all connections
+    /// [default: no limit]
+    #[arg(long, env = "RUNLEDGER_CALLER_CALLS_PER_SECOND", value_name = "N")]
+    pub caller_calls_per_second: Option<NonZeroU32>,
+
+    /// Calls, watches and waits that one caller may have open at once [default: no limit]
+    #[arg(long, env = "RUNLEDGER_CALLER_OPEN_CALLS", value_name = "N")]
+    pub caller_open_calls: Option<NonZeroU32>,
+
+    /// Memory that the process may take, such as 512MiB: near it, new watches are refused, and then writes [default:
+    /// that of the control group]
+    #[arg(long, env = "RUNLEDGER_MEMORY_LIMIT", value_name = "BYTES", value_parser = bytes)]
+    pub memory_limit: Option<u64>,
 
     /// Format of the log lines (on stderr)
     #[arg(long, env = "RUNLEDGER_LOG_FORMAT", value_name = "FORMAT", value_enum, default_value_t)]
@@ -238,6 +253,23 @@ fn on_or_off(text: &str) -> Result<bool, &'static str> {
 fn lifetime(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_hours(24 * 366);
     duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 1s to 366 days".to_owned()) })
+}
+
+/// A number of bytes such as `512MiB`, `2GiB` or `1073741824`.
+fn bytes(text: &str) -> Result<u64, &'static str> {
+    let expected = "expected a number of bytes such as 512MiB or 2GiB";
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim_start() {
+        "" | "B" => 0,
+        "KiB" | "Ki" => 10,
+        "MiB" | "Mi" => 20,
+        "GiB" | "Gi" => 30,
+        "TiB" | "Ti" => 40,
+        _ => return Err(expected),
+    };
+    let number: u64 = number.parse().map_err(|_no_number| expected)?;
+    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or(expected)
 }
 
 /// A duration such as `90s`, `1m 30s` or `2h`.

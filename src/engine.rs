@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Command, Refusal, Revision, Run, RunKey, Verdict, ids};
+use crate::share::CallerKey;
 use crate::store::{Commits, Ledger, Runs, StoreError};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
@@ -42,8 +43,11 @@ pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
 pub enum Failure {
     /// The rules refuse the command, which wrote nothing.
     Refused(Box<Refusal>),
-    /// The queue is full. The command wrote nothing.
-    Overloaded,
+    /// The caller's share of the queue is full, or the command waited in it for too long. The command wrote nothing.
+    Overloaded {
+        /// The time that a command which is queued now would wait, about.
+        wait: Duration,
+    },
     /// The process stops. The command wrote nothing.
     Draining,
     /// The store does not answer. The command wrote nothing.
@@ -131,16 +135,30 @@ impl Engine {
         Self { runs, ledger, inlets, health, closed, ending, unreceived: ToUnreceived::new() }
     }
 
-    /// Commits a command and answers, at the latest at `deadline` or after [`ANSWER_WAIT_MAX`].
+    /// Commits a caller's command and answers, at the latest at `deadline` or after [`ANSWER_WAIT_MAX`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`]: only [`Failure::OutcomeUnknown`] may have been applied.
+    pub async fn submit_for(
+        &self,
+        caller: CallerKey,
+        command: Command,
+        deadline: Option<Instant>,
+    ) -> Result<Answer, Failure> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Failure::Draining);
+        }
+        self.commit(caller, command, deadline).await
+    }
+
+    /// Commits a command of the authority's own. See [`submit_for`](Engine::submit_for).
     ///
     /// # Errors
     ///
     /// See [`Failure`]: only [`Failure::OutcomeUnknown`] may have been applied.
     pub async fn submit(&self, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
-        if self.closed.load(Ordering::Relaxed) {
-            return Err(Failure::Draining);
-        }
-        self.submit_at_last(command, deadline).await
+        self.submit_for(CallerKey::AUTHORITY, command, deadline).await
     }
 
     /// Like [`submit`](Engine::submit), but also between [`close`](Engine::close) and [`end`](Engine::end): for
@@ -150,6 +168,10 @@ impl Engine {
     ///
     /// See [`submit`](Engine::submit).
     pub async fn submit_at_last(&self, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
+        self.commit(CallerKey::AUTHORITY, command, deadline).await
+    }
+
+    async fn commit(&self, caller: CallerKey, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
         let key = command.key.clone();
         let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
         let answer_by = Instant::now() + ANSWER_WAIT_MAX;
@@ -160,8 +182,8 @@ impl Engine {
         let if_unreceived = IfUnreceived::of(&command, &self.unreceived);
         let (pending, reply, ticket) = Pending::new(command, if_unreceived.clone());
         let mut reply = Awaited::new(reply, if_unreceived);
-        self.inlets[usize::from(shard.0)].offer(pending).map_err(|rejected| match rejected {
-            Rejected::Full => Failure::Overloaded,
+        self.inlets[usize::from(shard.0)].offer(caller, pending).map_err(|rejected| match rejected {
+            Rejected::Full { wait } => Failure::Overloaded { wait },
             Rejected::Closed => Failure::Draining,
         })?;
         let verdict = match tokio::time::timeout_at(by, reply.answer()).await {

@@ -147,6 +147,7 @@
 //! | [`claims`] | queues of runs that wait for a claim |
 //! | [`leases`] | heartbeats in batches, the sweep of runs whose time is over, the board of progress, tidying |
 //! | [`reads`] | reads that share a query |
+//! | [`share`] | how much each caller may take of a thing that callers share |
 //! | [`wire`] | requests as commands and queries, runs and refusals as answers, cursors and page tokens |
 //! | [`authority`] | the calls without a transport: a request in, an answer or a problem out |
 //! | [`grpc`] | the gRPC face on top of it, health, and the listener with its bounds |
@@ -236,7 +237,9 @@ pub mod feed;
 pub mod fill;
 pub mod grpc;
 pub mod leases;
+pub mod memory;
 pub mod reads;
+pub mod share;
 pub mod store;
 pub mod supervise;
 pub mod telemetry;

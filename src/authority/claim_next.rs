@@ -31,6 +31,7 @@ impl Authority {
             max_running,
             lease_ttl_ms,
             principal,
+            caller: call.key,
             request,
             wait_until,
             deadline: call.until.deadline,

@@ -29,7 +29,7 @@ impl Authority {
         let unreadable = |error| unreadable("ListRunEvents", &key, &error);
         // The run is read first: a run that is found has its first event, whatever is committed in between.
         let Some(run) = self.reads.run(&key).await.map_err(unreadable)? else { return Err(run_not_found(key)) };
-        let _turn = self.turns.of_events().await?;
+        let _turn = self.turns.of_events(call.key).await?;
         let read = self.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
         if after > Revision::NONE && self.store.ledger().epoch != ledger.epoch {
             // The caller's pages may be of another past than this page.

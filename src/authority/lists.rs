@@ -1,14 +1,14 @@
 //! Lists and counts of runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message as _;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
-use tokio::time::timeout;
 
 use super::{ANSWER_BYTES_MAX, Authority, Call, unlisted};
 use crate::domain::{Filter, LabelValue, Namespace, Status as RunStatus};
+use crate::share::{self, CallerKey, Turn};
 use crate::store::PAGE_BYTES_MAX;
 use crate::store::query::{COUNT_RUNS_MAX, Order, Place, READY_RUNS_MAX, RunCounts, RunPage, RunQuery};
 use crate::wire::page_token::PAGE_TOKEN_BYTES_MAX;
@@ -26,7 +26,7 @@ impl Authority {
     ///
     /// The runs cannot be read, or the page token is not one of this filter's.
     pub async fn list_runs(&self, call: Call<v1::ListRunsRequest>) -> Result<v1::ListRunsResponse, Problem> {
-        let Call { caller, message: request, .. } = call;
+        let Call { caller, key, message: request, .. } = call;
         let (ledger, namespace) = (self.store.ledger().id, &caller.namespace);
         let token = request.page_token.clone();
         let query::RunList { filter, page_size, full } = query::list_runs(request).map_err(problem::invalid)?;
@@ -43,7 +43,7 @@ impl Authority {
             bytes_max: PAGE_BYTES_MAX,
             metadata: full,
         };
-        let _turn = turn(&self.turns.lists).await?;
+        let _turn = self.turns.of_walk(key).await?;
         let page = self.store.list(&asked).await.map_err(|error| unlisted("ListRuns", namespace, &error))?;
         let (runs, next) = fitting(page, ANSWER_BYTES_MAX.saturating_sub(PAGE_TOKEN_BYTES_MAX + 8)).await;
         let next_page_token =
@@ -57,10 +57,10 @@ impl Authority {
     ///
     /// The runs cannot be read.
     pub async fn count_runs(&self, call: Call<v1::CountRunsRequest>) -> Result<v1::CountRunsResponse, Problem> {
-        let Call { caller, message: request, .. } = call;
+        let Call { caller, key, message: request, .. } = call;
         let filter = query::count_runs(request).map_err(problem::invalid)?;
         let namespace = &caller.namespace;
-        let _turn = turn(&self.turns.counts).await?;
+        let _turn = self.turns.of_walk(key).await?;
         let counted = self
             .store
             .count(namespace, &filter, None)
@@ -77,6 +77,7 @@ impl Authority {
     /// The number of runs that wait for a claim, have a value of a label, and come before a place.
     pub(super) async fn count_waiting(
         &self,
+        caller: CallerKey,
         namespace: &Namespace,
         value: &LabelValue,
         before: &Place,
@@ -87,7 +88,7 @@ impl Authority {
             ..Filter::default()
         };
         let unlisted = |error| unlisted("GetRun", namespace, &error);
-        let _turn = turn(&self.turns.places).await?;
+        let _turn = self.turns.of_walk(caller).await?;
         let mut counted = self.store.count(namespace, &filter, Some(before)).await.map_err(unlisted)?;
         let (mut after, mut looked_at) = (None, 0);
         loop {
@@ -108,33 +109,31 @@ impl Authority {
     }
 }
 
-/// The turns of large reads: one list, one count and one search for a place in a queue at a time walk along the store's
-/// indexes, and two pages of events at a time are read, so that connections are left for all other calls.
+/// The turns of large reads: two walks along the store's indexes at a time, which are lists, counts and searches for a
+/// place in a queue, and two pages of events, so that connections are left for all other calls. A caller has one of the
+/// two, so that a short list need not wait for the long ones of another caller.
 #[derive(Debug)]
 pub struct Turns {
-    lists: Semaphore,
-    counts: Semaphore,
-    places: Semaphore,
-    events: Semaphore,
+    walks: Arc<share::Turns>,
+    events: Arc<share::Turns>,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        let one = || Semaphore::new(1);
-        Self { lists: one(), counts: one(), places: one(), events: Semaphore::new(2) }
+        Self { walks: share::Turns::new(2), events: share::Turns::new(2) }
     }
 }
 
 impl Turns {
-    /// Waits for the turn of a page of events.
-    pub(super) async fn of_events(&self) -> Result<SemaphorePermit<'_>, Problem> {
-        turn(&self.events).await
+    /// Waits for the turn of a walk.
+    async fn of_walk(&self, caller: CallerKey) -> Result<Turn, Problem> {
+        self.walks.turn(caller, TURN_WAIT_MAX).await.map_err(problem::overloaded_for)
     }
-}
 
-async fn turn(turns: &Semaphore) -> Result<SemaphorePermit<'_>, Problem> {
-    let turn = timeout(TURN_WAIT_MAX, turns.acquire()).await.map_err(|_elapsed| problem::overloaded())?;
-    Ok(turn.expect("never closed"))
+    /// Waits for the turn of a page of events.
+    pub(super) async fn of_events(&self, caller: CallerKey) -> Result<Turn, Problem> {
+        self.events.turn(caller, TURN_WAIT_MAX).await.map_err(problem::overloaded_for)
+    }
 }
 
 /// Yields the processor between the parts of a large answer: an answer that is made in one go takes as long as tens of

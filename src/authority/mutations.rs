@@ -105,7 +105,7 @@ impl Authority {
     ) -> Result<Mutated, Problem> {
         let command = command(call.message, &call.caller, self.store.ledger().id).map_err(problem::invalid)?;
         let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
-        let answer = self.engine.submit(command, call.until.deadline).await;
+        let answer = self.engine.submit_for(call.key, command, call.until.deadline).await;
         let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
         let disposition = match answer.disposition {
             Disposition::Applied => v1::Disposition::Applied,
@@ -126,7 +126,7 @@ impl Authority {
 pub(super) fn failed(failure: Failure, retry_is_safe: bool) -> Problem {
     match failure {
         Failure::Refused(refusal) => problem::refusal(&refusal),
-        Failure::Overloaded => problem::overloaded(),
+        Failure::Overloaded { wait } => problem::overloaded_for(wait),
         Failure::Draining => problem::draining(),
         Failure::StoreUnavailable => problem::store_unavailable(),
         Failure::StoreRefused => problem::store_refused(),

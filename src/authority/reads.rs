@@ -4,6 +4,7 @@
 use super::{Authority, Call, run_not_found, unreadable};
 use crate::domain::check::{Outcome, check_matrix, check_run};
 use crate::domain::{LabelValue, Run, RunKey, Status};
+use crate::share::CallerKey;
 use crate::store::query::Place;
 use crate::wire::answer::{self, timestamp};
 use crate::wire::problem::{self, Problem};
@@ -18,11 +19,12 @@ impl Authority {
     ///
     /// The run cannot be read, or is not there.
     pub async fn get_run(&self, call: Call<v1::GetRunRequest>) -> Result<v1::GetRunResponse, Problem> {
+        let caller = call.key;
         let (key, queue_label) = query::get_run(call.message, &call.caller).map_err(problem::invalid)?;
         match self.reads.run(&key).await {
             Ok(Some(run)) => {
                 let queue = match queue_label {
-                    Some(label) => self.place(&key, &run, &label).await?,
+                    Some(label) => self.place(caller, &key, &run, &label).await?,
                     None => None,
                 };
                 let run = Some(self.shown(&key, &run).await?);
@@ -65,9 +67,15 @@ impl Authority {
     }
 
     /// The place of a run that waits for a claim in the queue of its value of a label.
-    pub(super) async fn place(&self, key: &RunKey, run: &Run, label: &str) -> Result<Option<v1::QueuePlace>, Problem> {
+    pub(super) async fn place(
+        &self,
+        caller: CallerKey,
+        key: &RunKey,
+        run: &Run,
+        label: &str,
+    ) -> Result<Option<v1::QueuePlace>, Problem> {
         let Some(value) = LabelValue::of(run, label).filter(|_| run.awaits_claim()) else { return Ok(None) };
-        let ahead = self.count_waiting(&key.namespace, &value, &Place::of(run)).await?;
+        let ahead = self.count_waiting(caller, &key.namespace, &value, &Place::of(run)).await?;
         let running = self.store.running(std::slice::from_ref(&value)).await;
         let running = running.map_err(|error| unreadable("GetRun", key, &error))?;
         // A run that was claimed a moment ago would wait for itself.

@@ -68,7 +68,9 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
             // the store refused.
             Err(Failure::Refused(_) | Failure::Draining | Failure::StoreRefused | Failure::StoreCorrupt) => return,
             // A release that was applied all the same is refused the next time.
-            Err(Failure::Overloaded | Failure::StoreUnavailable | Failure::Deadline | Failure::OutcomeUnknown) => {
+            Err(
+                Failure::Overloaded { .. } | Failure::StoreUnavailable | Failure::Deadline | Failure::OutcomeUnknown,
+            ) => {
                 tokio::select! {
                     () = sleep(AGAIN_AFTER) => {}
                     () = stop.cancelled() => break,

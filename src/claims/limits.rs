@@ -8,6 +8,8 @@ use std::time::Duration;
 pub struct Limits {
     /// Queues at once at most: each follows the log. Above, the one that is idle for the longest is evicted.
     pub queues_max: usize,
+    /// Queues that each caller may have, however many there are.
+    pub queues_granted: usize,
     /// The time for which a queue outlives its last claimer at least, who usually comes back.
     pub idle_min: Duration,
     /// Runs that a queue keeps at most: of those that only their owner may have, or whose value has no room, some may
@@ -19,8 +21,13 @@ pub struct Limits {
 
 impl Limits {
     /// The service's.
-    pub const DEFAULT: Self =
-        Self { queues_max: 1_024, idle_min: Duration::from_secs(30), runs_max: 16_384, page_runs_max: 256 };
+    pub const DEFAULT: Self = Self {
+        queues_max: 1_024,
+        queues_granted: 8,
+        idle_min: Duration::from_secs(30),
+        runs_max: 16_384,
+        page_runs_max: 256,
+    };
 }
 
 impl Default for Limits {

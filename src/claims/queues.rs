@@ -2,6 +2,7 @@
 //! the last one has left.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::{Limits, held};
 use crate::domain::{Filter, MaxRunning, Namespace, Status};
 use crate::feed::watch_runs::{Begin, Frame};
 use crate::feed::{Feed, WatchError};
+use crate::share::{CallerKey, Share, Shares};
 
 /// The pause before a watch that was cut is taken up again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -43,44 +45,72 @@ impl QueueKey {
 /// See the module.
 pub(super) struct Queues {
     limits: Limits,
+    /// The places of queues, by the caller that each was made for.
+    places: Arc<Shares>,
     entries: Mutex<HashMap<QueueKey, Entry>>,
 }
 
 struct Entry {
     queue: Arc<Queue>,
+    /// The caller that the queue was made for.
+    caller: CallerKey,
     claimers: usize,
     /// The time at which the last claimer left.
     idle_since: Instant,
+    /// Counts the queue until it is evicted.
+    _place: Share,
     /// Ends the task that follows the log for the queue, when the entry is dropped.
     _follower: DropGuard,
 }
 
 impl Queues {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, entries: Mutex::default() }
+        Self { limits, places: Shares::new(limits.queues_max, limits.queues_granted), entries: Mutex::default() }
     }
 
     /// A claimer enters its queue. A new queue is handed to `follow`, until the token is cancelled. Returns none where
-    /// there are too many queues, and each has claimers.
+    /// there are too many queues, each has claimers, and too many of them are this caller's.
     pub(super) fn enter(
         self: &Arc<Self>,
+        caller: CallerKey,
         key: QueueKey,
         stop: &CancellationToken,
         follow: impl FnOnce(Arc<Queue>, CancellationToken),
     ) -> Option<Claimer> {
         let mut entries = held(&self.entries);
-        if !entries.contains_key(&key) && entries.len() >= self.limits.queues_max {
-            let idle = entries.iter().filter(|(_, entry)| entry.claimers == 0);
-            let longest = idle.min_by_key(|(_, entry)| entry.idle_since).map(|(key, _)| key.clone())?;
-            entries.remove(&longest);
-        }
-        let entry = entries.entry(key).or_insert_with_key(|key| {
-            let (queue, token) = (Arc::new(Queue::new(key.clone(), &self.limits)), stop.child_token());
-            follow(queue.clone(), token.clone());
-            Entry { queue, claimers: 0, idle_since: Instant::now(), _follower: token.drop_guard() }
-        });
+        let entry = match entries.entry(key) {
+            MapEntry::Occupied(entry) => entry.into_mut(),
+            MapEntry::Vacant(vacant) => {
+                let key = vacant.into_key();
+                let place = self.place(&mut entries, caller)?;
+                let (queue, token) = (Arc::new(Queue::new(key.clone(), &self.limits)), stop.child_token());
+                follow(queue.clone(), token.clone());
+                let entry = Entry {
+                    queue,
+                    caller,
+                    claimers: 0,
+                    idle_since: Instant::now(),
+                    _place: place,
+                    _follower: token.drop_guard(),
+                };
+                entries.entry(key).or_insert(entry)
+            }
+        };
         entry.claimers += 1;
         Some(Claimer { queues: self.clone(), queue: entry.queue.clone() })
+    }
+
+    /// A place for a new queue. A caller that has too many gives up the one of its own that is idle for the longest;
+    /// where all callers together have too many, the one of all is given up.
+    fn place(&self, entries: &mut HashMap<QueueKey, Entry>, caller: CallerKey) -> Option<Share> {
+        let place = self.places.take(caller, 1).or_else(|| {
+            evict_longest_idle(entries, |entry| entry.caller == caller);
+            self.places.take(caller, 1)
+        })?;
+        if entries.len() >= self.limits.queues_max {
+            evict_longest_idle(entries, |_| true);
+        }
+        Some(place)
     }
 
     fn leave(&self, key: &QueueKey) {
@@ -93,6 +123,13 @@ impl Queues {
     fn evict_idle(&self) {
         held(&self.entries).retain(|_, entry| entry.claimers > 0 || entry.idle_since.elapsed() < self.limits.idle_min);
     }
+}
+
+/// Evicts the one of these queues that is idle for the longest, if one is idle.
+fn evict_longest_idle(entries: &mut HashMap<QueueKey, Entry>, of: impl Fn(&Entry) -> bool) {
+    let idle = entries.iter().filter(|(_, entry)| entry.claimers == 0 && of(entry));
+    let longest = idle.min_by_key(|(_, entry)| entry.idle_since).map(|(key, _)| key.clone());
+    longest.and_then(|longest| entries.remove(&longest));
 }
 
 /// A claimer's place at its queue. Dropping it leaves.
@@ -186,7 +223,8 @@ mod tests {
         let limits = Limits { queues_max: QUEUES_MAX, ..Limits::default() };
         let (queues, stop) = (Arc::new(Queues::new(limits)), CancellationToken::new());
         let mut followers = Vec::new();
-        let mut enter = |number| queues.enter(key(number), &stop, |_, token| followers.push((number, token)));
+        let mut enter =
+            |number| queues.enter(CallerKey::AUTHORITY, key(number), &stop, |_, token| followers.push((number, token)));
         let mut claimers: Vec<_> = (0..QUEUES_MAX).map(&mut enter).collect();
         assert!(enter(QUEUES_MAX).is_none(), "somebody claims at each");
         assert!(enter(0).is_some(), "who claims by a filter that has a queue enters it");
@@ -204,5 +242,20 @@ mod tests {
         queues.evict_idle();
         assert_eq!(evicted(&followers), [3, 7]);
         assert_eq!(held(&queues.entries).len(), QUEUES_MAX - 1);
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_claims_at_every_queue_that_it_may_have_keeps_no_other_one_out() {
+        const QUEUES_MAX: usize = 32;
+        let limits = Limits { queues_max: QUEUES_MAX, ..Limits::default() };
+        let (queues, stop) = (Arc::new(Queues::new(limits)), CancellationToken::new());
+        let enter = |caller, number| queues.enter(CallerKey::of(caller, None), key(number), &stop, |_, _| {});
+        let greedy: Vec<Claimer> = (0..2 * QUEUES_MAX).filter_map(|number| enter(1, number)).collect();
+        assert_eq!(greedy.len(), QUEUES_MAX, "it was alone");
+        let honest: Vec<Claimer> = (1_000..1_004).filter_map(|number| enter(2, number)).collect();
+        assert_eq!(honest.len(), 4);
+        drop(greedy);
+        let again: Vec<Claimer> = (2_000..3_000).filter_map(|number| enter(1, number)).collect();
+        assert_eq!(again.len(), QUEUES_MAX / 2, "it is not alone");
     }
 }

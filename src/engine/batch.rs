@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::inlet::{InHand, Pending};
 use super::{Failure, Limits};
 use crate::domain::{Command, Decided};
+use crate::share::spread;
 
 /// Commands that are committed together, in the order of their arrival.
 #[derive(Debug, Default)]
@@ -71,18 +73,23 @@ impl Batch {
 
 /// A shard's queue, with the commands that were received and not yet batched.
 pub(super) struct Queue {
-    inlet: mpsc::Receiver<Pending>,
+    inlet: mpsc::UnboundedReceiver<Pending>,
     /// The count of commands that were received and have no answer.
     in_hand: Arc<Mutex<InHand>>,
     waiting: VecDeque<Pending>,
     limits: Limits,
     /// What the last commits let the next one take, at most [`Limits::batch_commands_max`].
     commands_max: usize,
+    /// The time since which each batch has left commands in the queue.
+    crowded_since: Option<Instant>,
+    /// The number of commands that were refused because they had waited for too long.
+    refused: u64,
 }
 
 impl Queue {
-    pub(super) fn new(inlet: mpsc::Receiver<Pending>, in_hand: Arc<Mutex<InHand>>, limits: Limits) -> Self {
-        Self { inlet, in_hand, waiting: VecDeque::new(), limits, commands_max: limits.batch_commands_max }
+    pub(super) fn new(inlet: mpsc::UnboundedReceiver<Pending>, in_hand: Arc<Mutex<InHand>>, limits: Limits) -> Self {
+        let (waiting, commands_max) = (VecDeque::new(), limits.batch_commands_max);
+        Self { inlet, in_hand, waiting, limits, commands_max, crowded_since: None, refused: 0 }
     }
 
     /// Waits for a command. False once the queue is closed and empty. `closing` closes it.
@@ -112,9 +119,9 @@ impl Queue {
         self.waiting.len() + self.inlet.len()
     }
 
-    /// Publishes the count in hand: a batch, and the commands that wait for the next one.
+    /// Publishes the count in hand: a batch. The commands that wait for the next one have their places in the queue.
     fn tell(&self, batch: &[Pending]) {
-        let commands = batch.len() + self.waiting.len();
+        let commands = batch.len();
         let since = batch.first().or(self.waiting.front()).map(|pending| pending.since);
         *self.in_hand.lock().unwrap_or_else(PoisonError::into_inner) = InHand { commands, since };
     }
@@ -137,21 +144,33 @@ impl Queue {
         }
     }
 
-    /// Takes the queued commands, up to the limits, without waiting.
+    /// Takes the queued commands, up to the limits, without waiting. A command that has waited for too long is refused:
+    /// while more come than can be committed, all would wait for as long as their callers do, and be work for nobody.
     pub(super) fn batch(&mut self) -> Batch {
+        let now = Instant::now();
+        let is_crowded = self.crowded_since.is_some_and(|since| now - since >= self.limits.crowded_after);
+        let wait_max = if is_crowded { self.limits.crowded_wait_max } else { self.limits.wait_max };
         let mut batch = Vec::new();
         let mut bytes = 0;
         while batch.len() < self.commands_max {
-            let Some(pending) = self.waiting.pop_front().or_else(|| self.inlet.try_recv().ok()) else { break };
+            let Some(mut pending) = self.waiting.pop_front().or_else(|| self.inlet.try_recv().ok()) else { break };
             if !batch.is_empty() && bytes + pending.weight > self.limits.batch_bytes_max {
                 self.waiting.push_front(pending);
                 break;
             }
-            if pending.take() {
+            if !pending.take() {
+                continue;
+            }
+            let waited = now - pending.since;
+            if waited > wait_max {
+                self.refused += 1;
+                pending.answer(Err(Failure::Overloaded { wait: spread(waited, self.refused) }));
+            } else {
                 bytes += pending.weight;
                 batch.push(pending);
             }
         }
+        self.crowded_since = if self.len() == 0 { None } else { self.crowded_since.or(Some(now)) };
         self.tell(&batch);
         Batch(batch)
     }

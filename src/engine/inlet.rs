@@ -2,17 +2,21 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::unreceived::IfUnreceived;
 use super::{Failure, Limits};
 use crate::domain::{Command, Verdict};
+use crate::share::{CallerKey, Share, Shares};
 
-/// The bytes that one permit of the byte budget stands for.
-const BYTES_PER_PERMIT: usize = 1024;
+/// Commands that each caller may have in a shard's queue, however many callers there are.
+const GRANTED_COMMANDS: usize = 8;
+
+/// Bytes of commands that each caller may have, however many callers there are: one command of any size.
+const GRANTED_BYTES: usize = 256 * 1024;
 
 /// A queued command, and the channel to its caller.
 #[derive(Debug)]
@@ -24,7 +28,10 @@ pub(super) struct Pending {
     reply: oneshot::Sender<Result<Verdict, Failure>>,
     if_unreceived: Option<Box<IfUnreceived>>,
     taken: Arc<AtomicBool>,
-    budget: Option<OwnedSemaphorePermit>,
+    /// The place in the queue, until the command is taken.
+    place: Option<Share>,
+    /// The bytes, until the command is answered.
+    bytes: Option<Share>,
 }
 
 /// The caller's hold on its command.
@@ -47,12 +54,13 @@ impl Pending {
         let ticket = Ticket(taken.clone());
         let weight = command.weight();
         let (command, since) = (Arc::new(command), Instant::now());
-        (Self { command, weight, since, reply, if_unreceived, taken, budget: None }, receiver, ticket)
+        (Self { command, weight, since, reply, if_unreceived, taken, place: None, bytes: None }, receiver, ticket)
     }
 
     /// Takes the command for a commit. False when its caller withdrew the command or has gone: then the command must
     /// not be committed.
-    pub(super) fn take(&self) -> bool {
+    pub(super) fn take(&mut self) -> bool {
+        self.place = None;
         !self.reply.is_closed() && !self.taken.swap(true, Ordering::AcqRel)
     }
 
@@ -74,16 +82,20 @@ impl Pending {
 }
 
 /// The reason for which a command was not queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Rejected {
-    Full,
+    /// The caller's share of the queue is full, and the commands in the queue wait for about this time.
+    Full {
+        wait: Duration,
+    },
     Closed,
 }
 
 /// The sending side of a shard's queue.
 pub(super) struct Inlet {
-    queue: mpsc::Sender<Pending>,
-    bytes: Arc<Semaphore>,
+    queue: mpsc::UnboundedSender<Pending>,
+    places: Arc<Shares>,
+    bytes: Arc<Shares>,
     in_hand: Arc<Mutex<InHand>>,
 }
 
@@ -95,33 +107,45 @@ pub(super) struct InHand {
     pub(super) since: Option<Instant>,
 }
 
+impl InHand {
+    /// The time that a command which is queued now would wait: as long as the oldest one has.
+    fn wait(self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
 impl Inlet {
-    /// Queues a command, or rejects it at once.
-    pub(super) fn offer(&self, mut pending: Pending) -> Result<(), Rejected> {
-        let permits = u32::try_from(pending.weight.div_ceil(BYTES_PER_PERMIT)).unwrap_or(u32::MAX);
-        let budget = self.bytes.clone().try_acquire_many_owned(permits).map_err(|_full| Rejected::Full)?;
-        pending.budget = Some(budget);
-        self.queue.try_send(pending).map_err(|error| match error {
-            TrySendError::Full(_) => Rejected::Full,
-            TrySendError::Closed(_) => Rejected::Closed,
-        })
+    /// Queues a caller's command, or rejects it at once.
+    pub(super) fn offer(&self, caller: CallerKey, mut pending: Pending) -> Result<(), Rejected> {
+        let full = || Rejected::Full { wait: self.in_hand().wait() };
+        pending.bytes = Some(self.bytes.take(caller, pending.weight).ok_or_else(full)?);
+        pending.place = Some(self.places.take(caller, 1).ok_or_else(full)?);
+        self.queue.send(pending).map_err(|_closed| Rejected::Closed)
     }
 
     /// The number of commands without an answer, and the time since which the oldest of those in hand has waited.
     pub(super) fn unanswered(&self) -> InHand {
-        let InHand { commands, since } = *self.in_hand.lock().unwrap_or_else(PoisonError::into_inner);
-        InHand { commands: commands + self.queue.max_capacity() - self.queue.capacity(), since }
+        let InHand { commands, since } = self.in_hand();
+        InHand { commands: commands + self.places.all(), since }
+    }
+
+    fn in_hand(&self) -> InHand {
+        *self.in_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The budget of bytes that all shards share.
-pub(super) fn byte_budget(limits: &Limits) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(limits.queue_bytes_max / BYTES_PER_PERMIT))
+/// The bytes of commands that all shards share.
+pub(super) fn byte_budget(limits: &Limits) -> Arc<Shares> {
+    Shares::new(limits.queue_bytes_max, GRANTED_BYTES.min(limits.queue_bytes_max))
 }
 
-/// A shard's queue.
-pub(super) fn inlet(bytes: Arc<Semaphore>, limits: &Limits) -> (Inlet, mpsc::Receiver<Pending>, Arc<Mutex<InHand>>) {
-    let (sender, receiver) = mpsc::channel(limits.queue_commands_max);
+/// A shard's queue. The channel has no bound of its own: each command in it has a place.
+pub(super) fn inlet(
+    bytes: Arc<Shares>,
+    limits: &Limits,
+) -> (Inlet, mpsc::UnboundedReceiver<Pending>, Arc<Mutex<InHand>>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
     let in_hand = Arc::new(Mutex::default());
-    (Inlet { queue: sender, bytes, in_hand: in_hand.clone() }, receiver, in_hand)
+    let places = Shares::new(limits.queue_commands_max, GRANTED_COMMANDS);
+    (Inlet { queue: sender, places, bytes, in_hand: in_hand.clone() }, receiver, in_hand)
 }

@@ -1,5 +1,7 @@
 //! How much the engine takes.
 
+use std::time::Duration;
+
 /// How much of a queue and of a commit there may be. A test that has to reach one starts the engine with a smaller one.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -13,6 +15,12 @@ pub struct Limits {
     pub batch_bytes_max: usize,
     /// Bytes of runs that a commit should read and make at most: one that took more is followed by a shorter one.
     pub batch_runs_bytes_max: usize,
+    /// The time that a command waits in a queue at most: an older one is refused when its turn comes.
+    pub wait_max: Duration,
+    /// The same in a crowded queue.
+    pub crowded_wait_max: Duration,
+    /// A queue is crowded when each batch of this time has left commands in it.
+    pub crowded_after: Duration,
 }
 
 impl Limits {
@@ -23,6 +31,9 @@ impl Limits {
         batch_commands_max: 512,
         batch_bytes_max: 4 * 1024 * 1024,
         batch_runs_bytes_max: 32 * 1024 * 1024,
+        wait_max: Duration::from_secs(3),
+        crowded_wait_max: Duration::from_millis(100),
+        crowded_after: Duration::from_millis(500),
     };
 }
 

@@ -75,7 +75,7 @@ async fn turning_away<T>(
     let turn_away = async {
         sleep_until(patience).await;
         unhealthy();
-        while let Some(pending) = queue.next().await {
+        while let Some(mut pending) = queue.next().await {
             if pending.take() {
                 pending.answer(Err(Failure::StoreUnavailable));
             }

@@ -12,6 +12,7 @@ use super::watch::{of_many, of_one};
 use crate::auth;
 use crate::authority::{Authority, AuthoritySlot, Call, Until};
 use crate::feed::{Feed, Waited};
+use crate::share::CallerKey;
 use crate::wire::problem;
 use crate::wire::served;
 use crate::wire::served::run_service_server::RunService;
@@ -52,7 +53,9 @@ impl Runs {
         let caller = auth::caller(request.metadata()).map_err(problem::invalid)?;
         let until = until(request.extensions());
         let peer = request.extensions().get::<Context>().map(|context| context.peer.clone());
-        Ok((authority, Call { caller, until, message: request.into_inner() }, peer))
+        let agent = caller.principal.agent_id.as_deref().map(str::as_bytes);
+        let key = peer.as_ref().map_or(CallerKey::AUTHORITY, |peer| peer.key(agent));
+        Ok((authority, Call { caller, key, until, message: request.into_inner() }, peer))
     }
 }
 

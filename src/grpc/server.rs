@@ -12,6 +12,7 @@ use super::runs::Runs;
 use super::transport::Totals;
 use super::transport::listener::{Limits, listen};
 use crate::authority::AuthoritySlot;
+use crate::memory::Memory;
 use crate::supervise::Supervisor;
 use crate::wire::served::replica_service_server::ReplicaServiceServer;
 use crate::wire::served::run_service_server::RunServiceServer;
@@ -31,6 +32,7 @@ pub fn serve(
     slot: AuthoritySlot,
     health: HealthServer<impl Health>,
     limits: Limits,
+    memory: Arc<Memory>,
     connections: Supervisor,
     stop: CancellationToken,
 ) -> Result<impl Future<Output = ()> + Send, Box<dyn std::error::Error + Send + Sync>> {
@@ -40,7 +42,7 @@ pub fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
-    let totals = Arc::new(Totals::default());
+    let totals = Arc::new(Totals::new(limits.callers, memory));
     let others = tonic::service::Routes::new(ReplicaServiceServer::new(Replica::new(slot.clone(), totals.clone())))
         .add_service(health)
         .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))

@@ -5,6 +5,7 @@
 //! that cannot be slowed down is refused or cut.
 
 mod answer;
+mod caller_limits;
 mod calls;
 mod connection;
 pub mod listener;
@@ -19,6 +20,7 @@ mod socket;
 mod stall;
 mod totals;
 
+pub use caller_limits::CallerLimits;
 pub(super) use calls::Context;
 pub use connection::Lifetime;
 pub(super) use method::RUNS;

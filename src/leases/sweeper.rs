@@ -53,7 +53,7 @@ async fn end(engine: &Engine, key: RunKey) -> bool {
         // The cause of the failure has been logged.
         Err(
             Failure::Refused(_)
-            | Failure::Overloaded
+            | Failure::Overloaded { .. }
             | Failure::Draining
             | Failure::StoreUnavailable
             | Failure::StoreRefused

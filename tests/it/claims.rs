@@ -14,6 +14,7 @@ use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{Command, Filter, LabelValue, MaxRunning, Principal, Run};
 use runledger::engine::{self, Engine};
 use runledger::feed::{self, Feed};
+use runledger::share::CallerKey;
 use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OfLedger as _, OpenOptions, Runs as _, Upkeep as _};
 use runledger::supervise::Supervisor;
@@ -70,6 +71,7 @@ async fn next(claims: Arc<Claims>, agent: Option<String>, wait: Duration) -> Res
         max_running: None,
         lease_ttl_ms: TTL_MS,
         principal: agent.map_or_else(Principal::anonymous, Principal::claimed),
+        caller: CallerKey::AUTHORITY,
         request: None,
         wait_until: Instant::now() + wait,
         deadline: None,
@@ -172,6 +174,7 @@ async fn next_of_an_instance(claims: Arc<Claims>, wait: Duration) -> Option<Stri
         max_running: Some(MaxRunning { label: "instance".to_owned(), limit: 1 }),
         lease_ttl_ms: TTL_MS,
         principal: Principal::anonymous(),
+        caller: CallerKey::AUTHORITY,
         request: None,
         wait_until: Instant::now() + wait,
         deadline: None,
@@ -351,6 +354,7 @@ async fn of_more_filters_than_there_may_be_queues_each_is_served() {
             max_running: None,
             lease_ttl_ms: TTL_MS,
             principal: Principal::anonymous(),
+            caller: CallerKey::AUTHORITY,
             request: None,
             wait_until: Instant::now(),
             deadline: None,

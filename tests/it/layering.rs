@@ -14,16 +14,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("clock", &["domain"]),
     ("telemetry", &[]),
     ("supervise", &["telemetry"]),
+    ("share", &[]),
+    ("memory", &[]),
     ("store", &["clock", "domain", "supervise", "telemetry"]),
-    ("engine", &["clock", "domain", "store", "supervise", "telemetry"]),
+    ("engine", &["clock", "domain", "share", "store", "supervise", "telemetry"]),
     ("leases", &["domain", "engine", "store", "supervise", "telemetry"]),
     ("feed", &["clock", "domain", "store", "supervise", "telemetry"]),
-    ("claims", &["domain", "engine", "feed", "store", "supervise"]),
+    ("claims", &["domain", "engine", "feed", "share", "store", "supervise"]),
     ("reads", &["domain", "store"]),
     ("auth", &["domain"]),
     ("wire", &["auth", "clock", "domain", "feed", "store"]),
     ("config", &["domain", "store", "telemetry"]),
-    ("authority", &["auth", "claims", "domain", "engine", "feed", "leases", "reads", "store", "telemetry", "wire"]),
+    (
+        "authority",
+        &["auth", "claims", "domain", "engine", "feed", "leases", "reads", "share", "store", "telemetry", "wire"],
+    ),
     (
         "grpc",
         &[
@@ -34,6 +39,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "domain",
             "engine",
             "feed",
+            "memory",
+            "share",
             "store",
             "supervise",
             "telemetry",
@@ -53,7 +60,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "feed",
             "grpc",
             "leases",
+            "memory",
             "reads",
+            "share",
             "store",
             "supervise",
             "telemetry",
@@ -74,6 +83,7 @@ const INNER: &[(&str, &[&str])] =
 /// Foreign crates (a name, or what names begin with) and the only places that may use them.
 const CRATES: &[(&str, &[&str])] = &[
     ("tonic", &["auth", "grpc", "wire"]),
+    ("governor", &["grpc::transport"]),
     ("prost", &["auth", "authority", "grpc", "wire"]),
     // `telemetry` takes from it how an error is written on one line.
     ("runledger_proto", &["auth", "authority", "cli", "grpc", "telemetry", "wire"]),

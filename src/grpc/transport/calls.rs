@@ -116,10 +116,13 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         // Deadlines count from here: the headers have just been read.
         let arrived = Instant::now();
         let kind = Kind::of(request.uri().path());
-        let (deadlines, mut open) = match (asked_rightly(&request, arrived), self.peer.begin(kind)) {
-            (Ok(deadlines), Some(open)) => (deadlines, open),
+        let begun = self.peer.begin(kind, request.uri().path(), request.headers());
+        let (deadlines, mut open) = match (asked_rightly(&request, arrived), begun) {
+            (Ok(deadlines), Ok(open)) => (deadlines, open),
             (Err(refused), _) => return Begun::Refused(Refused::of(refused, request.into_body())),
-            (Ok(_), None) => return Begun::Refused(Refused::of(self.peer.overloaded(), request.into_body())),
+            (Ok(_), Err(refused)) => {
+                return Begun::Refused(Refused::of(self.peer.refusal(refused), request.into_body()));
+            }
         };
         let (routes, peer, sending) = (self.routes.clone(), self.peer.clone(), self.streams.begin());
         keep_known(request.headers_mut());

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::super::routes::Routes;
+use super::caller_limits::CallerLimits;
 use super::connection::{Accepted, Lifetime};
 use super::totals::Totals;
 use crate::supervise::Supervisor;
@@ -53,6 +54,8 @@ pub struct Limits {
     pub connections_max: usize,
     /// The lifetime of one.
     pub lifetime: Lifetime,
+    /// The calls of each caller.
+    pub callers: CallerLimits,
 }
 
 /// Accepts connections until the stop, and serves each in a task of `connections`.

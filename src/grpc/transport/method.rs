@@ -1,5 +1,7 @@
 //! The kind of a call, by its path. The kind decides which bounds hold for the call.
 
+use crate::memory::Pressure;
+
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -42,6 +44,16 @@ impl Kind {
             Self::Call | Self::Wait => true,
             Self::Page | Self::Watch | Self::Local => false,
         }
+    }
+}
+
+/// The pressure on the process's memory from which on a call is not taken on; none for a call that always is. Watches
+/// and waits take memory for long. What ends a run or keeps a lease is always taken on: refused, it would cost more.
+pub(super) fn is_refused_from(path: &str) -> Option<Pressure> {
+    match path.strip_prefix(RUNS)? {
+        "WatchRun" | "WatchRuns" | "WaitRun" => Some(Pressure::Tight),
+        "StartRun" | "UpdateRun" | "ClaimRun" | "ClaimNextRun" => Some(Pressure::Scarce),
+        _ => None,
     }
 }
 

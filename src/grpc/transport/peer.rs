@@ -6,15 +6,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderValue, Response};
+use runledger_proto::headers::{AGENT_ID, AGENT_ID_BIN};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 use tonic::body::Body;
 
-use super::method::Kind;
+use super::caller_limits::{OpenCall, TooMany};
+use super::method::{self, Kind};
 use super::totals::{REQUEST_BYTES_MAX, Totals};
 use crate::feed::{Held, Reader, Turn};
+use crate::share::CallerKey;
+use crate::wire::problem;
 
 /// Calls of one connection that are executed at once; the others wait for their turn in the order of their arrival.
 /// Watches and waits are not among them.
@@ -42,6 +47,8 @@ const OWN_READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 #[derive(Debug)]
 pub(in crate::grpc) struct Peer {
     pub(super) address: SocketAddr,
+    /// The connection's number among those of this process, from 1.
+    number: u64,
     streams_end_at: Mutex<Instant>,
     totals: Arc<Totals>,
     open: AtomicUsize,
@@ -62,6 +69,7 @@ impl Peer {
     pub(super) fn new(address: SocketAddr, streams_end_at: Instant, totals: Arc<Totals>) -> Arc<Self> {
         let peer = Arc::new(Self {
             address,
+            number: totals.next_number(),
             streams_end_at: Mutex::new(streams_end_at),
             totals,
             open: AtomicUsize::new(0),
@@ -86,6 +94,11 @@ impl Peer {
         self.address.ip().to_canonical().is_loopback()
     }
 
+    /// The key by which limits count a call on this connection that names an agent.
+    pub(in crate::grpc) fn key(&self, agent: Option<&[u8]>) -> CallerKey {
+        CallerKey::of(self.number, agent)
+    }
+
     /// The time at which the connection's streams end themselves. The connection is told to close before.
     pub(in crate::grpc) fn streams_end_at(&self) -> Instant {
         *self.streams_end_at.lock().unwrap_or_else(PoisonError::into_inner)
@@ -102,21 +115,39 @@ impl Peer {
         (self.open.load(Ordering::Acquire) == 0).then_some(begun)
     }
 
-    /// Counts a call until the value is dropped. None when there are too many calls, and too many of them are this
-    /// connection's.
-    pub(super) fn begin(self: &Arc<Self>, kind: Kind) -> Option<Open> {
+    /// Counts a call until the value is dropped. `path` and `headers` are the call's.
+    pub(super) fn begin(self: &Arc<Self>, kind: Kind, path: &str, headers: &HeaderMap) -> Result<Open, Refused> {
         self.begun.fetch_add(1, Ordering::AcqRel);
+        let is_short = |from| self.totals.memory.pressure() >= from;
+        if method::is_refused_from(path).is_some_and(is_short) {
+            return Err(Refused::MemoryShort);
+        }
+        let callers = &self.totals.callers;
+        let own = if callers.limits_none() || kind == Kind::Local {
+            None
+        } else {
+            callers.admit(self.key(agent(headers))).map_err(Refused::TooMany)?
+        };
         if !self.totals.begin(self.open.load(Ordering::Acquire)) {
-            return None;
+            return Err(Refused::Overloaded);
         }
         self.open.fetch_add(1, Ordering::AcqRel);
-        let open = Open { peer: self.clone(), is_work: false };
+        let open = Open { peer: self.clone(), is_work: false, _own: own };
         let is_admitted =
             !kind.is_refused_in_need() || self.totals.load_shed.admit(self.unanswered.load(Ordering::Relaxed));
-        is_admitted.then_some(open)
+        is_admitted.then_some(open).ok_or(Refused::Overloaded)
     }
 
     /// The answer to a call that cannot [begin](Self::begin).
+    pub(super) fn refusal(&self, refused: Refused) -> Response<Body> {
+        match refused {
+            Refused::Overloaded => self.overloaded(),
+            Refused::TooMany(TooMany { limit, wait }) => Status::from(problem::caller_limited(limit, wait)).into_http(),
+            Refused::MemoryShort => Status::from(problem::memory_short()).into_http(),
+        }
+    }
+
+    /// The answer to a call where there are too many.
     pub(super) fn overloaded(&self) -> Response<Body> {
         let mut answer = Response::new(Body::empty());
         *answer.headers_mut() = HeaderMap::clone(&self.totals.load_shed.refusal());
@@ -241,6 +272,23 @@ impl Drop for Peer {
     }
 }
 
+/// The agent that a call's headers name, in any of the forms that callers use.
+fn agent(headers: &HeaderMap) -> Option<&[u8]> {
+    let named = headers.get(AGENT_ID).or_else(|| headers.get(AGENT_ID_BIN));
+    named.map(HeaderValue::as_bytes)
+}
+
+/// The reason for which a call does not begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refused {
+    /// There are too many calls, and too many of them are this connection's.
+    Overloaded,
+    /// The caller makes more calls than the operator lets one caller make.
+    TooMany(TooMany),
+    /// Little memory is left.
+    MemoryShort,
+}
+
 /// The refusal where there are too many calls, and too many of them are one connection's.
 #[derive(Debug)]
 pub(super) struct Overloaded;
@@ -251,6 +299,8 @@ pub(super) struct Open {
     peer: Arc<Peer>,
     /// Whether the call is to be answered soon, and was not yet.
     is_work: bool,
+    /// Counts the call for its caller, where the operator set a limit.
+    _own: Option<OpenCall>,
 }
 
 impl Open {

@@ -2,13 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
+use governor::clock::DefaultClock;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
+use super::caller_limits::{CallerLimits, CallersLimited};
 use super::load_shed::LoadShed;
 use super::peer::Peer;
 use super::quantum::Backlog;
+use crate::memory::Memory;
 use crate::telemetry::LogThrottle;
 
 /// Bytes of requests that are being received or executed, in all. A connection that takes little is served beyond it.
@@ -29,6 +33,9 @@ const OPEN_MAX: usize = 12_288;
 /// Calls, watches and waits that each connection may have open, however many connections there are.
 const GRANTED_OPEN: usize = 16;
 
+/// The time from one tidying of what is known of callers to the next.
+const TIDY_EVERY: Duration = Duration::from_mins(1);
+
 /// See the module.
 #[derive(Debug)]
 pub struct Totals {
@@ -37,9 +44,13 @@ pub struct Totals {
     /// The turn of a request that takes long to decode.
     pub(super) large: Semaphore,
     pub(super) load_shed: LoadShed,
+    pub(super) callers: CallersLimited,
+    pub(super) memory: Arc<Memory>,
     pub(super) backlog: Arc<Backlog>,
     peers: Mutex<Vec<Weak<Peer>>>,
     connections: AtomicUsize,
+    /// The connections that there have been.
+    numbers: AtomicU64,
     open: AtomicUsize,
     begun: Instant,
     looked_at_ms: AtomicU64,
@@ -47,16 +58,21 @@ pub struct Totals {
     pub(super) fault_said: LogThrottle,
 }
 
-impl Default for Totals {
-    fn default() -> Self {
+impl Totals {
+    /// The totals of a process that has this memory, and lets each caller make so many calls.
+    #[must_use]
+    pub fn new(callers: CallerLimits, memory: Arc<Memory>) -> Self {
         Self {
             request_bytes: AtomicUsize::new(0),
             unsent_bytes: AtomicUsize::new(0),
             large: Semaphore::new(1),
             load_shed: LoadShed::default(),
+            callers: CallersLimited::new(callers, DefaultClock::default()),
+            memory,
             backlog: Arc::default(),
             peers: Mutex::default(),
             connections: AtomicUsize::new(0),
+            numbers: AtomicU64::new(0),
             open: AtomicUsize::new(0),
             begun: Instant::now(),
             looked_at_ms: AtomicU64::new(0),
@@ -64,9 +80,12 @@ impl Default for Totals {
             fault_said: LogThrottle::default(),
         }
     }
-}
 
-impl Totals {
+    /// The number of a new connection.
+    pub(super) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Counts a connection until it is [removed](Totals::remove).
     pub(super) fn add(&self, peer: &Arc<Peer>) {
         self.connections.fetch_add(1, Ordering::Relaxed);
@@ -94,9 +113,15 @@ impl Totals {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Follows the rate of answers. Never ends by itself.
+    /// Follows the rate of answers and the memory, and forgets callers that have gone. Never ends by itself.
     pub(super) async fn follow(&self) {
-        self.load_shed.follow().await;
+        let tidy = async {
+            loop {
+                sleep(TIDY_EVERY).await;
+                self.callers.tidy();
+            }
+        };
+        tokio::join!(self.load_shed.follow(), self.memory.follow(), tidy);
     }
 
     /// Calls that are in execution or wait for it.

@@ -1,0 +1,163 @@
+//! A bounded thing that callers take parts of.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::CallerKey;
+
+/// A thing of which there is so much, in units of the user's choice.
+///
+/// A caller that is alone may take all of it. While others have some, a caller may take as much as leaves it with half
+/// at most. Where all is taken, a caller is still given what an equal share of all would be, up to twice the thing in
+/// all, so that nobody has to wait until one who took everything gives some back.
+#[derive(Debug)]
+pub struct Shares {
+    max: usize,
+    granted: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by_connection: HashMap<u64, usize>,
+    /// Calls that name no agent are one entry.
+    by_agent: HashMap<Option<u64>, usize>,
+}
+
+impl Shares {
+    /// A thing of `max` units, of which each caller may always take `granted`.
+    #[must_use]
+    pub fn new(max: usize, granted: usize) -> Arc<Self> {
+        Arc::new(Self { max, granted, taken: Mutex::default() })
+    }
+
+    /// Takes units for a caller, until the value is dropped; none where that would be too many.
+    #[must_use]
+    pub fn take(self: &Arc<Self>, caller: CallerKey, units: usize) -> Option<Share> {
+        let mut taken = self.taken();
+        let Taken { all, by_connection, by_agent } = &mut *taken;
+        let by_name = self.admits(*all, by_agent, caller.agent, units) || caller.agent.is_none();
+        if !by_name || !self.admits(*all, by_connection, caller.connection, units) {
+            return None;
+        }
+        *all += units;
+        *by_connection.entry(caller.connection).or_default() += units;
+        *by_agent.entry(caller.agent).or_default() += units;
+        Some(Share { shares: self.clone(), caller, units })
+    }
+
+    /// Whether one of these takers may take so many units more.
+    fn admits<K: Eq + std::hash::Hash>(&self, all: usize, takers: &HashMap<K, usize>, taker: K, units: usize) -> bool {
+        let before = takers.get(&taker).copied();
+        let own = before.unwrap_or(0) + units;
+        if own <= self.granted {
+            return true;
+        }
+        let (others, takers) = (all + units - own, takers.len() + usize::from(before.is_none()));
+        let fits = all + units <= self.max && (others == 0 || own <= self.max / 2);
+        fits || (own <= self.max / takers && all + units <= 2 * self.max)
+    }
+
+    /// The units that are taken.
+    #[must_use]
+    pub fn all(&self) -> usize {
+        self.taken().all
+    }
+
+    /// A poisoned lock guards numbers that are valid after every statement: it is used on.
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Units that a caller has taken, until the value is dropped.
+#[derive(Debug)]
+pub struct Share {
+    shares: Arc<Shares>,
+    caller: CallerKey,
+    units: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut taken = self.shares.taken();
+        let Taken { all, by_connection, by_agent } = &mut *taken;
+        *all -= self.units;
+        give_back(by_connection, &self.caller.connection, self.units);
+        give_back(by_agent, &self.caller.agent, self.units);
+    }
+}
+
+/// Takers that have nothing are forgotten, so that there are never more of them than units.
+fn give_back<K: Eq + std::hash::Hash>(takers: &mut HashMap<K, usize>, taker: &K, units: usize) {
+    if let Some(taken) = takers.get_mut(taker) {
+        *taken -= units;
+        if *taken == 0 {
+            takers.remove(taker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(number: u64) -> CallerKey {
+        CallerKey::of(number, None)
+    }
+
+    fn take_all(shares: &Arc<Shares>, caller: CallerKey) -> Vec<Share> {
+        std::iter::from_fn(|| shares.take(caller, 1)).collect()
+    }
+
+    #[test]
+    fn a_caller_that_is_alone_takes_everything_and_the_next_one_still_gets_half() {
+        let shares = Shares::new(100, 4);
+        let greedy = take_all(&shares, connection(1));
+        assert_eq!(greedy.len(), 100);
+        let honest = take_all(&shares, connection(2));
+        assert_eq!(honest.len(), 50, "an equal share");
+        drop(honest);
+        drop(greedy);
+        assert_eq!(shares.all(), 0);
+        assert!(shares.taken().by_connection.is_empty() && shares.taken().by_agent.is_empty());
+    }
+
+    #[test]
+    fn while_others_have_some_a_caller_takes_half_at_most() {
+        let shares = Shares::new(100, 4);
+        let _other = shares.take(connection(2), 1);
+        assert_eq!(take_all(&shares, connection(1)).len(), 50);
+    }
+
+    #[test]
+    fn an_agent_takes_no_more_on_many_connections_and_a_connection_no_more_by_many_names() {
+        let shares = Shares::new(100, 4);
+        let _other = shares.take(connection(1_000), 1);
+        let agent: Vec<Share> =
+            (1..=200).filter_map(|number| shares.take(CallerKey::of(number, Some(b"a")), 1)).collect();
+        assert_eq!(agent.len(), 50);
+        drop(agent);
+        let names = (0..200_u8).filter_map(|name| shares.take(CallerKey::of(7, Some(&[name])), 1)).collect::<Vec<_>>();
+        assert_eq!(names.len(), 50);
+    }
+
+    #[test]
+    fn a_new_caller_gets_what_is_granted_to_each_and_all_together_are_bounded() {
+        let shares = Shares::new(100, 4);
+        let held: Vec<Vec<Share>> = (1..=50).map(|number| take_all(&shares, connection(number))).collect();
+        assert!(held.iter().all(|shares| shares.len() >= 4), "granted");
+        assert!(shares.all() <= 200 + 50 * 4, "{}", shares.all());
+    }
+
+    #[test]
+    fn units_are_counted_and_not_takings() {
+        let shares = Shares::new(100, 4);
+        let large = shares.take(connection(1), 90);
+        assert!(
+            large.is_some() && shares.take(connection(1), 11).is_none() && shares.take(connection(1), 10).is_some()
+        );
+        assert!(shares.take(connection(2), 51).is_none() && shares.take(connection(2), 50).is_some());
+    }
+}

@@ -1,0 +1,254 @@
+//! Turns at a thing that few may use at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use super::{CallerKey, Party};
+
+/// The time in which half of a caller's use is forgotten.
+const HALF_LIFE: Duration = Duration::from_secs(2);
+
+/// Callers whose use is remembered, at most: above, those are forgotten that used the least.
+const CALLERS_MAX: usize = 1_024;
+
+/// Turns, of which each caller has half at once at most.
+///
+/// Of the callers that wait, the one is next that has used the least time of late, by its connection and by its agent.
+/// So a caller that asks rarely waits for turns that were begun and for no queue, however many others ask all the time.
+#[derive(Debug)]
+pub struct Turns {
+    own_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    /// The calls that wait, in the order of their arrival.
+    waiting: Vec<Waiting>,
+    users: HashMap<Party, Usage>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    caller: CallerKey,
+    /// Takes the turn to the call, unless it has gone.
+    turn: oneshot::Sender<Turn>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    /// Turns that are under way.
+    turns: usize,
+    /// Seconds of turns, of which half is forgotten in each [`HALF_LIFE`] up to `at`.
+    seconds: f64,
+    at: Instant,
+}
+
+impl Usage {
+    fn seconds(&self, now: Instant) -> f64 {
+        self.seconds * (-(now - self.at).as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
+    }
+}
+
+impl Turns {
+    /// So many turns at once.
+    #[must_use]
+    pub fn new(turns: usize) -> Arc<Self> {
+        let state = State { free: turns, waiting: Vec::new(), users: HashMap::new() };
+        Arc::new(Self { own_max: turns.div_ceil(2), state: Mutex::new(state) })
+    }
+
+    /// Waits for a turn, which lasts until the value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// There was no turn in time: the time for which the caller has waited.
+    pub async fn turn(self: &Arc<Self>, caller: CallerKey, wait_max: Duration) -> Result<Turn, Duration> {
+        let (turn, mut given) = oneshot::channel();
+        self.state().waiting.push(Waiting { caller, turn });
+        self.give();
+        match timeout(wait_max, &mut given).await {
+            Ok(turn) => Ok(turn.expect("a call that waits is forgotten only when it has gone")),
+            Err(_elapsed) => {
+                given.close();
+                // The turn may have come just now.
+                given.try_recv().map_err(|_none| wait_max)
+            }
+        }
+    }
+
+    /// Gives free turns to calls that wait.
+    fn give(self: &Arc<Self>) {
+        let (mut given, now) = (Vec::new(), Instant::now());
+        let mut state = self.state();
+        state.waiting.retain(|waiting| !waiting.turn.is_closed());
+        while state.free > 0 {
+            let Some(Waiting { caller, turn }) = state.next(self.own_max, now) else { break };
+            state.begin(caller, now);
+            given.push((turn, Turn { turns: self.clone(), caller, since: now }));
+        }
+        drop(state);
+        for (call, turn) in given {
+            // A call that has gone meanwhile drops its turn, and so gives it to the next one.
+            let _gone = call.send(turn);
+        }
+    }
+
+    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The call that is next, if there is one whose caller may have another turn.
+    fn next(&mut self, own_max: usize, now: Instant) -> Option<Waiting> {
+        let used = |party| self.users.get(&party).map_or((0, 0.0), |usage| (usage.turns, usage.seconds(now)));
+        let may = self.waiting.iter().enumerate().filter_map(|(index, waiting)| {
+            let (turns, seconds): (Vec<_>, Vec<_>) = waiting.caller.parties().map(used).unzip();
+            let is_below = turns.into_iter().all(|turns| turns < own_max);
+            is_below.then(|| (index, seconds.into_iter().fold(0.0, f64::max)))
+        });
+        // Of those that have used the same, the first that came.
+        let (next, _) = may.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        Some(self.waiting.remove(next))
+    }
+
+    fn begin(&mut self, caller: CallerKey, now: Instant) {
+        self.free -= 1;
+        for party in caller.parties() {
+            self.users.entry(party).or_insert(Usage { turns: 0, seconds: 0.0, at: now }).turns += 1;
+        }
+    }
+
+    fn end(&mut self, caller: CallerKey, since: Instant) {
+        self.free += 1;
+        let now = Instant::now();
+        for party in caller.parties() {
+            if let Some(usage) = self.users.get_mut(&party) {
+                let seconds = usage.seconds(now) + (now - since).as_secs_f64();
+                *usage = Usage { turns: usage.turns - 1, seconds, at: now };
+            }
+        }
+        if self.users.len() > CALLERS_MAX {
+            let mut least: Vec<f64> = self.users.values().map(|usage| usage.seconds(now)).collect();
+            let (_, median, _) = least.select_nth_unstable_by(CALLERS_MAX / 2, f64::total_cmp);
+            let median = *median;
+            self.users.retain(|_, usage| usage.turns > 0 || usage.seconds(now) > median);
+        }
+    }
+}
+
+/// The use of a thing by one call, until the value is dropped.
+#[derive(Debug)]
+pub struct Turn {
+    turns: Arc<Turns>,
+    caller: CallerKey,
+    since: Instant,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.state().end(self.caller, self.since);
+        self.turns.give();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+
+    use futures_util::FutureExt as _;
+    use tokio::time::advance;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    type Asked = Pin<Box<dyn Future<Output = Result<Turn, Duration>>>>;
+
+    fn ask(turns: &Arc<Turns>, caller: CallerKey) -> Asked {
+        let turns = turns.clone();
+        let mut asked: Asked = Box::pin(async move { turns.turn(caller, LONG).await });
+        // A turn that is free is kept by the future until it is looked at.
+        assert!(asked.as_mut().now_or_never().is_none_or(|turn| panic!("{turn:?} was not to be free")));
+        asked
+    }
+
+    fn has_turn(asked: &mut Asked) -> Option<Turn> {
+        asked.as_mut().now_or_never().map(Result::unwrap)
+    }
+
+    fn connection(number: u64) -> CallerKey {
+        CallerKey::of(number, None)
+    }
+
+    async fn at_once(turns: &Arc<Turns>, caller: CallerKey) -> Turn {
+        turns.turn(caller, Duration::ZERO).await.expect("a turn is free")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_has_half_of_the_turns_and_another_one_gets_its_own_at_once() {
+        let turns = Turns::new(2);
+        let _first = at_once(&turns, connection(1)).await;
+        let mut more: Vec<Asked> = (0..64).map(|_| ask(&turns, connection(1))).collect();
+        let other = at_once(&turns, connection(2)).await;
+        drop(other);
+        assert!(more.iter_mut().all(|asked| has_turn(asked).is_none()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_on_many_connections_is_one_caller() {
+        let turns = Turns::new(2);
+        let agent = |number| CallerKey::of(number, Some(b"agent"));
+        let _first = at_once(&turns, agent(1)).await;
+        let _waits = ask(&turns, agent(2));
+        let _other = at_once(&turns, CallerKey::of(3, Some(b"other"))).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_used_little_of_late_is_next() {
+        let turns = Turns::new(1);
+        for _ in 0..10 {
+            let turn = at_once(&turns, connection(1)).await;
+            advance(Duration::from_millis(100)).await;
+            drop(turn);
+        }
+        let busy = at_once(&turns, connection(2)).await;
+        let (mut often, mut rarely) = (ask(&turns, connection(1)), ask(&turns, connection(3)));
+        drop(busy);
+        assert!(has_turn(&mut often).is_none());
+        drop(has_turn(&mut rarely).expect("it has used nothing"));
+        assert!(has_turn(&mut often).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_has_gone_holds_up_nobody_and_one_that_waits_too_long_is_told() {
+        let turns = Turns::new(1);
+        let first = at_once(&turns, connection(1)).await;
+        drop(ask(&turns, connection(2)));
+        let late = turns.turn(connection(3), Duration::from_secs(2)).await;
+        assert_eq!(late.unwrap_err(), Duration::from_secs(2));
+        let patient = ask(&turns, connection(4));
+        drop(first);
+        // The call goes before it has looked at the turn that it was given.
+        drop(patient);
+        let _next = at_once(&turns, connection(5)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_whose_use_is_remembered_are_bounded() {
+        let turns = Turns::new(1);
+        for number in 1..=4 * CALLERS_MAX as u64 {
+            let turn = at_once(&turns, connection(number)).await;
+            advance(Duration::from_millis(1)).await;
+            drop(turn);
+            assert!(turns.state().users.len() <= CALLERS_MAX + 1);
+        }
+    }
+}
