@@ -102,7 +102,8 @@ async fn run(
         },
     };
     let memory = Arc::new(Memory::new(config.memory_limit));
-    let serving = server::serve(listener, slot.clone(), health, limits, memory, listening.clone(), supervisor.stop());
+    let serving =
+        server::serve(listener, slot.clone(), health, limits, memory.clone(), listening.clone(), supervisor.stop());
     supervisor.vital("listener", serving.map_err(|error| anyhow::anyhow!("reflection: {}", chain(&*error)))?);
 
     let lost = Arc::new(OnceLock::new());
@@ -118,6 +119,7 @@ async fn run(
         Some(Ok(store)) => {
             supervisor.vital("store", until_lost(store.clone(), lost.clone(), supervisor.stop()));
             install(&slot, store, &supervisor, config.wait_max);
+            memory.set_base();
         }
         Some(Err(error)) => {
             stop.cancel();

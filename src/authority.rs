@@ -5,6 +5,7 @@ mod claim_next;
 mod heartbeat;
 mod history;
 mod lists;
+mod memory;
 mod mutations;
 mod reads;
 mod watch;

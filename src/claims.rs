@@ -7,8 +7,9 @@
 //! meanwhile the queue does not ask the database again.
 //!
 //! `queues` finds the queue of a claimer, `queue` reads pages for it, `backlog` decides which claimer is handed which
-//! run, `lanes` keeps the runs that wait, and `max_running` those that are running. `replay` answers requests
-//! that were answered before, and `give_back` makes runs ready whose claimers have gone.
+//! run, `lanes` keeps the runs that wait, `max_running` those that are running, and `room` bounds the memory of all
+//! queues. `replay` answers requests that were answered before, and `give_back` makes runs ready whose claimers have
+//! gone.
 
 mod backlog;
 mod give_back;
@@ -18,6 +19,7 @@ mod max_running;
 mod queue;
 mod queues;
 mod replay;
+mod room;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -167,6 +169,12 @@ impl Claims {
                 () = sleep_until(until) => {}
             }
         }
+    }
+
+    /// About the bytes that the queues take, and how many they may.
+    #[must_use]
+    pub fn bytes(&self) -> (usize, usize) {
+        (self.queues.bytes(), self.queues.bytes_max())
     }
 
     /// Claims a candidate; none when the run is not to be had any more.

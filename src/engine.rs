@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Command, Refusal, Revision, Run, RunKey, Verdict, ids};
-use crate::share::CallerKey;
+use crate::share::{CallerKey, Shares};
 use crate::store::{Commits, Ledger, Runs, StoreError};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
@@ -100,6 +100,7 @@ pub struct Engine {
     runs: Arc<dyn Runs>,
     ledger: Ledger,
     inlets: Vec<Inlet>,
+    bytes: Arc<Shares>,
     health: Arc<CommitHealth>,
     closed: AtomicBool,
     ending: CancellationToken,
@@ -132,7 +133,7 @@ impl Engine {
             })
             .collect();
         let closed = AtomicBool::new(false);
-        Self { runs, ledger, inlets, health, closed, ending, unreceived: ToUnreceived::new() }
+        Self { runs, ledger, inlets, bytes, health, closed, ending, unreceived: ToUnreceived::new() }
     }
 
     /// Commits a caller's command and answers, at the latest at `deadline` or after [`ANSWER_WAIT_MAX`].
@@ -244,6 +245,12 @@ impl Engine {
             Unanswered { commands, oldest: since.map(|since| since.elapsed()) }
         };
         self.inlets.iter().map(of).collect()
+    }
+
+    /// The bytes of commands that have no answer yet, and how many there may be.
+    #[must_use]
+    pub fn bytes(&self) -> (usize, usize) {
+        (self.bytes.all(), self.bytes.max())
     }
 
     /// Whether commits succeed.

@@ -27,6 +27,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Event, Filter, LedgerEpoch, Position, Revision, Run, RunKey, Shard, Status};
+use crate::memory::Part;
 use crate::store::{RunLog, Runs, StoreError};
 use crate::supervise::Supervisor;
 use cursor::Cursor;
@@ -204,6 +205,13 @@ impl Feed {
     #[must_use]
     pub fn hub(&self) -> &Hub {
         &self.hub
+    }
+
+    /// What the parts of the feed take, and may take.
+    #[must_use]
+    pub fn memory(&self) -> Vec<Part> {
+        let recent_changes = self.hub.recent_changes_bytes();
+        vec![Part { name: "recent_changes", bytes: recent_changes, bytes_max: Some(self.limits.ring_bytes_max) }]
     }
 
     /// The ledger's epoch, for a session that begins.

@@ -16,6 +16,17 @@ const TIGHT_PERCENT: u64 = 85;
 /// Percent of the limit from which on nothing is written either.
 const SCARCE_PERCENT: u64 = 92;
 
+/// A part of the process that takes memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The part's name, for operators.
+    pub name: &'static str,
+    /// About the bytes that it takes.
+    pub bytes: usize,
+    /// The bytes that it takes at most; none where the number of connections or calls bounds it.
+    pub bytes_max: Option<usize>,
+}
+
 /// How little memory is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
@@ -31,6 +42,7 @@ pub enum Pressure {
 #[derive(Debug)]
 pub struct Memory {
     limit: Option<u64>,
+    base: AtomicU64,
     resident: AtomicU64,
     pressure: AtomicU8,
 }
@@ -40,8 +52,9 @@ impl Memory {
     #[must_use]
     pub fn new(limit: Option<u64>) -> Self {
         let limit = limit.or_else(|| of_control_group(Path::new("/")));
-        let memory = Self { limit, resident: AtomicU64::new(0), pressure: AtomicU8::new(0) };
+        let memory = Self { limit, base: AtomicU64::new(0), resident: AtomicU64::new(0), pressure: AtomicU8::new(0) };
         memory.take_note(resident());
+        memory.set_base();
         memory
     }
 
@@ -55,6 +68,19 @@ impl Memory {
     #[must_use]
     pub fn resident(&self) -> u64 {
         resident().unwrap_or_else(|| self.resident.load(Ordering::Relaxed))
+    }
+
+    /// Takes the memory of now for what the process takes before it is called: its own code's, the runtime's and the
+    /// open store's.
+    pub fn set_base(&self) {
+        self.base.store(self.resident(), Ordering::Relaxed);
+    }
+
+    /// The part that the process takes before it is called.
+    #[must_use]
+    pub fn base(&self) -> Part {
+        let bytes = usize::try_from(self.base.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        Part { name: "process", bytes, bytes_max: None }
     }
 
     /// How little is left, at the last look.
@@ -191,7 +217,12 @@ mod tests {
 
     #[test]
     fn watches_are_refused_first_and_then_writes() {
-        let memory = Memory { limit: Some(1_000), resident: AtomicU64::new(0), pressure: AtomicU8::new(0) };
+        let memory = Memory {
+            limit: Some(1_000),
+            base: AtomicU64::new(0),
+            resident: AtomicU64::new(0),
+            pressure: AtomicU8::new(0),
+        };
         for (resident, expected) in [
             (849, Pressure::None),
             (850, Pressure::Tight),

@@ -38,6 +38,8 @@ pub use log::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Unreadable};
 pub use runs::Runs;
 pub use upkeep::Upkeep;
 
+use crate::memory::Part;
+
 /// Durable runs and their log.
 ///
 /// Every method of this and of the paths may be called from many tasks at once. A method whose future is dropped
@@ -46,6 +48,11 @@ pub use upkeep::Upkeep;
 pub trait Store: Commits + RunLog + Runs + Upkeep {
     /// What kind of store it is and how durable, for banner, log and health.
     fn describe(&self) -> Description;
+
+    /// What the parts of the store take in this process, and may take.
+    fn memory(&self) -> Vec<Part> {
+        Vec::new()
+    }
 
     /// Looks now whether the database still has what was acknowledged: after this, [`ledger`](OfLedger::ledger) has the
     /// epoch that the database has.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::lanes::{Lane, Lanes, News};
 use super::max_running::Counted;
 use super::queues::QueueKey;
+use super::room::{AllRoom, Room};
 use crate::domain::{Run, RunId};
 use crate::store::query::{Place, RunPage};
 
@@ -46,6 +47,7 @@ pub(super) struct Backlog {
     /// See [`Limits::runs_max`](super::Limits::runs_max).
     runs_max: usize,
     lanes: Lanes,
+    all_room: Arc<AllRoom>,
     /// The runs that were handed out, by run id. A page shows them still waiting.
     handed_out: HashMap<RunId, HandedOut>,
     /// The number of times that the feed has begun.
@@ -59,13 +61,14 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) fn new(key: QueueKey, runs_max: usize) -> Self {
+    pub(super) fn new(key: QueueKey, runs_max: usize, all_room: Arc<AllRoom>) -> Self {
         let max = key.max_running.as_ref().map_or(0, |max| max.limit);
         let limit = Counted::new(usize::try_from(max).unwrap_or(usize::MAX));
         Self {
             key,
             runs_max,
-            lanes: Lanes::new(limit, News::default()),
+            lanes: Lanes::new(limit, News::default(), Room::of(&all_room)),
+            all_room,
             handed_out: HashMap::new(),
             feed: 0,
             unread_after: Place::start(),
@@ -82,7 +85,7 @@ impl Backlog {
     pub(super) fn begin_feed(&mut self) {
         self.feed += 1;
         let news = std::mem::take(&mut self.lanes.news);
-        self.lanes = Lanes::new(Counted::new(self.lanes.counted.max), news);
+        self.lanes = Lanes::new(Counted::new(self.lanes.counted.max), news, Room::of(&self.all_room));
         self.unread_after = Place::start();
         // Runs that are being claimed count as well. Without them the next run of a value would be handed out too, and
         // might be claimed first.
@@ -221,7 +224,7 @@ impl Backlog {
                 // The agent takes the run at once, so there need not be room for it.
                 self.lanes.insert(place, lane);
                 found = true;
-            } else if self.lanes.runs().len() < self.runs_max || self.last().is_some_and(|last| place <= *last) {
+            } else if self.has_room_for(&place, &lane) || self.last().is_some_and(|last| place <= *last) {
                 self.keep(place, lane);
             } else {
                 self.missed_after = place.before().min(self.missed_after.clone());
@@ -233,6 +236,10 @@ impl Backlog {
         (self.take(agent_id, &until), until)
     }
 
+    fn has_room_for(&self, place: &Place, lane: &Lane) -> bool {
+        self.lanes.runs().len() < self.runs_max && self.lanes.has_room_for(place, lane)
+    }
+
     fn last(&self) -> Option<&Place> {
         self.lanes.runs().last_key_value().map(|(place, _)| place)
     }
@@ -240,7 +247,8 @@ impl Backlog {
     /// Keeps a run that waits. If there are too many, the last run of all is dropped, and is to be read again.
     fn keep(&mut self, place: Place, lane: Lane) {
         self.lanes.insert(place, lane);
-        if let Some(last) = self.last().cloned().filter(|_| self.lanes.runs().len() > self.runs_max) {
+        let too_many = self.lanes.runs().len() > self.runs_max || self.lanes.are_too_much();
+        if let Some(last) = self.last().cloned().filter(|_| too_many) {
             self.lanes.remove(&last);
             self.unread_after = last.before().min(self.unread_after.clone());
             self.missed_after = last.before().min(self.missed_after.clone());

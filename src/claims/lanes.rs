@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::max_running::Counted;
+use super::room::Room;
 use crate::domain::{Run, RunId};
 use crate::store::query::Place;
 
@@ -80,14 +81,25 @@ impl News {
 pub(super) struct Lanes {
     pub(super) counted: Counted,
     pub(super) news: News,
+    room: Room,
     runs: BTreeMap<Place, Lane>,
     waiting: BTreeMap<Lane, Waiting>,
     index: BTreeSet<(Callers, Place)>,
 }
 
 impl Lanes {
-    pub(super) fn new(counted: Counted, news: News) -> Self {
-        Self { counted, news, runs: BTreeMap::new(), waiting: BTreeMap::new(), index: BTreeSet::new() }
+    pub(super) fn new(counted: Counted, news: News, room: Room) -> Self {
+        Self { counted, news, room, runs: BTreeMap::new(), waiting: BTreeMap::new(), index: BTreeSet::new() }
+    }
+
+    /// Whether there is room in memory for another run.
+    pub(super) fn has_room_for(&self, place: &Place, lane: &Lane) -> bool {
+        self.room.fits(weight(place, lane))
+    }
+
+    /// Whether the runs that wait take more room than they may.
+    pub(super) fn are_too_much(&self) -> bool {
+        !self.room.fits(0)
     }
 
     /// The runs that wait.
@@ -117,6 +129,7 @@ impl Lanes {
             self.remove(&place);
             self.waiting.entry(lane.clone()).or_default().places.insert(place.clone());
             self.index(&lane);
+            self.room.add(weight(&place, &lane));
             self.runs.insert(place, lane);
         }
     }
@@ -124,6 +137,7 @@ impl Lanes {
     /// Lets a run go. Returns its lane, if the run waited here.
     pub(super) fn remove(&mut self, place: &Place) -> Option<Lane> {
         let lane = self.runs.remove(place)?;
+        self.room.take(weight(place, &lane));
         self.waiting.get_mut(&lane)?.places.remove(place);
         self.index(&lane);
         Some(lane)
@@ -187,6 +201,14 @@ impl Lanes {
             self.news.tell(lane.owner.as_deref());
         }
     }
+}
+
+/// About the bytes that a run which waits takes: its place stands among the runs, in its lane, and twice in the index,
+/// and trees are two thirds full. Many runs share the lane's texts at best, and one run has them at worst.
+fn weight(place: &Place, lane: &Lane) -> usize {
+    let text = |text: &Option<Arc<str>>| text.as_deref().map_or(0, str::len);
+    let texts = place.run_id.len() + text(&lane.value) + text(&lane.owner);
+    4 * size_of::<Place>() * 3 / 2 + 2 * size_of::<Lane>() + texts
 }
 
 #[cfg(test)]

@@ -15,6 +15,10 @@ pub struct Limits {
     /// Runs that a queue keeps at most: of those that only their owner may have, or whose value has no room, some may
     /// stay for long.
     pub runs_max: usize,
+    /// Bytes of runs that all queues keep at most.
+    pub bytes_max: usize,
+    /// Bytes of runs that each queue may keep, however many there are.
+    pub bytes_granted: usize,
     /// Candidates that one read brings at most.
     pub page_runs_max: usize,
 }
@@ -26,6 +30,8 @@ impl Limits {
         queues_granted: 8,
         idle_min: Duration::from_secs(30),
         runs_max: 16_384,
+        bytes_max: 64 * 1024 * 1024,
+        bytes_granted: 64 * 1024,
         page_runs_max: 256,
     };
 }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::backlog::{Backlog, Outcome};
 use super::queues::QueueKey;
+use super::room::AllRoom;
 use super::{Limits, held};
 use crate::domain::{LabelValue, RunId};
 use crate::store::query::{self, Place, READY_RUNS_MAX, RunPage, RunQuery};
@@ -27,8 +28,8 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(key: QueueKey, limits: &Limits) -> Self {
-        let backlog = Backlog::new(key.clone(), limits.runs_max);
+    pub(super) fn new(key: QueueKey, limits: &Limits, room: Arc<AllRoom>) -> Self {
+        let backlog = Backlog::new(key.clone(), limits.runs_max, room);
         let (page_runs_max, told) = (limits.page_runs_max, backlog.news().told.clone());
         Self { key, page_runs_max, backlog: Mutex::new(backlog), told, reading: tokio::sync::Mutex::default() }
     }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::queue::Queue;
+use super::room::AllRoom;
 use super::{Limits, held};
 use crate::domain::{Filter, MaxRunning, Namespace, Status};
 use crate::feed::watch_runs::{Begin, Frame};
@@ -47,6 +48,7 @@ pub(super) struct Queues {
     limits: Limits,
     /// The places of queues, by the caller that each was made for.
     places: Arc<Shares>,
+    room: Arc<AllRoom>,
     entries: Mutex<HashMap<QueueKey, Entry>>,
 }
 
@@ -65,7 +67,8 @@ struct Entry {
 
 impl Queues {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, places: Shares::new(limits.queues_max, limits.queues_granted), entries: Mutex::default() }
+        let places = Shares::new(limits.queues_max, limits.queues_granted);
+        Self { limits, places, room: AllRoom::new(&limits), entries: Mutex::default() }
     }
 
     /// A claimer enters its queue. A new queue is handed to `follow`, until the token is cancelled. Returns none where
@@ -83,7 +86,8 @@ impl Queues {
             MapEntry::Vacant(vacant) => {
                 let key = vacant.into_key();
                 let place = self.place(&mut entries, caller)?;
-                let (queue, token) = (Arc::new(Queue::new(key.clone(), &self.limits)), stop.child_token());
+                let (queue, token) =
+                    (Arc::new(Queue::new(key.clone(), &self.limits, self.room.clone())), stop.child_token());
                 follow(queue.clone(), token.clone());
                 let entry = Entry {
                     queue,
@@ -111,6 +115,17 @@ impl Queues {
             evict_longest_idle(entries, |_| true);
         }
         Some(place)
+    }
+
+    /// About the bytes that the queues take.
+    pub(super) fn bytes(&self) -> usize {
+        let keys = self.places.all() * size_of::<(QueueKey, Entry, Queue)>();
+        keys + self.room.bytes()
+    }
+
+    /// The bytes that the queues may take.
+    pub(super) fn bytes_max(&self) -> usize {
+        self.limits.bytes_max
     }
 
     fn leave(&self, key: &QueueKey) {

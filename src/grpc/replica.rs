@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 use super::transport::{Context, Totals};
-use crate::authority::AuthoritySlot;
+use crate::authority::{Authority, AuthoritySlot};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
+use crate::memory::Part;
 use crate::wire::answer;
 use crate::wire::served::replica_service_server::ReplicaService;
 use runledger_proto::v1;
@@ -40,6 +41,8 @@ impl ReplicaService for Replica {
             unsent_bytes: self.totals.unsent_bytes() as u64,
             calls: self.totals.calls() as u64,
             refused_calls: self.totals.refused(),
+            resident_bytes: self.totals.memory.resident(),
+            memory_limit_bytes: self.totals.memory.limit().unwrap_or(0),
             ..v1::GetReplicaResponse::default()
         };
         if let Some(backend) = self.slot.get() {
@@ -61,6 +64,15 @@ impl ReplicaService for Replica {
             replica.recent_changes_bytes = hub.recent_changes_bytes() as u64;
             replica.log_read_at = hub.as_of().map(answer::timestamp);
         }
+        let mut parts = vec![self.totals.memory.base()];
+        parts.extend(self.totals.memory());
+        parts.extend(self.slot.get().map(Authority::memory).into_iter().flatten());
+        parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+        replica.memory = parts.into_iter().map(shown).collect();
         Ok(Response::new(replica))
     }
+}
+
+fn shown(Part { name, bytes, bytes_max }: Part) -> v1::MemoryPart {
+    v1::MemoryPart { name: name.to_owned(), bytes: bytes as u64, bytes_max: bytes_max.unwrap_or(0) as u64 }
 }

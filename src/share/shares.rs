@@ -59,6 +59,12 @@ impl Shares {
         fits || (own <= self.max / takers && all + units <= 2 * self.max)
     }
 
+    /// The units that there are.
+    #[must_use]
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
     /// The units that are taken.
     #[must_use]
     pub fn all(&self) -> usize {

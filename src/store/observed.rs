@@ -21,6 +21,7 @@ use crate::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
     RunKey, Shard,
 };
+use crate::memory::Part;
 
 /// A store, or one of its paths, and the number of calls of each method.
 pub struct Observed<S: ?Sized> {
@@ -211,6 +212,10 @@ impl<S: Upkeep + ?Sized> Upkeep for Observed<S> {
 impl<S: Store + ?Sized> Store for Observed<S> {
     fn describe(&self) -> Description {
         self.inner.describe()
+    }
+
+    fn memory(&self) -> Vec<Part> {
+        self.inner.memory()
     }
 
     async fn look_at_past(&self) -> Result<(), StoreError> {

@@ -65,6 +65,7 @@ use crate::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
     RunKey, Shard,
 };
+use crate::memory::Part;
 use crate::supervise::Supervisor;
 
 /// Runs and their log in a Postgres database.
@@ -289,6 +290,11 @@ impl Upkeep for PostgresStore {
 impl Store for PostgresStore {
     fn describe(&self) -> Description {
         self.description.clone()
+    }
+
+    fn memory(&self) -> Vec<Part> {
+        let (bytes, bytes_max) = self.commits.hints.bytes();
+        vec![Part { name: "hints", bytes, bytes_max: Some(bytes_max) }]
     }
 
     async fn look_at_past(&self) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod attacks;
 mod bounds;
+mod greedy;
 pub(crate) mod honest;
 mod offered;
 mod strict;

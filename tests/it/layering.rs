@@ -27,7 +27,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["domain", "store", "telemetry"]),
     (
         "authority",
-        &["auth", "claims", "domain", "engine", "feed", "leases", "reads", "share", "store", "telemetry", "wire"],
+        &[
+            "auth",
+            "claims",
+            "domain",
+            "engine",
+            "feed",
+            "leases",
+            "memory",
+            "reads",
+            "share",
+            "store",
+            "telemetry",
+            "wire",
+        ],
     ),
     (
         "grpc",

@@ -23,7 +23,7 @@ mod moved;
 mod oracle;
 mod outages;
 mod refusals;
-mod replica;
+pub(crate) mod replica;
 mod restored;
 pub(crate) mod server;
 mod snapshots;

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use proptest::prelude::*;
 use tokio::sync::futures::OwnedNotified;
 
-use super::tests::{backlog, ended, pending, ready, waiter};
+use super::tests::{backlog, backlog_of_bytes, ended, pending, ready, waiter};
 use super::*;
 use crate::domain::Status;
 
@@ -89,6 +89,8 @@ struct World {
     counts: BTreeSet<RunId>,
     feed: VecDeque<Run>,
     backlog: Backlog,
+    /// Runs that the queue keeps, about.
+    runs_max: usize,
     claimers: Vec<Claimer>,
     come: usize,
     /// The runs that were told or shown as waiting.
@@ -106,13 +108,16 @@ fn executes(run: &Run) -> bool {
 }
 
 impl World {
-    fn new(limit: u32, runs_max: usize) -> Self {
+    /// `by_bytes`: the bound is one of bytes, for about so many runs.
+    fn new(limit: u32, runs_max: usize, by_bytes: bool) -> Self {
+        let backlog = if by_bytes { backlog_of_bytes(runs_max * 300, limit) } else { backlog(runs_max, limit) };
         Self {
             limit: limit as usize,
             runs: BTreeMap::new(),
             counts: BTreeSet::new(),
             feed: VecDeque::new(),
-            backlog: backlog(runs_max, limit),
+            backlog,
+            runs_max,
             claimers: Vec::new(),
             come: 0,
             informed: BTreeSet::new(),
@@ -334,7 +339,7 @@ impl World {
             // The value of the run that was handed out had room before.
             let is_its = self.backlog.handed_out[&run_id].lane.value == lane.value;
             let is_out = self.backlog.handed_out.contains_key(&run.run_id);
-            let is_kept = self.backlog.runs_max > 4 || self.backlog.lanes.runs().contains_key(&Place::of(run));
+            let is_kept = self.runs_max > 4 || self.backlog.lanes.runs().contains_key(&Place::of(run));
             let is_older = lane.is_for(agent_id) && (has_room || is_its) && !is_out && is_kept;
             assert!(!is_older, "{run_id} was handed out before {}", run.run_id);
         }
@@ -375,7 +380,7 @@ impl World {
             let agent = AGENTS.iter().position(|agent_id| *agent_id == claimer.agent_id).unwrap();
             claimer.due.retain(|run_id| to_be_had[agent].contains(run_id));
         }
-        assert!(self.backlog.lanes.runs().len() <= self.backlog.runs_max + 2 * CLAIMERS_MAX, "too many are kept");
+        assert!(self.backlog.lanes.runs().len() <= self.runs_max + 2 * CLAIMERS_MAX, "too many are kept");
     }
 
     /// The index leads to the same run as a walk over all of them.
@@ -415,8 +420,9 @@ proptest! {
         steps in steps(),
         limit in 1..3_u32,
         runs_max in prop_oneof![Just(4_usize), Just(1_000)],
+        by_bytes in any::<bool>(),
     ) {
-        let mut world = World::new(limit, runs_max);
+        let mut world = World::new(limit, runs_max, by_bytes);
         for step in steps {
             world.step(step);
         }

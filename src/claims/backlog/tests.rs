@@ -4,6 +4,7 @@ use std::pin::Pin;
 
 use tokio::sync::futures::OwnedNotified;
 
+use super::super::Limits;
 use super::*;
 use crate::domain::evolve::evolve;
 use crate::domain::{
@@ -12,8 +13,18 @@ use crate::domain::{
 
 /// A queue that keeps so many runs, of whose instances one run each may be running.
 pub(super) fn backlog(runs_max: usize, limit: u32) -> Backlog {
+    of_room(runs_max, Limits::default(), limit)
+}
+
+/// A queue that keeps so many bytes of runs.
+pub(super) fn backlog_of_bytes(bytes_max: usize, limit: u32) -> Backlog {
+    of_room(usize::MAX, Limits { bytes_max, bytes_granted: 0, ..Limits::default() }, limit)
+}
+
+fn of_room(runs_max: usize, limits: Limits, limit: u32) -> Backlog {
     let max_running = Some(MaxRunning { label: "instance".to_owned(), limit });
-    Backlog::new(QueueKey::new("default".into(), Filter::default(), max_running), runs_max)
+    let key = QueueKey::new("default".into(), Filter::default(), max_running);
+    Backlog::new(key, runs_max, AllRoom::new(&limits))
 }
 
 /// A pending run, created at this time.

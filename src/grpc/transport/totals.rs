@@ -12,7 +12,7 @@ use super::caller_limits::{CallerLimits, CallersLimited};
 use super::load_shed::LoadShed;
 use super::peer::Peer;
 use super::quantum::Backlog;
-use crate::memory::Memory;
+use crate::memory::{Memory, Part};
 use crate::telemetry::LogThrottle;
 
 /// Bytes of requests that are being received or executed, in all. A connection that takes little is served beyond it.
@@ -33,6 +33,12 @@ const OPEN_MAX: usize = 12_288;
 /// Calls, watches and waits that each connection may have open, however many connections there are.
 const GRANTED_OPEN: usize = 16;
 
+/// About what a connection without a call takes, measured on thousands.
+const CONNECTION_BYTES: usize = 24 * 1024;
+
+/// About what an open call takes beside its request and its answer, measured on thousands of waits.
+const OPEN_CALL_BYTES: usize = 6 * 1024;
+
 /// The time from one tidying of what is known of callers to the next.
 const TIDY_EVERY: Duration = Duration::from_mins(1);
 
@@ -45,7 +51,7 @@ pub struct Totals {
     pub(super) large: Semaphore,
     pub(super) load_shed: LoadShed,
     pub(super) callers: CallersLimited,
-    pub(super) memory: Arc<Memory>,
+    pub(in crate::grpc) memory: Arc<Memory>,
     pub(super) backlog: Arc<Backlog>,
     peers: Mutex<Vec<Weak<Peer>>>,
     connections: AtomicUsize,
@@ -159,6 +165,17 @@ impl Totals {
     #[must_use]
     pub fn request_bytes(&self) -> usize {
         self.request_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What the connections and their calls take, and may take.
+    #[must_use]
+    pub fn memory(&self) -> Vec<Part> {
+        vec![
+            Part { name: "requests", bytes: self.request_bytes(), bytes_max: Some(REQUEST_BYTES_MAX) },
+            Part { name: "unsent_answers", bytes: self.unsent_bytes(), bytes_max: Some(UNSENT_BYTES_MAX) },
+            Part { name: "connections", bytes: self.connections() * CONNECTION_BYTES, bytes_max: None },
+            Part { name: "open_calls", bytes: self.open() * OPEN_CALL_BYTES, bytes_max: None },
+        ]
     }
 
     /// Bytes of answers that were not sent yet.

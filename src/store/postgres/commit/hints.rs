@@ -155,6 +155,12 @@ impl Hints {
         *held(&self.clock) = None;
     }
 
+    /// The bytes of runs that are remembered, and how many may be.
+    pub(in crate::store::postgres) fn bytes(&self) -> (usize, usize) {
+        let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        (bytes(self.runs.weight()), bytes(RUNS_BYTES_MAX))
+    }
+
     /// The age of the hints: a fact that was noted at one age must not be used at another.
     pub(in crate::store::postgres) fn age(&self) -> u64 {
         self.age.load(Ordering::SeqCst)
