@@ -1,5 +1,6 @@
 //! Values of flags: labels, metadata, times, durations, and the words for the proto's enums.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::str::FromStr;
@@ -62,7 +63,7 @@ impl From<Status> for v1::RunStatus {
 
 /// A label. The value may hold more `=`, and may be empty.
 #[derive(Clone, Debug)]
-pub(super) struct Label(pub(super) String, pub(super) String);
+pub(super) struct Label(String, String);
 
 impl FromStr for Label {
     type Err = &'static str;
@@ -73,6 +74,18 @@ impl FromStr for Label {
             Some(_) | None => Err("expected KEY=VALUE"),
         }
     }
+}
+
+/// The labels of a message: one value for each key.
+pub(super) fn labels(given: Vec<Label>) -> Result<HashMap<String, String>, Stop> {
+    let mut labels = HashMap::with_capacity(given.len());
+    for Label(key, value) in given {
+        if labels.contains_key(&key) {
+            return Err(Stop::Usage(format!("--label: {key} is given twice")));
+        }
+        labels.insert(key, value);
+    }
+    Ok(labels)
 }
 
 /// The limit of runs with the same value of a label that may be running.

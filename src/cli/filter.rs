@@ -3,6 +3,7 @@
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
+use super::ending::Stop;
 use super::fields::{self, Label, Route, Status};
 use crate::domain::Time;
 use crate::wire::answer;
@@ -41,17 +42,17 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn message(&self) -> v1::RunFilter {
-        v1::RunFilter {
-            task_thread_id: self.task_thread.clone().unwrap_or_default(),
+    pub(super) fn message(self) -> Result<v1::RunFilter, Stop> {
+        Ok(v1::RunFilter {
+            task_thread_id: self.task_thread.unwrap_or_default(),
             statuses: self.statuses.iter().map(|status| v1::RunStatus::from(*status).into()).collect(),
-            agent_id: self.agent_id.clone().unwrap_or_default(),
-            workflow_id: self.workflow.clone().unwrap_or_default(),
-            audit_session_id: self.audit_session.clone().unwrap_or_default(),
+            agent_id: self.agent_id.unwrap_or_default(),
+            workflow_id: self.workflow.unwrap_or_default(),
+            audit_session_id: self.audit_session.unwrap_or_default(),
             route: fields::route(self.route),
-            labels: self.labels.iter().map(|Label(key, value)| (key.clone(), value.clone())).collect(),
+            labels: fields::labels(self.labels)?,
             started_from: self.started_from.map(answer::timestamp),
             started_before: self.started_before.map(answer::timestamp),
-        }
+        })
     }
 }

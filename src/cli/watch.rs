@@ -83,7 +83,7 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
         Initial::None => WireInitial::None,
     };
     let request = WatchRunsRequest {
-        filter: Some(args.filter.message()),
+        filter: Some(args.filter.message()?),
         initial: initial.into(),
         cursor: args.cursor.unwrap_or_default(),
     };

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::mutations::show;
 use crate::cli::connect::{CALL_WAIT_MAX, Server};
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::{Label, MaxRunning, duration};
+use crate::cli::fields::{Label, MaxRunning, duration, labels};
 use crate::cli::output::RunFormat;
 use crate::clock;
 use runledger_client::Kind;
@@ -55,7 +55,7 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
     let filter = v1::RunFilter {
         task_thread_id: args.task_thread.unwrap_or_default(),
         workflow_id: args.workflow.unwrap_or_default(),
-        labels: args.labels.into_iter().map(|Label(key, value)| (key, value)).collect(),
+        labels: labels(args.labels)?,
         ..v1::RunFilter::default()
     };
     let own_id = args.request_id.is_none();

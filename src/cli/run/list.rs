@@ -49,7 +49,7 @@ pub(super) async fn run(args: ListArgs) -> Result<(), Stop> {
     let view = if args.full { v1::RunView::Full } else { v1::RunView::Basic };
     let mut left = if args.all { u64::MAX } else { args.limit };
     let mut request = v1::ListRunsRequest {
-        filter: Some(args.filter.message()),
+        filter: Some(args.filter.message()?),
         view: view.into(),
         ..v1::ListRunsRequest::default()
     };
@@ -81,7 +81,7 @@ pub(super) async fn run(args: ListArgs) -> Result<(), Stop> {
 
 pub(super) async fn count(args: CountArgs) -> Result<(), Stop> {
     let mut client = args.caller.client()?;
-    let request = v1::CountRunsRequest { filter: Some(args.filter.message()) };
+    let request = v1::CountRunsRequest { filter: Some(args.filter.message()?) };
     let answer = args.caller.ask(&mut client, &request).await?;
     let mut out = Out::new();
     match args.format.output {

@@ -25,7 +25,7 @@ use self::guard::Guard;
 use self::program::Program;
 use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::{Label, MaxRunning, MetadataSource, duration};
+use crate::cli::fields::{Label, MaxRunning, MetadataSource, duration, labels};
 
 /// The reason why the program was told to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,8 +89,8 @@ pub(super) struct WorkerArgs {
 }
 
 impl WorkerArgs {
-    fn labels(&self) -> HashMap<String, String> {
-        self.labels.iter().cloned().map(|Label(key, value)| (key, value)).collect()
+    fn labels(&self) -> Result<HashMap<String, String>, Stop> {
+        labels(self.labels.clone())
     }
 }
 
@@ -124,7 +124,7 @@ async fn start(args: &WorkerArgs, worker: &mut Worker) -> Result<Held, Stop> {
         task_thread_id: args.task_thread_id.clone().unwrap_or_default(),
         run_id: args.run_id.clone().unwrap_or_default(),
         workflow_id: args.workflow_id.clone().unwrap_or_default(),
-        labels: args.labels(),
+        labels: args.labels()?,
         metadata: args.metadata.as_ref().map(MetadataSource::read).transpose()?,
         ..v1::StartRunRequest::default()
     };
@@ -141,7 +141,7 @@ async fn claim(args: &WorkerArgs, worker: &mut Worker, signals: &mut Signals) ->
     let filter = v1::RunFilter {
         task_thread_id: args.task_thread_id.clone().unwrap_or_default(),
         workflow_id: args.workflow_id.clone().unwrap_or_default(),
-        labels: args.labels(),
+        labels: args.labels()?,
         ..v1::RunFilter::default()
     };
     let max_running = args.max_running.as_ref().map(MaxRunning::message);

@@ -80,6 +80,28 @@ async fn what_makes_no_sense_ends_with_2_and_calls_nobody() {
 }
 
 #[tokio::test]
+async fn a_label_that_is_given_twice_ends_with_2_in_every_command() {
+    let twice = ["--label", "k=1", "--label", "other=1", "--label", "k=2"];
+    for args in [
+        &["run", "start", "--task-thread-id", "t"][..],
+        &["run", "update", "r"],
+        &["run", "list"],
+        &["run", "count"],
+        &["run", "claim-next"],
+        &["watch"],
+    ] {
+        let ran = cli("127.0.0.1:1", &[args, &twice].concat()).await;
+        assert_eq!((ran.code, ran.err.as_str()), (2, "runledger: --label: k is given twice\n"), "{args:?}");
+    }
+    for args in [&["--claim"][..], &["--task-thread-id", "t"]] {
+        let ran = cli("127.0.0.1:1", &[&["run", "worker"], args, &twice, &["--", "true"]].concat()).await;
+        assert_eq!((ran.code, ran.err.as_str()), (2, "runledger: --label: k is given twice\n"), "{args:?}");
+    }
+    let limits = ["run", "claim-next", "--max-running", "a=1", "--max-running", "b=1"];
+    assert_eq!(cli("127.0.0.1:1", &limits).await.code, 2);
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_ends_every_command_with_3() {
     for args in [
         &["run", "start", "--task-thread-id", "t"][..],
