@@ -37,15 +37,19 @@ pub(super) async fn run(args: CheckArgs) -> Result<(), Stop> {
     match args.format.output {
         Output::Json => out.json(&answer)?,
         Output::Table => {
-            let known = |number, word: fn(i32) -> String| if number == 0 { String::new() } else { word(number) };
+            let from = if answer.from == 0 { "no run".to_owned() } else { view::status(answer.from) };
+            let to = view::status(request.to);
+            let answered = match answer.reason.as_str() {
+                "" => format!("accepted: {}", view::disposition(answer.disposition)),
+                reason => format!("refused: {reason}"),
+            };
             let pairs = [
-                ("allowed", if answer.allowed { "yes" } else { "no" }.to_owned()),
-                ("from", known(answer.from, view::status)),
-                ("disposition", known(answer.disposition, view::disposition)),
-                ("reason", answer.reason.clone()),
+                ("from", from),
+                ("to", to),
+                ("transition", if answer.allowed { "allowed" } else { "not allowed" }.to_owned()),
+                ("answer", answered),
             ];
-            let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
-            out.pairs(&set.map(|(name, value)| vec![name.to_owned(), value]).collect::<Vec<_>>())?;
+            out.pairs(&pairs.map(|(name, value)| vec![name.to_owned(), value]))?;
         }
     }
     out.flush()?;

@@ -86,8 +86,9 @@ pub(super) const CHECK: &str = concat!(
     "Examples:\n  \
     runledger run check run-1 --to completed\n  \
     runledger run check --from pending --to running\n\n\
-    Changes nothing. Ends with 1 when the call would be refused, which `reason` says. It looks at the run's status and, \
-    as of the acting agent (--as), at its owner; not at leases, revisions or what else the call may say.\n",
+    Changes nothing. `transition` says whether the statuses allow it, and `answer` how the call would be answered: this \
+    command ends with 1 where that is a refusal. It looks at the run's status and, as of the acting agent (--as), at \
+    its owner; not at leases, revisions or what else the call may say.\n",
     exit_codes!()
 );
 

@@ -133,17 +133,21 @@ async fn a_run_is_claimed_from_the_command_line_and_ids_are_all_that_is_asked_fo
 async fn a_transition_is_checked_from_the_command_line() {
     let server = Server::start("memory").await;
     let server = server.address();
-    done(server, &["run", "start", "--task-thread-id", "t", "--run-id", "r"]).await;
-    let allowed = done(server, &["run", "check", "r", "--to", "completed"]).await;
-    assert_eq!(allowed, "allowed      yes\nfrom         running\ndisposition  applied\n");
-    done(server, &["run", "complete", "r"]).await;
-    let refused = cli(server, &["run", "check", "r", "--to", "aborted"]).await;
-    assert_eq!(
-        (refused.code, refused.out.as_str()),
-        (0, "allowed      no\nfrom         completed\ndisposition  unchanged\n")
-    );
+    done(server, &["run", "start", "--task-thread-id", "t", "--run-id", "r", "--as", "a"]).await;
+    let told = |from, to, transition, answer| {
+        format!("from        {from}\nto          {to}\ntransition  {transition}\nanswer      {answer}\n")
+    };
+    let accepted = done(server, &["run", "check", "r", "--to", "completed"]).await;
+    assert_eq!(accepted, told("running", "completed", "allowed", "accepted: applied"));
+    // The statuses allow it, and the call would be refused all the same.
+    let refused = cli(server, &["run", "check", "r", "--to", "completed", "--as", "b"]).await;
+    assert_eq!((refused.code, refused.err.as_str()), (1, ""));
+    assert_eq!(refused.out, told("running", "completed", "allowed", "refused: NOT_OWNER"));
+    done(server, &["run", "complete", "r", "--as", "a"]).await;
+    let unchanged = done(server, &["run", "check", "r", "--to", "aborted"]).await;
+    assert_eq!(unchanged, told("completed", "aborted", "not allowed", "accepted: unchanged"));
     let refused = cli(server, &["run", "check", "--from", "aborted", "--to", "running"]).await;
     assert_eq!((refused.code, refused.err.as_str()), (1, ""));
-    assert!(refused.out.contains("reason   INVALID_TRANSITION\n"), "{}", refused.out);
+    assert_eq!(refused.out, told("aborted", "running", "not allowed", "refused: INVALID_TRANSITION"));
     assert_eq!(cli(server, &["run", "check", "--to", "running"]).await.code, 2);
 }
