@@ -34,7 +34,8 @@ pub(super) const HELP: &str = "Examples:\n  \
 pub(super) struct DoctorArgs {
     #[command(flatten)]
     store: StoreLocation,
-    /// A replica to ask what it is doing: commands that wait in it, and its watches. May be given for each of them
+    /// A replica of this ledger, to ask what it is doing: commands that wait in it, and its watches. May be given for
+    /// each of them
     #[arg(long, value_name = "HOST:PORT")]
     server: Vec<HostPort>,
     #[command(flatten)]
@@ -44,7 +45,8 @@ pub(super) struct DoctorArgs {
 pub(super) async fn run(args: DoctorArgs) -> Result<(), Stop> {
     let inspect = look::open(&args.store).await?;
     let condition = patiently(ASKED_MAX, || inspect.condition()).await?;
-    let report = Report::of(inspect.describe(), inspect.ledger(), condition, replicas::ask(&args.server).await);
+    let ledger = inspect.ledger();
+    let report = Report::of(inspect.describe(), ledger, condition, replicas::ask(&args.server, ledger).await);
     match args.format.output {
         Output::Table => tell(&table::text(&report))?,
         Output::Json => {

@@ -1,19 +1,24 @@
 //! The answers of the replicas that the doctor was told of.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::problems::{Problem, WAITED_MS_MAX, seconds};
 use crate::cli::table::shown;
 use crate::cli::time::time;
-use crate::domain::Time;
-use runledger_client::HostPort;
-use runledger_client::{Client, Failure};
+use crate::domain::{Namespace, Time};
+use crate::store::Ledger;
+use crate::wire::cursor;
+use runledger_client::{Client, Failure, HostPort, News, RunsWatch, follow};
 use runledger_proto::v1;
+use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::watch_runs_response::{CaughtUp, Checkpoint, Frame};
 
-/// Time that a replica has for its answer. The answer waits for nothing.
+/// Time that a replica has for its answers. The first waits for nothing, and the other for the replica's store.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Serialize)]
@@ -27,6 +32,8 @@ pub(super) struct Replica {
     pub(super) started_at: Option<Time>,
     /// Without any password; empty while it is not open.
     pub(super) store: String,
+    /// Whether the replica serves the ledger that the doctor reads; none where its store did not answer.
+    pub(super) same_ledger: Option<bool>,
     pub(super) queues: Vec<Queue>,
     pub(super) watched_runs: u64,
     pub(super) watches_of_one_run: u64,
@@ -50,25 +57,46 @@ pub(super) struct Queue {
     pub(super) oldest_ms: Option<i64>,
 }
 
-/// Asks each replica.
-pub(super) async fn ask(servers: &[HostPort]) -> Vec<Replica> {
+/// Asks each replica of a ledger.
+pub(super) async fn ask(servers: &[HostPort], ledger: Ledger) -> Vec<Replica> {
     let mut replicas = Vec::new();
     for server in servers {
-        let answer = asked(server).await;
+        let answer = asked(server, ledger).await;
         replicas.push(Replica::of(server, answer));
     }
     replicas
 }
 
-async fn asked(server: &HostPort) -> Result<v1::GetReplicaResponse, Failure> {
-    Client::new(server.as_str(), None)?.replica(Instant::now() + ANSWER_WAIT_MAX).await
+/// A replica's state, and whether it serves this ledger.
+async fn asked(server: &HostPort, ledger: Ledger) -> Result<(v1::GetReplicaResponse, Option<bool>), Failure> {
+    let until = Instant::now() + ANSWER_WAIT_MAX;
+    let client = Client::new(server.as_str(), None)?;
+    let said = client.replica(until).await?;
+    let cursor = if said.store.is_empty() { None } else { first_cursor(client, until).await };
+    let same_ledger = cursor.map(|cursor| cursor::epoch(&cursor, ledger, &Namespace::only()).is_some());
+    Ok((said, same_ledger))
+}
+
+/// The cursor at which a watch begins now: only the ledger that gave it out knows it.
+async fn first_cursor(client: Client, until: Instant) -> Option<String> {
+    let request = v1::WatchRunsRequest {
+        filter: Some(v1::RunFilter::default()),
+        initial: Initial::None.into(),
+        ..v1::WatchRunsRequest::default()
+    };
+    let mut news = pin!(follow(client, RunsWatch::new(request), false));
+    let Ok(News::Frame(first)) = timeout_at(until, news.next()).await.ok()?? else { return None };
+    match first.frame? {
+        Frame::CaughtUp(CaughtUp { cursor }) | Frame::Checkpoint(Checkpoint { cursor, .. }) => Some(cursor),
+        Frame::Snapshot(_) | Frame::Change(_) => None,
+    }
 }
 
 impl Replica {
-    fn of(server: &HostPort, answer: Result<v1::GetReplicaResponse, Failure>) -> Self {
-        let (said, silent) = match answer {
-            Ok(said) => (said, None),
-            Err(failure) => (v1::GetReplicaResponse::default(), Some(shown(&failure.to_string()).into_owned())),
+    fn of(server: &HostPort, answer: Result<(v1::GetReplicaResponse, Option<bool>), Failure>) -> Self {
+        let (said, same_ledger, silent) = match answer {
+            Ok((said, same_ledger)) => (said, same_ledger, None),
+            Err(failure) => (v1::GetReplicaResponse::default(), None, Some(shown(&failure.to_string()).into_owned())),
         };
         let queues = said.queues.into_iter().map(|queue| {
             let oldest = queue.oldest.and_then(|oldest| Duration::try_from(oldest).ok());
@@ -81,6 +109,7 @@ impl Replica {
             release: said.release,
             started_at: time(said.started_at.as_ref()),
             store: said.store,
+            same_ledger,
             queues: queues.collect(),
             watched_runs: said.watched_runs,
             watches_of_one_run: said.watches_of_one_run,
@@ -113,6 +142,12 @@ impl Replica {
             return Some(Problem {
                 what: format!("{server} has not opened its store yet"),
                 todo: "Its log says what it waits for".to_owned(),
+            });
+        }
+        if self.same_ledger == Some(false) {
+            return Some(Problem {
+                what: format!("{server} serves another ledger than the one that is looked at here"),
+                todo: "Give --store as that server has it, or the --server of a replica of this ledger".to_owned(),
             });
         }
         let (shard, waited) = self.oldest().filter(|(_, waited)| *waited > WAITED_MS_MAX)?;

@@ -12,6 +12,7 @@ use crate::support::postgres::{Cluster, direct};
 on_both_stores! {
     a_healthy_ledger_is_called_healthy
     a_program_reads_the_same_as_json
+    a_server_of_another_ledger_is_a_problem
 }
 
 async fn a_healthy_ledger_is_called_healthy(ledger: Ledger) {
@@ -36,6 +37,23 @@ async fn a_program_reads_the_same_as_json(ledger: Ledger) {
     let positions = report["heads"].as_array().unwrap().iter().map(|head| head["position"].as_u64().unwrap());
     assert_eq!(positions.sum::<u64>(), 82);
     assert_eq!(report["oldestActive"][0]["runId"], "running", "who was started first is first");
+}
+
+async fn a_server_of_another_ledger_is_a_problem(ledger: Ledger) {
+    ledger.fill().await;
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let other = Server::start("memory").await;
+    other.is_ready().await;
+    let (own, foreign) = (server.address.to_string(), other.address.to_string());
+    let (code, said) = ledger.run(&["doctor", "--server", &own, "--output", "json"]).await;
+    assert_eq!(code, 0, "{said}");
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["replicas"][0]["sameLedger"], true);
+    let (code, said) = ledger.run(&["doctor", "--server", &own, "--server", &foreign]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("PROBLEM  {foreign} serves another ledger")), "{said}");
+    assert!(!said.contains(&format!("PROBLEM  {own}")), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
