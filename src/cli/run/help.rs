@@ -134,9 +134,10 @@ pub(super) const WORKER: &str = concat!(
     FAILED / SPAWN_FAILED      it could not be started\n  \
     ABORTED / ABORT_REQUESTED  somebody had asked for the run to be aborted\n  \
     ABORTED / WORKER_STOPPED   this worker had been told to end: SIGTERM, SIGHUP or Ctrl-C\n\n\
-    A run that is somebody else's by then, or has ended, stays as it is. The program and all that it started are told to \
-    end by SIGTERM, and by SIGKILL where something is still there after --kill-after; also where this worker is killed \
-    by force, then after half of the ttl at the latest, and the run ends as FAILED / ORPHANED.\n\n",
+    A run that is somebody else's by then, or has ended, stays as it is. The program, and all that it started and \
+    that is still in its process group, are told to end by SIGTERM, and by SIGKILL where something is still there after \
+    --kill-after; also where this worker is killed by force, then after half of the ttl at the latest, and the run ends \
+    as FAILED / ORPHANED. What begins a session of its own (`setsid`, a daemon) is left alone.\n\n",
     exit_codes!(
         ", with the program's own once it ran, or 128 and the number of the signal that ended it or this worker, and \
          143 where the program ended with 0 after it was told to end and the run was not completed"

@@ -269,7 +269,7 @@ async fn accompany(args: &WorkerArgs, signals: &mut Signals, job: &Job, program:
             ended = program.wait() => {
                 let ended = ended.map_err(|error| Stop::Undone(format!("the program cannot be waited for: {error}")))?;
                 if told.is_some() {
-                    // The processes that the program started and left behind must end too.
+                    // The processes that the program left behind in its group must end too.
                     program.signal(Signal::KILL);
                 }
                 return Ok(Ended { status: ended, told, stopped_by });

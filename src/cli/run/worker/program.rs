@@ -100,7 +100,8 @@ impl Program {
         self.child.wait().await
     }
 
-    /// Sends a signal to the program and to all processes that it started.
+    /// Sends a signal to the program and to the processes that it started, as far as they are in its group: a process
+    /// that began a session of its own has left it.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
             // The program may have ended in this moment.
