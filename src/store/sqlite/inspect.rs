@@ -144,7 +144,8 @@ fn missing(path: &Path, error: std::io::Error) -> OpenError {
     if error.kind() != std::io::ErrorKind::NotFound {
         return errors::open_system(path, error);
     }
-    let source = "there is no such file: `runledger serve` makes one".into();
+    let source =
+        "there is no such file: name it with --store or RUNLEDGER_STORE; `runledger serve` makes a new one".into();
     OpenError::Failed { location: path.display().to_string(), source }
 }
 
