@@ -78,8 +78,15 @@ pub(super) fn open(path: &Path, error: rusqlite::Error) -> OpenError {
             OpenError::Unreachable { location, source: error.into() }
         }
         Some(ErrorCode::DiskFull) => OpenError::Failed { location, source: "the disk is full".into() },
+        Some(ErrorCode::NotADatabase) => foreign(path, "no SQLite database"),
         Some(_) | None => OpenError::Failed { location, source: error.into() },
     }
+}
+
+/// The refusal of a file that is not Runledger's. It stays as it is.
+pub(super) fn foreign(path: &Path, what: &str) -> OpenError {
+    let source = format!("the file is {what}: name another with --store or RUNLEDGER_STORE");
+    OpenError::Failed { location: path.display().to_string(), source: source.into() }
 }
 
 /// An error of the system while the directory is made and locked.

@@ -33,7 +33,8 @@ impl FileLock {
         if let Some(directory) = database.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             fs::create_dir_all(directory).map_err(failed)?;
         }
-        is_complete(database)?;
+        // Before a lock is left beside it.
+        is_whole(database)?;
         let path = beside(database).map_err(failed)?;
         let mut beside =
             File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
@@ -69,16 +70,22 @@ impl FileLock {
 /// The length of the header of a SQLite file.
 const HEADER_BYTES: usize = 100;
 
-/// Refuses a database that is not there, or has nothing in it, where its other half was: opened, it would become a
-/// new ledger, and the acknowledged calls would be out of sight. Such a half is left when a file was deleted or moved
-/// without its log, or copied without it.
-fn is_complete(database: &Path) -> Result<(), OpenError> {
+/// The beginning of every SQLite file.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Refuses a file that is no database; and a database that is not there, or has nothing in it, where its other half
+/// was: opened, it would become a new ledger, and the acknowledged calls would be out of sight. Such a half is left when
+/// a file was deleted or moved without its log, or copied without it.
+fn is_whole(database: &Path) -> Result<(), OpenError> {
     let mut log = OsString::from(fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned()));
     log.push("-wal");
     let has_log = fs::exists(log).unwrap_or(false);
     let mut header = Vec::new();
     // A file that cannot be read is reported when it is opened.
     let read = File::open(database).and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut header));
+    if !header.is_empty() && !header.starts_with(MAGIC) {
+        return Err(errors::foreign(database, "no SQLite database"));
+    }
     let is_missing = read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) || matches!(read, Ok(0));
     let (what, todo) = if fs::metadata(database).is_ok_and(|file| file.nlink() > 1) {
         // The log may be beside its other name: the second name is reported later.
@@ -88,7 +95,7 @@ fn is_complete(database: &Path) -> Result<(), OpenError> {
         ("the file is missing, and its write-ahead log is still there", todo)
     } else if !has_log && is_one_page_with_a_log(database, &header) {
         let todo = "put the log (`-wal`) back beside it, or remove the file to begin a new ledger";
-        ("the file is empty, and its write-ahead log is missing, which has what was written", todo)
+        ("the file has no table, and its write-ahead log is missing, which has what was written", todo)
     } else {
         return Ok(());
     };
@@ -104,7 +111,7 @@ fn is_one_page_with_a_log(database: &Path, header: &[u8]) -> bool {
         bytes => u64::from(bytes),
     };
     let bytes = fs::metadata(database).map_or(0, |file| file.len());
-    header.starts_with(b"SQLite format 3\0") && written_by == 2 && bytes <= page_bytes
+    header.starts_with(MAGIC) && written_by == 2 && bytes <= page_bytes
 }
 
 /// Takes a lock on the whole file (`flock`), unless somebody else has it.
@@ -197,6 +204,19 @@ mod tests {
         drop(writer);
         let _closed_or_not = fs::remove_file(&log);
         assert!(FileLock::take(&path).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_is_refused_and_no_lock_is_left_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notes.txt");
+        for bytes in [&b"milk, bread"[..], &[0; 4096]] {
+            fs::write(&path, bytes).unwrap();
+            let error = FileLock::take(&path).err().expect("it is refused");
+            assert!(crate::telemetry::chain(&error).contains("no SQLite database"), "{error:?}");
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        }
     }
 
     #[test]

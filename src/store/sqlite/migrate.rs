@@ -24,12 +24,7 @@ pub(super) fn admit(connection: &Connection, path: &Path) -> Result<(), OpenErro
     let tables: i64 = connection
         .query_row("-- open.tables\nselect count(*) from sqlite_schema", [], |row| row.get(0))
         .map_err(failed)?;
-    if tables == 0 {
-        Ok(())
-    } else {
-        let source = "the file is a database of another program".into();
-        Err(OpenError::Failed { location: path.display().to_string(), source })
-    }
+    if tables == 0 { Ok(()) } else { Err(errors::foreign(path, "a database of another program")) }
 }
 
 /// Refuses a database that this release cannot read: of a newer release, of another program, or not migrated.

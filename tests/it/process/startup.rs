@@ -60,6 +60,19 @@ async fn a_second_server_on_one_sqlite_file_is_refused_with_the_first_ones_pid()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_no_database_is_refused_and_nothing_is_made_beside_it() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("notes.txt");
+    std::fs::write(&path, "milk, bread").unwrap();
+    let store = format!("sqlite:{}", path.display());
+    let said = refused(&["--store", &store]).await;
+    assert!(said.contains("the file is no SQLite database: name another with --store"), "{said}");
+    let (code, said) = run(&["doctor", "--store", &store]).await;
+    assert!(code == 3 && said.contains("the file is no SQLite database: name another with --store"), "{said}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_others_can_reach_needs_insecure() {
     let (code, said) = run(&["serve", "--store", "memory", "--listen", "0.0.0.0:0"]).await;
     assert_eq!(code, 2, "{said}");
