@@ -131,17 +131,20 @@ pub(super) const WORKER: &str = concat!(
     As the program ends, so does the run:\n  \
     COMPLETED                  with 0 by itself; with 0 after it was told to end, and ::completed\n  \
     FAILED / EXIT_STATUS       otherwise by itself; the reason is its last words on standard error\n  \
-    FAILED / SPAWN_FAILED      it could not be started\n  \
+    FAILED / SPAWN_FAILED      it could not be started; the worker ends with 1\n  \
     ABORTED / ABORT_REQUESTED  somebody had asked for the run to be aborted\n  \
     ABORTED / WORKER_STOPPED   this worker had been told to end: SIGTERM, SIGHUP or Ctrl-C\n\n\
     A run that is somebody else's by then, or has ended, stays as it is. The program, and all that it started and \
     that is still in its process group, are told to end by SIGTERM, and by SIGKILL where something is still there after \
     --kill-after; also where this worker is killed by force, then after half of the ttl at the latest, and the run ends \
     as FAILED / ORPHANED. What begins a session of its own (`setsid`, a daemon) is left alone.\n\n",
-    exit_codes!(
-        ", with the program's own once it ran, or 128 and the number of the signal that ended it or this worker, and \
-         143 where the program ended with 0 after it was told to end and the run was not completed"
-    )
+    "Once a program has run, the worker ends with:\n  \
+    the program's own  without --claim\n  \
+    128 + the signal   a signal ended the program (without --claim), or this worker\n  \
+    143                without --claim: told to end, it ended with 0, and the run is not completed\n  \
+    0                  with --claim: after --runs or --idle, however the runs ended\n\n\
+    Where no program has run, or the run's end could not be reported:\n",
+    exit_codes!()
 );
 
 pub(super) const GET: &str = concat!(

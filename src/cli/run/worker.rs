@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use runledger_client::Kind;
-use runledger_client::worker::{Cancellation, Claiming, Held, Job, Options, Outcome, Started, Worker};
+use runledger_client::{Failure, Kind};
+use runledger_client::worker::{Cancellation, Claiming, Held, Job, Options, Outcome, Started, Task, Worker};
 use runledger_proto::{json, v1};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -176,7 +176,7 @@ async fn work(
         Ok(program) => program,
         Err(error) => {
             let reason = format!("{} cannot be started: {error}", args.command[0].display());
-            task.end(failed(reason.clone(), "SPAWN_FAILED")).await?;
+            report(task, failed(reason.clone(), "SPAWN_FAILED")).await?;
             return Err(Stop::Undone(reason));
         }
     };
@@ -199,13 +199,9 @@ async fn work(
             failed(if said.last.is_empty() { how } else { format!("{how}\n{}", said.last) }, "EXIT_STATUS")
         }
     };
-    let run_id = task.job.run().run_id.clone();
     let mut lost = false;
-    match (task.end(outcome).await, &told) {
-        (Ok(v1::Disposition::RecordedLate), _) => {
-            say(&format!("the authority had ended run {run_id}: how its program ended is kept as a late report"));
-        }
-        (Ok(_), _) => {}
+    match (report(task, outcome).await, &told) {
+        (Ok(()), _) => {}
         // The run was somebody else's before its program ended, which was said.
         (Err(failure), Some(Told::Lost)) if failure.kind == Kind::Refused => lost = true,
         (Err(failure), _) => return Err(failure.into()),
@@ -217,6 +213,26 @@ async fn work(
         (_, Some(code), _) => Err(Stop::Program(u8::try_from(code).unwrap_or(1))),
         (_, None, number) => Err(Stop::Program(128 + u8::try_from(number.unwrap_or(0)).unwrap_or(0))),
     }
+}
+
+/// Reports how the program ended, and says what became of the run.
+async fn report(task: Task, outcome: Outcome) -> Result<(), Failure> {
+    let run_id = task.job.run().run_id.clone();
+    let ending = match &outcome {
+        Outcome::Completed(_) => "completed".to_owned(),
+        Outcome::Aborted { code, .. } => format!("aborted / {code}"),
+        Outcome::Failed { code, .. } => format!("failed / {code}"),
+    };
+    say(&match task.end(outcome).await? {
+        v1::Disposition::RecordedLate => {
+            format!("the authority had ended run {run_id}: how its program ended is kept as a late report")
+        }
+        v1::Disposition::Unchanged => format!("run {run_id} had ended before, and stays as it is"),
+        v1::Disposition::Unspecified | v1::Disposition::Applied | v1::Disposition::Replayed => {
+            format!("run {run_id} has ended: {ending}")
+        }
+    });
+    Ok(())
 }
 
 /// The variables that the worker adds to the program's environment.

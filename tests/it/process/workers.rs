@@ -56,7 +56,7 @@ async fn a_program_that_ends_well_completes_its_run_and_its_output_is_passed_on(
     let script = "echo out; echo err >&2; echo $RUNLEDGER_RUN_ID $RUNLEDGER_LEASE_EPOCH $RUNLEDGER_TASK_THREAD_ID";
     let (code, said) = scene.worker("30s", script).exited(SOON).await;
     assert_eq!(code, 0, "{said}");
-    for line in ["out\n", "err\n", "run-1 1 thread-1\n"] {
+    for line in ["out\n", "err\n", "run-1 1 thread-1\n", "runledger: run run-1 has ended: completed\n"] {
         assert!(said.contains(line), "{said}");
     }
     let run = scene.run().await.unwrap();
@@ -68,6 +68,7 @@ async fn a_program_that_fails_fails_its_run_with_its_last_words() {
     let scene = Scene::new().await;
     let (code, said) = scene.worker("30s", "for i in {1..40}; do echo line $i >&2; done; exit 7").exited(SOON).await;
     assert_eq!(code, 7, "{said}");
+    assert!(said.contains("runledger: run run-1 has ended: failed / EXIT_STATUS\n"), "{said}");
     let run = scene.run().await.unwrap();
     assert_eq!((run.status(), run.reason_code.as_str()), (RunStatus::Failed, "EXIT_STATUS"));
     assert!(
