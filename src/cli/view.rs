@@ -9,7 +9,8 @@ use runledger_proto::v1;
 /// The width of a UUID: a run's id is shown to this width for as long as there are other columns to leave out.
 const RUN_ID_WIDTH: usize = 36;
 const ID_WIDTH: usize = 13;
-/// As wide as `running → completed`, and as `authority` and most names of agents.
+/// As wide as `abort_requested`, as `running → completed`, and as `authority` and most names of agents.
+const EVENT_WIDTH: usize = 15;
 const TRANSITION_WIDTH: usize = 19;
 const BY_WIDTH: usize = 11;
 
@@ -35,7 +36,7 @@ pub(super) const FRAMES: &[Column] = &[
     Column::whole("AT"),
     Column::ids("RUN ID", RUN_ID_WIDTH),
     Column::whole("REV").usual(3),
-    Column::whole("EVENT").usual(9),
+    Column::whole("EVENT").usual(EVENT_WIDTH),
     Column::whole("STATUS").usual(TRANSITION_WIDTH),
     Column::ids("BY", BY_WIDTH).usual(BY_WIDTH).leaves(2),
     Column::ids("TASK THREAD", ID_WIDTH).leaves(1),
@@ -45,7 +46,7 @@ const fn events(times: &'static str) -> [Column; 6] {
     [
         Column::whole("REV").usual(3),
         Column::whole(times),
-        Column::whole("EVENT").usual(9),
+        Column::whole("EVENT").usual(EVENT_WIDTH),
         Column::whole("STATUS").usual(TRANSITION_WIDTH),
         Column::ids("BY", BY_WIDTH).usual(BY_WIDTH).leaves(1),
         Column::texts("CHANGES"),
@@ -368,6 +369,15 @@ mod tests {
         {
             assert_eq!(moment(Some(Time::from_micros(now.micros() - ago)), Times::Clock(now)), shown);
         }
+    }
+
+    #[test]
+    fn no_event_shifts_the_columns_of_a_watch() {
+        let types = (0..100).filter_map(|number| v1::RunEventType::try_from(number).ok());
+        let words: Vec<_> =
+            types.map(|it| event_type(&v1::RunEvent { r#type: it.into(), ..v1::RunEvent::default() })).collect();
+        assert!(words.contains(&"abort_requested".to_owned()), "{words:?}");
+        assert!(words.iter().all(|word| word.len() <= EVENT_WIDTH), "{words:?}");
     }
 
     #[test]

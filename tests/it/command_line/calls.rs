@@ -49,7 +49,7 @@ async fn a_runs_life_is_told_as_the_authority_knows_it(store: &str) {
     assert!(events[0]["requestId"].as_str().unwrap().starts_with("cli-"), "each invocation is safe to send again");
     let out = done(server, &["run", "events", "r"]).await;
     assert!(out.starts_with("REV  AT "), "{out}");
-    assert!(out.contains("  started    pending → running    "), "{out}");
+    assert!(out.contains("  started          pending → running    "), "{out}");
     let page = cli(server, &["run", "events", "r", "--limit", "2"]).await;
     assert_eq!((page.code, page.out.lines().count()), (0, 3));
     assert_eq!(page.err, "runledger: there are more events: --all shows them\n");
