@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::{ArgAction, Args, Command};
-use jiff::SignedDuration;
+use jiff::{Span, SpanRelativeTo};
 use runledger_client::HostPort;
 
 use crate::store::OpenOptions;
@@ -272,13 +272,14 @@ fn bytes(text: &str) -> Result<u64, &'static str> {
     number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or(expected)
 }
 
-/// A duration such as `90s`, `1m 30s` or `2h`.
+/// A duration such as `90s`, `1m 30s`, `2h` or `3d`. A day has 24 hours.
 ///
 /// # Errors
 ///
 /// The form that a duration must have.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: Result<SignedDuration, _> = text.parse();
-    let duration = parsed.ok().and_then(|duration| Duration::try_from(duration).ok());
-    duration.ok_or_else(|| "expected a duration such as 500ms, 90s, 1m 30s or 2h".to_owned())
+    let parsed: Result<Span, _> = text.parse();
+    let duration = parsed.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
+    let duration = duration.ok().and_then(|duration| Duration::try_from(duration).ok());
+    duration.ok_or_else(|| "expected a duration such as 500ms, 90s, 1m 30s, 2h or 3d".to_owned())
 }

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use tokio::time::Instant;
 
 use super::ending::Stop;
-use super::fields::duration;
+use super::fields::time_limit;
 use runledger_client::HostPort;
 use runledger_client::{Call, Client};
 
@@ -49,7 +49,7 @@ pub(super) struct Caller {
     server: Server,
 
     /// Time to wait for an answer: seconds, or such as 500ms or 2m
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, help_heading = "Connection")]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = time_limit, help_heading = "Connection")]
     timeout: Duration,
 }
 

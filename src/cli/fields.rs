@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::ending::Stop;
+use crate::config;
 use crate::domain::Time;
 use runledger_proto::Struct;
 use runledger_proto::{json::structure, v1};
@@ -160,10 +161,32 @@ pub(super) fn time(text: &str) -> Result<Time, String> {
 
 /// Seconds, or a number with a unit.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    if let Ok(seconds) = text.parse() {
-        return Ok(Duration::from_secs(seconds));
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_no_number) => config::duration(text).map_err(|expected| format!("{expected}, or seconds")),
     }
-    let expected = |error: &dyn std::fmt::Display| format!("expected seconds, or such as 500ms, 2m or 1h30m: {error}");
-    let duration: jiff::SignedDuration = text.parse().map_err(|error| expected(&error))?;
-    Duration::try_from(duration).map_err(|_negative| expected(&"it is negative"))
+}
+
+/// The same, and more than nothing: for a time in which something is to be done.
+pub(super) fn time_limit(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|it| if it.is_zero() { Err("expected more than 0".to_owned()) } else { Ok(it) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_seconds_or_has_units_up_to_days() {
+        for (text, seconds) in
+            [("0", 0), ("90", 90), ("1500ms", 1), ("1h30m", 5_400), ("3d", 259_200), ("1d 12h", 129_600)]
+        {
+            assert_eq!(duration(text).unwrap().as_secs(), seconds, "{text}");
+        }
+        for text in ["", "soon", "-1", "-3d", "1month", "1y", "3 d 4"] {
+            let said = duration(text).unwrap_err();
+            assert_eq!(said, "expected a duration such as 500ms, 90s, 1m 30s, 2h or 3d, or seconds", "{text}");
+        }
+        assert!(time_limit("0s").is_err() && time_limit("1ms").is_ok());
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::ending::Stop;
-use super::fields::duration;
+use super::fields::time_limit;
 use super::output::tell;
 use crate::grpc::health::{self, Health};
 use crate::telemetry;
@@ -26,7 +26,7 @@ pub(super) struct HealthArgs {
     #[arg(long, value_name = "NAME", default_value = "readiness")]
     service: String,
     /// Time to wait for an answer: seconds, or such as 500ms or 2m
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = time_limit)]
     timeout: Duration,
 }
 

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::connect::Server;
 use super::ending::{Stop, exit_codes, say};
-use super::fields::duration;
+use super::fields::time_limit;
 use super::filter::Filter;
 use super::output::{Out, Output, terminal};
 use super::table::{Column, Table};
@@ -36,7 +36,8 @@ pub(super) const HELP: &str = concat!(
     comes twice: for ever, unless --for or --no-reconnect ends it. A run that leaves the filter is shown once more. \
     When the ledger was restored or failed over, it says so and begins again by itself. \
     To go on later, pass the cursor of the last line to --cursor; one that the server does not take any more ends the \
-    watch with 1. --for ends it with 0.\n",
+    watch with 1. A server that is not there at first ends it with 3 at once. --for ends it with 0; with 4 where the \
+    server has not answered, or was lost and is not back.\n",
     exit_codes!("; 130 after Ctrl-C, and 128 and its number after another signal")
 );
 
@@ -61,8 +62,9 @@ pub(super) struct WatchArgs {
     /// Go on behind this cursor of an earlier watch
     #[arg(long, value_name = "CURSOR", conflicts_with = "initial")]
     cursor: Option<String>,
-    /// End after this time: seconds, or such as 90s or 8h. With 0, or with 4 when the server is not there by then
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    /// End after this time: seconds, or such as 90s or 8h. With 0, or with 4 where the server has not answered, or was
+    /// lost and is not back
+    #[arg(long = "for", value_name = "DURATION", value_parser = time_limit)]
     time: Option<Duration>,
     /// End with 4 when the stream is cut
     #[arg(long)]
