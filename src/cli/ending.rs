@@ -71,6 +71,10 @@ impl From<anyhow::Error> for Stop {
     }
 }
 
+/// The next step of a user whose server does not answer.
+pub(super) const NO_SERVER: &str =
+    "is the server running? `runledger serve` starts one here; --server or RUNLEDGER_SERVER names another";
+
 /// Prints the reason of a stop, and gives the exit code.
 pub(super) fn code(done: Result<(), Stop>) -> ExitCode {
     let code = match done {
@@ -85,6 +89,9 @@ pub(super) fn code(done: Result<(), Stop>) -> ExitCode {
             }
             for line in &failure.details {
                 warn(&format!("  {}", shown(line)));
+            }
+            if failure.kind == Kind::Unreachable && failure.reason.is_none() {
+                warn(&format!("  {NO_SERVER}"));
             }
             match failure.kind {
                 Kind::Refused => 1,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::ending::Stop;
+use super::ending::{NO_SERVER, Stop};
 use super::fields::time_limit;
 use super::output::tell;
 use crate::grpc::health::{self, Health};
@@ -39,6 +39,9 @@ pub(super) async fn run(args: HealthArgs) -> Result<(), Stop> {
             Err(Stop::Unsound)
         }
         Ok(Health::Unknown) => Err(Stop::Undone(format!("{server} has no health service named {service:?}"))),
-        Err(error) => Err(Stop::Unreachable(format!("{server} does not answer: {}", telemetry::chain(&*error)))),
+        Err(error) => {
+            let why = telemetry::chain(&*error);
+            Err(Stop::Unreachable(format!("{server} does not answer: {why}; {NO_SERVER}")))
+        }
     }
 }

@@ -115,11 +115,20 @@ async fn a_server_that_is_not_there_ends_every_command_with_3() {
         &["run", "wait", "r"],
         &["run", "watch", "r"],
         &["watch"],
+        &["watch", "--for", "1s"],
     ] {
         let ran = cli("127.0.0.1:1", args).await;
         assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{args:?}: {}", ran.err);
         assert!(ran.err.starts_with("runledger: 127.0.0.1:1 does not answer: "), "{}", ran.err);
         assert!(ran.err.contains("refused"), "{}", ran.err);
+        assert!(
+            ran.err.ends_with(
+                "\n  is the server running? `runledger serve` starts one here; --server or \
+             RUNLEDGER_SERVER names another\n"
+            ),
+            "{}",
+            ran.err
+        );
     }
     let ran = cli("nobody.invalid:1", &["run", "get", "r"]).await;
     assert_eq!(ran.code, 3, "{}", ran.err);
