@@ -24,7 +24,7 @@ pub(super) const HELP: &str = "Examples:\n  \
     runledger doctor\n  \
     runledger doctor --server 127.0.0.1:50051\n  \
     runledger doctor --store postgres://app:secret@db/runs --output json\n\n\
-    Heads and who holds and awaits them, unsafe settings, standbys that no commit waits for, sessions, the oldest active \
+    Each shard's head, which is the lock that its commits take, and who holds and awaits it; unsafe settings, standbys that no commit waits for, sessions, the oldest active \
     runs, sizes. Reads only, beside the servers, and waits for nobody's lock. On Postgres a role with pg_monitor sees \
     the most.\n\n\
     Exit codes: 0 healthy, with warnings or without; 1 at least one problem, or the output cannot be written; 2 usage; \

@@ -54,7 +54,7 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
 }
 
 fn heads(out: &mut String, heads: &[Head], now: Time) -> fmt::Result {
-    writeln!(out, "\n{:<8} {:>14}  {:<10} {:>7}  HELD BY", "SHARD", "POSITION", "LAST EVENT", "WAITING")?;
+    writeln!(out, "\n{:<8} {:>14}  {:<10} {:>7}  HEAD HELD BY", "SHARD", "POSITION", "LAST EVENT", "WAITING")?;
     for head in heads {
         let last = head.at.map_or_else(|| "never".to_owned(), |at| format!("{} ago", since(at, now)));
         let position = HumanCount(head.position).to_string();
@@ -67,7 +67,7 @@ fn heads(out: &mut String, heads: &[Head], now: Time) -> fmt::Result {
     }
     let oldest = heads.iter().filter_map(|head| head.waiters.first()?.state_ms).max();
     let oldest = oldest.map_or_else(|| "none waits".to_owned(), |ms| format!("has waited for {}", seconds(ms)));
-    writeln!(out, "longest wait for a head: {oldest}")
+    writeln!(out, "longest wait for a shard's head, the lock that its commits take: {oldest}")
 }
 
 fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
