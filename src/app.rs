@@ -76,7 +76,6 @@ async fn run(
 ) -> anyhow::Result<()> {
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
-    tracing::info!(%address, store = %location, "listening");
 
     // The port answers, and health can be asked, before the store is opened, because opening may take its time.
     let slot = AuthoritySlot::default();
@@ -148,7 +147,8 @@ async fn until_lost(store: Arc<dyn Store>, why: Arc<OnceLock<String>>, stop: Can
 }
 
 /// Opens the store, and tries again for as long as the store does not answer or its schema is behind; every other
-/// failure is an error. Prints the banner once the first attempt has ended, or takes long.
+/// failure is an error. Tells where the server listens once the first attempt has ended, or takes long: a server whose
+/// store is refused does not say that it listens.
 async fn open(
     config: &ServeConfig,
     location: &Location,
@@ -157,7 +157,10 @@ async fn open(
 ) -> anyhow::Result<Arc<dyn Store>> {
     let mut untold = Some(address);
     let mut tell = |store: Option<&Description>| match untold.take() {
-        Some(address) => banner(address, location, store),
+        Some(address) => {
+            tracing::info!(%address, store = %location, "listening");
+            banner(address, location, store)
+        }
         None => Ok(()),
     };
     let mut said = String::new();
