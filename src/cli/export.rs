@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::HumanCount;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +25,7 @@ use self::range::When;
 use self::resume::Seen;
 use self::sink::Sink;
 use super::ending::{Stop, say};
-use super::look::{self, PATIENCE, Progress, patiently};
+use super::look::{self, PATIENCE, Progress, counted, patiently};
 use crate::app;
 use crate::config::StoreLocation;
 use crate::domain::{Event, Namespace, Revision, RunKey, Time};
@@ -165,7 +164,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         Ok(()) | Err(Ended::Stopped) => export.sink.finish().await.map_err(Ended::Output).map_err(failed)?,
         Err(ended) => return Err(failed(ended)),
     }
-    say(&format!("{} events were exported", HumanCount(export.written)));
+    say(&format!("exported {}", counted(export.written, "event")));
     Ok(())
 }
 

@@ -152,6 +152,11 @@ fn text_of(source: impl Read) -> Result<String, String> {
     if read as u64 > METADATA_READ_BYTES_MAX { Err("is too large".to_owned()) } else { Ok(text) }
 }
 
+/// A number of things, of which there must be some.
+pub(super) fn at_least_one(text: &str) -> Result<u64, &'static str> {
+    text.parse().ok().filter(|number| *number > 0).ok_or("expected a number from 1")
+}
+
 /// A time in RFC 3339.
 pub(super) fn time(text: &str) -> Result<Time, String> {
     let time: jiff::Timestamp =

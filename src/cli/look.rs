@@ -107,6 +107,11 @@ impl Progress {
     }
 }
 
+/// Such as `1 run` and `2,000 runs`.
+pub(super) fn counted(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{} {noun}s", HumanCount(count)) }
+}
+
 /// The number per second.
 pub(super) fn rate(count: u64, elapsed: Duration) -> u64 {
     let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);

@@ -29,7 +29,7 @@ pub(super) struct Format {
 pub(super) struct RunFormat {
     #[command(flatten)]
     format: Format,
-    /// Print the run's id and nothing else
+    /// Print ids of runs and nothing else
     #[arg(long, short, conflicts_with = "output")]
     quiet: bool,
 }

@@ -21,7 +21,7 @@ use tokio::time::{Instant, interval};
 
 use self::difference::Difference;
 use super::ending::Stop;
-use super::look::{self, PATIENCE, Progress, patiently, rate};
+use super::look::{self, PATIENCE, Progress, counted, patiently, rate};
 use super::output::tell;
 use crate::config::StoreLocation;
 use crate::domain::{LedgerEpoch, Shard};
@@ -147,17 +147,17 @@ async fn check(inspect: Arc<dyn Inspect>, shards: &[Shard], whole: bool) -> Resu
     }
     let looked_at = ledger.events.load(Ordering::Relaxed);
     let seen = format!(
-        "{} runs, {} events, {} in {:.1} s ({} events/s)",
-        HumanCount(ledger.runs.load(Ordering::Relaxed)),
-        HumanCount(looked_at / 2),
-        if whole { format!("{} shards", shards.len()) } else { "one shard".to_owned() },
+        "{}, {}, {} in {:.1} s ({} events/s)",
+        counted(ledger.runs.load(Ordering::Relaxed), "run"),
+        counted(looked_at / 2, "event"),
+        counted(shards.len() as u64, "shard"),
         begun.elapsed().as_secs_f64(),
         HumanCount(rate(looked_at / 2, begun.elapsed())),
     );
     if found == 0 {
         return Ok(tell(&format!("SOUND: {location}: {seen}\n"))?);
     }
-    tell(&format!("NOT SOUND: {location}: {} differences: {seen}\n", HumanCount(found)))?;
+    tell(&format!("NOT SOUND: {location}: {}: {seen}\n", counted(found, "difference")))?;
     Err(Stop::Unsound)
 }
 

@@ -122,7 +122,7 @@ pub enum OpenError {
     },
     /// The ledger has another number of shards than was asked for.
     #[error(
-        "the ledger at {location} has {found} shards, and for ever: --shards {asked} (RUNLEDGER_SHARDS) is for a database that is created"
+        "the ledger at {location} was created with --shards {found}, and keeps them: --shards {asked} (RUNLEDGER_SHARDS) is for a database that is created"
     )]
     OtherShards {
         /// The store's place, without any password.

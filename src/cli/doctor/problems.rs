@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::cli::look::counted;
 use crate::cli::table::shown;
 use crate::store::Description;
 use crate::store::inspect::{Condition, File, Head, Replication, Session, Sessions, Table};
@@ -108,9 +109,9 @@ fn awaited(head: &Head) -> Option<Problem> {
     let waited = longest.state_ms.filter(|waited| *waited > WAITED_MS_MAX)?;
     Some(Problem {
         what: format!(
-            "{} sessions wait for the head of shard {}; for longest, {}, {}",
-            head.waiters.len(),
+            "The head of shard {} is awaited by {}; for longest, {}, {}",
             head.shard,
+            counted(head.waiters.len() as u64, "session"),
             seconds(waited),
             who(longest)
         ),

@@ -1,6 +1,6 @@
 //! `runledger run check`.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use crate::cli::connect::Caller;
 use crate::cli::ending::Stop;
@@ -10,12 +10,12 @@ use crate::cli::view;
 use runledger_proto::v1;
 
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("left").args(["run_id", "from"]).required(true))]
 pub(super) struct CheckArgs {
     /// The run whose status would be left
-    #[arg(required_unless_present = "from")]
     run_id: Option<String>,
     /// The status that would be left, of no run in particular
-    #[arg(long, value_name = "STATUS", value_enum, conflicts_with = "run_id")]
+    #[arg(long, value_name = "STATUS", value_enum)]
     from: Option<Status>,
     /// The status that would be reached
     #[arg(long, value_name = "STATUS", value_enum)]

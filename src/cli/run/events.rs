@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::cli::connect::Caller;
 use crate::cli::ending::{Stop, say};
+use crate::cli::fields::at_least_one;
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::table::Table;
 use crate::cli::view::{self, Times};
@@ -18,7 +19,7 @@ pub(super) struct EventsArgs {
     /// The run
     run_id: String,
     /// Number of events at most
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = at_least_one)]
     limit: u64,
     /// All events
     #[arg(long, conflicts_with = "limit")]

@@ -5,6 +5,7 @@ use clap::Args;
 use super::events::page_size;
 use crate::cli::connect::Caller;
 use crate::cli::ending::{Stop, say};
+use crate::cli::fields::at_least_one;
 use crate::cli::filter::Filter;
 use crate::cli::output::{Format, Out, Output, RunFormat, RunOutput};
 use crate::cli::table::Table;
@@ -17,12 +18,12 @@ pub(super) struct ListArgs {
     #[command(flatten)]
     filter: Filter,
     /// Number of runs at most
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = at_least_one)]
     limit: u64,
     /// All runs
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// With their metadata, in JSON
+    /// With their metadata; needs --output json
     #[arg(long)]
     full: bool,
     #[command(flatten)]
@@ -42,6 +43,9 @@ pub(super) struct CountArgs {
 }
 
 pub(super) async fn run(args: ListArgs) -> Result<(), Stop> {
+    if args.full && args.format.output() != RunOutput::As(Output::Json) {
+        return Err(Stop::Usage("--full shows the metadata of runs in JSON only: add --output json".to_owned()));
+    }
     let mut client = args.caller.client()?;
     let mut out = Out::new();
     let mut table = Table::new(view::RUNS, out.width);

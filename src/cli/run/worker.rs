@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use clap::builder::NonEmptyStringValueParser;
 use runledger_client::{Failure, Kind};
 use runledger_client::worker::{Cancellation, Claiming, Held, Job, Options, Outcome, Started, Task, Worker};
@@ -25,7 +25,7 @@ use self::guard::Guard;
 use self::program::Program;
 use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::{Label, MaxRunning, MetadataSource, duration, labels};
+use crate::cli::fields::{Label, MaxRunning, MetadataSource, at_least_one, duration, labels};
 
 /// The reason why the program was told to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +42,14 @@ enum Told {
 const FAR: Duration = Duration::from_hours(24 * 365);
 
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("work").args(["claim", "task_thread_id"]).required(true).multiple(true))]
 pub(super) struct WorkerArgs {
     /// Claim pending and ready runs, oldest first, one after the other, instead of starting one: those that match the
     /// flags
     #[arg(long, conflicts_with_all = ["run_id", "metadata"])]
     claim: bool,
     /// The orchestration task that the run belongs to
-    #[arg(long, visible_alias = "task-thread", value_name = "ID", value_parser = NonEmptyStringValueParser::new(), required_unless_present = "claim")]
+    #[arg(long, visible_alias = "task-thread", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     task_thread_id: Option<String>,
     /// The run's workflow
     #[arg(long, visible_alias = "workflow", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
@@ -67,7 +68,7 @@ pub(super) struct WorkerArgs {
     #[arg(long, value_name = "LABEL=N", requires = "claim")]
     max_running: Option<MaxRunning>,
     /// End after this many claimed runs [default: never]
-    #[arg(long, value_name = "N", requires = "claim", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", requires = "claim", value_parser = at_least_one)]
     runs: Option<u64>,
     /// End when there is no run to claim for this long, or none that --max-running lets run [default: wait for ever]
     #[arg(long, value_name = "DURATION", requires = "claim", value_parser = duration)]

@@ -30,14 +30,14 @@ macro_rules! damages {
 
 damages! {
     a_wrong_status: |l| ["update runs set status = 2 where run_id = 'long'"]
-        => ["runs default/long: status: expected 3, found 2", ": 1 differences"];
+        => ["runs default/long: status: expected 3, found 2", ": 1 difference: "];
     a_row_behind_its_events: |l| ["update runs set revision = 70 where run_id = 'long'"]
         => ["revision: expected 70 at most, as default/long has, found 71"];
     a_row_ahead_of_its_events: |l| ["update runs set revision = 9 where run_id = 'running'"]
         => ["run_events default/running: revision: expected events up to revision 9, found none after 1"];
     a_run_that_is_kept_as_ready_and_is_not: |l|
         ["insert into suspended select shard, namespace, run_id, started_at, true from runs where run_id = 'running'"]
-        => ["suspended default/running: ready: expected nothing, found true", ": 1 differences"];
+        => ["suspended default/running: ready: expected nothing, found true", ": 1 difference: "];
     a_ready_row_of_no_run: |l|
         ["insert into suspended select shard, namespace, 'nobody', started_at, true from runs where run_id = 'running'"]
         => ["suspended default/nobody: row: expected a run of this id, found none"];
@@ -58,7 +58,7 @@ damages! {
     labels_that_cannot_be_read: |l| ["update runs set labels = '[1]' where run_id = 'running'"]
         => ["runs default/running: labels: expected something readable"];
     a_wrong_record: |l| [format!("update runs set {} where run_id = 'failed'", l.with("record", &["failureReason"], "\"x\""))]
-        => ["runs default/failed: record.failureReason: expected \"it broke\", found \"x\"", ": 1 differences"];
+        => ["runs default/failed: record.failureReason: expected \"it broke\", found \"x\"", ": 1 difference: "];
     wrong_metadata: |l| ["update runs set metadata = '{\"step\": 7}' where run_id = 'long'"]
         => ["runs default/long: metadata: expected {\"step\":69}, found {\"step\":7}"];
     a_record_that_cannot_be_read: |l| ["update runs set record = '[]' where run_id = 'long'"]

@@ -76,7 +76,7 @@ async fn who_holds_a_head_and_who_waits_for_it_is_named() {
         "PROBLEM  The heads of shards 0, 1, 2 have been held for ".to_owned(),
         format!("by pid {pid} (a shell, 127.0.0.1, idle in transaction"),
         format!("select pg_terminate_backend({pid})"),
-        "sessions wait for the head of shard ".to_owned(),
+        " is awaited by ".to_owned(),
         "runledger, 127.0.0.1, active, commit.lock_head".to_owned(),
         "silent in a transaction for".to_owned(),
         format!("has waited at {} for ", server.address),

@@ -30,7 +30,7 @@ pub(super) async fn exported(ledger: &Ledger, args: &[&str]) -> Vec<Value> {
     assert_eq!(code, 0, "{said}");
     let lines: Vec<Value> =
         said.lines().filter(|line| line.starts_with('{')).map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(said.contains(&format!("{} events were exported", lines.len())), "{said}");
+    assert!(said.contains(&format!("exported {} event", lines.len())), "{said}");
     lines
 }
 

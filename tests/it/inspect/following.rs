@@ -51,7 +51,7 @@ async fn stopped(mut process: Process) {
     process.signal("INT");
     let (code, said) = process.exited(SOON).await;
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("events were exported"), "{said}");
+    assert!(said.contains("runledger: exported "), "{said}");
 }
 
 async fn every_event_is_there_once(ledger: &Data, file: &Path) {

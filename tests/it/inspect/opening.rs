@@ -101,5 +101,5 @@ async fn what_a_killed_server_left_in_its_log_is_seen() {
     client.start_run(start).await.unwrap();
     server.process.kill();
     let (code, said) = ledger.run(&["verify"]).await;
-    assert_eq!((code, said.contains("1 runs, 1 events")), (0, true), "{said}");
+    assert_eq!((code, said.contains("1 run, 1 event, 1 shard in ")), (0, true), "{said}");
 }
