@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +32,7 @@ use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
 use crate::store::{Commits, Description, OpenError, Store, Upkeep};
 use crate::supervise::Supervisor;
+use crate::supervise::signals::Signals;
 use crate::telemetry::chain;
 use crate::wire::WireFrames;
 
@@ -260,14 +261,10 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
 ///
 /// The system does not tell of signals.
 pub fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = Infallible>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut signals = Signals::caught(&[SignalKind::interrupt(), SignalKind::terminate()])?;
     Ok(async move {
         loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            let _number = signals.next().await;
             if stop.is_cancelled() {
                 eprintln!("runledger: stopped at once");
                 std::process::exit(130);

@@ -3,14 +3,14 @@
 mod fill;
 
 use std::cell::OnceCell;
-use std::io;
 
 use clap::{Args, Subcommand};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio_util::sync::CancellationToken;
 
 use super::ending::Stop;
 use super::output::{Output, tell};
+use crate::supervise::signals::Signals;
 use crate::telemetry::chain;
 use runledger_bench::BenchError;
 use runledger_bench::leases::{claims, heartbeats};
@@ -252,11 +252,12 @@ enum Mode {
 pub(super) async fn run(args: BenchArgs) -> Result<(), Stop> {
     let stop = CancellationToken::new();
     let stopped_by = OnceCell::new();
-    let signals = Signals::caught().map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")))?;
+    let signals = Signals::caught(&[SignalKind::interrupt(), SignalKind::terminate()]);
+    let signals = signals.map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")))?;
     let report = tokio::select! {
         biased;
         measured = measure(&args.what, &stop) => measured?,
-        second = signals.stopped(&stop, &stopped_by) => return Err(Stop::Signal(second)),
+        second = stopped(signals, &stop, &stopped_by) => return Err(Stop::Signal(second)),
     };
     match args.output {
         Output::Table => tell(&report.to_string())?,
@@ -297,31 +298,10 @@ async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, Stop> 
     Ok(measured?)
 }
 
-/// The signals that end a measurement.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    /// Catches the signals. From here on, none of them ends the process by itself.
-    fn caught() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    /// The next one, by its number.
-    async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.interrupt.recv() => 2,
-            _ = self.terminate.recv() => 15,
-        }
-    }
-
-    /// The first one asks for what there is, the second is not waited for. Gives the second.
-    async fn stopped(mut self, stop: &CancellationToken, first: &OnceCell<u8>) -> u8 {
-        let number = self.next().await;
-        first.set(number).expect("it is set here only");
-        stop.cancel();
-        self.next().await
-    }
+/// The first signal asks for what there is, the second is not waited for. Gives the second.
+async fn stopped(mut signals: Signals, stop: &CancellationToken, first: &OnceCell<u8>) -> u8 {
+    let number = signals.next().await;
+    first.set(number).expect("it is set here only");
+    stop.cancel();
+    signals.next().await
 }

@@ -11,13 +11,13 @@ use std::pin::pin;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args};
 use clap::builder::NonEmptyStringValueParser;
-use runledger_client::{Failure, Kind};
+use clap::{ArgGroup, Args};
 use runledger_client::worker::{Cancellation, Claiming, Held, Job, Options, Outcome, Started, Task, Worker};
+use runledger_client::{Failure, Kind};
 use runledger_proto::{json, v1};
 use rustix::process::Signal;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,7 @@ use self::program::Program;
 use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{Label, MaxRunning, MetadataSource, at_least_one, duration, labels};
+use crate::supervise::signals::Signals;
 
 /// The reason why the program was told to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +101,8 @@ pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
     let server = client.servers();
     let options = Options { lease_ttl: args.lease_ttl, report_for: args.report_for, cancel_grace: args.kill_after };
     let mut worker = Worker::new(client, options).with_notices(|notice| say(&notice.to_string()));
-    let mut signals = Signals::caught()?;
+    let signals = Signals::caught(&[SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]);
+    let mut signals = signals.map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")))?;
     let mut guard = Guard::start(args.kill_after.min(args.lease_ttl / 2));
     if !args.claim {
         let held = start(&args, &mut worker).await?;
@@ -335,30 +337,5 @@ fn how(ended: ExitStatus) -> String {
         (Some(code), _) => format!("the program ended with exit status {code}"),
         (None, Some(number)) => format!("the program was ended by signal {number}"),
         (None, None) => "the program ended".to_owned(),
-    }
-}
-
-/// The signals that end a worker.
-struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    /// Catches the signals. From here on, none of them ends the process by itself.
-    fn caught() -> Result<Self, Stop> {
-        let caught = |kind| signal(kind).map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")));
-        let (interrupt, terminate) = (caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?);
-        Ok(Self { interrupt, terminate, hangup: caught(SignalKind::hangup())? })
-    }
-
-    /// The next one, by its number.
-    async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.interrupt.recv() => 2,
-            _ = self.terminate.recv() => 15,
-            _ = self.hangup.recv() => 1,
-        }
     }
 }
