@@ -1,17 +1,22 @@
 //! The claimers of one filter, and the candidates that they share: read a page at a time, then told by the feed.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::backlog::{Backlog, Outcome};
 use super::queues::QueueKey;
 use super::room::AllRoom;
 use super::{Limits, held};
 use crate::domain::{LabelValue, RunId};
+use crate::feed::hub::Told;
 use crate::store::query::{self, Place, READY_RUNS_MAX, RunPage, RunQuery};
 use crate::store::{PAGE_BYTES_MAX, Runs, StoreError};
+
+/// The time that a claimer waits until the feed has told of everything.
+const TOLD_WAIT_MAX: Duration = Duration::from_millis(300);
 
 /// Values of a label that the store is asked about at once.
 const VALUES_MAX: usize = 256;
@@ -22,6 +27,8 @@ pub(super) struct Queue {
     page_runs_max: usize,
     backlog: Mutex<Backlog>,
     pub(super) told: Arc<Notify>,
+    /// The stand of the watch that tells this queue of events; none while there is none.
+    feed: Mutex<Option<Arc<Told>>>,
     /// The right to read: one claimer reads for all. The value is the beginning of the last whole reading that came to
     /// the end.
     reading: tokio::sync::Mutex<Option<Instant>>,
@@ -31,18 +38,36 @@ impl Queue {
     pub(super) fn new(key: QueueKey, limits: &Limits, room: Arc<AllRoom>) -> Self {
         let backlog = Backlog::new(key.clone(), limits.runs_max, room);
         let (page_runs_max, told) = (limits.page_runs_max, backlog.news().told.clone());
-        Self { key, page_runs_max, backlog: Mutex::new(backlog), told, reading: tokio::sync::Mutex::default() }
+        let (backlog, feed, reading) = (Mutex::new(backlog), Mutex::default(), tokio::sync::Mutex::default());
+        Self { key, page_runs_max, backlog, told, feed, reading }
     }
 
     pub(super) fn backlog(&self) -> MutexGuard<'_, Backlog> {
         held(&self.backlog)
     }
 
+    /// A watch tells the queue of events from now on, until the value is dropped.
+    pub(super) fn follows(&self, told: Told) -> impl Drop + use<'_> {
+        *held(&self.feed) = Some(Arc::new(told));
+        Following(self)
+    }
+
+    /// Whether the feed has told of everything that was acknowledged before the call. False where it does not tell soon.
+    async fn is_told_all(&self) -> bool {
+        let feed = held(&self.feed).clone();
+        match feed {
+            Some(feed) => timeout(TOLD_WAIT_MAX, feed.all()).await.is_ok(),
+            None => false,
+        }
+    }
+
     /// The oldest candidate that this agent may have; none when there is none. The claimer reads on where needed.
     ///
     /// A claimer that gives up sees every start and every end that was acknowledged before the call, perhaps by another
-    /// replica, even if the feed has not told of it yet. Of a queue that is longer than its kept part, it sees the ends
-    /// of runs whose values are kept. One whole reading answers all claimers that came before it began.
+    /// replica: it waits until the feed has told of them, for one read of the log's end that all such claimers share.
+    /// Only where the feed does not tell soon, everything is read anew. Then, of a queue that is longer than its kept
+    /// part, the claimer sees the ends of runs whose values are kept, and one whole reading answers all claimers that
+    /// came before it began.
     pub(super) async fn take(
         &self,
         runs: &dyn Runs,
@@ -53,10 +78,11 @@ impl Queue {
         if let Some(candidate) = self.known(agent_id) {
             return Ok(Some(candidate));
         }
+        let knows_all = gives_up && self.is_told_all().await;
         let mut whole_since = self.reading.lock().await;
         // Another claimer may have read while this one waited for its turn.
         let candidate = self.walk(runs, agent_id, false).await?;
-        if candidate.is_some() || !gives_up || *whole_since > Some(came) {
+        if candidate.is_some() || !gives_up || knows_all || *whole_since > Some(came) {
             return Ok(candidate);
         }
         let begins = Instant::now();
@@ -122,6 +148,15 @@ impl Queue {
             }
         }
         Ok(())
+    }
+}
+
+/// Forgets the stand of the watch that told a queue of events.
+struct Following<'a>(&'a Queue);
+
+impl Drop for Following<'_> {
+    fn drop(&mut self) {
+        *held(&self.0.feed) = None;
     }
 }
 

@@ -202,12 +202,13 @@ async fn watch(feed: &Feed, queue: &Queue) -> WatchError {
     let QueueKey { namespace, filter, max_running } = &queue.key;
     // Runs that count towards a limit may match another filter.
     let filter = if max_running.is_some() { waiting_or_ended() } else { filter.clone() };
-    let frames = match feed.watch_runs(namespace.clone(), filter, Begin::Now(None)).await {
-        Ok(frames) => frames,
+    let (told, frames) = match feed.watch_runs_told(namespace.clone(), filter, Begin::Now(None)).await {
+        Ok(begun) => begun,
         Err(error) => return error,
     };
     let mut frames = pin!(frames);
     queue.backlog().begin_feed();
+    let _following = queue.follows(told);
     while let Some(frame) = frames.next().await {
         match frame {
             Ok(Frame::Change { after, .. }) => queue.backlog().tell(&after),

@@ -1,6 +1,7 @@
 //! The hub: the tailer leaves changes in it, and sessions find them there.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +20,11 @@ pub struct Hub {
     watched: Notify,
     ids: AtomicU64,
     reads: AtomicU64,
+    /// The reads of the log that the tailer has begun, and the last of them that came to the log's end.
+    reads_begun: AtomicU64,
+    read_to_end: watch::Sender<u64>,
+    /// Notified when somebody waits for another read.
+    asked: Notify,
     /// The events that were logged as unreadable.
     logged: Mutex<HashSet<(RunKey, Revision)>>,
 }
@@ -69,6 +75,15 @@ pub(super) struct Admission {
     id: u64,
     /// Notified when an entry may be for the session.
     pub(super) wake: Arc<Notify>,
+    /// Notified when the session has taken all that the ring had for it.
+    looked: Arc<Notify>,
+}
+
+/// The stand of a session that watches many runs, for whoever relies on what it tells.
+pub struct Told {
+    hub: Arc<Hub>,
+    id: u64,
+    looked: Arc<Notify>,
 }
 
 impl Hub {
@@ -78,6 +93,9 @@ impl Hub {
             watched: Notify::new(),
             ids: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            reads_begun: AtomicU64::new(0),
+            read_to_end: watch::Sender::new(0),
+            asked: Notify::new(),
             logged: Mutex::default(),
         }
     }
@@ -142,9 +160,33 @@ impl Hub {
     /// Takes a place at all runs that match, for changes of one epoch of the ledger.
     pub(super) fn admit(self: &Arc<Self>, namespace: Namespace, filter: Arc<Filter>, epoch: LedgerEpoch) -> Admission {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let wake = self.state().ring.admit(id, namespace, filter, epoch);
+        let (wake, looked) = self.state().ring.admit(id, namespace, filter, epoch);
         self.watched.notify_one();
-        Admission { hub: self.clone(), id, wake }
+        Admission { hub: self.clone(), id, wake, looked }
+    }
+
+    /// Resolves when the tailer has read the log to its end, by a read that began after the call, and has published what
+    /// it read.
+    async fn read_anew(&self) {
+        let wanted = self.reads_begun.load(Ordering::Acquire) + 1;
+        let mut read = self.read_to_end.subscribe();
+        self.asked.notify_one();
+        let _never_closed = read.wait_for(|read| *read >= wanted).await;
+    }
+
+    /// Resolves when somebody [waits](Hub::read_anew) for a read.
+    pub(super) async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// The number of a read of the log that begins now.
+    pub(super) fn begin_read(&self) -> u64 {
+        self.reads_begun.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// A read has come to the log's end, and everything that it read was published.
+    pub(super) fn end_read(&self, number: u64) {
+        self.read_to_end.send_replace(number);
     }
 
     /// Whether there are no sessions.
@@ -263,6 +305,29 @@ impl Admission {
     /// The next entry for the session, which stands at `stand`.
     pub(super) fn next(&self, stand: &mut Stand) -> Next {
         self.hub.state().ring.next(self.id, stand)
+    }
+}
+
+impl Admission {
+    /// The stand of this session.
+    pub(super) fn told(&self) -> Told {
+        Told { hub: self.hub.clone(), id: self.id, looked: self.looked.clone() }
+    }
+}
+
+impl Told {
+    /// Resolves when the session has told every event that was acknowledged before the call, by any replica. Never
+    /// resolves once the session has ended, and late while the log cannot be read.
+    pub async fn all(&self) {
+        self.hub.read_anew().await;
+        loop {
+            let mut looked = pin!(self.looked.notified());
+            looked.as_mut().enable();
+            if self.hub.state().ring.has_told_all(self.id) {
+                return;
+            }
+            looked.await;
+        }
     }
 }
 

@@ -77,7 +77,11 @@ struct Watcher {
     /// The oldest entry that the session has not looked at and that may be for it. Invariant: no earlier entry is for
     /// it that it has not looked at.
     pending: u64,
+    /// The beginning in which the session has looked at every entry, as of `pending`.
+    looked_since: Option<u64>,
     wake: Arc<Notify>,
+    /// Notified when the session has looked at every entry.
+    looked: Arc<Notify>,
     /// The ledger's epoch when the session began.
     epoch: LedgerEpoch,
 }
@@ -158,11 +162,19 @@ impl Ring {
         namespace: Namespace,
         filter: Arc<Filter>,
         epoch: LedgerEpoch,
-    ) -> Arc<Notify> {
-        let wake = Arc::new(Notify::new());
+    ) -> (Arc<Notify>, Arc<Notify>) {
+        let (wake, looked) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let told = (wake.clone(), looked.clone());
         // Any entry in the ring may be for the session.
-        self.watchers.insert(id, Watcher { namespace, filter, pending: 0, wake: wake.clone(), epoch });
-        wake
+        self.watchers.insert(id, Watcher { namespace, filter, pending: 0, looked_since: None, wake, looked, epoch });
+        told
+    }
+
+    /// Whether a session has taken all that the ring has for it, and misses nothing of what it was told before.
+    pub(super) fn has_told_all(&self, id: u64) -> bool {
+        let begun = self.begun.as_ref().map(|begun| begun.beginning);
+        let of = self.watchers.get(&id).filter(|watcher| watcher.epoch == self.epoch && watcher.pending == NONE);
+        begun.is_some() && of.is_some_and(|watcher| watcher.looked_since == begun)
     }
 
     pub(super) fn dismiss(&mut self, id: u64) {
@@ -295,6 +307,8 @@ impl Ring {
         stand.positions.advance(&self.end);
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.pending = NONE;
+            watcher.looked_since = Some(begun.beginning);
+            watcher.looked.notify_waiters();
         }
         Next::Nothing(self.as_of)
     }

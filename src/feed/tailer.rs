@@ -84,6 +84,8 @@ impl Tailer<'_> {
                         () = self.log.foreign_commit() => {}
                         // A new session of many runs waits until every event is kept.
                         () = self.hub.visited() => {}
+                        // Somebody has to know all that is acknowledged by now.
+                        () = self.hub.asked() => {}
                         () = tokio::time::sleep(POLL_INTERVAL) => {}
                     }
                 }
@@ -122,6 +124,7 @@ impl Tailer<'_> {
             return Ok(true);
         };
         let wants_all = self.hub.wants_all(reached);
+        let number = self.hub.begin_read();
         let Page { as_of, events, cut } = self.log.changes(reached, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
         if self.log.ledger().epoch != self.epoch {
             return Ok(true);
@@ -187,6 +190,9 @@ impl Tailer<'_> {
         }
         self.hub.publish(page, &end, (!cut).then_some(as_of));
         *reached = end;
+        if !cut {
+            self.hub.end_read(number);
+        }
         Ok(cut)
     }
 }

@@ -15,6 +15,7 @@ use tokio::time::timeout_at;
 use super::cursor::{Cursor, View, ViewOf};
 use super::fold::Cache;
 use super::history::History;
+use super::hub::Told;
 use super::quiet::{Passing, Quiet};
 use super::ring::{Next, Stand};
 use super::{Change, Feed, Held, WatchError};
@@ -80,6 +81,20 @@ impl Feed {
         filter: Filter,
         begin: Begin,
     ) -> Result<impl Stream<Item = Result<Frame, WatchError>> + Send + use<>, WatchError> {
+        self.watch_runs_told(namespace, filter, begin).await.map(|(_, frames)| frames)
+    }
+
+    /// The same, with the stand of the watch, for whoever relies on what it tells.
+    ///
+    /// # Errors
+    ///
+    /// See [`watch_runs`](Feed::watch_runs).
+    pub async fn watch_runs_told(
+        &self,
+        namespace: Namespace,
+        filter: Filter,
+        begin: Begin,
+    ) -> Result<(Told, impl Stream<Item = Result<Frame, WatchError>> + Send + use<>), WatchError> {
         let epoch = self.epoch();
         self.goes_on(epoch)?;
         let filter = Arc::new(filter);
@@ -88,8 +103,8 @@ impl Feed {
         let ends = self.look(self.log.ends()).await?;
         let Cursor { positions, view, .. } = self.beginning(begin, epoch, &ends).await?;
         self.is_still(epoch)?;
-        let feed = self.clone();
-        Ok(try_stream! {
+        let (feed, told) = (self.clone(), admission.told());
+        let frames = try_stream! {
             let watch = Watch { feed: &feed, folded: feed.folded(epoch), epoch, namespace, filter };
             let Self { hub, stop, .. } = &feed;
             let mut passing = Passing::begin();
@@ -177,7 +192,8 @@ impl Feed {
                     }
                 }
             }
-        })
+        };
+        Ok((told, frames))
     }
 
     /// The cursor at which a watch begins; `ends` are the log's ends.

@@ -141,7 +141,7 @@ impl World {
                 let thread = kind.map(|kind| format!("kind-{kind}"));
                 let filter = Filter { task_thread_id: thread, ..Filter::default() };
                 self.ids += 1;
-                let wake = self.ring.admit(self.ids, NAMESPACE.into(), Arc::new(filter), LedgerEpoch::FIRST);
+                let (wake, _looked) = self.ring.admit(self.ids, NAMESPACE.into(), Arc::new(filter), LedgerEpoch::FIRST);
                 let begun = self.log.ends();
                 let stand = Stand::at(begun.clone());
                 let (id, shown, state) = (self.ids, BTreeSet::new(), State::Looks);
