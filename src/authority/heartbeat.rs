@@ -17,7 +17,7 @@ impl Authority {
         call: Call<v1::HeartbeatRunRequest>,
     ) -> Result<v1::HeartbeatRunResponse, Problem> {
         let (key, renewal) = request::heartbeat_run(call.message, &call.caller).map_err(problem::invalid)?;
-        let renewed = self.renewals.renew(key.clone(), renewal, call.until.deadline).await;
+        let renewed = self.renewals.renew(call.key, key.clone(), renewal, call.until.deadline).await;
         let renewed = renewed.map_err(|failure| match failure {
             Failure::Refused(refusal) => problem::refusal(&refusal),
             Failure::Overloaded => problem::overloaded(),

@@ -70,7 +70,7 @@ impl Authority {
     ///
     /// The command was not applied, or nobody knows.
     pub async fn update_run(&self, call: Call<v1::UpdateRunRequest>) -> Result<v1::UpdateRunResponse, Problem> {
-        let mut renewal = None;
+        let (caller, mut renewal) = (call.key, None);
         let command = |message, caller: &_, _| {
             renewal = request::update_renewal(&message, caller);
             request::update_run(message, caller)
@@ -78,7 +78,7 @@ impl Authority {
         let Mutated { run, disposition, current_revision, abort_requested } = self.mutate(call, true, command).await?;
         if let Some((key, renewal)) = renewal {
             // The update was made: the answer waits for no renewal, and no deadline may pass in between.
-            self.renewals.renew_soon(key, renewal);
+            self.renewals.renew_soon(caller, key, renewal);
         }
         Ok(v1::UpdateRunResponse { run, disposition, current_revision, abort_requested })
     }

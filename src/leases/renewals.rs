@@ -4,13 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::ids::{self, Shard};
 use crate::domain::{Refusal, Renewal, RunKey, renewal};
+use crate::share::{CallerKey, Share, Shares};
 use crate::store::leases::Renewed;
 use crate::store::{Ledger, Runs, StoreError, Upkeep};
 use crate::supervise::Supervisor;
@@ -18,8 +18,10 @@ use crate::supervise::Supervisor;
 /// Renewals in one write at most: each is compared with each row.
 const RENEWALS_MAX: usize = 128;
 
-/// Renewals that one shard queues at most. Each is a few hundred bytes.
+/// Renewals that one shard queues, and those of them that each caller may have, however many callers there are. Each is
+/// a few hundred bytes.
 const QUEUE_MAX: usize = 8_192;
+const GRANTED: usize = 64;
 
 /// Renewals that are taken from the queue for one write at most: also those that share a renewal, or wait.
 const TAKEN_MAX: usize = 1_024;
@@ -41,7 +43,7 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
 pub enum Failure {
     /// The lease is not the caller's, or is over.
     Refused(Box<Refusal>),
-    /// The queue is full.
+    /// The caller's share of the queue is full.
     Overloaded,
     /// The process stops.
     Draining,
@@ -64,7 +66,20 @@ struct Ask {
 pub struct Renewals {
     runs: Arc<dyn Runs>,
     ledger: Ledger,
-    inlets: Vec<mpsc::Sender<Ask>>,
+    inlets: Vec<Inlet>,
+}
+
+/// The sending side of a shard's queue. The channel has no bound of its own: each renewal in it has a place.
+struct Inlet {
+    queue: mpsc::UnboundedSender<(Ask, Share)>,
+    places: Arc<Shares>,
+}
+
+impl Inlet {
+    fn offer(&self, caller: CallerKey, ask: Ask) -> Result<(), Failure> {
+        let place = self.places.take(caller, 1).ok_or(Failure::Overloaded)?;
+        self.queue.send((ask, place)).map_err(|_closed| Failure::Draining)
+    }
 }
 
 impl Renewals {
@@ -73,18 +88,18 @@ impl Renewals {
     pub fn start(upkeep: &Arc<dyn Upkeep>, runs: Arc<dyn Runs>, supervisor: &Supervisor) -> Self {
         let ledger = upkeep.ledger();
         let inlets = (0..ledger.shard_count).map(|shard| {
-            let (inlet, asks) = mpsc::channel(QUEUE_MAX);
+            let (queue, asks) = mpsc::unbounded_channel();
             supervisor.vital("renewals", write(upkeep.clone(), Shard(shard), asks, supervisor.stop()));
-            inlet
+            Inlet { queue, places: Shares::new(QUEUE_MAX, GRANTED) }
         });
         Self { inlets: inlets.collect(), runs, ledger }
     }
 
-    /// Renews a lease soon, if the queue has room. No caller waits for the renewal or hears its result.
-    pub fn renew_soon(&self, key: RunKey, renewal: Renewal) {
+    /// Renews a lease soon, if the queue has room. The caller does not wait for the renewal or hear its result.
+    pub fn renew_soon(&self, caller: CallerKey, key: RunKey, renewal: Renewal) {
         let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
         let ask = Ask { key, renewal, since: Some(Instant::now()), reply: None };
-        let _full_or_closed = self.inlets[usize::from(shard.0)].try_send(ask);
+        let _full_or_closed = self.inlets[usize::from(shard.0)].offer(caller, ask);
     }
 
     /// Renews a lease and answers when that is durable.
@@ -92,17 +107,20 @@ impl Renewals {
     /// # Errors
     ///
     /// See [`Failure`]. A second renewal does no harm where the lease may have been renewed all the same.
-    pub async fn renew(&self, key: RunKey, renewal: Renewal, deadline: Option<Instant>) -> Result<Renewed, Failure> {
+    pub async fn renew(
+        &self,
+        caller: CallerKey,
+        key: RunKey,
+        renewal: Renewal,
+        deadline: Option<Instant>,
+    ) -> Result<Renewed, Failure> {
         let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
         let since = Instant::now();
         let by = since + ANSWER_WAIT_MAX;
         let by = deadline.map_or(by, |deadline| deadline.min(by));
         let (reply, answer) = oneshot::channel();
         let ask = Ask { key: key.clone(), renewal: renewal.clone(), since: Some(since), reply: Some(reply) };
-        self.inlets[usize::from(shard.0)].try_send(ask).map_err(|error| match error {
-            TrySendError::Full(_) => Failure::Overloaded,
-            TrySendError::Closed(_) => Failure::Draining,
-        })?;
+        self.inlets[usize::from(shard.0)].offer(caller, ask)?;
         match timeout_at(by, answer).await {
             Err(_elapsed) => Err(Failure::Deadline),
             Ok(Err(_dropped)) => Err(Failure::Draining),
@@ -120,7 +138,12 @@ impl Renewals {
 
 /// Writes the renewals that queued while the last write ran, until the stop. Renewals that are queued then are still
 /// written.
-async fn write(store: Arc<dyn Upkeep>, shard: Shard, mut asks: mpsc::Receiver<Ask>, stop: CancellationToken) {
+async fn write(
+    store: Arc<dyn Upkeep>,
+    shard: Shard,
+    mut asks: mpsc::UnboundedReceiver<(Ask, Share)>,
+    stop: CancellationToken,
+) {
     let mut waiting = VecDeque::new();
     let mut next = Instant::now();
     loop {
@@ -133,7 +156,7 @@ async fn write(store: Arc<dyn Upkeep>, shard: Shard, mut asks: mpsc::Receiver<As
                     asks.recv().await
                 }
             };
-            let Some(ask) = ask else { return };
+            let Some((ask, _place)) = ask else { return };
             waiting.push_back(ask);
         }
         if !stop.is_cancelled() {
@@ -150,7 +173,7 @@ async fn write(store: Arc<dyn Upkeep>, shard: Shard, mut asks: mpsc::Receiver<As
         }
         let mut taken = 0;
         while batch.renewals.len() < RENEWALS_MAX && taken < TAKEN_MAX {
-            let Ok(ask) = asks.try_recv() else { break };
+            let Ok((ask, _place)) = asks.try_recv() else { break };
             since = since.into_iter().chain(ask.since).min();
             batch.add(ask);
             taken += 1;

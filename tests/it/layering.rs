@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("memory", &[]),
     ("store", &["clock", "domain", "memory", "supervise", "telemetry"]),
     ("engine", &["clock", "domain", "share", "store", "supervise", "telemetry"]),
-    ("leases", &["domain", "engine", "store", "supervise", "telemetry"]),
+    ("leases", &["domain", "engine", "share", "store", "supervise", "telemetry"]),
     ("feed", &["clock", "domain", "memory", "store", "supervise", "telemetry"]),
     ("claims", &["domain", "engine", "feed", "share", "store", "supervise"]),
     ("reads", &["domain", "store"]),
