@@ -92,7 +92,7 @@ impl PostgresStore {
         let not_durable = safety::not_durable(&alone.client, &location, options).await?;
         let (ledger, _) = migrate::prepare(&mut alone.client, &location, options).await?;
         drop(alone);
-        let commits = CommitPath::open(&config, &location, options, &ledger).await?;
+        let commits = CommitPath::open(&config, &location, options, &ledger, supervisor).await?;
         Ok(Self {
             ledger,
             description: Description { kind: "postgres", location, not_durable },

@@ -23,6 +23,7 @@ use crate::domain::ids::request_key;
 use crate::domain::{Decided, NewEvent, Route, Run, Shard};
 use crate::store::bulk::{self, Bulk, End, LAST_RUN_ID, Load, LoadError, NAMESPACE, Room};
 use crate::store::{Description, Ledger, OpenError, OpenOptions, StoreError, json};
+use crate::supervise::Supervisor;
 
 /// A load's COPY takes longer than a commit's statements, and its rows are made between two of them.
 const BEGIN: &str = "-- bulk.begin
@@ -86,7 +87,7 @@ impl PostgresBulk {
         let options = OpenOptions { allow_unsafe: true, ..*options };
         let not_durable = safety::not_durable(&alone.client, &location, &options).await?;
         let (ledger, _) = migrate::prepare(&mut alone.client, &location, &options).await?;
-        let sessions = Sessions::new(&config, options.connections, None, || {});
+        let sessions = Sessions::new(&config, options.connections, &Supervisor::new(), None, || {});
         safety::isolated(&sessions, &location).await?;
         Ok(Self {
             ledger,

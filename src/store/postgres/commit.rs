@@ -37,6 +37,7 @@ use super::uptime::ReplicaUptime;
 use super::uptime::statements::clock;
 use crate::domain::{Command, Decide, Decided, Loaded, Shard};
 use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled};
+use crate::supervise::Supervisor;
 
 /// The time for all steps before COMMIT may have been sent: past it, surely nothing was applied.
 const READ_MAX: Duration = Duration::from_secs(8);
@@ -77,12 +78,13 @@ impl CommitPath {
         location: &str,
         options: &OpenOptions,
         ledger: &Ledger,
+        supervisor: &Supervisor,
     ) -> Result<Self, OpenError> {
         let shard_count = ledger.shard_count;
         let hints = Arc::new(Hints::new(shard_count));
         let lineage = Arc::new(Lineage::new(ledger, hints.clone()));
         let forget = hints.clone();
-        let sessions = Sessions::new(config, options.connections, Some(&lineage), move || forget.forget());
+        let sessions = Sessions::new(config, options.connections, supervisor, Some(&lineage), move || forget.forget());
         safety::isolated(&sessions, location).await?;
         let now = clock(&sessions).await.map_err(|error| errors::opening_with(location, error))?;
         let (ends, uptime) = (ends::statement(shard_count), ReplicaUptime::new(now, options.monotonic));

@@ -25,6 +25,7 @@ use crate::store::inspect::{
     Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
 };
 use crate::store::{Description, Ledger, OfLedger, OpenError, OpenOptions, Page, RunLog, StoreError};
+use crate::supervise::Supervisor;
 
 /// A database that is only read.
 pub struct PostgresInspect {
@@ -60,7 +61,7 @@ impl PostgresInspect {
         Ok(Self {
             ledger,
             description: Description { kind: "postgres", location, not_durable },
-            sessions: Sessions::new(&config, options.connections, None, || {}),
+            sessions: Sessions::new(&config, options.connections, &Supervisor::new(), None, || {}),
             over_shards: OverShards::new(ledger.shard_count),
             migration,
         })

@@ -240,7 +240,8 @@ pub(super) fn rows_until<'a>(
     weight: fn(&Row) -> usize,
     bytes_max: usize,
 ) -> impl Future<Output = Result<Vec<Row>, StoreError>> + Send + 'a {
-    reading(sessions, move |session| async move {
+    reading(sessions, move |mut session| async move {
+        let mut unread = false;
         let rows = async {
             let statement = session.prepare_cached(statement).await?;
             let mut stream = pin!(session.query_raw(&statement, arguments.iter().copied()).await?);
@@ -249,12 +250,16 @@ pub(super) fn rows_until<'a>(
                 bytes += weight(&row);
                 rows.push(row);
                 if bytes >= bytes_max {
+                    unread = true;
                     break;
                 }
             }
             Ok(rows)
         };
         let rows = rows.await;
+        if unread {
+            session.leave_unread();
+        }
         (session, rows)
     })
 }

@@ -3,22 +3,23 @@
 //! [looked at](super::lineage).
 
 mod connection;
+mod lent;
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool::Runtime;
-use deadpool::managed::{Hook, HookError, Metrics, Object, Pool, QueueMode};
+use deadpool::managed::{Hook, HookError, Metrics, Pool, QueueMode};
 use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_postgres::{Config, Error, NoTls};
 
 pub(super) use self::connection::Connection;
 use self::connection::Connections;
-use super::errors;
+pub(super) use self::lent::Session;
 use super::lineage::Lineage;
 use crate::store::StoreError;
+use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 
 /// The time that a caller waits for a session in the queue, and for a new connection: from the first packet to the
@@ -28,9 +29,6 @@ pub(super) const CREATE_MAX: Duration = Duration::from_secs(6);
 
 /// After this long, a session's plans may be for tables that have grown since.
 const PLANS_AGE_MAX: Duration = Duration::from_secs(30);
-
-/// A session that is abandoned before this time is lent on. A read that took longer may hang because of its session.
-const LENT_ON_MAX: Duration = Duration::from_millis(900);
 
 /// The settings that every session gets first.
 macro_rules! settings {
@@ -83,6 +81,8 @@ set enable_sort = off"
 pub(super) struct Sessions {
     commit: Pool<Connections>,
     read: Pool<Connections>,
+    /// Runs the tasks that wait for abandoned reads.
+    supervisor: Arc<Supervisor>,
 }
 
 impl Sessions {
@@ -91,6 +91,7 @@ impl Sessions {
     pub(super) fn new(
         config: &Config,
         connections: usize,
+        supervisor: &Supervisor,
         lineage: Option<&Arc<Lineage>>,
         created: impl Fn() + Send + Sync + 'static,
     ) -> Self {
@@ -99,6 +100,7 @@ impl Sessions {
         Self {
             commit: pool(config, commit, COMMIT_SETTINGS, lineage, created),
             read: pool(config, read, READ_SETTINGS, lineage, || {}),
+            supervisor: Arc::new(supervisor.clone()),
         }
     }
 
@@ -109,14 +111,14 @@ impl Sessions {
 
     /// A session that may write. If it is abandoned, it is closed: a transaction may be open.
     pub(super) async fn commit(&self) -> Result<Session, StoreError> {
-        Session::lend(&self.commit, Duration::ZERO).await
+        Session::lend(&self.commit, None).await
     }
 
     /// A session that only reads, for statements that are transactions of their own. If a caller that goes away
-    /// abandons it, it is lent on: the driver reads the answers that are left over and drops them. It is closed when
-    /// it was abandoned after [`LENT_ON_MAX`], or its statements [litter](Connection::is_littered) the server.
+    /// abandons it, it is [lent on](lent) when it is idle. It is closed when that takes long, or its statements
+    /// [litter](Connection::is_littered) the server.
     pub(super) async fn read(&self) -> Result<Session, StoreError> {
-        Session::lend(&self.read, LENT_ON_MAX).await
+        Session::lend(&self.read, Some(&self.supervisor)).await
     }
 
     /// Closes all sessions that are idle now, and the others as they come back.
@@ -192,47 +194,4 @@ fn are_old(metrics: &Metrics) -> bool {
 /// leaves such a plan behind soon.
 async fn plan_anew(client: &Connection) -> Result<(), HookError<Error>> {
     client.batch_execute("-- session.plan_anew\ndiscard plans").await.map_err(HookError::Backend)
-}
-
-/// A lent session.
-pub(super) struct Session {
-    object: Option<Object<Connections>>,
-    lent_at: Instant,
-    /// The session is closed when it is abandoned after this long.
-    abandoned_max: Duration,
-}
-
-impl Session {
-    async fn lend(pool: &Pool<Connections>, abandoned_max: Duration) -> Result<Self, StoreError> {
-        let object = pool.get().await.map_err(errors::session)?;
-        Ok(Self { object: Some(object), lent_at: Instant::now(), abandoned_max })
-    }
-
-    /// Returns the session: no transaction is open. The driver reads and drops answers that were not read.
-    pub(super) fn put_back(mut self) {
-        drop(self.object.take());
-    }
-
-    /// Closes the session: a statement failed, perhaps because of the statements that it has prepared.
-    pub(super) fn close(mut self) {
-        self.object.take().map(Object::take);
-    }
-}
-
-impl Deref for Session {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        self.object.as_ref().expect("there until given back")
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        if let Some(object) = self.object.take()
-            && (object.is_closed() || object.is_littered() || self.lent_at.elapsed() >= self.abandoned_max)
-        {
-            drop(Object::take(object));
-        }
-    }
 }

@@ -41,6 +41,47 @@ async fn a_cancelled_read_costs_no_session() {
     }
 }
 
+/// Two sessions read, and four callers go on asking for a run whose read takes a minute, and go away.
+#[tokio::test]
+async fn nobody_waits_behind_reads_whose_callers_went_away() {
+    let database = Database::fresh().await;
+    let options = OpenOptions { connections: 5, ..OpenOptions::default() };
+    let store = PostgresStore::open(&database.dsn(), &options, &Supervisor::new()).await.unwrap();
+    for id in ["run-1", "slow"] {
+        apply(&store, start(id)).await;
+    }
+    let watch = direct(&database.dsn()).await;
+    let slow = "alter table runs rename to all_runs;
+                create view runs as select * from all_runs
+                where case run_id when 'slow' then pg_sleep(60)::text is null else true end";
+    watch.batch_execute(slow).await.unwrap();
+    let asleep = async || {
+        let query = "select count(*) from pg_stat_activity
+                     where datname = current_database() and wait_event = 'PgSleep'";
+        watch.query_one(query, &[]).await.unwrap().get::<_, i64>(0)
+    };
+    let (slow, run_1) = (key("slow"), key("run-1"));
+    let come_and_go = async || loop {
+        let read = timeout(Duration::from_millis(30), store.run(&slow)).await;
+        assert!(read.is_err(), "it takes a minute: {read:?}");
+    };
+    let storm = join(join(come_and_go(), come_and_go()), join(come_and_go(), come_and_go()));
+    let honest = async {
+        while asleep().await < 2 {}
+        for _ in 0..3 {
+            let read = timeout(Duration::from_secs(5), store.run(&run_1)).await;
+            assert!(read.expect("it waits for no statement of others").unwrap().is_some());
+            assert!(asleep().await <= 2, "each has the place of a session until it has ended");
+        }
+    };
+    tokio::select! {
+        _never = storm => unreachable!("it goes on"),
+        () = honest => {}
+    }
+    let ended = async { while asleep().await > 0 {} };
+    timeout(Duration::from_secs(5), ended).await.expect("they are cancelled");
+}
+
 #[tokio::test]
 async fn a_server_that_never_answers_is_unreachable_in_seconds() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -120,11 +120,12 @@ mod tests {
 
     use super::*;
     use crate::store::postgres::sessions::Sessions;
+    use crate::supervise::Supervisor;
 
     fn sessions() -> Sessions {
         #[expect(clippy::disallowed_methods, reason = "`make test` says where its Postgres is in the environment")]
         let dsn = std::env::var("RUNLEDGER_TEST_POSTGRES").expect("`make test` runs a Postgres for this");
-        Sessions::new(&dsn.parse().unwrap(), 3, None, || {})
+        Sessions::new(&dsn.parse().unwrap(), 3, &Supervisor::new(), None, || {})
     }
 
     /// The first column of a statement that is not prepared for it.
