@@ -6,6 +6,7 @@ mod hangs;
 mod limits;
 mod lists;
 mod plans;
+mod spared;
 
 use std::sync::Arc;
 use std::time::Duration;

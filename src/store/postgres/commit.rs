@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_postgres::Config;
+use tokio_postgres::{Config, Error};
 use uuid::Uuid;
 
 use self::hints::{Hints, RestedOn};
@@ -32,10 +32,10 @@ use super::errors::{self, LeftBehind, TimedOut};
 use super::lineage::Lineage;
 use super::rows::smallint;
 use super::safety;
-use super::sessions::Sessions;
+use super::sessions::{Session, Sessions};
 use super::uptime::ReplicaUptime;
 use super::uptime::statements::clock;
-use crate::domain::{Command, Decide, Decided, Loaded, Shard};
+use crate::domain::{Command, Decide, Decided, LedgerEpoch, Loaded, Shard};
 use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled};
 use crate::supervise::Supervisor;
 
@@ -57,6 +57,33 @@ enum Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Final(error.into())
+    }
+}
+
+/// An attempt that failed.
+struct Failed {
+    failure: Failure,
+    /// Whether every statement was answered, and the session is as good as before once it is rolled back.
+    session_spared: bool,
+}
+
+impl Failed {
+    /// The server answered a statement with an error, or the connection broke.
+    fn at(error: Error, failure: impl FnOnce(StoreError) -> Failure) -> Self {
+        let session_spared = errors::spares_session(&error);
+        Self { failure: failure(errors::statement(error)), session_spared }
+    }
+
+    fn finally(error: Error) -> Self {
+        Self::at(error, Failure::from)
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        // A row that was read and makes no sense is no fault of the session.
+        let session_spared = matches!(error, StoreError::Corrupt { .. });
+        Self { failure: error.into(), session_spared }
     }
 }
 
@@ -128,9 +155,7 @@ struct Batch<'a> {
     keys: Keys<'a>,
 }
 
-/// Makes one commit in two flushes. An early return that does not give the session back closes it, and with it the
-/// transaction. `trusting`: runs that this process wrote last are not read; the statement that writes looks whether
-/// they are unchanged.
+/// Makes one commit in two flushes. A session that is not spared is closed, and with it the transaction.
 async fn attempt_once(
     commits: &CommitPath,
     deadline: Instant,
@@ -138,15 +163,39 @@ async fn attempt_once(
     rules: &dyn Decide,
     trusting: bool,
 ) -> Result<Decided, Failure> {
+    // Read before the session is lent: a new session may be to another server, and changes them.
+    let (epoch, age) = (commits.lineage.epoch(), commits.hints.age());
+    let session = before(deadline, commits.sessions.commit()).await??;
+    match attempt_on(&session, commits, deadline, batch, rules, (trusting, epoch, age)).await {
+        Ok(decided) => {
+            session.put_back();
+            Ok(decided)
+        }
+        Err(Failed { failure, session_spared }) => {
+            if session_spared {
+                session.roll_back(ROLLBACK).await;
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// Makes one commit on a session. `trusting`: runs that this process wrote last are not read; the statement that
+/// writes looks whether they are unchanged.
+async fn attempt_on(
+    session: &Session,
+    commits: &CommitPath,
+    deadline: Instant,
+    batch: &Batch<'_>,
+    rules: &dyn Decide,
+    (trusting, epoch, age): (bool, LedgerEpoch, u64),
+) -> Result<Decided, Failed> {
     let Batch { shard, commit_id, commands, keys } = batch;
     let (shard, commit_id) = (*shard, *commit_id);
-    let epoch = commits.lineage.epoch();
-    let age = commits.hints.age();
-    let session = before(deadline, commits.sessions.commit()).await??;
     let kept = if trusting { commits.hints.runs(shard, commands) } else { None };
-    let prepared = before(deadline, Prepared::of(&session, &commits.ends, keys)).await?.map_err(errors::statement)?;
+    let prepared = before(deadline, Prepared::of(session, &commits.ends, keys)).await?.map_err(errors::statement)?;
     let Read { loaded, now, min_release } =
-        before(deadline, lock_and_load(&session, &commits.uptime, &prepared, shard, keys, kept.is_none())).await??;
+        before(deadline, lock_and_load(session, &commits.uptime, &prepared, shard, keys, kept.is_none())).await??;
     commits.hints.clock(now);
     let last = loaded.last.map_or(0, |(position, _)| position);
 
@@ -156,49 +205,46 @@ async fn attempt_once(
         Some(decided) if decided.all_applied() => (decided, RestedOn::Runs),
         Some(_) => {
             // A command that makes no event rests on the run as it is, and no write would look whether it is still so.
-            let runs = before(deadline, load_runs(&session, &prepared, smallint(shard), keys)).await?;
-            let runs = read_runs(&runs.map_err(errors::statement)?)?;
+            let runs = before(deadline, load_runs(session, &prepared, smallint(shard), keys)).await?;
+            let runs = read_runs(&runs.map_err(Failed::finally)?)?;
             (rules.decide(commands, Loaded { runs, ..loaded }), RestedOn::Nothing)
         }
     };
     let Some(first) = decided.events.first() else {
         // Nothing to make durable: a COMMIT would be as sure, but need not be told apart from one that writes.
         before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
-        session.put_back();
         return Ok(decided);
     };
 
     let write = write(smallint(shard), commit_id, first.event.at, &decided, Place::After(last));
     let statement = before(deadline, session.prepare_cached(&write.sql)).await?.map_err(errors::statement)?;
     let arguments = write.arguments();
-    let outcome = timeout(WRITE_MAX, write_and_commit(&session, session.query_one(&statement, &arguments))).await;
+    let outcome = timeout(WRITE_MAX, write_and_commit(session, session.query_one(&statement, &arguments))).await;
     drop(arguments);
     drop(write);
     let source = match outcome {
         Ok(Written::Committed(_)) if commits.lineage.epoch() != epoch => LeftBehind.into(),
         Ok(Written::Committed(_)) => {
-            session.put_back();
             commits.hints.committed(shard, last, &decided, min_release, rested_on, age);
             commits.lineage.saw(epoch, [(shard, last + decided.events.len() as u64)]);
             return Ok(decided);
         }
         Ok(Written::RolledBack(error)) if errors::asks_for_retry(&error) => {
-            return Err(Failure::Again(errors::statement(error)));
+            return Err(Failed::at(error, Failure::Again));
         }
         Ok(Written::RolledBack(error)) if rested_on == RestedOn::Runs && errors::is_lost_race(&error) => {
             commits.hints.runs_were_wrong(shard, commands);
-            before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
-            session.put_back();
-            return Err(Failure::Stale);
+            return Err(Failed::at(error, |_| Failure::Stale));
         }
-        Ok(Written::RolledBack(error)) => return Err(errors::statement(error).into()),
+        Ok(Written::RolledBack(error)) => return Err(Failed::finally(error)),
         Ok(Written::Unsent(error)) => return Err(errors::unsent(error).into()),
         Ok(Written::Unknown(error)) => error.into(),
         Err(_) => TimedOut.into(),
     };
     commits.hints.runs_were_wrong(shard, commands);
     let unsettled = Box::new(Unsettled { shard, commit_id, first_position: last + 1, decided });
-    Err(Failure::Final(CommitError::Unknown { unsettled, source }))
+    let failure = Failure::Final(CommitError::Unknown { unsettled, source });
+    Err(Failed { failure, session_spared: false })
 }
 
 pub(super) async fn before<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<T, StoreError> {

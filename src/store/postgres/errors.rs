@@ -117,6 +117,17 @@ pub(super) fn proves_rollback(error: &Error) -> bool {
     })
 }
 
+/// Whether the session is as good as before a statement that failed with this error: the server [rolled
+/// back](proves_rollback) because of the statement's values, of rows, or of another's lock, and not because of this
+/// session's prepared statements, or because the server only reads or has no memory.
+pub(super) fn spares_session(error: &Error) -> bool {
+    proves_rollback(error)
+        && error.code().is_some_and(|state| {
+            [SqlState::LOCK_NOT_AVAILABLE, SqlState::QUERY_CANCELED, SqlState::DISK_FULL].contains(state)
+                || ["22", "23", "40", "54", "P0"].iter().any(|class| state.code().starts_with(class))
+        })
+}
+
 fn severity(error: &DbError) -> Severity {
     error.parsed_severity().unwrap_or(Severity::Fatal)
 }

@@ -1,6 +1,6 @@
 //! A write without meaning, made as a commit is made: it tells whether commits would succeed.
 
-use super::commit::statements::COMMIT;
+use super::commit::statements::{COMMIT, ROLLBACK};
 use super::errors;
 use super::min_release;
 use super::sessions::Sessions;
@@ -25,12 +25,21 @@ rollback to savepoint probe;
     )
 }
 
-/// Writes once. A session on which this fails is closed: its transaction is still open.
+/// Writes once. Where this fails, its transaction is still open.
 pub(super) async fn write(sessions: &Sessions, shard: Shard) -> Result<(), StoreError> {
     let session = sessions.commit().await?;
     let ledger = session.query_one("-- probe.min_release\nselect min_release from ledger where singleton", &[]);
     min_release::admits(&ledger.await.map_err(errors::statement)?)?;
-    session.batch_execute(&statement(shard)).await.map_err(errors::statement)?;
-    session.put_back();
-    Ok(())
+    match session.batch_execute(&statement(shard)).await {
+        Ok(()) => {
+            session.put_back();
+            Ok(())
+        }
+        Err(error) => {
+            if errors::spares_session(&error) {
+                session.roll_back(ROLLBACK).await;
+            }
+            Err(errors::statement(error))
+        }
+    }
 }

@@ -81,7 +81,8 @@ order by revision";
 const PING: &str = "-- read.ping
 select min_release from ledger where singleton";
 
-/// Runs a read on a session and gives it back when it went well.
+/// Runs a read on a session and gives it back when it went well. After an error that spares the session, it is
+/// [lent on](super::sessions::Sessions::read) when it is idle: the read may have sent further statements.
 pub(super) async fn reading<T, F>(sessions: &Sessions, read: impl FnOnce(Session) -> F) -> Result<T, StoreError>
 where
     F: Future<Output = (Session, Result<T, Error>)>,
@@ -93,7 +94,11 @@ where
                 Ok(answer)
             }
             (session, Err(error)) => {
-                session.close();
+                if errors::spares_session(&error) {
+                    drop(session);
+                } else {
+                    session.close();
+                }
                 Err(errors::statement(error))
             }
         }

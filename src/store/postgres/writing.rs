@@ -37,7 +37,7 @@ pub(super) async fn writing(
                     return Ok(rows);
                 }
                 Err(error) => {
-                    if errors::proves_rollback(&error) {
+                    if errors::spares_session(&error) {
                         // A closed session costs more than itself: the hints on the shards go with it.
                         session.put_back();
                     }

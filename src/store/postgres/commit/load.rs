@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
-use super::Failure;
+use super::{Failed, Failure};
 use super::statements::{BEGIN, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
@@ -127,7 +127,7 @@ pub(super) async fn lock_and_load(
     shard: Shard,
     keys: &Keys<'_>,
     with_runs: bool,
-) -> Result<Read, Failure> {
+) -> Result<Read, Failed> {
     let shard = smallint(shard);
     let by_shard: [&(dyn ToSql + Sync); 1] = [&shard];
     let (namespaces, run_ids, labels) = &keys.max_running;
@@ -204,10 +204,8 @@ async fn load_leases(
     session.query(statement, &[&shard, namespaces, run_ids, expected, begun, below, ends]).await
 }
 
-fn retriable(error: Error) -> Failure {
-    let again = errors::asks_for_retry(&error);
-    let error = errors::statement(error);
-    if again { Failure::Again(error) } else { error.into() }
+fn retriable(error: Error) -> Failed {
+    if errors::asks_for_retry(&error) { Failed::at(error, Failure::Again) } else { Failed::finally(error) }
 }
 
 fn applied_of(row: &Row) -> Result<(RunKey, String, AppliedRequest), StoreError> {

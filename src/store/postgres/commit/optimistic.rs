@@ -98,6 +98,9 @@ pub(in crate::store::postgres) async fn commit(
         Ok(Written::RolledBack(error) | Written::Unsent(error)) => {
             // The commit in two flushes meets the same error again, and tells its meaning.
             tracing::warn!(error = chain(&error), "a commit in one flush failed: it is made in two");
+            if errors::spares_session(&error) {
+                session.put_back();
+            }
             hints.was_wrong(shard);
             hints.runs_were_wrong(shard, commands);
             return Ok(Optimistic::NotWritten);

@@ -45,8 +45,14 @@ pub(in crate::store::postgres) async fn settle(
                     hints.is_settled(unsettled.commit_id);
                     return Ok(applied);
                 }
-                Err(error) if errors::is_lock_timeout(&error) => {}
-                Err(error) => return Err(errors::statement(error)),
+                Err(error) => {
+                    if errors::spares_session(&error) {
+                        session.roll_back(ROLLBACK).await;
+                    }
+                    if !errors::is_lock_timeout(&error) {
+                        return Err(errors::statement(error));
+                    }
+                }
             }
         }
     };

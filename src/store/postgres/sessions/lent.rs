@@ -27,6 +27,9 @@ const DRAIN_MAX: Duration = Duration::from_millis(500);
 /// The time for a cancellation, from its first packet to the end of the statement.
 const CANCEL_MAX: Duration = Duration::from_secs(2);
 
+/// The time for a rollback that only has to be answered.
+const ROLLBACK_MAX: Duration = Duration::from_secs(2);
+
 /// See the module.
 pub(in crate::store::postgres) struct Session {
     object: Option<Object<Connections>>,
@@ -60,6 +63,16 @@ impl Session {
     /// Closes the session: a statement failed, perhaps because of the statements that it has prepared.
     pub(in crate::store::postgres) fn close(mut self) {
         self.object.take().map(Object::take);
+    }
+
+    /// Returns a session whose transaction failed with an error that [spares it](errors::spares_session), once the
+    /// server has answered a rollback. A closed session would cost more than itself: the hints go with it.
+    pub(in crate::store::postgres) async fn roll_back(self, rollback: &str) {
+        if let Ok(Ok(())) = timeout(ROLLBACK_MAX, self.batch_execute(rollback)).await {
+            self.put_back();
+        } else {
+            self.close();
+        }
     }
 }
 
