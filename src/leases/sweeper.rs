@@ -7,30 +7,30 @@ use tokio::time::Instant;
 
 use crate::domain::{Ask, Command, Principal, RunKey, Shard};
 use crate::engine::{Disposition, Engine, Failure};
+use crate::store::leases::OverduePlace;
 use crate::store::{StoreError, Upkeep};
 
-/// Runs that one sweep of a shard ends at most, of those whose lease is over and of those that are due. If more are
-/// found, the next sweep follows at once.
+/// Runs that are found and ended together at most, of those whose lease is over and of those that are due.
 const RUNS_MAX: usize = 512;
 
 /// The time that an end may be queued. A shard that stands still is swept again, and holds up no other shard.
 const END_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Ends every run of a shard whose time is over. Returns the number of runs that it ended.
+/// Ends every run of a shard whose time is over, and passes over those that cannot be ended. Returns the number of
+/// runs that it ended.
 ///
 /// # Errors
 ///
 /// The store cannot be asked for these runs.
 pub async fn sweep(store: &dyn Upkeep, engine: &Engine, shard: Shard) -> Result<usize, StoreError> {
-    let mut ended = 0;
+    let (mut ended, mut place) = (0, OverduePlace::default());
     loop {
-        let found = store.overdue(shard, RUNS_MAX).await?;
-        let cut = found.len() >= RUNS_MAX;
-        let ends = join_all(found.into_iter().map(|key| end(engine, key))).await;
-        let now_ended = ends.into_iter().filter(|ended| *ended).count();
-        ended += now_ended;
-        if !cut || now_ended == 0 {
-            return Ok(ended);
+        let found = store.overdue(shard, &place, RUNS_MAX).await?;
+        let ends = join_all(found.runs.into_iter().map(|key| end(engine, key))).await;
+        ended += ends.into_iter().filter(|ended| *ended).count();
+        match found.next {
+            Some(next) => place = next,
+            None => return Ok(ended),
         }
     }
 }

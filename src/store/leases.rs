@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{LeaseEpoch, Progress, Run, Time};
+use crate::domain::{LeaseEpoch, Progress, Run, RunKey, Time};
 
 /// The interval at which a store is told that its process runs.
 pub const TICK_EVERY: Duration = Duration::from_millis(100);
@@ -32,4 +32,80 @@ pub struct KeptLease {
     pub expires_at: Time,
     /// The holder's progress, and the time of that report.
     pub progress: Option<(Progress, Time)>,
+}
+
+/// A page of the runs whose time is over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overdue {
+    /// The runs. A run whose lease is over and that is due comes twice.
+    pub runs: Vec<RunKey>,
+    /// The place to go on from; none: there are no more.
+    pub next: Option<OverduePlace>,
+}
+
+/// A place in a search for runs whose time is over; the default is the beginning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OverduePlace {
+    /// The place among the leases that are over.
+    pub lease: SearchedTo<RunKey>,
+    /// The place among the runs that are due.
+    pub due: SearchedTo<(Time, RunKey)>,
+}
+
+/// A place in one of the orders of a search.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SearchedTo<P> {
+    /// The beginning.
+    #[default]
+    Nothing,
+    /// The last row that was found.
+    Place(P),
+    /// The end: no row is left.
+    End,
+}
+
+impl<P: Clone> SearchedTo<P> {
+    /// The place, and the number of rows to find after it; before the first row, the place is `start`.
+    fn after(&self, start: P, limit: usize) -> (P, usize) {
+        match self {
+            Self::Nothing => (start, limit),
+            Self::Place(place) => (place.clone(), limit),
+            Self::End => (start, 0),
+        }
+    }
+}
+
+impl OverduePlace {
+    /// The key after which leases are searched, and the number of rows to find.
+    pub(in crate::store) fn leases_after(&self, limit: usize) -> (RunKey, usize) {
+        self.lease.after(before_all(), limit)
+    }
+
+    /// The time and the key after which due runs are searched, and the number of rows to find.
+    pub(in crate::store) fn due_after(&self, limit: usize) -> ((Time, RunKey), usize) {
+        self.due.after((Time::from_micros(0), before_all()), limit)
+    }
+}
+
+/// No run has this key: it stands before all others.
+fn before_all() -> RunKey {
+    RunKey { namespace: "".into(), run_id: "".into() }
+}
+
+impl Overdue {
+    /// A page of leases that are over and of runs that are due, each the first so many after a place.
+    pub(in crate::store) fn of(
+        over: Vec<RunKey>,
+        due: Vec<(Time, RunKey)>,
+        (over_max, due_max): (usize, usize),
+    ) -> Self {
+        let lease = over.iter().max().filter(|_| over.len() >= over_max).cloned();
+        let last_due = due.iter().max().filter(|_| due.len() >= due_max).cloned();
+        let next = (lease.is_some() || last_due.is_some()).then(|| OverduePlace {
+            lease: lease.map_or(SearchedTo::End, SearchedTo::Place),
+            due: last_due.map_or(SearchedTo::End, SearchedTo::Place),
+        });
+        let runs = over.into_iter().chain(due.into_iter().map(|(_, key)| key)).collect();
+        Self { runs, next }
+    }
 }

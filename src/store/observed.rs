@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 pub use self::calls::{Call, Calls};
-use super::leases::{KeptLease, Renewed};
+use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{
     CommitError, Commits, Description, Ledger, OfLedger, Page, RunLog, Runs, Store, StoreError, Unsettled, Upkeep,
@@ -178,9 +178,9 @@ impl<S: Upkeep + ?Sized> Upkeep for Observed<S> {
         self.inner.leases(keys).await
     }
 
-    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
+    async fn overdue(&self, shard: Shard, after: &OverduePlace, limit: usize) -> Result<Overdue, StoreError> {
         self.calls.count(Call::Overdue);
-        self.inner.overdue(shard, limit).await
+        self.inner.overdue(shard, after, limit).await
     }
 
     async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {

@@ -50,10 +50,10 @@ use self::sessions::CREATE_MAX;
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
 pub use self::sides::max_running::of_max_running;
 pub use self::upkeep::claims::of_claims;
-pub use self::upkeep::leases::of_leases;
+pub use self::upkeep::leases::{of_leases, of_overdue};
 use self::upkeep::{claims, leases, max_running};
 use super::OpenOptions;
-use super::leases::{KeptLease, Renewed};
+use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{
@@ -257,8 +257,8 @@ impl Upkeep for PostgresStore {
         leases::leases(&self.commits.sessions, &self.commits.uptime, keys, |key| self.shard_of(key)).await
     }
 
-    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
-        leases::overdue(&self.commits.sessions, &self.commits.uptime, shard, limit).await
+    async fn overdue(&self, shard: Shard, after: &OverduePlace, limit: usize) -> Result<Overdue, StoreError> {
+        leases::overdue(&self.commits.sessions, &self.commits.uptime, shard, after, limit).await
     }
 
     async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {

@@ -36,7 +36,7 @@ use uuid::Uuid;
 
 use self::upkeep::{claims, leases, max_running};
 use super::OpenOptions;
-use super::leases::{KeptLease, Renewed};
+use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{
@@ -273,9 +273,9 @@ impl Upkeep for SqliteStore {
         self.connections.read(move |connection| leases::leases(connection, &keys, &clock)).await?
     }
 
-    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
-        let clock = self.clock.clone();
-        self.connections.read(move |connection| leases::overdue(connection, shard, limit, &clock)).await?
+    async fn overdue(&self, shard: Shard, after: &OverduePlace, limit: usize) -> Result<Overdue, StoreError> {
+        let (clock, after) = (self.clock.clone(), after.clone());
+        self.connections.read(move |connection| leases::overdue(connection, shard, &after, limit, &clock)).await?
     }
 
     async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {

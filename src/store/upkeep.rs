@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::leases::{KeptLease, Renewed};
+use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::{OfLedger, StoreError};
 use crate::domain::{Claimed, Namespace, Renewal, RunKey, Shard};
 
@@ -33,14 +33,16 @@ pub trait Upkeep: OfLedger {
     /// The store cannot be read.
     async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError>;
 
-    /// At most `limit` runs of a shard whose lease is [over](super::leases), and as many that are
-    /// [due](crate::domain::Run::due_at), those that are due for the longest first. The state of these runs may be
-    /// another a moment later: a [sweep](crate::domain::Ask::Sweep) decides.
+    /// At most `limit` runs of a shard whose lease is [over](super::leases), by their keys, and as many that are
+    /// [due](crate::domain::Run::due_at), those that are due for the longest first; both after a place. Pages that
+    /// follow one another by [`next`](Overdue::next) find each run that is over or due all the time, whatever becomes
+    /// of the others. The state of these runs may be another a moment later: a [sweep](crate::domain::Ask::Sweep)
+    /// decides.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError>;
+    async fn overdue(&self, shard: Shard, after: &OverduePlace, limit: usize) -> Result<Overdue, StoreError>;
 
     /// The claim that a claimer's own request of this id was answered with, if there is one.
     ///

@@ -13,6 +13,7 @@ mod races;
 mod ready;
 mod replays;
 pub(crate) mod sound;
+mod sweeps;
 mod tables;
 mod values;
 
@@ -167,6 +168,9 @@ conformance! { conforms_on_disk:
     ]
     max_running: [
         a_value_that_nothing_counts_towards_is_forgotten
+    ]
+    sweeps: [
+        runs_that_cannot_be_ended_hide_no_other_from_a_sweep
     ]
     tables: [
         the_columns_of_runs_are_the_run_and_each_of_its_fields_is_there_once

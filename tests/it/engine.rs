@@ -11,6 +11,7 @@ use runledger::clock::SystemClock;
 use runledger::domain::{Shard, Status};
 use runledger::engine::{Disposition, Engine, Failure, Limits};
 use runledger::leases::sweeper;
+use runledger::store::leases::OverduePlace;
 use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OpenOptions, Runs as _, Upkeep as _};
 use runledger::supervise::Supervisor;
@@ -283,7 +284,8 @@ async fn a_sweep_ends_everybody_whose_time_is_over() {
     let starts = (0..700).map(|n| process.engine.submit(deferred(&format!("run-{n}")).start_timeout_ms(1), None));
     assert!(join_all(starts).await.iter().all(Result::is_ok));
     process.engine.submit(deferred("for-ever"), None).await.unwrap();
-    while process.store.overdue(Shard(0), 1_000).await.unwrap().len() < 700 {
+    let first = OverduePlace::default();
+    while process.store.overdue(Shard(0), &first, 1_000).await.unwrap().runs.len() < 700 {
         yield_now().await;
     }
     let sweep = async || sweeper::sweep(&*process.store, &process.engine, Shard(0)).await.unwrap();

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::{Call, Observed};
 use crate::clock::SystemClock;
 use crate::domain::{Ask, Command, Filter, LabelValue, Positions, Principal, Renewal, Rules, RunKey, Shard, Start};
+use crate::store::leases::OverduePlace;
 use crate::store::open::{self, Location};
 use crate::store::query::{Order, RunQuery};
 use crate::store::{
@@ -59,7 +60,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     let renewal = Renewal { epoch: 1.into(), agent_id: None, progress: None };
     assert_eq!(store.renew(Shard(0), &[(key.clone(), renewal)]).await.unwrap(), [None]);
     assert_eq!(store.leases(std::slice::from_ref(&key)).await.unwrap(), [None]);
-    assert!(store.overdue(Shard(0), 9).await.unwrap().is_empty());
+    assert!(store.overdue(Shard(0), &OverduePlace::default(), 9).await.unwrap().runs.is_empty());
     assert!(store.claimed(&key.namespace, "request").await.unwrap().is_none());
     assert!(store.replay_claim(&key.namespace, "request").await.unwrap().is_none());
     store.stay_alive().await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use runledger::domain::{Progress, Renewal, RunKey, Shard, Status, Verdict};
 use runledger::store::Store;
-use runledger::store::leases::{KeptLease, Renewed};
+use runledger::store::leases::{KeptLease, OverduePlace, Renewed};
 use tokio::time::timeout;
 
 use super::asking::{Answer, apply, ask, ask_all, home, neighbours, stored, word, words};
@@ -34,12 +34,17 @@ async fn kept(store: &dyn Store, run_id: &str) -> Option<KeptLease> {
     store.leases(&[key(run_id)]).await.unwrap().remove(0)
 }
 
+/// The first runs of a shard whose time is over.
+async fn found(store: &dyn Store, shard: Shard) -> Vec<RunKey> {
+    store.overdue(shard, &OverduePlace::default(), 100).await.unwrap().runs
+}
+
 /// A server is there, and looks for whose time is over in all shards.
 async fn overdue(store: &dyn Store) -> Vec<RunKey> {
     alive(store).await;
     let mut keys = Vec::new();
     for shard in 0..store.ledger().shard_count {
-        keys.extend(store.overdue(Shard(shard), 100).await.unwrap());
+        keys.extend(found(store, Shard(shard)).await);
     }
     keys
 }
@@ -345,7 +350,7 @@ pub(crate) async fn renewals_that_could_not_be_made_count_as_an_outage<F: OnDisk
         let _held_up = timeout(Duration::from_millis(20), store.stay_alive()).await;
     }
     for shard in 0..store.ledger().shard_count {
-        assert_eq!(store.overdue(Shard(shard), 100).await.unwrap(), [], "nobody could renew");
+        assert_eq!(found(store, Shard(shard)).await, [], "nobody could renew");
     }
     drop(held_up);
     let renewed = match renewing.await {

@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use runledger::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use runledger::domain::{Claimed, Command, LabelValue, Refusal, Renewal, Request, RunId, Shard, Status, Verdict};
 use runledger::store::Store;
+use runledger::store::leases::OverduePlace;
 use runledger::store::query::Place;
 
 use super::asking::{Answer, apply, ask, ask_all, neighbours, stored, word, words};
@@ -42,7 +43,7 @@ async fn replayed(store: &dyn Store, request_id: &str) -> Option<(String, u64)> 
 async fn overdue(store: &dyn Store) -> usize {
     let mut found = 0;
     for shard in 0..store.ledger().shard_count {
-        found += store.overdue(Shard(shard), 100).await.unwrap().len();
+        found += store.overdue(Shard(shard), &OverduePlace::default(), 100).await.unwrap().runs.len();
     }
     found
 }

@@ -6,7 +6,9 @@ use runledger::domain::batch::decide_batch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::{Claimed, Command, Decided, LabelValue, LedgerEpoch, Loaded, Request, Sides, Time};
-use runledger::store::postgres::{COMMIT_SETTINGS, of_a_commit, of_claims, of_leases, of_max_running};
+use runledger::store::postgres::{
+    COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_claims, of_leases, of_max_running, of_overdue,
+};
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -199,5 +201,37 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
             found.sort_unstable();
             assert_eq!(found, expected, "{place}");
         }
+    }
+}
+
+/// A page costs what it shows, wherever it begins: neither search goes over the rows before its place.
+#[tokio::test]
+async fn a_sweep_goes_on_from_its_place_by_index_with_statistics_and_without() {
+    let database = Database::fresh().await;
+    open(&database.dsn()).await;
+    let (session, other) = (direct(&database.dsn()).await, direct(&database.dsn()).await);
+    session.batch_execute(READ_SETTINGS).await.unwrap();
+    let mut rows = 0;
+    for (more, analysed) in [(0, false), (0, true), (1_000, false), (20_000, false), (20_000, true)] {
+        other.batch_execute(&filled(rows, more)).await.unwrap();
+        // One run of ten has a deadline, and a hundred share it.
+        let due = "update active set due_at = now() - substr(run_id, 5)::int / 1000 * interval '1 s'
+                   where run_id like '%0' and due_at is null";
+        other.batch_execute(due).await.unwrap();
+        rows = more;
+        if analysed {
+            other.batch_execute("analyze").await.unwrap();
+        }
+        let plan = plan(&session, &of_overdue()).await;
+        let place = format!("{rows} rows, analysed: {analysed}:\n{plan}");
+        assert!(!["Seq Scan", "Bitmap", "Join Filter", "JIT"].iter().any(|bad| plan.contains(bad)), "{place}");
+        let walks = |index: &str, condition: &str| {
+            let (_, walk) = plan.split_once(index).unwrap_or_else(|| panic!("{index}: {place}"));
+            assert!(walk.lines().nth(1).is_some_and(|line| line.contains(condition)), "{condition}: {place}");
+        };
+        walks("using leases_pkey", "(ROW(namespace, run_id) > ROW($2, $3))");
+        walks("using active_by_due", "(due_at >= $5)");
+        let sorts: Vec<&str> = plan.lines().map(str::trim).filter(|line| line.contains("Sort")).collect();
+        assert_eq!(sorts.len(), 2, "{place}");
     }
 }

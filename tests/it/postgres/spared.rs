@@ -120,7 +120,8 @@ async fn a_run_that_cannot_be_read_costs_no_session_and_no_hints() {
     direct(&hinted.database.dsn()).await.batch_execute(spoil).await.unwrap();
     // Twice: the first commit is decided on hints, which are found to be wrong.
     for _ in 0..2 {
-        let (batch, rules): (Arc<[_]>, _) = (Arc::from([Arc::new(update(&hinted.ids[0]).revision(7))]), Rules::shared());
+        let (batch, rules): (Arc<[_]>, _) =
+            (Arc::from([Arc::new(update(&hinted.ids[0]).revision(7))]), Rules::shared());
         let committed = hinted.store.commit(Shard(0), draw_id(), batch, &rules).await;
         assert!(matches!(committed, Err(CommitError::NotApplied(StoreError::Corrupt { .. }))), "{committed:?}");
     }

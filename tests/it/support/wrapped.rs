@@ -10,7 +10,7 @@ use runledger::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
     RunKey, Shard,
 };
-use runledger::store::leases::{KeptLease, Renewed};
+use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use runledger::store::query::{Place, RunCounts, RunPage, RunQuery};
 use runledger::store::{
     CommitError, Commits, Description, Ledger, LoggedEvent, OfLedger, Page, RunLog, Runs, Store, StoreError,
@@ -280,8 +280,8 @@ impl Upkeep for Wrapped {
         self.store.leases(keys).await
     }
 
-    async fn overdue(&self, shard: Shard, limit: usize) -> Result<Vec<RunKey>, StoreError> {
-        self.store.overdue(shard, limit).await
+    async fn overdue(&self, shard: Shard, after: &OverduePlace, limit: usize) -> Result<Overdue, StoreError> {
+        self.store.overdue(shard, after, limit).await
     }
 
     async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {

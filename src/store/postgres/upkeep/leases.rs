@@ -5,8 +5,8 @@ use tokio_postgres::types::ToSql;
 
 use crate::domain::{Renewal, RunKey, Shard};
 use crate::store::dialect::run_columns;
-use crate::store::leases::{KeptLease, Renewed};
-use crate::store::postgres::rows::{Reader, bigint, smallint};
+use crate::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
+use crate::store::postgres::rows::{At, Reader, bigint, shown, smallint};
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::sides;
 use crate::store::postgres::uptime::ReplicaUptime;
@@ -124,17 +124,26 @@ pub(in crate::store::postgres) async fn leases(
     Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
 }
 
-/// The leases that are over. A row whose own expiry is to come is passed over before anything else is looked at.
-fn over() -> String {
+/// The statement of a search for runs whose time is over: the leases that are over, by their table's key, and the runs
+/// that are due, by their index; of each only those after a place. A row whose own expiry is to come is passed over before anything else is looked at. The runs of one commit
+/// may share their `due_at`: these few are sorted by their keys.
+#[must_use]
+pub fn of_overdue() -> String {
     format!(
         "-- leases.overdue
 with {up}
-(select l.namespace, l.run_id from leases l, up
- where l.shard = $1 and l.expires_at <= up.now and {EXPIRY} <= up.now limit $2)
+select l.namespace, l.run_id, null::timestamptz as due_at
+from up
+cross join lateral (
+    select namespace, run_id from leases l
+    where l.shard = $1 and (l.namespace, l.run_id) > ($2, $3) and l.expires_at <= up.now and {EXPIRY} <= up.now
+    order by l.namespace, l.run_id limit $4) as l
 union all
-(select a.namespace, a.run_id from active a
- where a.shard = $1 and a.due_at <= (select now from up) order by a.due_at limit $2)",
-        up = up(3)
+(select a.namespace, a.run_id, a.due_at from active a
+ where a.shard = $1 and a.due_at <= (select now from up) and a.due_at >= $5
+   and (a.due_at, a.namespace, a.run_id) > ($5, $6, $7)
+ order by a.due_at, a.namespace, a.run_id limit $8)",
+        up = up(9)
     )
 }
 
@@ -142,9 +151,30 @@ pub(in crate::store::postgres) async fn overdue(
     sessions: &Sessions,
     uptime: &ReplicaUptime,
     shard: Shard,
+    after: &OverduePlace,
     limit: usize,
-) -> Result<Vec<RunKey>, StoreError> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = read_in_uptime(sessions, uptime, &over(), &[&smallint(shard), &limit]).await?;
-    rows.iter().map(|row| rows::key(row, "leases", 0)).collect()
+) -> Result<Overdue, StoreError> {
+    let (lease, over_max) = after.leases_after(limit);
+    let ((due_at, due), due_max) = after.due_after(limit);
+    let limit = |rows_max| i64::try_from(rows_max).unwrap_or(i64::MAX);
+    let arguments: [&(dyn ToSql + Sync); 8] = [
+        &smallint(shard),
+        &lease.namespace,
+        &lease.run_id,
+        &limit(over_max),
+        &At(due_at),
+        &due.namespace,
+        &due.run_id,
+        &limit(due_max),
+    ];
+    let rows = read_in_uptime(sessions, uptime, &of_overdue(), &arguments).await?;
+    let (mut over, mut due) = (Vec::new(), Vec::new());
+    for row in &rows {
+        let key = rows::key(row, "leases", 0)?;
+        match (Reader { table: "active", row, key: &|| shown(&key) }).get("due_at")? {
+            Some(due_at) => due.push((due_at, key)),
+            None => over.push(key),
+        }
+    }
+    Ok(Overdue::of(over, due, (over_max, due_max)))
 }

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use rusqlite::{Connection, Transaction};
 
 use crate::clock::Clock as _;
-use crate::domain::{Renewal, RunKey, Shard};
+use crate::domain::{Renewal, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::dialect::run_columns;
-use crate::store::leases::{KeptLease, Renewed};
+use crate::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use crate::store::rows::{key, runs};
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{Reader, all, bigint, each, execute, first, shown};
@@ -23,6 +23,17 @@ const RUN: &str = concat!(
     run_columns!(sqlite basic),
     " from runs as r where r.shard = ?1 and r.namespace = ?2 and r.run_id = ?3"
 );
+
+/// The leases whose own expiry has passed, by the table's key.
+const OVER: &str = "-- leases.overdue
+select namespace, run_id, expires_at, ttl_ms from leases
+ where shard = ?1 and (namespace, run_id) > (?3, ?4) and expires_at <= ?2 order by namespace, run_id";
+
+/// The runs that are due. Their index ends with the table's key.
+const DUE: &str = "-- leases.due
+select namespace, run_id, due_at from active
+ where shard = ?1 and due_at <= ?2 and (due_at, namespace, run_id) > (?3, ?4, ?5)
+ order by due_at, namespace, run_id limit ?6";
 
 /// The leases as they are kept, in one snapshot.
 pub(in crate::store::sqlite) fn leases(
@@ -106,33 +117,53 @@ pub(in crate::store::sqlite) fn try_to_write(
 pub(in crate::store::sqlite) fn overdue(
     connection: &mut Connection,
     shard: Shard,
+    after: &OverduePlace,
     limit: usize,
     clock: &UptimeClock,
-) -> Result<Vec<RunKey>, StoreError> {
+) -> Result<Overdue, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let seen = clock.seen();
-    let mut over = over(&snapshot, shard, limit, &seen)?;
-    let due = "-- leases.due
-         select namespace, run_id from active where shard = ?1 and due_at <= ?2 order by due_at limit ?3";
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    over.extend(all(&snapshot, due, (shard.0, seen.now.micros(), limit), |row| key(row, "active", 0))?);
-    Ok(over)
+    let (over_after, over_max) = after.leases_after(limit);
+    let (due_after, due_max) = after.due_after(limit);
+    let over = over(&snapshot, shard, &over_after, over_max, &seen)?;
+    let due = due(&snapshot, shard, &due_after, due_max, seen.now)?;
+    Ok(Overdue::of(over, due, (over_max, due_max)))
 }
 
-fn over(connection: &Connection, shard: Shard, limit: usize, seen: &Seen) -> Result<Vec<RunKey>, StoreError> {
-    let statement = "-- leases.overdue
-         select namespace, run_id, expires_at, ttl_ms from leases where shard = ?1 and expires_at <= ?2";
+fn over(
+    connection: &Connection,
+    shard: Shard,
+    after: &RunKey,
+    limit: usize,
+    seen: &Seen,
+) -> Result<Vec<RunKey>, StoreError> {
     let mut over = Vec::new();
-    each(connection, statement, (shard.0, seen.now.micros()), |row| {
-        if over.len() >= limit {
-            return Ok(ControlFlow::Break(()));
-        }
+    if limit == 0 {
+        return Ok(over);
+    }
+    each(connection, OVER, (shard.0, seen.now.micros(), &after.namespace, &after.run_id), |row| {
         let key = key(row, "leases", 0)?;
         let lease = Reader { table: "leases", row, key: &|| shown(&key) };
         if expiry(lease.get((2, "expires_at"))?, lease.get((3, "ttl_ms"))?, seen) <= seen.now {
             over.push(key);
         }
-        Ok(ControlFlow::Continue(()))
+        Ok(if over.len() >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     Ok(over)
+}
+
+fn due(
+    connection: &Connection,
+    shard: Shard,
+    (due_at, after): &(Time, RunKey),
+    limit: usize,
+    now: Time,
+) -> Result<Vec<(Time, RunKey)>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let values = (shard.0, now.micros(), due_at.micros(), &after.namespace, &after.run_id, limit);
+    all(connection, DUE, values, |row| {
+        let key = key(row, "active", 0)?;
+        let due_at = Reader { table: "active", row, key: &|| shown(&key) }.get((2, "due_at"))?;
+        Ok((due_at, key))
+    })
 }
