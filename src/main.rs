@@ -3,6 +3,10 @@
 use std::process::ExitCode;
 
 use runledger::cli;
+use tikv_jemallocator::Jemalloc;
+
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let cli = match cli::parse(std::env::args_os()) {

@@ -70,10 +70,22 @@ impl Memory {
         resident().unwrap_or_else(|| self.resident.load(Ordering::Relaxed))
     }
 
+    /// What the process takes beside the parts that are counted: what stands in use elsewhere, and what the allocator has
+    /// in memory without use. None where the process does not know.
+    #[must_use]
+    pub fn beside(&self, counted: &[Part]) -> Vec<Part> {
+        let Some(in_use) = in_use() else { return Vec::new() };
+        let counted: usize = counted.iter().map(|part| part.bytes).sum();
+        let resident = usize::try_from(self.resident()).unwrap_or(usize::MAX);
+        let part = |name, bytes| Part { name, bytes, bytes_max: None };
+        vec![part("not_counted", in_use.saturating_sub(counted)), part("allocator", resident.saturating_sub(in_use))]
+    }
+
     /// Takes the memory of now for what the process takes before it is called: its own code's, the runtime's and the
     /// open store's.
     pub fn set_base(&self) {
-        self.base.store(self.resident(), Ordering::Relaxed);
+        let in_use = in_use().and_then(|bytes| u64::try_from(bytes).ok());
+        self.base.store(in_use.unwrap_or_else(|| self.resident()), Ordering::Relaxed);
     }
 
     /// The part that the process takes before it is called.
@@ -150,6 +162,13 @@ fn resident() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+/// The bytes that this process has asked its allocator for, and not given back.
+fn in_use() -> Option<usize> {
+    // The numbers are those of the last look at them.
+    tikv_jemalloc_ctl::epoch::advance().ok()?;
+    tikv_jemalloc_ctl::stats::allocated::read().ok().filter(|bytes| *bytes > 0)
 }
 
 /// The limit of the control group that this process is in, of either version; none where there is none.

@@ -67,6 +67,7 @@ impl ReplicaService for Replica {
         let mut parts = vec![self.totals.memory.base()];
         parts.extend(self.totals.memory());
         parts.extend(self.slot.get().map(Authority::memory).into_iter().flatten());
+        parts.extend(self.totals.memory.beside(&parts));
         parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
         replica.memory = parts.into_iter().map(shown).collect();
         Ok(Response::new(replica))

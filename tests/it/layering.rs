@@ -97,6 +97,8 @@ const INNER: &[(&str, &[&str])] =
 const CRATES: &[(&str, &[&str])] = &[
     ("tonic", &["auth", "grpc", "wire"]),
     ("governor", &["grpc::transport"]),
+    ("tikv_jemalloc_ctl", &["memory"]),
+    ("tikv_jemallocator", &["main"]),
     ("prost", &["auth", "authority", "grpc", "wire"]),
     // `telemetry` takes from it how an error is written on one line.
     ("runledger_proto", &["auth", "authority", "cli", "grpc", "telemetry", "wire"]),
