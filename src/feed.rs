@@ -16,6 +16,7 @@ mod tailer;
 mod wait_run;
 pub mod watch_run;
 pub mod watch_runs;
+mod watchers;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -211,7 +212,10 @@ impl Feed {
     #[must_use]
     pub fn memory(&self) -> Vec<Part> {
         let recent_changes = self.hub.recent_changes_bytes();
-        vec![Part { name: "recent_changes", bytes: recent_changes, bytes_max: Some(self.limits.ring_bytes_max) }]
+        vec![
+            Part { name: "recent_changes", bytes: recent_changes, bytes_max: Some(self.limits.ring_bytes_max) },
+            Part { name: "watches", bytes: self.hub.sessions_bytes(), bytes_max: None },
+        ]
     }
 
     /// The ledger's epoch, for a session that begins.

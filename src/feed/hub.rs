@@ -32,6 +32,9 @@ pub struct Hub {
 /// Events that are remembered as logged. Above this number, all are forgotten, and each may be logged once more.
 const LOGGED_MAX: usize = 1024;
 
+/// About what the place of a session at a run takes.
+const TOPIC_SESSION_BYTES: usize = 128;
+
 struct State {
     topics: HashMap<RunKey, Topic>,
     ring: Ring,
@@ -116,6 +119,19 @@ impl Hub {
     #[must_use]
     pub fn watches_of_many_runs(&self) -> usize {
         self.state().ring.watchers()
+    }
+
+    /// The approximate number of bytes that the places of sessions take.
+    #[must_use]
+    pub fn sessions_bytes(&self) -> usize {
+        let state = self.state();
+        let of_topic = |(key, topic): (&RunKey, &Topic)| {
+            size_of::<(RunKey, Topic, Looks)>()
+                + key.run_id.len()
+                + topic.sessions * TOPIC_SESSION_BYTES
+                + topic.looks.bytes()
+        };
+        state.topics.iter().map(of_topic).sum::<usize>() + state.ring.watchers_bytes()
     }
 
     /// The approximate number of bytes of recent changes that are kept.

@@ -10,14 +10,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use super::watchers::Watchers;
 use super::{Change, LogPlace};
 use crate::domain::{Filter, LedgerEpoch, Namespace, Position, Positions, Revision, Time};
 
 /// Changes that a session looks at before it gives up the ring's lock.
 const LOOKS_MAX: u64 = 1024;
-
-/// No change waits for a watcher.
-const NONE: u64 = u64::MAX;
 
 /// A change and its place.
 #[derive(Debug)]
@@ -56,7 +54,7 @@ pub(super) struct Ring {
     as_of: Option<Time>,
     /// The changes of watched runs, by topic and revision.
     of_topics: HashMap<(u64, Revision), Arc<Entry>>,
-    watchers: HashMap<u64, Watcher>,
+    watchers: Watchers,
     /// The ledger's epoch of all entries. A session that began in another epoch gets none of them.
     epoch: LedgerEpoch,
 }
@@ -68,28 +66,6 @@ struct Begun {
     number: u64,
     /// The positions before the first entry.
     positions: Positions,
-}
-
-/// A session that watches many runs.
-struct Watcher {
-    namespace: Namespace,
-    filter: Arc<Filter>,
-    /// The oldest entry that the session has not looked at and that may be for it. Invariant: no earlier entry is for
-    /// it that it has not looked at.
-    pending: u64,
-    /// The beginning in which the session has looked at every entry, as of `pending`.
-    looked_since: Option<u64>,
-    wake: Arc<Notify>,
-    /// Notified when the session has looked at every entry.
-    looked: Arc<Notify>,
-    /// The ledger's epoch when the session began.
-    epoch: LedgerEpoch,
-}
-
-impl Watcher {
-    fn shows(&self, change: &Change) -> Option<bool> {
-        change.shown_to(&self.namespace, &self.filter)
-    }
 }
 
 /// The stand of a session that watches many runs: the place up to which it has read.
@@ -135,7 +111,7 @@ impl Ring {
             end: Positions::default(),
             as_of: None,
             of_topics: HashMap::new(),
-            watchers: HashMap::new(),
+            watchers: Watchers::default(),
             epoch: LedgerEpoch::FIRST,
         }
     }
@@ -152,6 +128,10 @@ impl Ring {
         self.watchers.len()
     }
 
+    pub(super) fn watchers_bytes(&self) -> usize {
+        self.watchers.bytes()
+    }
+
     pub(super) fn has_watchers(&self) -> bool {
         !self.watchers.is_empty()
     }
@@ -163,22 +143,18 @@ impl Ring {
         filter: Arc<Filter>,
         epoch: LedgerEpoch,
     ) -> (Arc<Notify>, Arc<Notify>) {
-        let (wake, looked) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let told = (wake.clone(), looked.clone());
-        // Any entry in the ring may be for the session.
-        self.watchers.insert(id, Watcher { namespace, filter, pending: 0, looked_since: None, wake, looked, epoch });
-        told
+        self.watchers.admit(id, namespace, filter, epoch)
     }
 
     /// Whether a session has taken all that the ring has for it, and misses nothing of what it was told before.
     pub(super) fn has_told_all(&self, id: u64) -> bool {
+        let watcher = self.watchers.get(id).filter(|watcher| watcher.epoch == self.epoch);
         let begun = self.begun.as_ref().map(|begun| begun.beginning);
-        let of = self.watchers.get(&id).filter(|watcher| watcher.epoch == self.epoch && watcher.pending == NONE);
-        begun.is_some() && of.is_some_and(|watcher| watcher.looked_since == begun)
+        begun.is_some_and(|begun| watcher.is_some_and(|watcher| watcher.has_looked_since(begun)))
     }
 
     pub(super) fn dismiss(&mut self, id: u64) {
-        self.watchers.remove(&id);
+        self.watchers.dismiss(id);
         if self.watchers.is_empty() {
             self.begun = None;
         }
@@ -188,8 +164,7 @@ impl Ring {
     /// Sessions of another epoch are woken, to end.
     pub(super) fn clear(&mut self, epoch: LedgerEpoch) {
         self.epoch = epoch;
-        let others = self.watchers.values().filter(|watcher| watcher.epoch != epoch);
-        others.for_each(|watcher| watcher.wake.notify_one());
+        self.watchers.wake(|watcher| watcher.epoch != epoch);
         self.first += self.entries.len() as u64;
         self.entries.clear();
         self.of_topics.clear();
@@ -205,7 +180,7 @@ impl Ring {
             let (beginning, number) = (self.beginnings, self.end_number());
             self.begun = Some(Begun { beginning, number, positions: positions.clone() });
             self.end = positions.clone();
-            self.watchers.values().for_each(|watcher| watcher.wake.notify_one());
+            self.watchers.wake(|_| true);
         }
     }
 
@@ -222,15 +197,14 @@ impl Ring {
     /// Takes a page of the log, whose entries may be watched as topics, up to `end`; `as_of` when that is the log's
     /// end.
     pub(super) fn take(&mut self, page: Vec<(Arc<Entry>, Option<u64>)>, end: &Positions, as_of: Option<Time>) {
-        let new = self.end_number();
         for (entry, topic) in page {
+            self.watchers.tell(&entry.change, self.end_number());
             self.bytes += entry.weight();
             if let Some(topic) = topic {
                 self.of_topics.insert((topic, entry.change.revision), entry.clone());
             }
             self.entries.push_back((entry, topic));
         }
-        self.tell_watchers(new);
         self.end = end.clone();
         self.as_of = as_of.or(self.as_of);
         while self.bytes > self.bytes_max {
@@ -247,29 +221,17 @@ impl Ring {
         }
     }
 
-    fn tell_watchers(&mut self, new: u64) {
-        let skipped = self.index(new);
-        for watcher in self.watchers.values_mut().filter(|watcher| watcher.pending == NONE) {
-            let mut entries = self.entries.range(skipped..).zip(new..);
-            let found = entries.find(|((entry, _), _)| watcher.shows(&entry.change).is_some());
-            if let Some((_, number)) = found {
-                watcher.pending = number;
-                watcher.wake.notify_one();
-            }
-        }
-    }
-
     /// The next step for a session at `stand`.
     pub(super) fn next(&mut self, id: u64, stand: &mut Stand) -> Next {
         let end = self.end_number();
-        let watcher = self.watchers.get(&id).filter(|watcher| watcher.epoch == self.epoch);
+        let watcher = self.watchers.get(id).filter(|watcher| watcher.epoch == self.epoch);
         let (Some(begun), Some(watcher)) = (&self.begun, watcher) else {
             stand.next = None;
             return Next::Behind;
         };
         let reads_on = stand.next.filter(|(beginning, next)| {
             // Entries that were evicted since were not for the session, or it has looked at them.
-            *beginning == begun.beginning && (*next >= begun.number || watcher.pending >= begun.number)
+            *beginning == begun.beginning && (*next >= begun.number || watcher.pending(end) >= begun.number)
         });
         let reads_on = match reads_on {
             Some((_, next)) => next.max(begun.number),
@@ -280,7 +242,7 @@ impl Ring {
             }
         };
         // No entry before the session's pending one is for it.
-        let mut number = reads_on.max(watcher.pending.min(end));
+        let mut number = reads_on.max(watcher.pending(end));
         let before = match number.checked_sub(begun.number) {
             Some(1..) => &*self.entries[self.index(number) - 1].0.positions,
             Some(0) | None => &*begun.positions,
@@ -305,11 +267,7 @@ impl Ring {
             return Next::More;
         }
         stand.positions.advance(&self.end);
-        if let Some(watcher) = self.watchers.get_mut(&id) {
-            watcher.pending = NONE;
-            watcher.looked_since = Some(begun.beginning);
-            watcher.looked.notify_waiters();
-        }
+        self.watchers.has_looked(id, begun.beginning);
         Next::Nothing(self.as_of)
     }
 

@@ -1,6 +1,6 @@
 //! Waiting for a run's end. The tailer tells a waiting caller, which sends no queries while the ring can answer.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -66,6 +66,7 @@ impl Feed {
     /// The run as it is. One read answers all callers that waited before it was sent.
     async fn look_together(&self, subscription: &Subscription) -> Result<Waited, WatchError> {
         let looks = subscription.looks();
+        let _looking = looks.looking();
         let begun = looks.begun.load(Ordering::Acquire);
         let mut last = looks.last.lock().await;
         if let Some((number, waited)) = &*last
@@ -84,8 +85,38 @@ impl Feed {
 /// The reads of one run for the callers that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
+    /// The callers that look: they read, or wait for a read.
+    callers: AtomicUsize,
     /// The number of reads that were begun.
     begun: AtomicU64,
-    /// The last read that succeeded, with its number.
+    /// The last read that succeeded, with its number, while callers look: a wait that goes on keeps no run.
     last: Mutex<Option<(u64, Waited)>>,
+}
+
+impl Looks {
+    fn looking(&self) -> Looking<'_> {
+        self.callers.fetch_add(1, Ordering::AcqRel);
+        Looking(self)
+    }
+
+    /// The bytes of the run that is kept.
+    pub(super) fn bytes(&self) -> usize {
+        // Whoever holds the lock reads, and keeps nothing yet.
+        let last = self.last.try_lock();
+        last.map_or(0, |last| last.as_ref().map_or(0, |(_, waited)| waited.run.len()))
+    }
+}
+
+/// A caller that looks. The last one to leave forgets the run.
+struct Looking<'a>(&'a Looks);
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        if self.0.callers.fetch_sub(1, Ordering::AcqRel) == 1
+            // Where the lock is held, another caller has come, and leaves later.
+            && let Ok(mut last) = self.0.last.try_lock()
+        {
+            *last = None;
+        }
+    }
 }
