@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Percent of the limit from which on no watch and no wait begins.
-const TIGHT_PERCENT: u64 = 85;
+pub const TIGHT_PERCENT: u64 = 85;
 
 /// Percent of the limit from which on nothing is written either.
 const SCARCE_PERCENT: u64 = 92;

@@ -16,6 +16,9 @@ use crate::domain::{Filter, LedgerEpoch, Namespace, Run};
 /// No change waits for a watcher.
 const NONE: u64 = u64::MAX;
 
+/// About what a session takes, with its place here: measured on thousands.
+const SESSION_BYTES: usize = 4 * 1024;
+
 /// A session that watches many runs.
 pub(super) struct Watcher {
     /// The oldest entry of the ring that the session has not looked at and that may be for it. Invariant: no earlier
@@ -229,8 +232,7 @@ impl Watchers {
             texts.sum::<usize>() + labels.iter().map(|(key, value)| 64 + key.len() + value.len()).sum::<usize>()
         };
         let of_group = |key: &Arc<GroupKey>| size_of::<(GroupKey, Group, Filter)>() + 2 * texts(&key.filter);
-        self.groups.keys().map(of_group).sum::<usize>()
-            + self.by_id.len() * 2 * size_of::<(u64, Watcher, Notify, Notify)>()
+        self.groups.keys().map(of_group).sum::<usize>() + self.by_id.len() * SESSION_BYTES
     }
 }
 

@@ -26,6 +26,7 @@ mod refusals;
 pub(crate) mod replica;
 mod restored;
 pub(crate) mod server;
+mod sharing;
 mod snapshots;
 mod startup;
 mod unreceived;

@@ -11,6 +11,7 @@ use super::problems::{Problem, WAITED_MS_MAX, seconds};
 use crate::cli::table::shown;
 use crate::cli::time::time;
 use crate::domain::{Namespace, Time};
+use crate::memory::TIGHT_PERCENT;
 use crate::store::Ledger;
 use crate::wire::cursor;
 use runledger_client::{Client, Failure, HostPort, News, RunsWatch, follow};
@@ -44,6 +45,10 @@ pub(super) struct Replica {
     pub(super) refused_calls: u64,
     pub(super) request_bytes: u64,
     pub(super) unsent_bytes: u64,
+    pub(super) resident_bytes: u64,
+    pub(super) memory_limit_bytes: u64,
+    /// What takes the memory, the largest part first.
+    pub(super) memory: Vec<MemoryPart>,
     /// The time when the replica last read the log to its end.
     pub(super) log_read_at: Option<Time>,
 }
@@ -55,6 +60,23 @@ pub(super) struct Queue {
     pub(super) shard: u32,
     pub(super) commands: u64,
     pub(super) oldest_ms: Option<i64>,
+}
+
+/// A part of a replica that takes memory.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MemoryPart {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    /// The bytes that the part takes at most; none where the number of connections or calls bounds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bytes_max: Option<u64>,
+}
+
+impl MemoryPart {
+    fn of(v1::MemoryPart { name, bytes, bytes_max }: v1::MemoryPart) -> Self {
+        Self { name, bytes, bytes_max: Some(bytes_max).filter(|bytes| *bytes > 0) }
+    }
 }
 
 /// Asks each replica of a ledger.
@@ -120,6 +142,9 @@ impl Replica {
             refused_calls: said.refused_calls,
             request_bytes: said.request_bytes,
             unsent_bytes: said.unsent_bytes,
+            resident_bytes: said.resident_bytes,
+            memory_limit_bytes: said.memory_limit_bytes,
+            memory: said.memory.into_iter().map(MemoryPart::of).collect(),
             log_read_at: time(said.log_read_at.as_ref()),
         }
     }
@@ -148,6 +173,13 @@ impl Replica {
             return Some(Problem {
                 what: format!("{server} serves another ledger than the one that is looked at here"),
                 todo: "Give --store as that server has it, or the --server of a replica of this ledger".to_owned(),
+            });
+        }
+        if self.memory_limit_bytes > 0 && self.resident_bytes * 100 >= self.memory_limit_bytes * TIGHT_PERCENT {
+            return Some(Problem {
+                what: format!("{server} has little memory left: new watches are refused, and writes next"),
+                todo: "See below which part takes it, and give the process more, or some of its callers to another one"
+                    .to_owned(),
             });
         }
         let (shard, waited) = self.oldest().filter(|(_, waited)| *waited > WAITED_MS_MAX)?;

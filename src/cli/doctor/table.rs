@@ -92,7 +92,20 @@ fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
         HumanCount(replica.refused_calls),
         HumanBytes(replica.request_bytes),
         HumanBytes(replica.unsent_bytes)
-    )
+    )?;
+    memory(out, replica)
+}
+
+/// The memory of a replica, and the parts that take a hundredth of it or more.
+fn memory(out: &mut String, replica: &Replica) -> fmt::Result {
+    let Replica { resident_bytes, memory_limit_bytes, memory, .. } = replica;
+    if memory.is_empty() {
+        return Ok(());
+    }
+    let of = if *memory_limit_bytes > 0 { format!(" of {}", HumanBytes(*memory_limit_bytes)) } else { String::new() };
+    let parts = memory.iter().filter(|part| part.bytes * 100 >= *resident_bytes);
+    let parts: Vec<String> = parts.map(|part| format!("{} {}", shown(&part.name), HumanBytes(part.bytes))).collect();
+    writeln!(out, "  memory: {}{of}: {}", HumanBytes(*resident_bytes), parts.join(", "))
 }
 
 fn sessions(out: &mut String, sessions: &Sessions) -> fmt::Result {

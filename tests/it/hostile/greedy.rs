@@ -329,7 +329,7 @@ async fn measured_greedy_callers() {
         greedy.prepare(&server).await;
         let alone = honest(server.address, time).await;
         let (got, over) = (Arc::new(Got::default()), Arc::new(AtomicBool::new(false)));
-        let until = Instant::now() + time + Duration::from_secs(3);
+        let until = Instant::now() + time + Duration::from_secs(8);
         let mut tasks = greedy.begin(server.address, until, got.clone()).await;
         let (met, memory) = tokio::join!(
             async {
