@@ -64,7 +64,9 @@
 //!   of them ran without an interruption of 2 s, so that a restart is no outage; an interruption of 2 s counts there
 //!   for leases of every ttl.
 //! - A list or a count walks one index in its order and looks at a bounded number of runs, with any filter.
-//! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice.
+//! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice, and for
+//!   each caller where callers share it. [`share`] has the key by which callers are told apart, and no other module
+//!   makes one.
 //!
 //! # The path of a watch
 //!
@@ -84,8 +86,9 @@
 //! - Each session, the tailer and the ring belong to one epoch of the ledger, and end or begin anew when the epoch is
 //!   raised.
 //! - An event that cannot be read ends the sessions that it is for; other sessions pass over it.
-//! - A watcher of many runs is woken only when an event is for it; the tailer tests the filters. A caller that waits
-//!   for a run's end waits for the same signal, and sends no queries while the ring can answer.
+//! - A watcher of many runs is woken only when an event is for it; the tailer tests the filters, equal ones once, and
+//!   only those that may match by the values of the run's fields. A caller that waits for a run's end waits for the
+//!   same signal, and sends no queries while the ring can answer.
 //! - The progress of watched runs is read from the rows of leases once a second, for all watchers of this process
 //!   together: it is no event.
 //!
@@ -106,8 +109,10 @@
 //!
 //! Claimers with one namespace, filter and `max_running` share a queue of candidates, read oldest first, a page at a
 //! time, and from its end on told by the feed; each is handed another one. A candidate may be taken already: the
-//! claim itself is a command. A claimer that finds nothing waits for the feed to tell of a run that is new or ready.
-//! A new filter evicts the queue that is idle for the longest, where there are too many.
+//! claim itself is a command. A claimer that finds nothing waits for the feed to tell of a run that is new or ready. A
+//! claimer that gives up has waited until the feed told of every event that was acknowledged before, by a read of the
+//! log's end that began after the claimer came. A new filter evicts the queue that is idle for the longest, where there
+//! are too many.
 //!
 //! An unreceived claim is given back: the engine or, for a claimer's own request, the call that repeats it notices
 //! that the caller has gone when the answer is due, and `claims::give_back` asks for it by a command. A run that
@@ -152,6 +157,7 @@
 //! | [`authority`] | the calls without a transport: a request in, an answer or a problem out |
 //! | [`grpc`] | the gRPC face on top of it, health, and the listener with its bounds |
 //! | [`auth`] | who makes a call |
+//! | [`memory`] | how much memory the process takes and may take, and what is refused when little is left |
 //! | [`app`], [`config`], [`supervise`], [`telemetry`], [`clock`] | the process: wired, told what to do, stopped, heard |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
 //! | `fill` | makes a large ledger for measurements, past the service |
@@ -214,6 +220,9 @@
 //! - *`max_running`*: the largest number of runs with one value of a label that may be running, as a claim states it:
 //!   the runs *count* that were claimed under it. A *limit* is also a bound of the contract or of a part of the
 //!   process.
+//! - *caller*: whoever makes a call, told apart by a key of two *parties*, its connection and the agent that it names. A
+//!   *share* is the part of a bounded thing that a caller has taken; a *turn* is the right to use a thing that few may
+//!   use at once.
 //! - *upkeep*: whatever changes without a commit: renewals, stamps by which servers tell that they are alive, and
 //!   tidying, which deletes rows that nothing needs any more.
 //! - *sweep*: the authority's own command that ends a run whose time is over. A conclusion from silence is *presumed*,

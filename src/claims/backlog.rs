@@ -77,6 +77,11 @@ impl Backlog {
         }
     }
 
+    /// About the bytes of the runs that count towards a limit, and of those that were handed out.
+    pub(super) fn running_bytes(&self) -> usize {
+        self.lanes.counted.bytes() + self.handed_out.len() * size_of::<(RunId, HandedOut)>() * 3 / 2
+    }
+
     pub(super) fn news(&self) -> &News {
         &self.lanes.news
     }

@@ -22,6 +22,14 @@ impl Counted {
         Self { max, ..Self::default() }
     }
 
+    /// About the bytes that the runs that count take: each stands in a set, and in the map of values.
+    pub(super) fn bytes(&self) -> usize {
+        let of_run = 2 * size_of::<(RunId, Arc<str>)>() * 3 / 2;
+        let of_value = size_of::<(Arc<str>, HashSet<RunId>)>() * 2;
+        let texts: usize = self.value_of.iter().map(|(run_id, value)| run_id.len() + value.len()).sum();
+        self.value_of.len() * of_run + self.running.len() * of_value + texts
+    }
+
     /// Whether one more run of a value may be running. Runs without a value are not limited.
     pub(super) fn has_room(&self, value: Option<&Arc<str>>) -> bool {
         value.and_then(|value| self.running.get(value)).is_none_or(|running| running.len() < self.max)

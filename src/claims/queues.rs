@@ -122,7 +122,9 @@ impl Queues {
 
     /// About the bytes that the queues take.
     pub(super) fn bytes(&self) -> usize {
-        self.places.all() * QUEUE_BYTES + self.room.bytes()
+        let queues: Vec<Arc<Queue>> = held(&self.entries).values().map(|entry| entry.queue.clone()).collect();
+        let running: usize = queues.iter().map(|queue| queue.backlog().running_bytes()).sum();
+        queues.len() * QUEUE_BYTES + self.room.bytes() + running
     }
 
     /// The bytes that the queues may take.
