@@ -45,7 +45,8 @@
 //!   under the head.
 //! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
 //!   every event carries whose revision is a multiple of 32.
-//! - Callers of `GetRun` that meet share the next query, never one that was sent. No run is cached between calls.
+//! - Callers of `GetRun` that meet share the next query, never one that was sent; it brings runs with their leases. No
+//!   run is cached between calls.
 //! - A Postgres database may lose acknowledged commits: an asynchronous standby is promoted, a backup is put back. Then
 //!   the ledger's epoch is raised, once for all replicas, before a session is used that may read the new past. Code
 //!   that gives out a place in the log (cursors, revisions of a watch) compares the epoch between the read and the
@@ -176,7 +177,7 @@
 //! | read and written with a commit | `sides::leases` of each store |
 //! | renewed | `authority::heartbeat`, `leases::renewals`, by `domain::renewal`; `upkeep::leases` of each store |
 //! | swept | `leases::sweeper`, which finds rows by `upkeep::leases` and makes commands |
-//! | shown | `wire::answer`, with the row's expiry and progress by `authority::reads`; to watchers, its progress alone by `leases::progress` and `authority::watch` |
+//! | shown | `wire::answer`, with the row's expiry and progress, which `reads` brings, by `authority::reads`; to watchers, its progress alone by `leases::progress` and `authority::watch` |
 //!
 //! | `max_running` is | by |
 //! |---|---|

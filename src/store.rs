@@ -35,7 +35,7 @@ pub use commits::{Commits, Unsettled};
 pub use error::{CommitError, OpenError, StoreError};
 pub use ledger::{EPOCH_ZERO, Ledger, OfLedger};
 pub use log::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Unreadable};
-pub use runs::Runs;
+pub use runs::{Found, RunAsKept, Runs};
 pub use upkeep::Upkeep;
 
 use crate::memory::Part;

@@ -5,7 +5,7 @@ use prost::Message as _;
 use super::lists::YieldEvery;
 use super::{ANSWER_BYTES_MAX, Authority, Call, run_not_found, unreadable};
 use crate::domain::Revision;
-use crate::store::PAGE_BYTES_MAX;
+use crate::store::{PAGE_BYTES_MAX, RunAsKept};
 use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
 use runledger_proto::v1;
@@ -28,7 +28,9 @@ impl Authority {
         };
         let unreadable = |error| unreadable("ListRunEvents", &key, &error);
         // The run is read first: a run that is found has its first event, whatever is committed in between.
-        let Some(run) = self.reads.run(&key).await.map_err(unreadable)? else { return Err(run_not_found(key)) };
+        let Some(RunAsKept { run, .. }) = self.reads.run(&key).await.map_err(unreadable)? else {
+            return Err(run_not_found(key));
+        };
         let _turn = self.turns.of_events(call.key).await?;
         let read = self.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
         if after > Revision::NONE && self.store.ledger().epoch != ledger.epoch {

@@ -3,8 +3,9 @@
 
 use super::{Authority, Call, run_not_found, unreadable};
 use crate::domain::check::{Outcome, check_matrix, check_run};
-use crate::domain::{LabelValue, Run, RunKey, Status};
+use crate::domain::{LabelValue, Run, RunKey};
 use crate::share::CallerKey;
+use crate::store::RunAsKept;
 use crate::store::query::Place;
 use crate::wire::answer::{self, timestamp};
 use crate::wire::problem::{self, Problem};
@@ -22,13 +23,12 @@ impl Authority {
         let caller = call.key;
         let (key, queue_label) = query::get_run(call.message, &call.caller).map_err(problem::invalid)?;
         match self.reads.run(&key).await {
-            Ok(Some(run)) => {
+            Ok(Some(read)) => {
                 let queue = match queue_label {
-                    Some(label) => self.place(caller, &key, &run, &label).await?,
+                    Some(label) => self.place(caller, &key, &read.run, &label).await?,
                     None => None,
                 };
-                let run = Some(self.shown(&key, &run).await?);
-                Ok(v1::GetRunResponse { run, queue })
+                Ok(v1::GetRunResponse { run: Some(shown(&read)), queue })
             }
             Ok(None) => Err(run_not_found(key)),
             Err(error) => Err(unreadable("GetRun", &key, &error)),
@@ -48,8 +48,8 @@ impl Authority {
         let check = match question {
             TransitionQuestion::Matrix { from, to } => check_matrix(from, to),
             TransitionQuestion::Run { key, to } => {
-                let run = self.reads.run(&key).await.map_err(|error| unreadable("CheckTransition", &key, &error))?;
-                check_run(&key, run.as_ref(), to, call.caller.principal)
+                let read = self.reads.run(&key).await.map_err(|error| unreadable("CheckTransition", &key, &error))?;
+                check_run(&key, read.as_ref().map(|read| &read.run), to, call.caller.principal)
             }
         };
         let (disposition, reason) = match &check.outcome {
@@ -85,21 +85,17 @@ impl Authority {
         let position = ahead.counts.values().sum::<u64>() + 1;
         Ok(Some(v1::QueuePlace { label, value, position, truncated: ahead.truncated, running_run_ids }))
     }
+}
 
-    /// A run with the expiry and the progress in its lease's own row. Only a running run with a lease has such a row.
-    pub(super) async fn shown(&self, key: &RunKey, run: &Run) -> Result<v1::Run, Problem> {
-        let mut shown: v1::Run = run.into();
-        let Some(lease) = &mut shown.lease else { return Ok(shown) };
-        if run.status != Status::Running {
-            return Ok(shown);
-        }
-        let kept = self.store.leases(std::slice::from_ref(key)).await;
-        let kept = kept.map_err(|error| unreadable("GetRun", key, &error))?.pop().flatten();
-        // The row is read a moment after the run: it may be of a later lease, which this run does not have.
-        if let Some(kept) = kept.filter(|kept| kept.epoch == run.supervision.epoch()) {
-            lease.expires_at = Some(timestamp(kept.expires_at));
-            shown.progress = kept.progress.as_ref().map(answer::progress);
-        }
-        Ok(shown)
+/// A run with the expiry and the progress in its lease's own row. Only a running run with a lease has such a row.
+fn shown(read: &RunAsKept) -> v1::Run {
+    let RunAsKept { run, lease: kept } = read;
+    let mut shown: v1::Run = run.into();
+    // The row may have been read a moment after the run, and be of a later lease, which this run does not have.
+    let kept = kept.as_ref().filter(|kept| kept.epoch == run.supervision.epoch());
+    if let (Some(lease), Some(kept)) = (&mut shown.lease, kept) {
+        lease.expires_at = Some(timestamp(kept.expires_at));
+        shown.progress = kept.progress.as_ref().map(answer::progress);
     }
+    shown
 }

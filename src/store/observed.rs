@@ -15,7 +15,8 @@ pub use self::calls::{Call, Calls};
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{
-    CommitError, Commits, Description, Ledger, OfLedger, Page, RunLog, Runs, Store, StoreError, Unsettled, Upkeep,
+    CommitError, Commits, Description, Found, Ledger, OfLedger, Page, RunLog, Runs, Store, StoreError, Unsettled,
+    Upkeep,
 };
 use crate::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
@@ -126,9 +127,9 @@ impl<S: Runs + ?Sized> Runs for Observed<S> {
         self.inner.run(key).await
     }
 
-    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
+    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<Found>, StoreError> {
         self.calls.count(Call::Runs);
-        self.inner.runs(keys).await
+        self.inner.runs(keys, bytes_max).await
     }
 
     async fn runs_at(&self, wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError> {

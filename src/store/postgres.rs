@@ -13,6 +13,7 @@ pub mod dsn;
 mod ends;
 mod errors;
 mod grants;
+mod held;
 mod ids;
 mod inspect;
 mod lineage;
@@ -46,6 +47,7 @@ pub use self::commit::write::of_a_commit;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
 pub use self::query::{count as of_a_count, list as of_a_list};
+pub use self::read::of_held_runs;
 use self::sessions::CREATE_MAX;
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
 pub use self::sides::max_running::of_max_running;
@@ -57,8 +59,8 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{
-    CommitError, Commits, Description, Ledger, OfLedger, OpenError, Page, RunLog, Runs, Store, StoreError, Unsettled,
-    Upkeep,
+    CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, RunLog, Runs, Store, StoreError,
+    Unsettled, Upkeep,
 };
 use crate::domain::ids::shard_of;
 use crate::domain::{
@@ -213,8 +215,9 @@ impl Runs for PostgresStore {
         read::run(&self.commits.sessions, self.shard_of(key), key).await
     }
 
-    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
-        read::runs(&self.commits.sessions, keys, |key| self.shard_of(key)).await
+    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<Found>, StoreError> {
+        let CommitPath { sessions, uptime, hints, .. } = &self.commits;
+        read::runs(sessions, uptime, hints.held(), keys, bytes_max, |key| self.shard_of(key)).await
     }
 
     async fn runs_at(&self, wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError> {

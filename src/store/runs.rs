@@ -2,9 +2,37 @@
 
 use async_trait::async_trait;
 
+use super::leases::KeptLease;
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{OfLedger, StoreError};
-use crate::domain::{Filter, LabelValue, Namespace, Revision, Run, RunId, RunKey};
+use crate::domain::{Filter, LabelValue, Namespace, Revision, Run, RunId, RunKey, Status};
+
+/// A run as it is, with its lease as it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunAsKept {
+    /// The run.
+    pub run: Run,
+    /// The lease; none where the run keeps none. It may be of an epoch to come, which the run does not have yet.
+    pub lease: Option<KeptLease>,
+}
+
+impl RunAsKept {
+    /// Whether a row of `leases` belongs to a run: only then is the table looked at.
+    pub(in crate::store) fn keeps_lease(run: &Run) -> bool {
+        run.status == Status::Running && run.supervision.lease.is_some() && !run.is_ready()
+    }
+}
+
+/// One of several runs that were asked for together.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// The run.
+    Run(Box<RunAsKept>),
+    /// There is no such run.
+    Nothing,
+    /// The answer was full: the run was not read.
+    Left,
+}
 
 /// Reads of runs.
 #[async_trait]
@@ -16,13 +44,14 @@ pub trait Runs: OfLedger {
     /// The store cannot be read.
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError>;
 
-    /// Several runs as they are, in the order of their keys, each as [`run`](Runs::run) would have read it at one
-    /// moment during the call.
+    /// Several runs as they are with their leases, in the order of their keys, each as [`run`](Runs::run) would have
+    /// read it at one moment during the call. At least one of the runs is read, and no more once they have so many
+    /// bytes.
     ///
     /// # Errors
     ///
     /// The store cannot be read, or one of the runs.
-    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError>;
+    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<Found>, StoreError>;
 
     /// Runs as they were right after one of their events each; none for a run that has no such event. At most 31 events
     /// are folded for each, from the last keyframe before it.

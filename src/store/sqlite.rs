@@ -40,8 +40,8 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, RunCounts, RunPage, RunQuery};
 use super::{
-    CommitError, Commits, Description, Ledger, OfLedger, OpenError, Page, RunLog, Runs, Store, StoreError, Unsettled,
-    Upkeep,
+    CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, RunLog, Runs, Store, StoreError,
+    Unsettled, Upkeep,
 };
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
@@ -210,12 +210,10 @@ impl Runs for SqliteStore {
         self.connections.read(move |connection| read::run(connection, shard, &key)).await?
     }
 
-    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
+    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<Found>, StoreError> {
         let keys: Vec<_> = keys.iter().map(|key| (self.shard_of(key), key.clone())).collect();
-        let read = move |connection: &mut rusqlite::Connection| {
-            keys.iter().map(|(shard, key)| read::run(connection, *shard, key)).collect()
-        };
-        self.connections.read(read).await?
+        let clock = self.clock.clone();
+        self.connections.read(move |connection| read::runs(connection, &keys, bytes_max, &clock)).await?
     }
 
     async fn runs_at(&self, wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError> {

@@ -15,6 +15,7 @@ mod replays;
 pub(crate) mod sound;
 mod sweeps;
 mod tables;
+mod together;
 mod values;
 
 use fixture::{Fixture, MemoryFixture, ObservedFixture, PostgresFixture, SqliteFixture};
@@ -83,6 +84,10 @@ conformance! { conforms:
         a_page_of_events_is_bounded_in_bytes
         events_read_back_as_they_were_decided
         an_unknown_run_has_no_record_and_no_history
+    ]
+    together: [
+        runs_are_read_with_the_leases_that_they_keep
+        runs_that_are_read_together_are_bounded_in_bytes
     ]
     leases: [
         a_lease_is_renewed_without_an_event

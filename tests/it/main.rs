@@ -15,4 +15,5 @@ mod inspect;
 mod layering;
 mod postgres;
 mod process;
+mod reads;
 mod support;

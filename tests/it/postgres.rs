@@ -7,6 +7,7 @@ mod limits;
 mod lists;
 mod plans;
 mod spared;
+mod together;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,6 @@
-//! Reads of one run. Each is one statement, and so one snapshot.
+//! Reads of one run. Each is one statement, and so one snapshot. Runs that are read together are in [`several`].
+
+mod several;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -6,11 +8,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
-use futures_util::future::try_join_all;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
+pub use self::several::of_held_runs;
+pub(super) use self::several::runs;
 use super::errors::{self, TimedOut};
 use super::min_release;
 use super::rows::{Reader, bigint, shown, smallint};
@@ -29,17 +32,6 @@ select ",
     "
 from runs as r
 where r.shard = $1 and r.namespace = $2 and r.run_id = $3"
-);
-
-/// The runs of one shard. Each is looked up by index, as in a commit.
-const RUNS: &str = concat!(
-    "-- read.runs
-select v.number, ",
-    run_columns!(postgres),
-    "
-from unnest($2::bigint[], $3::text[], $4::text[]) as v (number, namespace, run_id)
-cross join lateral (
-    select * from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r"
 );
 
 /// The events from the keyframe at or before the revision, or from the first event: `number` tells whose event it is.
@@ -109,33 +101,6 @@ where
 pub(super) async fn run(sessions: &Sessions, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
     let rows = rows(sessions, RUN, &[&smallint(shard), &key.namespace, &key.run_id]).await?;
     rows.first().map(runs::run).transpose()
-}
-
-/// Reads with one statement for each shard that has some of the runs, all in one flush.
-pub(super) async fn runs(
-    sessions: &Sessions,
-    keys: &[RunKey],
-    shard_of: impl Fn(&RunKey) -> Shard,
-) -> Result<Vec<Option<Run>>, StoreError> {
-    let by_shard = by_shard(keys.iter().map(shard_of));
-    let rows = reading(sessions, |session| async move {
-        let rows = async {
-            let statement = session.prepare_cached(RUNS).await?;
-            let reads = by_shard.iter().map(async |(shard, numbers)| {
-                let (namespaces, run_ids) = columns(numbers.iter().map(|number| &keys[index(*number)]));
-                session.query(&statement, &[&smallint(*shard), numbers, &namespaces, &run_ids]).await
-            });
-            try_join_all(reads).await
-        };
-        let rows = rows.await;
-        (session, rows)
-    });
-    let mut runs = vec![None; keys.len()];
-    for row in rows.await?.iter().flatten() {
-        let Some(number) = number_of(row) else { continue };
-        runs[index(number)] = Some(runs::run(row)?);
-    }
-    Ok(runs)
 }
 
 /// Reads with one statement for each shard that has some of the runs.

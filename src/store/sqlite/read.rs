@@ -5,11 +5,13 @@ use std::ops::ControlFlow;
 use rusqlite::Connection;
 
 use super::rows::{Reader, bigint, each, first, ledger, shown};
+use super::sides::leases;
+use super::uptime::UptimeClock;
 use super::{ends, errors};
 use crate::domain::{Event, Position, Positions, Revision, Run, RunKey, Shard};
 use crate::store::dialect::run_columns;
 use crate::store::rows::{events, runs};
-use crate::store::{StoreError, json};
+use crate::store::{Found, RunAsKept, StoreError, json};
 
 const RUN: &str = concat!(
     "-- read.run\nselect ",
@@ -34,6 +36,31 @@ select revision, at, event, request_id from run_events
 /// The run as it is stored.
 pub(super) fn run(connection: &Connection, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
     first(connection, RUN, (shard.0, &key.namespace, &key.run_id), |row| runs::run(row))
+}
+
+/// Runs as they are stored, with their leases, until they have so many bytes. Each is read for itself, and a lease a
+/// moment after its run: one snapshot would cost more than both.
+pub(super) fn runs(
+    connection: &Connection,
+    keys: &[(Shard, RunKey)],
+    bytes_max: usize,
+    clock: &UptimeClock,
+) -> Result<Vec<Found>, StoreError> {
+    let mut bytes = 0;
+    let read = |(shard, key): &(Shard, RunKey)| {
+        if bytes >= bytes_max.max(1) {
+            return Ok(Found::Left);
+        }
+        let Some(run) = run(connection, *shard, key)? else { return Ok(Found::Nothing) };
+        bytes += run.weight().max(1);
+        let lease = if RunAsKept::keeps_lease(&run) {
+            leases::kept(connection, *shard, key, &clock.seen())?.map(|row| row.lease)
+        } else {
+            None
+        };
+        Ok(Found::Run(Box::new(RunAsKept { run, lease })))
+    };
+    keys.iter().map(read).collect()
 }
 
 /// Runs right after one of their events each, in one snapshot.

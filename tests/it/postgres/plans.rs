@@ -7,7 +7,7 @@ use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::{Claimed, Command, Decided, LabelValue, LedgerEpoch, Loaded, Request, Sides, Time};
 use runledger::store::postgres::{
-    COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_claims, of_leases, of_max_running, of_overdue,
+    COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_claims, of_held_runs, of_leases, of_max_running, of_overdue,
 };
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -146,6 +146,7 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
     statements.extend(of_leases());
     statements.extend(of_max_running());
     statements.extend(of_claims());
+    statements.push(of_held_runs().to_owned());
     let (mut rows, fills) = (0, [(0, false), (0, true), (1, false), (1_000, false), (20_000, false), (100_000, true)]);
     for (more, analysed) in fills {
         other.batch_execute(&filled(rows, more)).await.unwrap();
@@ -182,6 +183,8 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 "claims.forget" => vec!["old"],
                 "load_request_ids" => vec!["request"],
                 "load_leases" | "leases.leases" => vec!["ledger", "run"],
+                // The run and its lease.
+                "read.held_runs" => vec!["ledger", "run", "run"],
                 // The lease, its owner, and the run.
                 "leases.renew" => vec!["ledger", "run", "run", "run"],
                 "load_max_running" => [vec!["run"; 4], vec!["value"]].concat(),

@@ -13,7 +13,7 @@ use runledger::domain::{
 use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use runledger::store::query::{Place, RunCounts, RunPage, RunQuery};
 use runledger::store::{
-    CommitError, Commits, Description, Ledger, LoggedEvent, OfLedger, Page, RunLog, Runs, Store, StoreError,
+    CommitError, Commits, Description, Found, Ledger, LoggedEvent, OfLedger, Page, RunLog, Runs, Store, StoreError,
     Unreadable, Unsettled, Upkeep,
 };
 use tokio::sync::Semaphore;
@@ -49,6 +49,10 @@ pub(crate) struct Wrapped {
     pub(crate) forgotten: Mutex<Option<Positions>>,
     /// The number of reads of a run.
     pub(crate) runs: AtomicU64,
+    /// A read of several runs takes a permit.
+    pub(crate) runs_gate: Semaphore,
+    /// The runs that each read of several has found, and their bytes.
+    pub(crate) shared: Mutex<Vec<(usize, usize)>>,
     /// The number of pages of lists that were read.
     pub(crate) lists: AtomicU64,
     /// Reads of runs' pasts that are in flight, and their largest number; one takes a permit.
@@ -79,6 +83,8 @@ impl Wrapped {
             damaged: AtomicU64::new(0),
             forgotten: Mutex::default(),
             runs: AtomicU64::new(0),
+            runs_gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            shared: Mutex::default(),
             lists: AtomicU64::new(0),
             pasts: AtomicU64::new(0),
             pasts_most: AtomicU64::new(0),
@@ -229,12 +235,16 @@ impl Runs for Wrapped {
         self.store.run(key).await
     }
 
-    async fn runs(&self, keys: &[RunKey]) -> Result<Vec<Option<Run>>, StoreError> {
-        let mut runs = Vec::with_capacity(keys.len());
-        for key in keys {
-            runs.push(self.run(key).await?);
-        }
-        Ok(runs)
+    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<Found>, StoreError> {
+        self.runs.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        self.runs_gate.acquire().await.expect("never closed").forget();
+        let found = self.store.runs(keys, bytes_max).await?;
+        let weights = found.iter().filter_map(|found| match found {
+            Found::Run(read) => Some(read.run.weight()),
+            Found::Nothing | Found::Left => None,
+        });
+        self.shared.lock().unwrap().push((weights.clone().count(), weights.sum()));
+        Ok(found)
     }
 
     async fn runs_at(&self, wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError> {

@@ -13,6 +13,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::super::held::HeldRuns;
 use super::super::rows::after_all;
 use crate::domain::{Ask, Command, Decided, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Sides, Time};
 
@@ -41,6 +42,7 @@ pub(in crate::store::postgres) struct Hints {
     age: AtomicU64,
     /// Optimistic commits of unknown outcome, and when they were decided.
     sent: Mutex<HashMap<Uuid, Time>>,
+    held: HeldRuns,
 }
 
 /// The end of a shard, after this process's last commit to it.
@@ -141,7 +143,13 @@ impl Hints {
             clock: Mutex::default(),
             age: AtomicU64::new(0),
             sent: Mutex::default(),
+            held: HeldRuns::none(),
         }
+    }
+
+    /// The runs that are known to be held. They are not forgotten with the others: none is ever checked.
+    pub(in crate::store::postgres) fn held(&self) -> &HeldRuns {
+        &self.held
     }
 
     /// Forgets everything: a new session may be to another server than before, which may know fewer or other facts:
@@ -264,6 +272,9 @@ impl Hints {
         rested_on: RestedOn,
         age: u64,
     ) {
+        for (key, lease) in &decided.sides.leases {
+            self.held.note(key, lease.is_some());
+        }
         if age != self.age() {
             return;
         }

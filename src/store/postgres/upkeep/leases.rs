@@ -1,13 +1,16 @@
 //! Renewals of leases, their reads, and the search for leases that are over.
 
-use tokio_postgres::Row;
+use std::collections::HashMap;
+
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
 
 use crate::domain::{Renewal, RunKey, Shard};
 use crate::store::dialect::run_columns;
 use crate::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
+use crate::store::postgres::read;
 use crate::store::postgres::rows::{At, Reader, bigint, shown, smallint};
-use crate::store::postgres::sessions::Sessions;
+use crate::store::postgres::sessions::{Session, Sessions};
 use crate::store::postgres::sides;
 use crate::store::postgres::uptime::ReplicaUptime;
 use crate::store::postgres::uptime::statements::{EXPIRY, parameters, read_in_uptime, told, up};
@@ -111,17 +114,36 @@ pub(in crate::store::postgres) async fn leases(
     keys: &[RunKey],
     shard_of: impl Fn(&RunKey) -> Shard,
 ) -> Result<Vec<Option<KeptLease>>, StoreError> {
-    let shards: Vec<i16> = keys.iter().map(|key| smallint(shard_of(key))).collect();
-    let namespaces: Vec<&str> = keys.iter().map(|key| key.namespace.as_str()).collect();
-    let run_ids: Vec<&str> = keys.iter().map(|key| key.run_id.as_str()).collect();
-    let rows = read_in_uptime(sessions, uptime, &reading(), &[&shards, &namespaces, &run_ids]).await?;
-    let mut found = std::collections::HashMap::new();
-    for row in &rows {
+    let rows = read::reading(sessions, |session| async move {
+        let rows = read_rows(&session, uptime, keys.iter().map(|key| (shard_of(key), key))).await;
+        (session, rows)
+    });
+    let kept = by_key(&rows.await?)?;
+    Ok(keys.iter().map(|key| kept.get(key).cloned()).collect())
+}
+
+/// The rows of leases, read on a session.
+pub(in crate::store::postgres) async fn read_rows<'a>(
+    session: &Session,
+    uptime: &ReplicaUptime,
+    keys: impl Iterator<Item = (Shard, &'a RunKey)>,
+) -> Result<Vec<Row>, Error> {
+    let (shards, keys): (Vec<i16>, Vec<&RunKey>) = keys.map(|(shard, key)| (smallint(shard), key)).unzip();
+    let (namespaces, run_ids) = read::columns(keys.into_iter());
+    let statement = session.prepare_cached(&reading()).await?;
+    let sent = uptime.sent();
+    let [expected, begun, below, ends] = parameters(&sent);
+    session.query(&statement, &[&shards, &namespaces, &run_ids, expected, begun, below, ends]).await
+}
+
+/// The leases in their rows.
+pub(in crate::store::postgres) fn by_key(rows: &[Row]) -> Result<HashMap<RunKey, KeptLease>, StoreError> {
+    let lease = |row| {
         let key = rows::key(row, "leases", 0)?;
         let lease = rows::sides::lease(row, &key)?;
-        found.insert(key, lease);
-    }
-    Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+        Ok((key, lease))
+    };
+    rows.iter().map(lease).collect()
 }
 
 /// The statement of a search for runs whose time is over: the leases that are over, by their table's key, and the runs
