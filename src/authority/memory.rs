@@ -8,7 +8,9 @@ impl Authority {
     #[must_use]
     pub fn memory(&self) -> Vec<Part> {
         let bounded = |name, (bytes, bytes_max)| Part { name, bytes, bytes_max: Some(bytes_max) };
-        let mut parts = vec![bounded("commands", self.engine.bytes()), bounded("claim_queues", self.claims.bytes())];
+        let reads = Part { name: "reads", bytes: self.reads.bytes(), bytes_max: None };
+        let mut parts =
+            vec![bounded("commands", self.engine.bytes()), bounded("claim_queues", self.claims.bytes()), reads];
         parts.extend(self.feed.memory());
         parts.extend(self.store.memory());
         parts
