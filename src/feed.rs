@@ -10,6 +10,7 @@ mod fold;
 mod history;
 pub mod hub;
 mod limits;
+mod pages;
 mod quiet;
 mod ring;
 mod tailer;
@@ -35,6 +36,7 @@ use cursor::Cursor;
 use fold::{Cache, Folded};
 use hub::Hub;
 pub use limits::Limits;
+use pages::Pages;
 pub use wait_run::Waited;
 
 /// The time without a frame after which a checkpoint is sent.
@@ -168,6 +170,8 @@ pub struct Feed {
     /// The runs that histories were folded to: sessions that read the same history fold on the runs that others have
     /// left. All runs are of this epoch of the ledger.
     folded: Arc<Mutex<(LedgerEpoch, Arc<Cache>)>>,
+    /// The pages of history that sessions share.
+    pages: Arc<Pages>,
     reads: Arc<Semaphore>,
     looks: Arc<Semaphore>,
     /// The client that sessions read for; none: this process.
@@ -193,7 +197,8 @@ impl Feed {
         supervisor.vital("tailer", tailer);
         let [reads, looks] = [READS_MAX, LOOKS_MAX].map(|max| Arc::new(Semaphore::new(max)));
         let folded = Arc::new(Mutex::new((log.ledger().epoch, Arc::new(fold::cache()))));
-        Self { log, runs, hub, encode, folded, reads, looks, reader: None, limits, stop }
+        let pages = Arc::new(Pages::new(limits.shared_pages_bytes_max));
+        Self { log, runs, hub, encode, folded, pages, reads, looks, reader: None, limits, stop }
     }
 
     /// The same feed for sessions of a client.
@@ -211,9 +216,12 @@ impl Feed {
     /// What the parts of the feed take, and may take.
     #[must_use]
     pub fn memory(&self) -> Vec<Part> {
-        let recent_changes = self.hub.recent_changes_bytes();
+        let bounded = |name, (bytes, bytes_max)| Part { name, bytes, bytes_max: Some(bytes_max) };
+        let folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
         vec![
-            Part { name: "recent_changes", bytes: recent_changes, bytes_max: Some(self.limits.ring_bytes_max) },
+            bounded("recent_changes", (self.hub.recent_changes_bytes(), self.limits.ring_bytes_max)),
+            bounded("history_pages", self.pages.bytes()),
+            bounded("folded_runs", fold::bytes(&folded)),
             Part { name: "watches", bytes: self.hub.sessions_bytes(), bytes_max: None },
         ]
     }

@@ -45,6 +45,12 @@ pub(super) fn cache() -> Cache {
     Cache::with_options(options, ByWeight, DefaultHashBuilder::default(), DefaultLifecycle::default())
 }
 
+/// The bytes of runs that a cache has, and how many it may have.
+pub(super) fn bytes(cache: &Cache) -> (usize, usize) {
+    let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+    (bytes(cache.weight()), bytes(CACHE_BYTES_MAX))
+}
+
 /// A run before and after an event.
 #[derive(Clone, Debug)]
 pub(super) struct Folded {

@@ -1,13 +1,14 @@
 //! The history of a watch of many runs: pages of the log, folded and filtered for the watch.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::fold::Folder;
+use super::pages::{Read, Shared};
 use super::ring::Stand;
 use super::watch_runs::Watch;
 use super::{Change, Feed, Held, WatchError};
-use crate::domain::{Changes, Filter, Revision, Run, RunKey, Status, Time};
-use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
+use crate::domain::{Changes, Filter, Positions, Revision, Run, RunKey, Status, Time};
+use crate::store::{LoggedEvent, StoreError};
 
 /// Pages of a run's later events that are read at most, to tell whether an unreadable event may be for a watch.
 const LATER_PAGES_MAX: usize = 16;
@@ -15,7 +16,8 @@ const LATER_PAGES_MAX: usize = 16;
 /// Reads the log after a session's stand. Holds one page of events.
 #[derive(Default)]
 pub(super) struct History {
-    events: VecDeque<Result<LoggedEvent, Unreadable>>,
+    /// The page, and its next event.
+    page: Option<(Arc<Shared>, usize)>,
     /// Counts the page.
     held: Option<Held>,
     /// The last page was the log's end, and all of its events were taken.
@@ -26,7 +28,7 @@ pub(super) struct History {
 
 impl History {
     pub(super) fn is_empty(&self) -> bool {
-        self.events.is_empty()
+        self.page.is_none()
     }
 
     /// The next change that the watch shows; none after a page's last one. An event that cannot be read, or folded, is
@@ -35,73 +37,101 @@ impl History {
         &mut self,
         watch: &Watch<'_>,
         stand: &mut Stand,
-    ) -> Result<Option<(Change, bool)>, WatchError> {
+    ) -> Result<Option<(Arc<Change>, bool)>, WatchError> {
         let feed = watch.feed;
-        if self.events.is_empty() {
+        if self.page.is_none() {
             self.held = None;
-            let after = stand.positions.clone();
-            let read = |Feed { log, limits, .. }: Feed| async move {
-                log.changes(&after, limits.log_page_events_max, limits.page_bytes_max).await
-            };
-            let weight = |page: &Page| page.events.iter().flatten().map(|logged| logged.event.weight()).sum();
-            let (page, held) = feed.page(feed.reads.clone(), weight, read).await?;
+            let (page, held) = watch.page(stand.positions.clone()).await?;
             self.held = held;
             self.at_end = page.events.is_empty();
-            // A page that is cut shows for certain only the log up to its last event.
-            let last = page.events.last().map(|read| match read {
-                Ok(logged) => logged.event.at,
-                Err(unreadable) => unreadable.at,
-            });
-            self.as_of = if page.cut { last } else { Some(page.as_of) };
-            self.events = page.events.into();
+            self.as_of = page.as_of;
+            self.page = Some((page, 0));
         }
         let runs = Folder { runs: &feed.runs, cache: &watch.folded, turns: Some(&feed.reads) };
-        while let Some(read) = self.events.pop_front() {
-            let (place, event) = match read {
-                Ok(LoggedEvent { shard, position, event }) => ((shard, position), Ok(event)),
-                Err(Unreadable { shard, position, key, revision, error, .. }) => {
-                    ((shard, position), Err((key, revision, error)))
-                }
+        while let Some((page, next)) = &mut self.page {
+            let Some(read) = page.events.get(*next) else { break };
+            let (index, place) = (*next, read.place());
+            *next += 1;
+            // A page that others share may begin before the session's stand.
+            if place.1 <= stand.positions.of(place.0) {
+                continue;
+            }
+            let (key, revision) = match read {
+                Read::Event(LoggedEvent { event, .. }) => (&event.key, event.revision),
+                Read::Unreadable { key, revision, .. } => (key, *revision),
             };
-            let namespace = event.as_ref().map_or_else(|(key, ..)| &key.namespace, |event| &event.key.namespace);
-            if *namespace != watch.namespace {
+            if key.namespace != watch.namespace {
                 stand.pass(place);
                 continue;
             }
-            let folded = match event {
-                Ok(event) => {
-                    let following = self.events.iter().flatten().map(|logged| &logged.event);
+            if let Some(change) = page.change(index) {
+                stand.pass(place);
+                match change.shown_to(&watch.namespace, &watch.filter) {
+                    Some(matches) => return Ok(Some((change, matches))),
+                    None => continue,
+                }
+            }
+            let folded = match read {
+                Read::Event(LoggedEvent { event, .. }) => {
+                    let following = page.events[*next..].iter().filter_map(|read| match read {
+                        Read::Event(logged) => Some(&logged.event),
+                        Read::Unreadable { .. } => None,
+                    });
                     let following = following.filter(|event| event.key.namespace == watch.namespace);
-                    match runs.fold(&event, following).await {
+                    match runs.fold(event, following).await {
                         Ok(folded) => Ok((event, folded)),
-                        Err(error) if error.may_be_of_one_run() => Err((event.key, event.revision, error)),
+                        Err(error) if error.may_be_of_one_run() => Err(error),
                         Err(error) => return Err(error.into()),
                     }
                 }
-                Err(unreadable) => Err(unreadable),
+                Read::Unreadable { error, .. } => Err(StoreError::shared(error)),
             };
             match folded {
                 Ok((event, folded)) => {
                     stand.pass(place);
                     if let Some(matches) = folded.shown_to(&watch.filter) {
-                        return Ok(Some((Change::new(&event, &folded, &*feed.encode), matches)));
+                        let change = Arc::new(Change::new(event, &folded, &*feed.encode));
+                        feed.pages.leave(page, index, &change);
+                        return Ok(Some((change, matches)));
                     }
                 }
-                Err((key, revision, error)) => {
-                    feed.hub.log_unreadable(&key, revision, &error);
-                    if watch.may_be_for(&key, revision).await? {
+                Err(error) => {
+                    feed.hub.log_unreadable(key, revision, &error);
+                    if watch.may_be_for(key, revision).await? {
                         return Err(WatchError::Unreadable(error));
                     }
                     stand.pass(place);
                 }
             }
         }
+        self.page = None;
         self.held = None;
         Ok(None)
     }
 }
 
 impl Watch<'_> {
+    /// The page after a stand, and the count of its bytes for the client: one that another session has read, or the
+    /// store's.
+    async fn page(&self, stand: Positions) -> Result<(Arc<Shared>, Option<Held>), StoreError> {
+        let epoch = self.epoch;
+        let read = move |feed: Feed| async move {
+            // The session that had the turn before may have read the page.
+            if let Some(page) = feed.pages.find(epoch, &stand) {
+                return Ok(page);
+            }
+            let Feed { log, limits, pages, .. } = &feed;
+            let read = log.changes(&stand, limits.log_page_events_max, limits.page_bytes_max).await?;
+            let page = Arc::new(Shared::of(stand, read));
+            // A page that was read while the ledger turned out to have lost its past may be of either.
+            if feed.epoch() == epoch {
+                pages.keep(epoch, &page);
+            }
+            Ok(page)
+        };
+        self.feed.page(self.feed.reads.clone(), |page: &Arc<Shared>| page.weight(), read).await
+    }
+
     /// Whether an event that cannot be read may be for this watch: its run matched before it, or may have matched after
     /// it by all that is known.
     async fn may_be_for(&self, key: &RunKey, revision: Revision) -> Result<bool, StoreError> {

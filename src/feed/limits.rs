@@ -15,6 +15,8 @@ pub struct Limits {
     /// About how many bytes one of these reads takes at most. A session keeps its page for as long as its reader
     /// sleeps.
     pub page_bytes_max: usize,
+    /// Bytes of pages of the history that sessions share at most, and of what they have shown of them.
+    pub shared_pages_bytes_max: usize,
 }
 
 impl Limits {
@@ -25,6 +27,7 @@ impl Limits {
         log_page_events_max: 256,
         view_page_runs_max: 100,
         page_bytes_max: 64 * 1024,
+        shared_pages_bytes_max: 16 * 1024 * 1024,
     };
 }
 

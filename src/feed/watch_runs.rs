@@ -18,7 +18,7 @@ use super::history::History;
 use super::hub::Told;
 use super::quiet::{Passing, Quiet};
 use super::ring::{Next, Stand};
-use super::{Change, Feed, Held, WatchError};
+use super::{Feed, Held, WatchError};
 use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, RunQuery};
@@ -170,8 +170,10 @@ impl Feed {
                         feed.is_still(epoch)?;
                         if let Some((change, matches)) = change? {
                             let cursor = watch.cursor(&stand.positions, None);
-                            let Change { event, run, filtered, .. } = change;
-                            yield Frame::Change { event, run, matches, after: filtered.after, cursor };
+                            let (event, run) = (change.event.clone(), change.run.clone());
+                            let after = change.filtered.after.clone();
+                            drop(change);
+                            yield Frame::Change { event, run, matches, after, cursor };
                             quiet = Quiet::since(hub.as_of());
                             passing = Passing::begin();
                         } else if !caught_up && passing.is_long() {
@@ -227,7 +229,7 @@ pub(super) struct Watch<'a> {
     /// See [`Feed::folded`].
     pub(super) folded: Arc<Cache>,
     /// The ledger's epoch when the watch began.
-    epoch: LedgerEpoch,
+    pub(super) epoch: LedgerEpoch,
     pub(super) namespace: Namespace,
     pub(super) filter: Arc<Filter>,
 }

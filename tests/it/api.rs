@@ -1,6 +1,7 @@
 //! The promises to clients, through real gRPC against the real binary: one list of behaviours, and each is a test of
 //! its own on SQLite, on Postgres, and on two servers over one Postgres database where a second server matters.
 
+mod behind;
 mod caller;
 mod check;
 mod checkpoints;

@@ -40,7 +40,11 @@ impl Process {
     }
 
     pub(super) async fn start_with(limits: Limits) -> Self {
-        let (supervisor, options) = (Supervisor::new(), OpenOptions::default());
+        Self::start_of(limits, OpenOptions::default()).await
+    }
+
+    pub(super) async fn start_of(limits: Limits, options: OpenOptions) -> Self {
+        let supervisor = Supervisor::new();
         let store = open::open(&Location::Memory, &options, Arc::new(SystemClock), &supervisor).await.unwrap();
         let (store, committed) = (Arc::new(Wrapped::around(store)), Arc::new(Notify::new()));
         let commits: Arc<dyn Commits> = store.clone();

@@ -59,14 +59,11 @@ async fn a_caller_has_no_more_calls_open_than_it_may() {
             tokio::spawn(async move { client.wait_run(wait()).await })
         })
         .collect();
-    let refused = eventually(SOON, async || {
-        greedy
-            .clone()
-            .wait_run(WaitRunRequest { timeout: Some(Duration::ZERO.try_into().unwrap()), ..wait() })
-            .await
-            .err()
-    });
-    retry_after(&refused.await.expect("three are open"), "open_calls");
+    let open = eventually(SOON, async || (replica(&server).await.watches_of_one_run == 3).then_some(()));
+    open.await.expect("three wait");
+    let another = WaitRunRequest { timeout: Some(Duration::ZERO.try_into().unwrap()), ..wait() };
+    let refused = greedy.wait_run(another).await.expect_err("three are open");
+    retry_after(&refused, "open_calls");
     ask(&mut honest, "run-1", Step::Complete, "").await.unwrap();
     for wait in waits {
         assert!(!wait.await.unwrap().unwrap().into_inner().timed_out);

@@ -59,6 +59,8 @@ pub(crate) struct Wrapped {
     pub(crate) pasts: AtomicU64,
     pub(crate) pasts_most: AtomicU64,
     pub(crate) pasts_gate: Semaphore,
+    /// The number of pages of the log that were read.
+    pub(crate) pages: AtomicU64,
     /// The time that a page of the log, or of a list, takes.
     pub(crate) slow_ms: AtomicU64,
     /// The number of reads of a run's history.
@@ -89,6 +91,7 @@ impl Wrapped {
             pasts: AtomicU64::new(0),
             pasts_most: AtomicU64::new(0),
             pasts_gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            pages: AtomicU64::new(0),
             slow_ms: AtomicU64::new(0),
             histories: AtomicU64::new(0),
             batches: Mutex::default(),
@@ -184,6 +187,7 @@ impl RunLog for Wrapped {
         if self.blind.load(Ordering::Relaxed) {
             return Err(unavailable());
         }
+        self.pages.fetch_add(1, Ordering::Relaxed);
         self.take_time().await;
         let mut page = self.store.changes(after, limit, bytes_max).await?;
         if !page.events.is_empty() && self.spoilt.swap(false, Ordering::Relaxed) {
