@@ -32,7 +32,7 @@ struct Ask {
     reply: oneshot::Sender<Answer>,
 }
 
-/// The callers that wait for the next query.
+/// The callers that wait for the next query. Each of them holds a call, and the transport bounds these.
 #[derive(Default)]
 struct Gathered {
     asks: VecDeque<Ask>,

@@ -67,7 +67,7 @@ pub(crate) async fn runs_are_read_with_the_leases_that_they_keep<F: Fixture>(fix
     for store in [here, &*there, &*there] {
         assert_eq!(together(store, &keys).await, expected);
         for (key, expected) in keys.iter().zip(&expected) {
-            assert_eq!(together(store, std::slice::from_ref(key)).await, [expected.clone()]);
+            assert_eq!(together(store, std::slice::from_ref(key)).await, std::slice::from_ref(expected));
         }
     }
     // What was known of them is not so any more.

@@ -65,7 +65,7 @@ async fn nobody_waits_behind_reads_whose_callers_went_away() {
         let read = timeout(Duration::from_millis(30), store.run(&slow)).await;
         assert!(read.is_err(), "it takes a minute: {read:?}");
     };
-    let storm = join(join(come_and_go(), come_and_go()), join(come_and_go(), come_and_go()));
+    let others = join(join(come_and_go(), come_and_go()), join(come_and_go(), come_and_go()));
     let honest = async {
         while asleep().await < 2 {}
         for _ in 0..3 {
@@ -75,7 +75,7 @@ async fn nobody_waits_behind_reads_whose_callers_went_away() {
         }
     };
     tokio::select! {
-        _never = storm => unreachable!("it goes on"),
+        _never = others => unreachable!("it goes on"),
         () = honest => {}
     }
     let ended = async { while asleep().await > 0 {} };

@@ -28,7 +28,8 @@ impl Hinted {
     async fn new() -> Self {
         let database = Database::fresh().await;
         let store = open(&database.dsn()).await;
-        let of = |shard| (0..).map(|n| format!("run-{n}")).find(|id| home(&store, &key(id)) == Shard(shard)).unwrap();
+        let some: Vec<String> = (0..64).map(|n| format!("run-{n}")).collect();
+        let of = |shard| some.iter().find(|id| home(&store, &key(id)) == Shard(shard)).unwrap().clone();
         let ids = [of(0), of(1)];
         for id in &ids {
             apply(&store, start(id)).await;
