@@ -1,13 +1,14 @@
 //! The connections of one store: one that writes, a few that read. In memory, the one that writes reads as well.
 //!
 //! A job waits for its connection in the async world and then holds a blocking thread for as long as it runs, so that
-//! waiting callers use up no threads. The connection goes back when the job ends, however it ends.
+//! waiting callers use up no threads. The connection goes back when the job ends, however it ends. A read whose caller
+//! goes away is interrupted: the next caller does not wait for an answer that nobody reads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::errors;
@@ -79,12 +80,19 @@ impl Connections {
         self.run(Use::Write, then_look).await
     }
 
-    /// Runs a job on a connection that reads.
+    /// Runs a job on a connection that reads. The statement that the job executes when its caller goes away is
+    /// interrupted, and a job that has not begun then never does.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         job: impl FnOnce(&mut Connection) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run(Use::Read, job).await
+        let awaited = Awaited::default();
+        let progress = awaited.0.clone();
+        let interruptible = move |connection: &mut Connection| {
+            let _ended = Ended::of(&progress, connection)?;
+            Some(job(connection))
+        };
+        self.run(Use::Read, interruptible).await?.ok_or_else(errors::closed)
     }
 
     async fn run<T: Send + 'static>(
@@ -184,6 +192,54 @@ impl Pool {
     }
 }
 
+/// How far the job of a read has come.
+#[derive(Default)]
+enum Progress {
+    #[default]
+    Queued,
+    Begun(InterruptHandle),
+    Ended,
+    /// The caller went away before the job began.
+    Abandoned,
+}
+
+/// Kept by the caller of a read: dropping it interrupts the job.
+#[derive(Default)]
+struct Awaited(Arc<Mutex<Progress>>);
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        let mut progress = held(&self.0);
+        match &*progress {
+            Progress::Queued => *progress = Progress::Abandoned,
+            // The job cannot end meanwhile, and so no other job's statement is interrupted.
+            Progress::Begun(job) => job.interrupt(),
+            Progress::Ended | Progress::Abandoned => {}
+        }
+    }
+}
+
+/// Kept by the job of a read: dropping it, even by a panic, tells that the job is over before the connection goes back.
+struct Ended<'a>(&'a Mutex<Progress>);
+
+impl<'a> Ended<'a> {
+    /// Begins a job; none where its caller has gone.
+    fn of(job: &'a Mutex<Progress>, connection: &Connection) -> Option<Self> {
+        let mut progress = held(job);
+        match &*progress {
+            Progress::Queued => *progress = Progress::Begun(connection.get_interrupt_handle()),
+            Progress::Begun(_) | Progress::Ended | Progress::Abandoned => return None,
+        }
+        Some(Self(job))
+    }
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        *held(self.0) = Progress::Ended;
+    }
+}
+
 /// A connection on its way through a job. Dropping it, even by a panic, gives it back before the permit is freed.
 struct Borrowed {
     connection: Option<Connection>,
@@ -212,4 +268,51 @@ impl Drop for Borrowed {
 /// Nothing is left half done under these mutexes, so a poisoned one is as good as any.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::store::sqlite::rows::each;
+
+    const ENDLESS: &str = "with recursive n (i) as (select 1 union all select i + 1 from n) select i from n";
+
+    #[tokio::test]
+    async fn a_read_whose_caller_goes_away_is_interrupted_and_the_next_one_is_not() {
+        let connections = Connections::reading(vec![Connection::open_in_memory().unwrap()]);
+        for _ in 0..3 {
+            let (begun, begins) = oneshot::channel();
+            let mut begun = Some(begun);
+            let endless = connections.read(move |connection| {
+                each(connection, ENDLESS, [], |_row| {
+                    begun.take().map(|begun| begun.send(()));
+                    Ok(ControlFlow::Continue(()))
+                })
+            });
+            tokio::select! {
+                answer = endless => panic!("it has no end: {:?}", answer.is_ok()),
+                begun = begins => begun.unwrap(),
+            }
+            let counted = "with recursive n (i) as (select 1 union all select i + 1 from n where i < 10000)
+                           select count(*) from n";
+            let count = connections.read(|connection| connection.query_row(counted, [], |row| row.get::<_, i64>(0)));
+            assert_eq!(count.await.unwrap().unwrap(), 10_000);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_read_whose_caller_went_away_before_it_began_never_begins() {
+        let connections = Connections::reading(vec![Connection::open_in_memory().unwrap()]);
+        let (abandoned, queued) = (Awaited::default(), Awaited::default());
+        let (abandoned_job, queued_job) = (abandoned.0.clone(), queued.0.clone());
+        drop(abandoned);
+        let begin = move |connection: &mut Connection| {
+            (Ended::of(&abandoned_job, connection).is_some(), Ended::of(&queued_job, connection).is_some())
+        };
+        assert_eq!(connections.run(Use::Read, begin).await.unwrap(), (false, true));
+    }
 }
