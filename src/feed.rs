@@ -218,10 +218,11 @@ impl Feed {
     pub fn memory(&self) -> Vec<Part> {
         let bounded = |name, (bytes, bytes_max)| Part { name, bytes, bytes_max: Some(bytes_max) };
         let folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
+        let ((sessions, sessions_max), (tailer, tailer_max)) = (fold::bytes(&folded), self.hub.folded_bytes());
         vec![
             bounded("recent_changes", (self.hub.recent_changes_bytes(), self.limits.ring_bytes_max)),
             bounded("history_pages", self.pages.bytes()),
-            bounded("folded_runs", fold::bytes(&folded)),
+            bounded("folded_runs", (sessions + tailer, sessions_max + tailer_max)),
             Part { name: "watches", bytes: self.hub.sessions_bytes(), bytes_max: None },
         ]
     }

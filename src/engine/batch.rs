@@ -73,7 +73,7 @@ impl Batch {
 
 /// A shard's queue, with the commands that were received and not yet batched.
 pub(super) struct Queue {
-    inlet: mpsc::UnboundedReceiver<Pending>,
+    inlet: mpsc::Receiver<Pending>,
     /// The count of commands that were received and have no answer.
     in_hand: Arc<Mutex<InHand>>,
     waiting: VecDeque<Pending>,
@@ -87,7 +87,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(inlet: mpsc::UnboundedReceiver<Pending>, in_hand: Arc<Mutex<InHand>>, limits: Limits) -> Self {
+    pub(super) fn new(inlet: mpsc::Receiver<Pending>, in_hand: Arc<Mutex<InHand>>, limits: Limits) -> Self {
         let (waiting, commands_max) = (VecDeque::new(), limits.batch_commands_max);
         Self { inlet, in_hand, waiting, limits, commands_max, crowded_since: None, refused: 0 }
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -93,7 +94,7 @@ pub(super) enum Rejected {
 
 /// The sending side of a shard's queue.
 pub(super) struct Inlet {
-    queue: mpsc::UnboundedSender<Pending>,
+    queue: mpsc::Sender<Pending>,
     places: Arc<Shares>,
     bytes: Arc<Shares>,
     in_hand: Arc<Mutex<InHand>>,
@@ -120,7 +121,10 @@ impl Inlet {
         let full = || Rejected::Full { wait: self.in_hand().wait() };
         pending.bytes = Some(self.bytes.take(caller, pending.weight).ok_or_else(full)?);
         pending.place = Some(self.places.take(caller, 1).ok_or_else(full)?);
-        self.queue.send(pending).map_err(|_closed| Rejected::Closed)
+        self.queue.try_send(pending).map_err(|error| match error {
+            TrySendError::Full(_) => full(),
+            TrySendError::Closed(_) => Rejected::Closed,
+        })
     }
 
     /// The number of commands without an answer, and the time since which the oldest of those in hand has waited.
@@ -139,12 +143,9 @@ pub(super) fn byte_budget(limits: &Limits) -> Arc<Shares> {
     Shares::new(limits.queue_bytes_max, GRANTED_BYTES.min(limits.queue_bytes_max))
 }
 
-/// A shard's queue. The channel has no bound of its own: each command in it has a place.
-pub(super) fn inlet(
-    bytes: Arc<Shares>,
-    limits: &Limits,
-) -> (Inlet, mpsc::UnboundedReceiver<Pending>, Arc<Mutex<InHand>>) {
-    let (sender, receiver) = mpsc::unbounded_channel();
+/// A shard's queue. The bound is that of the places, which let all callers together have twice as many at times.
+pub(super) fn inlet(bytes: Arc<Shares>, limits: &Limits) -> (Inlet, mpsc::Receiver<Pending>, Arc<Mutex<InHand>>) {
+    let (sender, receiver) = mpsc::channel(4 * limits.queue_commands_max);
     let in_hand = Arc::new(Mutex::default());
     let places = Shares::new(limits.queue_commands_max, GRANTED_COMMANDS);
     (Inlet { queue: sender, places, bytes, in_hand: in_hand.clone() }, receiver, in_hand)

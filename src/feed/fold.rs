@@ -12,7 +12,7 @@ use crate::domain::{Event, Filter, Revision, Run, RunKey};
 use crate::store::{Runs, StoreError};
 
 /// Bytes of runs kept to fold the next event on.
-const CACHE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+pub(super) const CACHE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The number of runs that the cache's tables are made for.
 const RUNS: usize = 16 * 1024;
 /// Runs that one read brings at most.
@@ -36,7 +36,7 @@ impl Weighter<(RunKey, Revision), Arc<Run>> for ByWeight {
 pub(super) fn cache() -> Cache {
     let options = OptionsBuilder::new()
         .estimated_items_capacity(RUNS)
-        .weight_capacity(CACHE_BYTES_MAX)
+        .weight_capacity(CACHE_BYTES_MAX as u64)
         // Runs that were read ahead, or just folded, are needed soonest: they get half of the room.
         .hot_allocation(0.5)
         .shards(1)
@@ -47,8 +47,7 @@ pub(super) fn cache() -> Cache {
 
 /// The bytes of runs that a cache has, and how many it may have.
 pub(super) fn bytes(cache: &Cache) -> (usize, usize) {
-    let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
-    (bytes(cache.weight()), bytes(CACHE_BYTES_MAX))
+    (usize::try_from(cache.weight()).unwrap_or(usize::MAX), CACHE_BYTES_MAX)
 }
 
 /// A run before and after an event.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use super::Limits;
+use super::fold::{self, CACHE_BYTES_MAX, Cache};
 use super::ring::{Entry, Next, Ring, Stand};
 use super::wait_run::Looks;
 use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, RunKey, Time};
@@ -25,6 +26,8 @@ pub struct Hub {
     read_to_end: watch::Sender<u64>,
     /// Notified when somebody waits for another read.
     asked: Notify,
+    /// The runs that the tailer folds on; none while there are no sessions.
+    folded: Mutex<Option<Arc<Cache>>>,
     /// The events that were logged as unreadable.
     logged: Mutex<HashSet<(RunKey, Revision)>>,
 }
@@ -99,8 +102,20 @@ impl Hub {
             reads_begun: AtomicU64::new(0),
             read_to_end: watch::Sender::new(0),
             asked: Notify::new(),
+            folded: Mutex::default(),
             logged: Mutex::default(),
         }
+    }
+
+    /// Takes note of the runs that the tailer folds on from now on.
+    pub(super) fn folds_on(&self, runs: Option<Arc<Cache>>) {
+        *self.folded.lock().unwrap_or_else(PoisonError::into_inner) = runs;
+    }
+
+    /// The bytes of the runs that the tailer folds on, and how many there may be.
+    pub(super) fn folded_bytes(&self) -> (usize, usize) {
+        let folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
+        folded.as_ref().map_or((0, CACHE_BYTES_MAX), |runs| fold::bytes(runs))
     }
 
     /// The number of runs that are watched.

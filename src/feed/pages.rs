@@ -17,6 +17,7 @@ use super::LogPlace;
 
 /// An event of a page: as it was read, or the reason why it cannot be.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are events")]
 pub(super) enum Read {
     Event(LoggedEvent),
     Unreadable { place: LogPlace, key: RunKey, revision: Revision, error: Arc<StoreError> },

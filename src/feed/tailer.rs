@@ -44,8 +44,10 @@ pub(super) async fn run(
             }
             let epoch = log.ledger().epoch;
             let (cache, reached) = (Arc::new(fold::cache()), None);
+            hub.folds_on(Some(cache.clone()));
             let mut tailer = Tailer { log: &*log, runs: &runs, hub: &hub, encode: &*encode, epoch, cache, reached };
             tailer.follow(&committed).await;
+            hub.folds_on(None);
             // No session is left that could take the ring's entries; or all of them are of a past that may be lost.
             hub.begin(log.ledger().epoch);
         }

@@ -172,7 +172,6 @@ impl Feed {
                             let cursor = watch.cursor(&stand.positions, None);
                             let (event, run) = (change.event.clone(), change.run.clone());
                             let after = change.filtered.after.clone();
-                            drop(change);
                             yield Frame::Change { event, run, matches, after, cursor };
                             quiet = Quiet::since(hub.as_of());
                             passing = Passing::begin();

@@ -17,7 +17,7 @@ use crate::domain::{Filter, LedgerEpoch, Namespace, Run};
 const NONE: u64 = u64::MAX;
 
 /// About what a session takes, with its place here: measured on thousands.
-const SESSION_BYTES: usize = 4 * 1024;
+const SESSION_BYTES: usize = 1536;
 
 /// A session that watches many runs.
 pub(super) struct Watcher {
@@ -143,12 +143,11 @@ impl Watchers {
         epoch: LedgerEpoch,
     ) -> (Arc<Notify>, Arc<Notify>) {
         let key = Arc::new(GroupKey { namespace, filter });
-        let key = match self.groups.get_key_value(&key) {
-            Some((known, _)) => known.clone(),
-            None => {
-                self.indexed(&key).push(key.clone());
-                key
-            }
+        let key = if let Some((known, _)) = self.groups.get_key_value(&key) {
+            known.clone()
+        } else {
+            self.indexed(&key).push(key.clone());
+            key
         };
         self.groups.entry(key.clone()).or_default().members += 1;
         let (wake, looked) = (Arc::new(Notify::new()), Arc::new(Notify::new()));

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -69,16 +70,20 @@ pub struct Renewals {
     inlets: Vec<Inlet>,
 }
 
-/// The sending side of a shard's queue. The channel has no bound of its own: each renewal in it has a place.
+/// The sending side of a shard's queue. The bound is that of the places, which let all callers together have twice as
+/// many at times.
 struct Inlet {
-    queue: mpsc::UnboundedSender<(Ask, Share)>,
+    queue: mpsc::Sender<(Ask, Share)>,
     places: Arc<Shares>,
 }
 
 impl Inlet {
     fn offer(&self, caller: CallerKey, ask: Ask) -> Result<(), Failure> {
         let place = self.places.take(caller, 1).ok_or(Failure::Overloaded)?;
-        self.queue.send((ask, place)).map_err(|_closed| Failure::Draining)
+        self.queue.try_send((ask, place)).map_err(|error| match error {
+            TrySendError::Full(_) => Failure::Overloaded,
+            TrySendError::Closed(_) => Failure::Draining,
+        })
     }
 }
 
@@ -88,7 +93,7 @@ impl Renewals {
     pub fn start(upkeep: &Arc<dyn Upkeep>, runs: Arc<dyn Runs>, supervisor: &Supervisor) -> Self {
         let ledger = upkeep.ledger();
         let inlets = (0..ledger.shard_count).map(|shard| {
-            let (queue, asks) = mpsc::unbounded_channel();
+            let (queue, asks) = mpsc::channel(4 * QUEUE_MAX);
             supervisor.vital("renewals", write(upkeep.clone(), Shard(shard), asks, supervisor.stop()));
             Inlet { queue, places: Shares::new(QUEUE_MAX, GRANTED) }
         });
@@ -138,12 +143,7 @@ impl Renewals {
 
 /// Writes the renewals that queued while the last write ran, until the stop. Renewals that are queued then are still
 /// written.
-async fn write(
-    store: Arc<dyn Upkeep>,
-    shard: Shard,
-    mut asks: mpsc::UnboundedReceiver<(Ask, Share)>,
-    stop: CancellationToken,
-) {
+async fn write(store: Arc<dyn Upkeep>, shard: Shard, mut asks: mpsc::Receiver<(Ask, Share)>, stop: CancellationToken) {
     let mut waiting = VecDeque::new();
     let mut next = Instant::now();
     loop {

@@ -37,8 +37,8 @@ impl Shares {
     pub fn take(self: &Arc<Self>, caller: CallerKey, units: usize) -> Option<Share> {
         let mut taken = self.taken();
         let Taken { all, by_connection, by_agent } = &mut *taken;
-        let by_name = self.admits(*all, by_agent, caller.agent, units) || caller.agent.is_none();
-        if !by_name || !self.admits(*all, by_connection, caller.connection, units) {
+        let by_name = self.admits(*all, by_agent, &caller.agent, units) || caller.agent.is_none();
+        if !by_name || !self.admits(*all, by_connection, &caller.connection, units) {
             return None;
         }
         *all += units;
@@ -48,8 +48,8 @@ impl Shares {
     }
 
     /// Whether one of these takers may take so many units more.
-    fn admits<K: Eq + std::hash::Hash>(&self, all: usize, takers: &HashMap<K, usize>, taker: K, units: usize) -> bool {
-        let before = takers.get(&taker).copied();
+    fn admits<K: Eq + std::hash::Hash>(&self, all: usize, takers: &HashMap<K, usize>, taker: &K, units: usize) -> bool {
+        let before = takers.get(taker).copied();
         let own = before.unwrap_or(0) + units;
         if own <= self.granted {
             return true;

@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     type Asked = Pin<Box<dyn Future<Output = Result<Turn, Duration>>>>;
 

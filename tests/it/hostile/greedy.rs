@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::watch_runs_response::Frame;
 use runledger_proto::v1::{
     ClaimNextRunRequest, GetRunRequest, ListRunsRequest, MaxRunning, Run, RunFilter, StartRunRequest, UpdateRunRequest,
     WaitRunRequest, WatchRunsRequest,
@@ -59,14 +60,14 @@ impl Greedy {
                     task_thread_id: format!("thread-{}", n % 7),
                     ..StartRunRequest::default()
                 })
-                .await
+                .await;
             }
             Self::FallenBehind => {
                 start_many(server, 20_000, |_| StartRunRequest {
                     task_thread_id: "behind".to_owned(),
                     ..StartRunRequest::default()
                 })
-                .await
+                .await;
             }
             Self::Waits => {
                 let mut client = server.client();
@@ -104,7 +105,7 @@ impl Greedy {
                 for nth in 0..2_000 {
                     let (mut client, got) = (client_of(nth), got.clone());
                     tasks.spawn(again(until, async move || {
-                        let asked = claim(&format!("greedy-{nth}"), Duration::from_secs(60));
+                        let asked = claim(&format!("greedy-{nth}"), Duration::from_mins(1));
                         got.note(client.claim_next_run(asked).await.map(drop)).await;
                     }));
                 }
@@ -124,14 +125,18 @@ impl Greedy {
                 for nth in 0..10_000 {
                     let (mut client, got) = (client_of(nth), got.clone());
                     tasks.spawn(again(until, async move || {
-                        let timeout = Some(Duration::from_secs(60).try_into().unwrap());
+                        let timeout = Some(Duration::from_mins(1).try_into().unwrap());
                         let asked = WaitRunRequest { run_id: format!("waited-{}", nth % 100), timeout };
                         got.note(client.wait_run(asked).await.map(drop)).await;
                     }));
                 }
             }
             Self::NarrowWatchers | Self::FallenBehind => {
-                let cursor = if self == Self::FallenBehind { first_cursor(address).await } else { String::new() };
+                let cursor = if self == Self::FallenBehind {
+                    FIRST_CURSOR.get().cloned().expect("it was taken")
+                } else {
+                    String::new()
+                };
                 let count = if self == Self::FallenBehind { 50 } else { 5_000 };
                 for nth in 0..count {
                     let (mut client, got, cursor) = (client_of(nth), got.clone(), cursor.clone());
@@ -146,7 +151,6 @@ impl Greedy {
                                 got.answered.fetch_add(1, Ordering::Relaxed);
                                 while let Ok(Some(frame)) = frames.message().await {
                                     got.frames.fetch_add(1, Ordering::Relaxed);
-                                    use runledger_proto::v1::watch_runs_response::Frame;
                                     if !cursor.is_empty() && matches!(frame.frame, Some(Frame::CaughtUp(_))) {
                                         break;
                                     }
@@ -179,7 +183,7 @@ fn values() -> usize {
 fn claim(workflow_id: &str, wait: Duration) -> ClaimNextRunRequest {
     ClaimNextRunRequest {
         filter: Some(RunFilter { workflow_id: workflow_id.to_owned(), ..RunFilter::default() }),
-        lease_ttl: Some(Duration::from_secs(600).try_into().unwrap()),
+        lease_ttl: Some(Duration::from_mins(10).try_into().unwrap()),
         wait: Some(wait.try_into().unwrap()),
         ..ClaimNextRunRequest::default()
     }
@@ -219,11 +223,7 @@ async fn again(until: Instant, mut call: impl AsyncFnMut()) {
     }
 }
 
-/// A cursor from before all but the first run.
-async fn first_cursor(address: SocketAddr) -> String {
-    FIRST_CURSOR.get().cloned().unwrap_or_else(|| panic!("no cursor of {address}"))
-}
-
+/// A cursor from before the first run.
 static FIRST_CURSOR: std::sync::OnceLock<String> = std::sync::OnceLock::new();
 
 async fn start_many(server: &Server, count: usize, request: impl Fn(usize) -> StartRunRequest) {
@@ -321,9 +321,7 @@ async fn measured_greedy_callers() {
                 .unwrap()
                 .into_inner();
             let frame = frames.message().await.unwrap().unwrap().frame.unwrap();
-            let runledger_proto::v1::watch_runs_response::Frame::CaughtUp(caught_up) = frame else {
-                panic!("{frame:?}")
-            };
+            let Frame::CaughtUp(caught_up) = frame else { panic!("{frame:?}") };
             FIRST_CURSOR.set(caught_up.cursor).unwrap();
         }
         greedy.prepare(&server).await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use runledger_proto::v1::{CompleteRunRequest, GetRunRequest, StartRunRequest, WaitRunRequest, WatchRunsRequest};
+use tokio::task::JoinSet;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -53,20 +54,19 @@ async fn a_caller_has_no_more_calls_open_than_it_may() {
     let (mut greedy, mut honest) = (server.client(), server.client());
     ask(&mut honest, "run-1", Step::Start, "").await.unwrap();
     let wait = || WaitRunRequest { run_id: "run-1".into(), timeout: Some(SOON.try_into().unwrap()) };
-    let waits: Vec<_> = (0..3)
-        .map(|_| {
-            let mut client = greedy.clone();
-            tokio::spawn(async move { client.wait_run(wait()).await })
-        })
-        .collect();
+    let mut waits = JoinSet::new();
+    for _ in 0..3 {
+        let mut client = greedy.clone();
+        waits.spawn(async move { client.wait_run(wait()).await });
+    }
     let open = eventually(SOON, async || (replica(&server).await.watches_of_one_run == 3).then_some(()));
     open.await.expect("three wait");
     let another = WaitRunRequest { timeout: Some(Duration::ZERO.try_into().unwrap()), ..wait() };
     let refused = greedy.wait_run(another).await.expect_err("three are open");
     retry_after(&refused, "open_calls");
     ask(&mut honest, "run-1", Step::Complete, "").await.unwrap();
-    for wait in waits {
-        assert!(!wait.await.unwrap().unwrap().into_inner().timed_out);
+    while let Some(waited) = waits.join_next().await {
+        assert!(!waited.unwrap().unwrap().into_inner().timed_out);
     }
     ask(&mut greedy, "run-2", Step::Start, "").await.unwrap();
 }
@@ -104,15 +104,13 @@ async fn the_parts_of_a_replicas_memory_add_up_to_what_the_process_takes() {
         ask(&mut clients[0].clone(), &run_id, Step::Start, "").await.unwrap();
         ask(&mut clients[0].clone(), &run_id, Step::Bulk, "").await.unwrap();
     }
-    let waits: Vec<_> = (0..2_000)
-        .map(|nth| {
-            let mut client = clients[nth % 4].clone();
-            let timeout = Some(SOON.try_into().unwrap());
-            tokio::spawn(async move {
-                client.wait_run(WaitRunRequest { run_id: format!("run-{}", nth % 50), timeout }).await
-            })
-        })
-        .collect();
+    let mut waits = JoinSet::new();
+    for nth in 0..2_000 {
+        let mut client = clients[nth % 4].clone();
+        let timeout = Some(SOON.try_into().unwrap());
+        let asked = WaitRunRequest { run_id: format!("run-{}", nth % 50), timeout };
+        waits.spawn(async move { client.wait_run(asked).await });
+    }
     let open = eventually(SOON, async || {
         let told = replica(&server).await;
         (told.watches_of_one_run == 2_000).then_some(told)
