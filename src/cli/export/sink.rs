@@ -39,24 +39,20 @@ impl Drop for Part {
 }
 
 impl Sink {
-    /// Opens the output, on a thread of its own, because a pipe opens only when somebody reads it.
+    /// Opens the output: a pipe on a thread of its own, because it opens only when somebody reads it, and a file here,
+    /// because an export that is interrupted meanwhile would leave it behind.
     pub(super) async fn open(output: &str, append: bool) -> io::Result<Self> {
         if output == "-" {
             return Ok(Self { out: Some(Out::Stdout), part: None });
         }
-        let path = PathBuf::from(output);
-        spawn_blocking(move || Self::open_file(&path, append)).await?
-    }
-
-    fn open_file(path: &Path, append: bool) -> io::Result<Self> {
-        let path = followed(path)?;
+        let path = followed(Path::new(output))?;
         let there = match fs::metadata(&path) {
             Ok(there) => Some(there),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
         if there.as_ref().is_some_and(|there| !there.is_file()) {
-            let file = File::options().write(true).open(&path)?;
+            let file = spawn_blocking(move || File::options().write(true).open(&path)).await??;
             return Ok(Self { out: Some(Out::Special(file)), part: None });
         }
         if append {

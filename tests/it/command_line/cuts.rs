@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::net::TcpListener as StdListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use runledger_proto::v1::{GetRunRequest, Run, RunStatus};
+use runledger_proto::v1::replica_service_client::ReplicaServiceClient;
+use runledger_proto::v1::{GetReplicaRequest, GetRunRequest, Run, RunStatus};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tonic::transport::Endpoint;
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::cli::{Going, cli, completed, done, started};
@@ -33,6 +35,13 @@ async fn serving(address: &str, store: &str) -> Server {
     let server = Server::spawn_at(address, &["--store", store], &[]);
     server.until("readiness", ServingStatus::Serving).await;
     server
+}
+
+/// The number of watches of one run, and of waits, at a server.
+async fn watches(address: &str) -> u64 {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let mut client = ReplicaServiceClient::new(endpoint.connect().await.unwrap());
+    client.get_replica(GetReplicaRequest {}).await.unwrap().into_inner().watches_of_one_run
 }
 
 async fn a_restart_costs_a_watch_nothing(store: &str) {
@@ -87,6 +96,8 @@ async fn a_restart_costs_the_watch_of_a_run_and_a_wait_nothing() {
     assert_eq!(watch.frame().await["snapshot"]["run"]["revision"], "1");
     assert_eq!(watch.frame().await["caughtUp"]["revision"], "1");
     let wait = Going::start(&address, &["run", "wait", "r", "--output", "json"]);
+    let begun = async { while watches(&address).await < 2 {} };
+    timeout(PATIENCE, begun).await.expect("the wait begins before the server stops");
     done(&address, &["run", "update", "r", "--label", "a=b"]).await;
     assert_eq!(watch.frame().await["change"]["event"]["revision"], "2");
     // A server that stops says so, and one that is killed does not.
