@@ -1,0 +1,318 @@
+//! The kinds of greedy callers: what each takes much of.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use runledger_proto::v1::watch_runs_request::Initial;
+use runledger_proto::v1::watch_runs_response::Frame;
+use runledger_proto::v1::{
+    ClaimNextRunRequest, CountRunsRequest, ListRunsRequest, MaxRunning, Run, RunFilter, StartRunRequest,
+    WaitRunRequest, WatchRunsRequest,
+};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::Status;
+
+use crate::process::calls::{Step, ask};
+use crate::process::server::{Client, Server, client};
+
+/// Connections of a greedy caller that needs many: each takes 1,024 streams.
+const CONNECTIONS: usize = 12;
+
+/// A greedy caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Greedy {
+    /// 2,000 claims that wait, each by a filter of its own.
+    ClaimFilters,
+    /// 960 claims at a time that wait for nothing, each by a filter that nobody has used before.
+    NewClaimFilters,
+    /// 64 callers that list everything, one page after the other.
+    Listers,
+    /// 48 counts at a time, each given up after 5 ms.
+    CountsGivenUp,
+    /// 10,000 waits on 100 runs of 60 KB.
+    Waits,
+    /// 10,000 waits on as many runs, which end and begin anew together.
+    WaitsApart,
+    /// 5,000 watches of many runs, each by a filter of its own.
+    NarrowWatchers,
+    /// 5,000 watches of many runs, each by two labels of which all have one.
+    LabelWatchers,
+    /// 50 watches of everything that begin a long way back.
+    FallenBehind,
+    /// 300 watches of runs of 60 KB that begin a long way back, at places of their own, and stop reading.
+    StoppedReading,
+    /// Claims of runs with 40,000 values of a limited label, each of which is full.
+    Values,
+}
+
+impl Greedy {
+    pub(super) const ALL: [Self; 11] = [
+        Self::ClaimFilters,
+        Self::NewClaimFilters,
+        Self::Listers,
+        Self::CountsGivenUp,
+        Self::Waits,
+        Self::WaitsApart,
+        Self::NarrowWatchers,
+        Self::LabelWatchers,
+        Self::FallenBehind,
+        Self::StoppedReading,
+        Self::Values,
+    ];
+
+    /// Whether its watches begin at the log's beginning.
+    fn begins_far_back(self) -> bool {
+        matches!(self, Self::FallenBehind | Self::StoppedReading)
+    }
+
+    /// Makes the runs that the caller is greedy for, and takes the cursors from which it watches.
+    pub(super) async fn prepare(self, server: &Server, size: Size) -> Vec<String> {
+        let mut cursors = Vec::new();
+        if self.begins_far_back() {
+            cursors.push(cursor(server).await);
+        }
+        match self {
+            Self::ClaimFilters | Self::NewClaimFilters | Self::NarrowWatchers | Self::LabelWatchers => {}
+            Self::Listers => start_many(server, size.of(2_000), |n| in_thread(&format!("thread-{}", n % 7))).await,
+            Self::CountsGivenUp | Self::FallenBehind => {
+                start_many(server, size.of(20_000), |_| in_thread("behind")).await;
+            }
+            Self::WaitsApart => {
+                let apart = |n| StartRunRequest { run_id: format!("apart-{n}"), ..in_thread("apart") };
+                start_many(server, size.of(10_000), apart).await;
+            }
+            Self::Waits => {
+                let mut client = server.client();
+                for nth in 0..size.of(100) {
+                    let run_id = format!("waited-{nth}");
+                    ask(&mut client, &run_id, Step::Start, "").await.unwrap();
+                    ask(&mut client, &run_id, Step::Bulk, "").await.unwrap();
+                }
+            }
+            Self::StoppedReading => {
+                let mut client = server.client();
+                for nth in 0..size.of(300) {
+                    let run_id = format!("large-{nth}");
+                    ask(&mut client, &run_id, Step::Start, "").await.unwrap();
+                    ask(&mut client, &run_id, Step::Bulk, "").await.unwrap();
+                    cursors.push(cursor(server).await);
+                }
+                for _ in 0..2 {
+                    for nth in 0..size.of(300) {
+                        ask(&mut client, &format!("large-{nth}"), Step::Update(nth), "").await.unwrap();
+                    }
+                }
+            }
+            Self::Values => {
+                let pending = |n: usize| StartRunRequest {
+                    deferred: true,
+                    labels: [("value".to_owned(), format!("{}", n / 2))].into(),
+                    ..in_thread("values")
+                };
+                start_many(server, 2 * size.of(size.values), pending).await;
+                let client = server.client();
+                let claims = (0..64).map(|_| {
+                    let mut client = client.clone();
+                    async move { while let Ok(Some(_)) = claim_value(&mut client).await {} }
+                });
+                join_all(claims).await;
+            }
+        }
+        cursors
+    }
+
+    /// Is greedy until then.
+    pub(super) async fn take(self, asked: Arc<Asked>) {
+        let clients: Vec<Client> = (0..CONNECTIONS).map(|_| client(asked.address)).collect();
+        let mut tasks = JoinSet::new();
+        for nth in 0..self.callers(asked.size) {
+            // Those that list have a connection each.
+            let client = if self == Self::Listers { client(asked.address) } else { clients[nth % CONNECTIONS].clone() };
+            let asked = asked.clone();
+            tasks.spawn(async move {
+                let mut client = client;
+                while Instant::now() < asked.until {
+                    let _over = timeout_at(asked.until, self.call(&mut client, nth, &asked)).await;
+                }
+            });
+        }
+        tasks.join_all().await;
+    }
+
+    /// The number of calls at a time.
+    fn callers(self, size: Size) -> usize {
+        match self {
+            Self::ClaimFilters => size.of(2_000),
+            Self::NewClaimFilters => size.of(960),
+            Self::Listers => size.of(64),
+            Self::CountsGivenUp => size.of(48),
+            Self::Waits | Self::WaitsApart => size.of(10_000),
+            Self::NarrowWatchers | Self::LabelWatchers => size.of(5_000),
+            Self::FallenBehind => size.of(50),
+            Self::StoppedReading => size.of(300),
+            Self::Values => 4,
+        }
+    }
+
+    /// One call of the `nth` caller.
+    async fn call(self, client: &mut Client, nth: usize, asked: &Asked) {
+        let got = &asked.got;
+        match self {
+            Self::ClaimFilters => {
+                let claim = claim(&format!("greedy-{nth}"), Duration::from_mins(1));
+                got.note(client.claim_next_run(claim).await.map(drop)).await;
+            }
+            Self::NewClaimFilters => {
+                static CLAIMS: AtomicU64 = AtomicU64::new(0);
+                let claim = claim(&format!("new-{}", CLAIMS.fetch_add(1, Ordering::Relaxed)), Duration::ZERO);
+                got.note(client.claim_next_run(claim).await.map(drop)).await;
+            }
+            Self::Listers => {
+                let filter = RunFilter { labels: [("no".into(), "such".into())].into(), ..RunFilter::default() };
+                let list = ListRunsRequest { filter: Some(filter), page_size: 1_000, ..ListRunsRequest::default() };
+                got.note(client.list_runs(list).await.map(drop)).await;
+            }
+            Self::CountsGivenUp => {
+                let filter = RunFilter { labels: [("no".into(), "such".into())].into(), ..RunFilter::default() };
+                let count = client.count_runs(CountRunsRequest { filter: Some(filter) });
+                match tokio::time::timeout(Duration::from_millis(5), count).await {
+                    Ok(counted) => got.note(counted.map(drop)).await,
+                    Err(_given_up) => got.note(Ok(())).await,
+                }
+            }
+            Self::Waits => wait(client, format!("waited-{}", nth % asked.size.of(100)), 60, got).await,
+            Self::WaitsApart => wait(client, format!("apart-{nth}"), 2, got).await,
+            Self::NarrowWatchers => {
+                let filter = RunFilter { workflow_id: format!("narrow-{nth}"), ..RunFilter::default() };
+                watch(client, filter, None, usize::MAX, got).await;
+            }
+            Self::LabelWatchers => {
+                let labels = [("env".to_owned(), "prod".to_owned()), ("job".to_owned(), format!("{nth}"))].into();
+                watch(client, RunFilter { labels, ..RunFilter::default() }, None, usize::MAX, got).await;
+            }
+            Self::FallenBehind => watch(client, RunFilter::default(), asked.cursors.first(), usize::MAX, got).await,
+            Self::StoppedReading => {
+                watch(client, RunFilter::default(), asked.cursors.get(nth), 200, got).await;
+                sleep(Duration::from_mins(1)).await;
+            }
+            Self::Values => got.note(claim_value(client).await.map(drop)).await,
+        }
+    }
+}
+
+/// What a greedy caller is asked to do.
+pub(super) struct Asked {
+    pub(super) address: SocketAddr,
+    pub(super) size: Size,
+    pub(super) until: Instant,
+    pub(super) cursors: Vec<String>,
+    pub(super) got: Got,
+}
+
+/// How greedy it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    /// A part of the numbers of the kinds' descriptions.
+    pub(super) one_in: usize,
+    /// The values of the limited label.
+    pub(super) values: usize,
+}
+
+impl Size {
+    fn of(self, all: usize) -> usize {
+        (all / self.one_in).max(4)
+    }
+}
+
+/// The greedy caller's answers.
+#[derive(Debug, Default)]
+pub(super) struct Got {
+    answered: AtomicU64,
+    refused: AtomicU64,
+    frames: AtomicU64,
+}
+
+impl Got {
+    /// Counts an answer. A caller that is refused comes back a moment later, as it was asked to.
+    async fn note(&self, answer: Result<(), Status>) {
+        if answer.is_ok() {
+            self.answered.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            sleep(Duration::from_millis(500)).await;
+        }
+    }
+}
+
+fn in_thread(task_thread_id: &str) -> StartRunRequest {
+    StartRunRequest { task_thread_id: task_thread_id.to_owned(), ..StartRunRequest::default() }
+}
+
+/// A claim of a workflow's runs.
+pub(super) fn claim(workflow_id: &str, wait: Duration) -> ClaimNextRunRequest {
+    ClaimNextRunRequest {
+        filter: Some(RunFilter { workflow_id: workflow_id.to_owned(), ..RunFilter::default() }),
+        lease_ttl: Some(Duration::from_mins(10).try_into().unwrap()),
+        wait: Some(wait.try_into().unwrap()),
+        ..ClaimNextRunRequest::default()
+    }
+}
+
+/// Claims a run of a value that has none running.
+async fn claim_value(client: &mut Client) -> Result<Option<Run>, Status> {
+    let mut asked = claim("", Duration::ZERO);
+    asked.filter = Some(RunFilter { task_thread_id: "values".to_owned(), ..RunFilter::default() });
+    asked.max_running = Some(MaxRunning { label: "value".to_owned(), limit: 1 });
+    Ok(client.claim_next_run(asked).await?.into_inner().run)
+}
+
+async fn wait(client: &mut Client, run_id: String, seconds: u64, got: &Got) {
+    let timeout = Some(Duration::from_secs(seconds).try_into().unwrap());
+    got.note(client.wait_run(WaitRunRequest { run_id, timeout }).await.map(drop)).await;
+}
+
+/// Watches until the stream ends, has caught up with the log from a cursor on, or has shown so many frames.
+async fn watch(client: &mut Client, filter: RunFilter, cursor: Option<&String>, frames_max: usize, got: &Got) {
+    let initial = if cursor.is_none() { Initial::None } else { Initial::Unspecified }.into();
+    let asked = WatchRunsRequest { filter: Some(filter), initial, cursor: cursor.cloned().unwrap_or_default() };
+    let mut frames = match client.watch_runs(asked).await {
+        Ok(frames) => frames.into_inner(),
+        Err(status) => return got.note(Err(status)).await,
+    };
+    got.answered.fetch_add(1, Ordering::Relaxed);
+    for _ in 0..frames_max {
+        let Ok(Some(frame)) = frames.message().await else { return };
+        got.frames.fetch_add(1, Ordering::Relaxed);
+        if cursor.is_some() && matches!(frame.frame, Some(Frame::CaughtUp(_))) {
+            return;
+        }
+    }
+    if frames_max < usize::MAX {
+        // The stream stays open, and nobody reads it.
+        sleep(Duration::from_mins(1)).await;
+    }
+}
+
+/// The cursor of the log's end.
+async fn cursor(server: &Server) -> String {
+    let asked = WatchRunsRequest { initial: Initial::None.into(), ..WatchRunsRequest::default() };
+    let mut frames = server.client().watch_runs(asked).await.unwrap().into_inner();
+    let frame = frames.message().await.unwrap().unwrap().frame.unwrap();
+    let Frame::CaughtUp(caught_up) = frame else { panic!("{frame:?}") };
+    caught_up.cursor
+}
+
+async fn start_many(server: &Server, count: usize, request: impl Fn(usize) -> StartRunRequest) {
+    let client = server.client();
+    for chunk in (0..count).collect::<Vec<_>>().chunks(256) {
+        let starts = chunk.iter().map(|n| {
+            let (mut client, asked) = (client.clone(), request(*n));
+            async move { client.start_run(asked).await }
+        });
+        assert!(join_all(starts).await.iter().all(Result::is_ok));
+    }
+}
