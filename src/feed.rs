@@ -71,8 +71,12 @@ pub trait Reader: Send + Sync + 'static {
     /// Waits for the client's turn to read. The turn lasts until the value is dropped.
     fn turn(&self) -> BoxFuture<'_, Turn<'_>>;
 
-    /// Counts bytes that were read, until the value is dropped.
+    /// Counts bytes that were read as the client's, until the value is dropped.
     fn hold(self: Arc<Self>, bytes: usize) -> Held;
+
+    /// Counts bytes that were read among those of all clients, until the value is dropped. Bytes that several clients
+    /// hold are counted here once.
+    fn hold_in_all(&self, bytes: usize) -> Held;
 }
 
 /// See [`Reader::turn`].
@@ -265,6 +269,25 @@ impl Feed {
         F: Future<Output = Result<T, StoreError>> + Send,
         T: Send + 'static,
     {
+        let count = |page: &T, reader: Arc<dyn Reader>| {
+            let weight = weight(page);
+            let in_all = reader.hold_in_all(weight);
+            Box::new((reader.hold(weight), in_all)) as Held
+        };
+        self.page_held(turns, count, read).await
+    }
+
+    /// The same, where `count` counts the page for the client.
+    async fn page_held<T, F>(
+        &self,
+        turns: Arc<Semaphore>,
+        count: impl FnOnce(&T, Arc<dyn Reader>) -> Held + Send + 'static,
+        read: impl FnOnce(Self) -> F + Send + 'static,
+    ) -> Result<(T, Option<Held>), StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send,
+        T: Send + 'static,
+    {
         let feed = self.clone();
         in_a_task(async move {
             let _own = match &feed.reader {
@@ -273,7 +296,7 @@ impl Feed {
             };
             let _turn = turns.acquire().await.expect("never closed");
             let page = read(feed.clone()).await?;
-            let held = feed.reader.clone().map(|reader| reader.hold(weight(&page)));
+            let held = feed.reader.clone().map(|reader| count(&page, reader));
             Ok((page, held))
         })
         .await

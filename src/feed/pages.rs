@@ -9,12 +9,12 @@
 //! page is kept, and count with it: a session that sleeps on a page which was dropped holds the events alone.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::domain::{LedgerEpoch, Positions, Revision, RunKey, Time};
 use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
 
-use super::{Change, LogPlace};
+use super::{Change, Held, LogPlace};
 
 /// An event of a page: as it was read, or the reason why it cannot be.
 #[derive(Debug)]
@@ -60,6 +60,8 @@ pub(super) struct Shared {
     changes: Mutex<Vec<Option<Arc<Change>>>>,
     /// The bytes of the events.
     weight: usize,
+    /// The count of the page, while sessions hold it.
+    counted: Mutex<Weak<Held>>,
     /// The time up to which the page goes, by the store's clock.
     pub(super) as_of: Option<Time>,
     cut: bool,
@@ -79,8 +81,8 @@ impl Shared {
             end.set(shard, position.max(end.of(shard)));
         }
         let weight = events.iter().map(Read::weight).sum();
-        let changes = Mutex::default();
-        Self { after, end, events, changes, weight, as_of, cut }
+        let (changes, counted) = (Mutex::default(), Mutex::default());
+        Self { after, end, events, changes, weight, counted, as_of, cut }
     }
 
     /// The bytes of the events.
@@ -96,6 +98,16 @@ impl Shared {
     /// The change that a session has shown for an event.
     pub(super) fn change(&self, index: usize) -> Option<Arc<Change>> {
         self.changes().get(index).cloned().flatten()
+    }
+
+    /// Counts the page for all sessions that hold it at once, until the last of them drops the value.
+    pub(super) fn counted(&self, count: impl FnOnce(usize) -> Held) -> Arc<Held> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.upgrade().unwrap_or_else(|| {
+            let anew = Arc::new(count(self.weight));
+            *counted = Arc::downgrade(&anew);
+            anew
+        })
     }
 
     fn changes(&self) -> MutexGuard<'_, Vec<Option<Arc<Change>>>> {
@@ -188,6 +200,8 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use bytes::Bytes;
 
     use super::*;
@@ -296,5 +310,29 @@ mod tests {
         assert!(sleepers[0].change(0).is_none(), "its page is kept no longer");
         pages.keep(LedgerEpoch::from(EPOCH.get() + 1), &page([0, 0], &[(0, 1)], false));
         assert_eq!((alive(), pages.bytes().0), (0, 0), "pages of a lost past");
+    }
+
+    #[test]
+    fn a_page_is_counted_once_for_all_sessions_that_hold_it() {
+        struct Count(Arc<AtomicUsize>, usize);
+        impl Drop for Count {
+            fn drop(&mut self) {
+                self.0.fetch_sub(self.1, Ordering::Relaxed);
+            }
+        }
+        let all = Arc::new(AtomicUsize::new(0));
+        let count = |bytes| {
+            all.fetch_add(bytes, Ordering::Relaxed);
+            Box::new(Count(all.clone(), bytes)) as Held
+        };
+        let page = page([0, 0], &[(0, 1)], true);
+        let mut sessions: Vec<Arc<Held>> = (0..500).map(|_| page.counted(count)).collect();
+        assert_eq!(all.load(Ordering::Relaxed), page.weight());
+        sessions.drain(..499);
+        assert_eq!(all.load(Ordering::Relaxed), page.weight(), "one of them holds it still");
+        sessions.clear();
+        assert_eq!(all.load(Ordering::Relaxed), 0);
+        let _again = page.counted(count);
+        assert_eq!(all.load(Ordering::Relaxed), page.weight());
     }
 }
