@@ -382,6 +382,7 @@ async fn waits_that_are_over_together_are_all_answered_with_their_runs() {
     }
     assert!(timeout(SOON, waits.join_all()).await.unwrap().iter().all(|waited| waited.timed_out));
     assert_eq!(process.feed.hub().watched_runs(), 0, "nobody has left anything behind");
+    assert_eq!(process.feed.hub().sessions_bytes(), 0, "nor anything that is counted");
     let run = process.store.run(&key("run-1")).await.unwrap().unwrap();
     assert_eq!(run.status, Status::Running);
 }
