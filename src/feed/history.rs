@@ -47,7 +47,7 @@ impl History {
             self.as_of = page.as_of;
             self.page = Some((page, 0));
         }
-        let runs = Folder { runs: &feed.runs, cache: &watch.folded, turns: Some(&feed.reads) };
+        let runs = Folder { runs: &feed.runs, cache: &watch.folded, turns: Some((&feed.reads, feed.caller)) };
         while let Some((page, next)) = &mut self.page {
             let Some(read) = page.events.get(*next) else { break };
             let (index, place) = (*next, read.place());
