@@ -24,12 +24,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Event, Filter, LedgerEpoch, Position, Revision, Run, RunKey, Shard, Status};
 use crate::memory::Part;
+use crate::share::{self, CallerKey, Turns};
 use crate::store::{RunLog, Runs, StoreError};
 use crate::supervise::Supervisor;
 use cursor::Cursor;
@@ -47,11 +48,13 @@ pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
 pub const CATCHING_UP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reads that all sessions together have in flight at the store: more reads would only queue for its connections, and
-/// take them from other calls.
-const READS_MAX: usize = 2;
-/// Reads of one run or of the shards' ends that are in flight: they take no time and must not queue behind pages of
-/// history.
-const LOOKS_MAX: usize = 2;
+/// take them from other calls. Two of them may be one caller's.
+const READS_MAX: usize = 3;
+/// Reads of one run or of the shards' ends that are in flight, two of them for one caller: they take no time and must
+/// not queue behind pages of history.
+const LOOKS_MAX: usize = 3;
+/// A session waits for its turn however long that takes. After this time it asks anew.
+const TURN_WAIT_MAX: Duration = Duration::from_hours(1);
 
 /// The encoding of runs, events and cursors for the wire. Each is encoded once for all sessions that show it.
 pub trait Encode: Send + Sync + 'static {
@@ -71,8 +74,12 @@ pub trait Reader: Send + Sync + 'static {
     /// Waits for the client's turn to read. The turn lasts until the value is dropped.
     fn turn(&self) -> BoxFuture<'_, Turn<'_>>;
 
-    /// Counts bytes that were read, until the value is dropped.
+    /// Counts bytes that were read as the client's, until the value is dropped.
     fn hold(self: Arc<Self>, bytes: usize) -> Held;
+
+    /// Counts bytes that were read among those of all clients, until the value is dropped. Bytes that several clients
+    /// hold are counted here once.
+    fn hold_in_all(&self, bytes: usize) -> Held;
 }
 
 /// See [`Reader::turn`].
@@ -172,8 +179,10 @@ pub struct Feed {
     folded: Arc<Mutex<(LedgerEpoch, Arc<Cache>)>>,
     /// The pages of history that sessions share.
     pages: Arc<Pages>,
-    reads: Arc<Semaphore>,
-    looks: Arc<Semaphore>,
+    reads: Arc<Turns>,
+    looks: Arc<Turns>,
+    /// The caller whose turns sessions take.
+    caller: CallerKey,
     /// The client that sessions read for; none: this process.
     reader: Option<Arc<dyn Reader>>,
     limits: Limits,
@@ -195,10 +204,17 @@ impl Feed {
         let stop = supervisor.stop();
         let tailer = tailer::run(log.clone(), runs.clone(), hub.clone(), encode.clone(), committed, stop.clone());
         supervisor.vital("tailer", tailer);
-        let [reads, looks] = [READS_MAX, LOOKS_MAX].map(|max| Arc::new(Semaphore::new(max)));
+        let [reads, looks] = [READS_MAX, LOOKS_MAX].map(Turns::new);
         let folded = Arc::new(Mutex::new((log.ledger().epoch, Arc::new(fold::cache()))));
         let pages = Arc::new(Pages::new(limits.shared_pages_bytes_max));
-        Self { log, runs, hub, encode, folded, pages, reads, looks, reader: None, limits, stop }
+        let caller = CallerKey::AUTHORITY;
+        Self { log, runs, hub, encode, folded, pages, reads, looks, caller, reader: None, limits, stop }
+    }
+
+    /// The same feed for sessions that take the turns of a caller.
+    #[must_use]
+    pub fn of_caller(&self, caller: CallerKey) -> Self {
+        Self { caller, ..self.clone() }
     }
 
     /// The same feed for sessions of a client.
@@ -257,8 +273,27 @@ impl Feed {
     /// `weight` is the page's approximate number of bytes. The second value counts them.
     async fn page<T, F>(
         &self,
-        turns: Arc<Semaphore>,
+        turns: Arc<Turns>,
         weight: impl FnOnce(&T) -> usize + Send + 'static,
+        read: impl FnOnce(Self) -> F + Send + 'static,
+    ) -> Result<(T, Option<Held>), StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send,
+        T: Send + 'static,
+    {
+        let count = |page: &T, reader: Arc<dyn Reader>| {
+            let weight = weight(page);
+            let in_all = reader.hold_in_all(weight);
+            Box::new((reader.hold(weight), in_all)) as Held
+        };
+        self.page_held(turns, count, read).await
+    }
+
+    /// The same, where `count` counts the page for the client.
+    async fn page_held<T, F>(
+        &self,
+        turns: Arc<Turns>,
+        count: impl FnOnce(&T, Arc<dyn Reader>) -> Held + Send + 'static,
         read: impl FnOnce(Self) -> F + Send + 'static,
     ) -> Result<(T, Option<Held>), StoreError>
     where
@@ -271,9 +306,9 @@ impl Feed {
                 Some(reader) => Some(reader.turn().await),
                 None => None,
             };
-            let _turn = turns.acquire().await.expect("never closed");
+            let _turn = turn(&turns, feed.caller).await;
             let page = read(feed.clone()).await?;
-            let held = feed.reader.clone().map(|reader| reader.hold(weight(&page)));
+            let held = feed.reader.clone().map(|reader| count(&page, reader));
             Ok((page, held))
         })
         .await
@@ -288,7 +323,7 @@ impl Feed {
     {
         let feed = self.clone();
         in_a_task(async move {
-            let _turn = feed.reads.acquire().await.expect("never closed");
+            let _turn = turn(&feed.reads, feed.caller).await;
             read(feed.clone()).await
         })
         .await
@@ -296,8 +331,17 @@ impl Feed {
 
     /// Reads one run, or the shards' ends. Must not be called from within a stream: see [`in_a_task`].
     async fn look<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let _turn = self.looks.acquire().await.expect("never closed");
+        let _turn = turn(&self.looks, self.caller).await;
         read.await
+    }
+}
+
+/// Waits for a caller's turn.
+async fn turn(turns: &Arc<Turns>, caller: CallerKey) -> share::Turn {
+    loop {
+        if let Ok(turn) = turns.turn(caller, TURN_WAIT_MAX).await {
+            return turn;
+        }
     }
 }
 

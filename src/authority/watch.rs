@@ -87,7 +87,7 @@ impl Authority {
     pub async fn wait_run(&self, call: Call<v1::WaitRunRequest>) -> Result<Waited, Problem> {
         let (key, timeout) = query::wait_run(call.message, &call.caller).map_err(problem::invalid)?;
         let wait_max = self.wait_max(timeout, call.until);
-        self.feed.wait_run(&key, wait_max).await.map_err(|error| cut("WaitRun", &error, &key, None))
+        self.feed.of_caller(call.key).wait_run(&key, wait_max).await.map_err(|error| cut("WaitRun", &error, &key, None))
     }
 }
 

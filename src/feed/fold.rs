@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
-use tokio::sync::Semaphore;
 
-use super::in_a_task;
+use super::{in_a_task, turn};
 use crate::domain::evolve::evolve;
 use crate::domain::{Event, Filter, Revision, Run, RunKey};
+use crate::share::{CallerKey, Turns};
 use crate::store::{Runs, StoreError};
 
 /// Bytes of runs kept to fold the next event on.
@@ -82,9 +82,9 @@ impl Folded {
 pub(super) struct Folder<'a> {
     pub(super) runs: &'a Arc<dyn Runs>,
     pub(super) cache: &'a Arc<Cache>,
-    /// The turns to read from the store. None: no other folder uses this cache, so that this one needs no turn, and
-    /// drops a run's earlier states.
-    pub(super) turns: Option<&'a Arc<Semaphore>>,
+    /// The turns to read from the store, and whose they are. None: no other folder uses this cache, so that this one
+    /// needs no turn, and drops a run's earlier states.
+    pub(super) turns: Option<(&'a Arc<Turns>, CallerKey)>,
 }
 
 impl Folder<'_> {
@@ -136,9 +136,10 @@ impl Folder<'_> {
             }
         }
         let (runs, cache) = (self.runs.clone(), self.cache.clone());
-        let Some(turns) = self.turns.cloned() else { return read(&*runs, &cache, places).await };
+        let Some((turns, caller)) = self.turns else { return read(&*runs, &cache, places).await };
+        let turns = turns.clone();
         in_a_task(async move {
-            let _turn = turns.acquire().await.expect("never closed");
+            let _turn = turn(&turns, caller).await;
             // The session that had the turn before may have read the run.
             if let Some(run) = cache.get(&places[0]) {
                 return Ok(run);

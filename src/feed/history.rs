@@ -6,7 +6,7 @@ use super::fold::Folder;
 use super::pages::{Read, Shared};
 use super::ring::Stand;
 use super::watch_runs::Watch;
-use super::{Change, Feed, Held, WatchError};
+use super::{Change, Feed, Held, Reader, WatchError};
 use crate::domain::{Changes, Filter, Positions, Revision, Run, RunKey, Status, Time};
 use crate::store::{LoggedEvent, StoreError};
 
@@ -47,7 +47,7 @@ impl History {
             self.as_of = page.as_of;
             self.page = Some((page, 0));
         }
-        let runs = Folder { runs: &feed.runs, cache: &watch.folded, turns: Some(&feed.reads) };
+        let runs = Folder { runs: &feed.runs, cache: &watch.folded, turns: Some((&feed.reads, feed.caller)) };
         while let Some((page, next)) = &mut self.page {
             let Some(read) = page.events.get(*next) else { break };
             let (index, place) = (*next, read.place());
@@ -129,7 +129,11 @@ impl Watch<'_> {
             }
             Ok(page)
         };
-        self.feed.page(self.feed.reads.clone(), |page: &Arc<Shared>| page.weight(), read).await
+        let hold = |page: &Arc<Shared>, reader: Arc<dyn Reader>| {
+            let in_all = page.counted(|bytes| reader.hold_in_all(bytes));
+            Box::new((reader.hold(page.weight()), in_all)) as Held
+        };
+        self.feed.page_held(self.feed.reads.clone(), hold, read).await
     }
 
     /// Whether an event that cannot be read may be for this watch: its run matched before it, or may have matched after

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -30,6 +30,8 @@ pub struct Hub {
     folded: Mutex<Option<Arc<Cache>>>,
     /// The events that were logged as unreadable.
     logged: Mutex<HashSet<(RunKey, Revision)>>,
+    /// The bytes of the runs that waits keep while they look.
+    looked_bytes: Arc<AtomicUsize>,
 }
 
 /// Events that are remembered as logged. Above this number, all are forgotten, and each may be logged once more.
@@ -40,6 +42,10 @@ const TOPIC_SESSION_BYTES: usize = 128;
 
 struct State {
     topics: HashMap<RunKey, Topic>,
+    /// The sessions at all topics, and the bytes of the topics' keys: counted as they come and leave, since a walk of
+    /// many topics would hold up every session.
+    at_topics: usize,
+    topic_keys_bytes: usize,
     ring: Ring,
 }
 
@@ -94,8 +100,9 @@ pub struct Told {
 
 impl Hub {
     pub(super) fn new(limits: &Limits) -> Self {
+        let ring = Ring::new(limits.ring_bytes_max);
         Self {
-            state: Mutex::new(State { topics: HashMap::new(), ring: Ring::new(limits.ring_bytes_max) }),
+            state: Mutex::new(State { topics: HashMap::new(), at_topics: 0, topic_keys_bytes: 0, ring }),
             watched: Notify::new(),
             ids: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -104,6 +111,7 @@ impl Hub {
             asked: Notify::new(),
             folded: Mutex::default(),
             logged: Mutex::default(),
+            looked_bytes: Arc::default(),
         }
     }
 
@@ -127,7 +135,7 @@ impl Hub {
     /// The number of sessions that watch, or wait for, one run each.
     #[must_use]
     pub fn watches_of_one_run(&self) -> usize {
-        self.state().topics.values().map(|topic| topic.sessions).sum()
+        self.state().at_topics
     }
 
     /// The number of sessions that watch many runs.
@@ -139,14 +147,12 @@ impl Hub {
     /// The approximate number of bytes that the places of sessions take.
     #[must_use]
     pub fn sessions_bytes(&self) -> usize {
-        let state = self.state();
-        let of_topic = |(key, topic): (&RunKey, &Topic)| {
-            size_of::<(RunKey, Topic, Looks)>()
-                + key.run_id.len()
-                + topic.sessions * TOPIC_SESSION_BYTES
-                + topic.looks.bytes()
-        };
-        state.topics.iter().map(of_topic).sum::<usize>() + state.ring.watchers_bytes()
+        let State { topics, at_topics, topic_keys_bytes, ring } = &*self.state();
+        topics.len() * size_of::<(RunKey, Topic, Looks)>()
+            + topic_keys_bytes
+            + at_topics * TOPIC_SESSION_BYTES
+            + self.looked_bytes.load(Ordering::Relaxed)
+            + ring.watchers_bytes()
     }
 
     /// The approximate number of bytes of recent changes that are kept.
@@ -171,13 +177,18 @@ impl Hub {
     pub(super) fn subscribe(self: &Arc<Self>, key: &RunKey) -> Subscription {
         let mut state = self.state();
         let was_deserted = state.is_deserted();
-        let topic = state.topics.entry(key.clone()).or_insert_with(|| Topic {
-            id: self.ids.fetch_add(1, Ordering::Relaxed),
-            sessions: 0,
-            signal: watch::Sender::new(Signal::default()),
-            looks: Arc::default(),
+        let State { topics, at_topics, topic_keys_bytes, .. } = &mut *state;
+        let topic = topics.entry(key.clone()).or_insert_with(|| {
+            *topic_keys_bytes += key.run_id.len();
+            Topic {
+                id: self.ids.fetch_add(1, Ordering::Relaxed),
+                sessions: 0,
+                signal: watch::Sender::new(Signal::default()),
+                looks: Arc::new(Looks::new(self.looked_bytes.clone())),
+            }
         });
         topic.sessions += 1;
+        *at_topics += 1;
         let signal = topic.signal.subscribe();
         let (id, looks) = (topic.id, topic.looks.clone());
         let subscription = Subscription { hub: self.clone(), key: key.clone(), topic: id, signal, looks };
@@ -259,7 +270,7 @@ impl Hub {
     pub(super) fn publish(&self, page: Vec<Entry>, end: &Positions, as_of: Option<Time>) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
-        let State { topics, ring } = &mut *state;
+        let State { topics, ring, .. } = &mut *state;
         let signals: Vec<(RunKey, Revision)> =
             page.iter().map(|entry| (entry.change.key.clone(), entry.change.revision)).collect();
         let page = page.into_iter().map(|entry| {
@@ -323,10 +334,13 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut state = self.hub.state();
-        if let Some(topic) = state.topics.get_mut(&self.key) {
+        let State { topics, at_topics, topic_keys_bytes, .. } = &mut *state;
+        if let Some(topic) = topics.get_mut(&self.key) {
             topic.sessions -= 1;
+            *at_topics -= 1;
             if topic.sessions == 0 {
-                state.topics.remove(&self.key);
+                topics.remove(&self.key);
+                *topic_keys_bytes -= self.key.run_id.len();
             }
         }
     }
@@ -337,9 +351,7 @@ impl Admission {
     pub(super) fn next(&self, stand: &mut Stand) -> Next {
         self.hub.state().ring.next(self.id, stand)
     }
-}
 
-impl Admission {
     /// The stand of this session.
     pub(super) fn told(&self) -> Told {
         Told { hub: self.hub.clone(), id: self.id, looked: self.looked.clone() }
@@ -384,5 +396,19 @@ mod tests {
             });
             assert_eq!(hub.watched_runs(), 0);
         }
+    }
+
+    #[test]
+    fn what_sessions_take_is_counted_as_they_come_and_leave() {
+        let hub = Arc::new(Hub::new(&Limits::default()));
+        let key = |number| RunKey { namespace: "default".into(), run_id: format!("run-{number}").into() };
+        let mut sessions: Vec<Subscription> = (0..300).map(|number| hub.subscribe(&key(number % 100))).collect();
+        assert_eq!((hub.watched_runs(), hub.watches_of_one_run()), (100, 300));
+        let bytes = hub.sessions_bytes();
+        assert!(bytes > 300 * TOPIC_SESSION_BYTES, "{bytes} bytes");
+        sessions.truncate(100);
+        assert_eq!(hub.sessions_bytes(), bytes - 200 * TOPIC_SESSION_BYTES);
+        sessions.clear();
+        assert_eq!((hub.watched_runs(), hub.watches_of_one_run(), hub.sessions_bytes()), (0, 0, 0));
     }
 }

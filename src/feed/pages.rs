@@ -4,16 +4,17 @@
 //! in each shard positions are dense, so that the session passes over what it has seen and misses nothing. Only pages
 //! that are followed by another one are kept. The log's end is read anew for each session, since it must show every
 //! event that was acknowledged before.
+//!
+//! A change has its whole run, and so may be far larger than its event. The changes of a page are there only while the
+//! page is kept, and count with it: a session that sleeps on a page which was dropped holds the events alone.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::Change;
 use crate::domain::{LedgerEpoch, Positions, Revision, RunKey, Time};
 use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
 
-use super::LogPlace;
+use super::{Change, Held, LogPlace};
 
 /// An event of a page: as it was read, or the reason why it cannot be.
 #[derive(Debug)]
@@ -49,17 +50,18 @@ impl Read {
 }
 
 /// A page that was read.
-#[derive(Debug)]
 pub(super) struct Shared {
     /// The place that the page goes on from, and the place at its end.
     after: Positions,
     end: Positions,
     pub(super) events: Vec<Read>,
-    /// The changes that sessions have shown already, by their events.
-    changes: Vec<OnceLock<Arc<Change>>>,
-    /// The bytes of the events, and with the changes.
+    /// The changes that sessions have shown already, by their events. Invariant: the list is empty unless the page is
+    /// kept.
+    changes: Mutex<Vec<Option<Arc<Change>>>>,
+    /// The bytes of the events.
     weight: usize,
-    all: AtomicUsize,
+    /// The count of the page, while sessions hold it.
+    counted: Mutex<Weak<Held>>,
     /// The time up to which the page goes, by the store's clock.
     pub(super) as_of: Option<Time>,
     cut: bool,
@@ -78,9 +80,9 @@ impl Shared {
         for (shard, position) in events.iter().map(Read::place) {
             end.set(shard, position.max(end.of(shard)));
         }
-        let changes = events.iter().map(|_| OnceLock::new()).collect();
         let weight = events.iter().map(Read::weight).sum();
-        Self { after, end, events, changes, weight, all: AtomicUsize::new(weight), as_of, cut }
+        let (changes, counted) = (Mutex::default(), Mutex::default());
+        Self { after, end, events, changes, weight, counted, as_of, cut }
     }
 
     /// The bytes of the events.
@@ -95,32 +97,54 @@ impl Shared {
 
     /// The change that a session has shown for an event.
     pub(super) fn change(&self, index: usize) -> Option<Arc<Change>> {
-        self.changes[index].get().cloned()
+        self.changes().get(index).cloned().flatten()
+    }
+
+    /// Counts the page for all sessions that hold it at once, until the last of them drops the value.
+    pub(super) fn counted(&self, count: impl FnOnce(usize) -> Held) -> Arc<Held> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.upgrade().unwrap_or_else(|| {
+            let anew = Arc::new(count(self.weight));
+            *counted = Arc::downgrade(&anew);
+            anew
+        })
+    }
+
+    fn changes(&self) -> MutexGuard<'_, Vec<Option<Arc<Change>>>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(super) struct Pages {
     bytes_max: usize,
     kept: Mutex<Kept>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Kept {
     /// The ledger's epoch of all pages.
     epoch: LedgerEpoch,
     /// The pages, the one that was read last at the back.
     pages: VecDeque<Arc<Shared>>,
+    /// The bytes of the pages, with their changes.
+    bytes: usize,
 }
 
 impl Kept {
-    fn bytes(&self) -> usize {
-        self.pages.iter().map(|page| page.all.load(Ordering::Relaxed)).sum()
+    fn push(&mut self, page: &Arc<Shared>) {
+        *page.changes() = vec![None; page.events.len()];
+        self.bytes += page.weight;
+        self.pages.push_back(page.clone());
     }
 
     fn fit(&mut self, bytes_max: usize) {
-        while self.bytes() > bytes_max && self.pages.pop_front().is_some() {}
+        while self.bytes > bytes_max
+            && let Some(page) = self.pages.pop_front()
+        {
+            let changes = std::mem::take(&mut *page.changes());
+            self.bytes -= page.weight + changes.iter().flatten().map(|change| change.weight()).sum::<usize>();
+        }
     }
 }
 
@@ -131,7 +155,7 @@ impl Pages {
 
     /// The bytes of the pages that are kept, about, and how many may be.
     pub(super) fn bytes(&self) -> (usize, usize) {
-        (self.kept().bytes(), self.bytes_max)
+        (self.kept().bytes, self.bytes_max)
     }
 
     /// A page that has what comes next for a session of this epoch that stands here.
@@ -145,20 +169,27 @@ impl Pages {
     pub(super) fn keep(&self, epoch: LedgerEpoch, page: &Arc<Shared>) {
         let mut kept = self.kept();
         if kept.epoch < epoch {
-            *kept = Kept { epoch, pages: VecDeque::new() };
+            kept.fit(0);
+            kept.epoch = epoch;
         }
         if page.cut && kept.epoch == epoch {
-            kept.pages.push_back(page.clone());
+            kept.push(page);
             kept.fit(self.bytes_max);
         }
     }
 
-    /// Leaves the change of an event for the other sessions that show it.
+    /// Leaves the change of an event for the other sessions that show it, if the page is still kept.
     pub(super) fn leave(&self, page: &Shared, index: usize, change: &Arc<Change>) {
-        if page.cut && page.changes[index].set(change.clone()).is_ok() {
-            page.all.fetch_add(change.weight(), Ordering::Relaxed);
-            self.kept().fit(self.bytes_max);
+        if !page.cut {
+            return;
         }
+        // While `kept` is locked, the page neither goes nor comes.
+        let mut kept = self.kept();
+        if let Some(place @ None) = page.changes().get_mut(index) {
+            *place = Some(change.clone());
+            kept.bytes += change.weight();
+        }
+        kept.fit(self.bytes_max);
     }
 
     /// A poisoned lock guards plain data that is valid after every statement: it is used on.
@@ -169,8 +200,14 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+
     use super::*;
+    use crate::domain::evolve::evolve;
     use crate::domain::{Changes, Event, EventType, Principal, Shard, Status};
+    use crate::feed::fold::Folded;
 
     const EPOCH: LedgerEpoch = LedgerEpoch::FIRST;
 
@@ -178,24 +215,41 @@ mod tests {
         of.into_iter().collect()
     }
 
+    fn event((shard, position): (u16, u64)) -> Event {
+        Event {
+            key: RunKey { namespace: "default".into(), run_id: format!("run-{shard}-{position}").into() },
+            revision: 1.into(),
+            at: Time::from_micros(i64::try_from(position).unwrap()),
+            request_id: None,
+            event_type: EventType::Created,
+            from: None,
+            to: Status::Running,
+            principal: Principal::anonymous(),
+            changes: Changes::default(),
+        }
+    }
+
     fn page(after: [u64; 2], places: &[(u16, u64)], cut: bool) -> Arc<Shared> {
-        let event = |(shard, position): &(u16, u64)| {
-            let key = RunKey { namespace: "default".into(), run_id: format!("run-{shard}-{position}").into() };
-            let event = Event {
-                key,
-                revision: 1.into(),
-                at: Time::from_micros(i64::try_from(*position).unwrap()),
-                request_id: None,
-                event_type: EventType::Created,
-                from: None,
-                to: Status::Running,
-                principal: Principal::anonymous(),
-                changes: Changes::default(),
-            };
-            Ok(LoggedEvent { shard: Shard(*shard), position: *position, event })
+        let event = |&(shard, position): &(u16, u64)| {
+            Ok(LoggedEvent { shard: Shard(shard), position, event: event((shard, position)) })
         };
         let page = Page { as_of: Time::from_micros(99), events: places.iter().map(event).collect(), cut };
         Arc::new(Shared::of(positions(after), page))
+    }
+
+    /// A change whose run takes so many bytes.
+    fn change(run_bytes: usize) -> Arc<Change> {
+        let event = event((0, 1));
+        let after = Arc::new(evolve(None, &event));
+        Arc::new(Change {
+            key: event.key,
+            revision: event.revision,
+            status: after.status,
+            held: false,
+            event: Bytes::new(),
+            run: vec![0; run_bytes].into(),
+            filtered: Folded { before: None, after },
+        })
     }
 
     #[test]
@@ -234,5 +288,51 @@ mod tests {
         let kept: Vec<u64> = (0..9).filter(|number| pages.find(EPOCH, &positions([*number, 0])).is_some()).collect();
         assert_eq!(kept, [6, 7, 8]);
         assert!(pages.bytes().0 <= 3 * one);
+    }
+
+    #[test]
+    fn a_page_that_is_dropped_takes_its_changes_with_it_whoever_still_reads_it() {
+        const RUN_BYTES: usize = 64 * 1024;
+        let pages = Pages::new(1 << 20);
+        let sleepers: Vec<Arc<Shared>> = (0..64).map(|number| page([number, 0], &[(0, number + 1)], true)).collect();
+        let mut left = Vec::new();
+        for sleeper in &sleepers {
+            pages.keep(EPOCH, sleeper);
+            let change = change(RUN_BYTES);
+            pages.leave(sleeper, 0, &change);
+            left.push(Arc::downgrade(&change));
+            assert!(pages.bytes().0 <= 1 << 20);
+        }
+        let alive = || left.iter().filter(|change| change.strong_count() > 0).count();
+        assert!((1..=(1 << 20) / RUN_BYTES).contains(&alive()), "{} changes", alive());
+        assert!(alive() * RUN_BYTES <= pages.bytes().0, "what is there is counted");
+        pages.leave(&sleepers[0], 0, &change(RUN_BYTES));
+        assert!(sleepers[0].change(0).is_none(), "its page is kept no longer");
+        pages.keep(LedgerEpoch::from(EPOCH.get() + 1), &page([0, 0], &[(0, 1)], false));
+        assert_eq!((alive(), pages.bytes().0), (0, 0), "pages of a lost past");
+    }
+
+    #[test]
+    fn a_page_is_counted_once_for_all_sessions_that_hold_it() {
+        struct Count(Arc<AtomicUsize>, usize);
+        impl Drop for Count {
+            fn drop(&mut self) {
+                self.0.fetch_sub(self.1, Ordering::Relaxed);
+            }
+        }
+        let all = Arc::new(AtomicUsize::new(0));
+        let count = |bytes| {
+            all.fetch_add(bytes, Ordering::Relaxed);
+            Box::new(Count(all.clone(), bytes)) as Held
+        };
+        let page = page([0, 0], &[(0, 1)], true);
+        let mut sessions: Vec<Arc<Held>> = (0..500).map(|_| page.counted(count)).collect();
+        assert_eq!(all.load(Ordering::Relaxed), page.weight());
+        sessions.drain(..499);
+        assert_eq!(all.load(Ordering::Relaxed), page.weight(), "one of them holds it still");
+        sessions.clear();
+        assert_eq!(all.load(Ordering::Relaxed), 0);
+        let _again = page.counted(count);
+        assert_eq!(all.load(Ordering::Relaxed), page.weight());
     }
 }

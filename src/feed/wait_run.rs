@@ -1,5 +1,6 @@
 //! Waiting for a run's end. The tailer tells a waiting caller, which sends no queries while the ring can answer.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -69,41 +70,71 @@ impl Feed {
         let _looking = looks.looking();
         let begun = looks.begun.load(Ordering::Acquire);
         let mut last = looks.last.lock().await;
-        if let Some((number, waited)) = &*last
+        if let Some(Last { number, waited, .. }) = &*last
             && *number > begun
         {
             return Ok(waited.clone());
         }
+        // The next read answers whoever the last one would have, so that no run is kept while it is under way.
+        *last = None;
         let number = looks.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let run = self.look(self.runs.run(subscription.key())).await?.ok_or(WatchError::RunNotFound)?;
         let waited = Waited { run: self.encode.run(&run), timed_out: !run.status.is_terminal() };
-        *last = Some((number, waited.clone()));
+        let counted = Counted::new(&looks.bytes, waited.run.len());
+        *last = Some(Last { number, waited: waited.clone(), _counted: counted });
         Ok(waited)
     }
 }
 
 /// The reads of one run for the callers that wait for it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Looks {
     /// The callers that look: they read, or wait for a read.
     callers: AtomicUsize,
     /// The number of reads that were begun.
     begun: AtomicU64,
-    /// The last read that succeeded, with its number, while callers look: a wait that goes on keeps no run.
-    last: Mutex<Option<(u64, Waited)>>,
+    /// The last read that succeeded, while callers look: a wait that goes on keeps no run.
+    last: Mutex<Option<Last>>,
+    /// The bytes of the runs that all `Looks` keep.
+    bytes: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Last {
+    number: u64,
+    waited: Waited,
+    _counted: Counted,
+}
+
+/// Bytes that are counted until the value is dropped.
+#[derive(Debug)]
+struct Counted {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Counted {
+    fn new(all: &Arc<AtomicUsize>, bytes: usize) -> Self {
+        all.fetch_add(bytes, Ordering::Relaxed);
+        Self { all: all.clone(), bytes }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Looks {
+    /// `bytes` counts the runs that are kept.
+    pub(super) fn new(bytes: Arc<AtomicUsize>) -> Self {
+        Self { callers: AtomicUsize::new(0), begun: AtomicU64::new(0), last: Mutex::default(), bytes }
+    }
+
     fn looking(&self) -> Looking<'_> {
         self.callers.fetch_add(1, Ordering::AcqRel);
         Looking(self)
-    }
-
-    /// The bytes of the run that is kept.
-    pub(super) fn bytes(&self) -> usize {
-        // Whoever holds the lock reads, and keeps nothing yet.
-        let last = self.last.try_lock();
-        last.map_or(0, |last| last.as_ref().map_or(0, |(_, waited)| waited.run.len()))
     }
 }
 

@@ -1,8 +1,9 @@
 //! The sessions that watch many runs, and an index by which a change finds those that it may be for.
 //!
 //! Sessions with the same namespace and filter are a group, whose filter is tested once for all of them. A group whose
-//! filter asks for one value of a field is found by that value, so that the cost of a change is the number of groups
-//! that may match it, and not that of all.
+//! filter asks for values of fields is found by one of them, so that the cost of a change is the number of groups that
+//! may match it, and not that of all. That one is the value which the fewest other groups were found by when the group
+//! came: a value that many filters ask for tells nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::Change;
-use crate::domain::{Filter, LedgerEpoch, Namespace, Run};
+use crate::domain::{Filter, LedgerEpoch, Namespace, Route, Run};
 
 /// No change waits for a watcher.
 const NONE: u64 = u64::MAX;
@@ -26,7 +27,8 @@ pub(super) struct Watcher {
     pending: u64,
     /// The ring's beginning in which the session has looked at every entry, as of `pending`.
     looked_since: Option<u64>,
-    group: Arc<GroupKey>,
+    group: u64,
+    filter: Arc<GroupKey>,
     /// Notified when an entry may be for the session.
     wake: Arc<Notify>,
     /// Notified when the session has looked at every entry.
@@ -37,7 +39,7 @@ pub(super) struct Watcher {
 
 impl Watcher {
     pub(super) fn shows(&self, change: &Change) -> Option<bool> {
-        change.shown_to(&self.group.namespace, &self.group.filter)
+        self.filter.shows(change)
     }
 
     /// The oldest entry to look at, at most `end`.
@@ -57,9 +59,25 @@ struct GroupKey {
     filter: Arc<Filter>,
 }
 
+impl GroupKey {
+    fn shows(&self, change: &Change) -> Option<bool> {
+        change.shown_to(&self.namespace, &self.filter)
+    }
+
+    /// About the bytes that a group with this key takes.
+    fn weight(&self) -> usize {
+        let Filter { task_thread_id, audit_session_id, workflow_id, agent_id, labels, .. } = &*self.filter;
+        let texts = [task_thread_id, audit_session_id, workflow_id, agent_id].into_iter().flatten().map(String::len);
+        let labels = labels.iter().map(|(key, value)| 64 + key.len() + value.len());
+        size_of::<(Self, Group, Filter)>() + 2 * (texts.sum::<usize>() + labels.sum::<usize>())
+    }
+}
+
 /// The sessions with one namespace and filter.
-#[derive(Default)]
 struct Group {
+    key: Arc<GroupKey>,
+    /// The hash of the value by which the group is found.
+    found_by: u64,
     members: usize,
     /// The members that no change waits for.
     idle: HashSet<u64>,
@@ -69,13 +87,15 @@ struct Group {
 #[derive(Default)]
 pub(super) struct Watchers {
     by_id: HashMap<u64, Watcher>,
-    groups: HashMap<Arc<GroupKey>, Group>,
-    /// The groups whose filters ask for a value of a field, by a hash of the field and the value. Two values with the
-    /// same hash cost a test.
-    by_value: HashMap<u64, Vec<Arc<GroupKey>>>,
-    /// The groups whose filters ask for no such value.
-    others: Vec<Arc<GroupKey>>,
+    /// The groups' numbers, for sessions that come and leave.
+    numbers: HashMap<Arc<GroupKey>, u64>,
+    last_number: u64,
+    groups: HashMap<u64, Group>,
+    /// The groups by a hash of their namespace and the value. Two values with the same hash cost a test.
+    by_value: HashMap<u64, HashSet<u64>>,
     hashes: RandomState,
+    /// See [`GroupKey::weight`].
+    groups_bytes: usize,
 }
 
 /// A field of which a filter may ask for one value, and the value.
@@ -86,24 +106,20 @@ enum Value<'a> {
     Workflow(&'a str),
     Agent(&'a str),
     Label(&'a str, &'a str),
+    Route(Route),
+    /// What every run has.
+    Any,
 }
 
-/// The value that a filter asks for: of the fields, the one that surely has the most values.
-fn asked(filter: &Filter) -> Option<Value<'_>> {
-    let Filter { task_thread_id, audit_session_id, workflow_id, agent_id, labels, .. } = filter;
-    let label = || labels.iter().next().map(|(key, value)| Value::Label(key, value));
-    let of = |text: &'_ Option<String>| text.is_some();
-    if of(task_thread_id) {
-        task_thread_id.as_deref().map(Value::TaskThread)
-    } else if of(audit_session_id) {
-        audit_session_id.as_deref().map(Value::AuditSession)
-    } else if of(workflow_id) {
-        workflow_id.as_deref().map(Value::Workflow)
-    } else if of(agent_id) {
-        agent_id.as_deref().map(Value::Agent)
-    } else {
-        label()
-    }
+/// The values that a filter asks for, and [`Value::Any`] as the last one.
+fn asked(filter: &Filter) -> impl Iterator<Item = Value<'_>> {
+    let thread = filter.task_thread_id.as_deref().map(Value::TaskThread);
+    let audit_session = filter.audit_session_id.as_deref().map(Value::AuditSession);
+    let workflow = filter.workflow_id.as_deref().map(Value::Workflow);
+    let agent = filter.agent_id.as_deref().map(Value::Agent);
+    let labels = filter.labels.iter().map(|(key, value)| Value::Label(key, value));
+    let route = filter.route.map(Value::Route);
+    [thread, audit_session, workflow, agent].into_iter().flatten().chain(labels).chain(route).chain([Value::Any])
 }
 
 /// The values that a run has.
@@ -113,7 +129,8 @@ fn had(run: &Run) -> impl Iterator<Item = Value<'_>> {
     let workflow = run.links.workflow_id.as_deref().map(Value::Workflow);
     let agent = run.agent_id.as_deref().map(Value::Agent);
     let labels = run.labels.iter().map(|(key, value)| Value::Label(key, value));
-    [thread, audit_session, workflow, agent].into_iter().flatten().chain(labels)
+    let route = run.links.route.map(Value::Route);
+    [thread, audit_session, workflow, agent].into_iter().flatten().chain(labels).chain(route).chain([Value::Any])
 }
 
 impl Watchers {
@@ -143,41 +160,53 @@ impl Watchers {
         epoch: LedgerEpoch,
     ) -> (Arc<Notify>, Arc<Notify>) {
         let key = Arc::new(GroupKey { namespace, filter });
-        let key = if let Some((known, _)) = self.groups.get_key_value(&key) {
-            known.clone()
-        } else {
-            self.indexed(&key).push(key.clone());
-            key
+        let group = self.numbers.get(&key).copied().unwrap_or_else(|| self.begin_group(key.clone()));
+        let filter = match self.groups.get_mut(&group) {
+            Some(group) => {
+                group.members += 1;
+                group.key.clone()
+            }
+            None => key,
         };
-        self.groups.entry(key.clone()).or_default().members += 1;
         let (wake, looked) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let told = (wake.clone(), looked.clone());
-        self.by_id.insert(id, Watcher { pending: 0, looked_since: None, group: key, wake, looked, epoch });
+        self.by_id.insert(id, Watcher { pending: 0, looked_since: None, group, filter, wake, looked, epoch });
         told
     }
 
-    pub(super) fn dismiss(&mut self, id: u64) {
-        let Some(Watcher { group: key, .. }) = self.by_id.remove(&id) else { return };
-        let Some(group) = self.groups.get_mut(&key) else { return };
-        group.idle.remove(&id);
-        group.members -= 1;
-        if group.members == 0 {
-            self.groups.remove(&key);
-            let place = self.indexed(&key);
-            place.retain(|known| *known != key);
-            if place.is_empty()
-                && let Some(value) = asked(&key.filter)
-            {
-                self.by_value.remove(&self.hashes.hash_one((&key.namespace, value)));
-            }
-        }
+    /// The number of a new group.
+    fn begin_group(&mut self, key: Arc<GroupKey>) -> u64 {
+        self.last_number += 1;
+        let number = self.last_number;
+        let hashes = asked(&key.filter).map(|value| self.hashes.hash_one((&key.namespace, value)));
+        let others = |hash: &u64| self.by_value.get(hash).map_or(0, HashSet::len);
+        // `Any` is the last resort, however few groups are found by it. Of values that tell the same, the first counts.
+        let hashes: Vec<u64> = hashes.collect();
+        let (any, values) = hashes.split_last().expect("every filter asks for `Any`");
+        let found_by = *values.iter().min_by_key(|hash| others(hash)).unwrap_or(any);
+        self.by_value.entry(found_by).or_default().insert(number);
+        self.groups_bytes += key.weight();
+        self.groups.insert(number, Group { key: key.clone(), found_by, members: 0, idle: HashSet::new() });
+        self.numbers.insert(key, number);
+        number
     }
 
-    /// The place of a group in the index.
-    fn indexed(&mut self, key: &GroupKey) -> &mut Vec<Arc<GroupKey>> {
-        match asked(&key.filter) {
-            Some(value) => self.by_value.entry(self.hashes.hash_one((&key.namespace, value))).or_default(),
-            None => &mut self.others,
+    pub(super) fn dismiss(&mut self, id: u64) {
+        let Some(Watcher { group: number, .. }) = self.by_id.remove(&id) else { return };
+        let Some(group) = self.groups.get_mut(&number) else { return };
+        group.idle.remove(&id);
+        group.members -= 1;
+        if group.members == 0
+            && let Some(Group { key, found_by, .. }) = self.groups.remove(&number)
+        {
+            self.groups_bytes -= key.weight();
+            self.numbers.remove(&key);
+            if let Some(place) = self.by_value.get_mut(&found_by) {
+                place.remove(&number);
+                if place.is_empty() {
+                    self.by_value.remove(&found_by);
+                }
+            }
         }
     }
 
@@ -193,23 +222,23 @@ impl Watchers {
     }
 
     /// Wakes the sessions that wait and that show this change, which is the entry of this number.
-    pub(super) fn tell(&mut self, change: &Change, number: u64) {
-        let Self { by_id, groups, by_value, others, hashes } = self;
-        let mut values: Vec<u64> = Vec::new();
-        if !by_value.is_empty() {
-            let namespace = &change.key.namespace;
-            let runs = change.filtered.before.iter().chain([&change.filtered.after]);
-            values.extend(runs.flat_map(|run| had(run)).map(|value| hashes.hash_one((namespace, value))));
-            values.sort_unstable();
-            values.dedup();
+    pub(super) fn tell(&mut self, change: &Change, entry: u64) {
+        let Self { by_id, groups, by_value, hashes, .. } = self;
+        if by_value.is_empty() {
+            return;
         }
-        let of_values = values.iter().filter_map(|value| by_value.get(value)).flatten();
-        for key in of_values.chain(&*others) {
-            let Some(group) = groups.get_mut(key).filter(|group| !group.idle.is_empty()) else { continue };
-            if change.shown_to(&key.namespace, &key.filter).is_some() {
+        let namespace = &change.key.namespace;
+        let runs = change.filtered.before.iter().chain([&change.filtered.after]);
+        let values = runs.flat_map(|run| had(run)).map(|value| hashes.hash_one((namespace, value)));
+        let mut values: Vec<u64> = values.collect();
+        values.sort_unstable();
+        values.dedup();
+        for number in values.iter().filter_map(|value| by_value.get(value)).flatten() {
+            let Some(group) = groups.get_mut(number).filter(|group| !group.idle.is_empty()) else { continue };
+            if group.key.shows(change).is_some() {
                 for id in group.idle.drain() {
                     if let Some(watcher) = by_id.get_mut(&id) {
-                        watcher.pending = number;
+                        watcher.pending = entry;
                         watcher.wake.notify_one();
                     }
                 }
@@ -224,14 +253,7 @@ impl Watchers {
 
     /// About the bytes that the sessions' places and filters take.
     pub(super) fn bytes(&self) -> usize {
-        let texts = |filter: &Filter| {
-            let Filter { task_thread_id, audit_session_id, workflow_id, agent_id, labels, .. } = filter;
-            let texts =
-                [task_thread_id, audit_session_id, workflow_id, agent_id].into_iter().flatten().map(String::len);
-            texts.sum::<usize>() + labels.iter().map(|(key, value)| 64 + key.len() + value.len()).sum::<usize>()
-        };
-        let of_group = |key: &Arc<GroupKey>| size_of::<(GroupKey, Group, Filter)>() + 2 * texts(&key.filter);
-        self.groups.keys().map(of_group).sum::<usize>() + self.by_id.len() * SESSION_BYTES
+        self.groups_bytes + self.by_id.len() * SESSION_BYTES
     }
 }
 

@@ -32,11 +32,12 @@ pub(super) fn until(extensions: &Extensions) -> Until {
     }
 }
 
-/// The feed that a watch of a connection reads from.
-fn feed_of(authority: &Authority, peer: Option<Arc<Peer>>) -> Feed {
+/// The feed that a watch of a caller on a connection reads from.
+fn feed_of(authority: &Authority, caller: CallerKey, peer: Option<Arc<Peer>>) -> Feed {
+    let feed = authority.feed.of_caller(caller);
     match peer {
-        Some(peer) => authority.feed.of_reader(peer),
-        None => authority.feed.clone(),
+        Some(peer) => feed.of_reader(peer),
+        None => feed,
     }
 }
 
@@ -167,7 +168,7 @@ impl RunService for Runs {
 
     async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
         let (authority, call, peer) = self.open(request)?;
-        let (epoch, frames) = authority.watch_run(feed_of(authority, peer), call).await?;
+        let (epoch, frames) = authority.watch_run(feed_of(authority, call.key, peer), call).await?;
         let frames = frames.map(move |frame| Ok(of_one(frame?, epoch)));
         Ok(Response::new(Box::pin(frames)))
     }
@@ -179,7 +180,7 @@ impl RunService for Runs {
         request: Request<v1::WatchRunsRequest>,
     ) -> Result<Response<Self::WatchRunsStream>, Status> {
         let (authority, call, peer) = self.open(request)?;
-        let frames = authority.watch_runs(feed_of(authority, peer), call).await?;
+        let frames = authority.watch_runs(feed_of(authority, call.key, peer), call).await?;
         Ok(Response::new(Box::pin(frames.map(|frame| Ok(of_many(frame?))))))
     }
 

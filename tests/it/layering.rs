@@ -19,7 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["clock", "domain", "memory", "supervise", "telemetry"]),
     ("engine", &["clock", "domain", "share", "store", "supervise", "telemetry"]),
     ("leases", &["domain", "engine", "share", "store", "supervise", "telemetry"]),
-    ("feed", &["clock", "domain", "memory", "store", "supervise", "telemetry"]),
+    ("feed", &["clock", "domain", "memory", "share", "store", "supervise", "telemetry"]),
     ("claims", &["domain", "engine", "feed", "share", "store", "supervise"]),
     ("reads", &["domain", "store"]),
     ("auth", &["domain"]),

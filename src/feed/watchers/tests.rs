@@ -15,11 +15,16 @@ fn text() -> impl Strategy<Value = Option<String>> {
     proptest::option::of("[ab]")
 }
 
+fn route() -> impl Strategy<Value = Option<Route>> {
+    proptest::option::weighted(0.3, prop_oneof![Just(Route::Mcp), Just(Route::Cli)])
+}
+
 fn filter() -> impl Strategy<Value = Filter> {
-    let texts = (text(), text(), text(), text());
+    let texts = (text(), text(), text(), text(), route());
     (texts, btree_map("[kl]", "[ab]", 0..3), proptest::option::weighted(0.3, 0..2_usize)).prop_map(
-        |((task_thread_id, agent_id, workflow_id, audit_session_id), labels, status)| Filter {
+        |((task_thread_id, agent_id, workflow_id, audit_session_id, route), labels, status)| Filter {
             task_thread_id,
+            route,
             agent_id,
             workflow_id,
             audit_session_id,
@@ -31,13 +36,14 @@ fn filter() -> impl Strategy<Value = Filter> {
 }
 
 fn run() -> impl Strategy<Value = Arc<Run>> {
-    let texts = ("[ab]", text(), text(), text());
-    (texts, btree_map("[kl]", "[ab]", 0..3), any::<bool>()).prop_map(|((thread, agent, workflow, audit), set, runs)| {
+    let texts = ("[ab]", text(), text(), text(), route());
+    (texts, btree_map("[kl]", "[ab]", 0..3), any::<bool>()).prop_map(|(texts, set, runs)| {
+        let (thread, agent, workflow, audit, route) = texts;
         let changes = Changes {
             task_thread_id: Some(thread),
             agent_id: agent,
             labels: LabelsChange { set, ..LabelsChange::default() },
-            links: LinksChange { workflow_id: workflow, audit_session_id: audit, ..LinksChange::default() },
+            links: LinksChange { route, workflow_id: workflow, audit_session_id: audit, ..LinksChange::default() },
             ..Changes::default()
         };
         let status = if runs { Status::Running } else { Status::Pending };
@@ -104,7 +110,8 @@ proptest! {
         for id in 0..sessions.len() as u64 {
             watchers.dismiss(id);
         }
-        prop_assert!(watchers.groups.is_empty() && watchers.by_value.is_empty() && watchers.others.is_empty());
+        prop_assert!(watchers.groups.is_empty() && watchers.by_value.is_empty() && watchers.numbers.is_empty());
+        prop_assert_eq!(watchers.bytes(), 0);
     }
 }
 
@@ -142,4 +149,34 @@ fn sessions_with_equal_filters_are_one_group_and_are_told_together_once_they_wai
     assert_eq!(told(&watchers).len(), 4_999);
     watchers.tell(&change, 8);
     assert_eq!(told(&watchers).len(), 4_999, "the oldest entry is what they look at first");
+}
+
+#[test]
+fn filters_that_share_a_value_are_found_by_one_that_they_do_not_share() {
+    let of = |labels: [(&str, String); 2]| labels.map(|(key, value)| (key.to_owned(), value)).into();
+    let shared: [&dyn Fn(u64) -> Filter; 4] = [
+        &|n| Filter { labels: of([("env", "prod".to_owned()), ("job", n.to_string())]), ..Filter::default() },
+        &|n| Filter { labels: of([("a", n.to_string()), ("z", "z".to_owned())]), ..Filter::default() },
+        &|n| {
+            let labels = [("job".to_owned(), n.to_string())].into();
+            Filter { agent_id: Some("agent".to_owned()), labels, ..Filter::default() }
+        },
+        &|n| {
+            let (thread, workflow) = (Some("thread".to_owned()), Some(n.to_string()));
+            Filter { task_thread_id: thread, workflow_id: workflow, ..Filter::default() }
+        },
+    ];
+    for filter in shared {
+        let mut watchers = Watchers::default();
+        for id in 0..5_000 {
+            watchers.admit(id, NAMESPACES[0].into(), Arc::new(filter(id)), LedgerEpoch::FIRST);
+        }
+        let most = watchers.by_value.values().map(HashSet::len).max();
+        assert!(most <= Some(2), "an event is tested on {most:?} groups for one value");
+    }
+    let mut watchers = Watchers::default();
+    for (id, namespace) in (0..).zip(NAMESPACES) {
+        watchers.admit(id, namespace.into(), Arc::default(), LedgerEpoch::FIRST);
+    }
+    assert!(watchers.by_value.values().all(|groups| groups.len() == 1), "a namespace's events are for its own watches");
 }

@@ -381,8 +381,12 @@ impl Reader for Peer {
 
     fn hold(self: Arc<Self>, bytes: usize) -> Held {
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.totals.add_unsent(bytes);
         Box::new(Read { peer: self, bytes })
+    }
+
+    fn hold_in_all(&self, bytes: usize) -> Held {
+        self.totals.add_unsent(bytes);
+        Box::new(ReadInAll { totals: self.totals.clone(), bytes })
     }
 }
 
@@ -395,11 +399,23 @@ struct Read {
 
 impl Drop for Read {
     fn drop(&mut self) {
-        self.peer.totals.take_unsent(self.bytes);
         let before = self.peer.read_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
         if before > OWN_READ_BYTES_MAX {
             self.peer.sent.notify_waiters();
         }
+    }
+}
+
+/// See [`Reader::hold_in_all`].
+#[derive(Debug)]
+struct ReadInAll {
+    totals: Arc<Totals>,
+    bytes: usize,
+}
+
+impl Drop for ReadInAll {
+    fn drop(&mut self) {
+        self.totals.take_unsent(self.bytes);
     }
 }
 

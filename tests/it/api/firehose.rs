@@ -11,6 +11,7 @@ use runledger::feed::cursor::{Cursor, View, ViewOf};
 use runledger::feed::watch_run;
 use runledger::feed::watch_runs::{Begin, Frame};
 use runledger::feed::{CHECKPOINT_INTERVAL, Limits, WatchError};
+use runledger::share::CallerKey;
 use runledger::store::{OfLedger as _, RunLog as _, Runs as _, StoreError};
 use runledger::wire::cursor;
 use serde_json::json;
@@ -382,6 +383,40 @@ async fn waits_that_are_over_together_are_all_answered_with_their_runs() {
     }
     assert!(timeout(SOON, waits.join_all()).await.unwrap().iter().all(|waited| waited.timed_out));
     assert_eq!(process.feed.hub().watched_runs(), 0, "nobody has left anything behind");
+    assert_eq!(process.feed.hub().sessions_bytes(), 0, "nor anything that is counted");
     let run = process.store.run(&key("run-1")).await.unwrap().unwrap();
     assert_eq!(run.status, Status::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callers_watch_begins_before_the_thousand_waits_of_another_one() {
+    let process = Process::start().await;
+    process.apply(start("watched")).await;
+    let before = process.store.runs.load(Ordering::Relaxed);
+    let permits = process.store.run_gate.available_permits();
+    process.store.run_gate.forget_permits(permits);
+    let reads = async |number| {
+        while process.store.runs.load(Ordering::Relaxed) - before < number {
+            // Time passes when nobody has anything else to do.
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let mut waits = JoinSet::new();
+    for nth in 0..1_000 {
+        let feed = process.feed.of_caller(CallerKey::of(1, None));
+        waits.spawn(async move { feed.wait_run(&key(&format!("none-{nth}")), SOON).await.map(drop) });
+    }
+    timeout(SOON, reads(1)).await.expect("the first of them reads");
+    // All others have come as well.
+    sleep(Duration::from_millis(10)).await;
+    let honest = process.feed.of_caller(CallerKey::of(2, None));
+    let mut watch = JoinSet::new();
+    watch.spawn(async move { honest.watch_run(key("watched"), None, None).await.map(drop) });
+    // Two of the waits' reads stand, and the watch's is the next one.
+    timeout(SOON, reads(3)).await.expect("the watch waits for no other caller");
+    process.store.run_gate.add_permits(permits);
+    let begun = timeout(SOON, watch.join_all()).await.expect("the watch begins");
+    assert!(begun.iter().all(Result::is_ok), "{begun:?}");
+    let all = timeout(SOON, waits.join_all()).await.expect("all waits are answered");
+    assert!(all.iter().all(|waited| matches!(waited, Err(WatchError::RunNotFound))));
 }

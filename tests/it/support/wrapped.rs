@@ -49,6 +49,8 @@ pub(crate) struct Wrapped {
     pub(crate) forgotten: Mutex<Option<Positions>>,
     /// The number of reads of a run.
     pub(crate) runs: AtomicU64,
+    /// A read of one run passes while there is a permit.
+    pub(crate) run_gate: Semaphore,
     /// A read of several runs takes a permit.
     pub(crate) runs_gate: Semaphore,
     /// The runs that each read of several has found, and their bytes.
@@ -85,6 +87,7 @@ impl Wrapped {
             damaged: AtomicU64::new(0),
             forgotten: Mutex::default(),
             runs: AtomicU64::new(0),
+            run_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             runs_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             shared: Mutex::default(),
             lists: AtomicU64::new(0),
@@ -236,6 +239,7 @@ impl RunLog for Wrapped {
 impl Runs for Wrapped {
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
         self.runs.fetch_add(1, Ordering::Relaxed);
+        let _permit = self.run_gate.acquire().await.expect("never closed");
         self.store.run(key).await
     }
 
