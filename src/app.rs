@@ -26,7 +26,7 @@ use crate::grpc::{health, server};
 use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
 use crate::leases::upkeep;
-use crate::memory::Memory;
+use crate::memory::{self, Memory};
 use crate::reads::Reads;
 use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
@@ -101,6 +101,7 @@ async fn run(
             open_calls: config.caller_open_calls,
         },
     };
+    memory::give_back_freed();
     let memory = Arc::new(Memory::new(config.memory_limit));
     let serving =
         server::serve(listener, slot.clone(), health, limits, memory.clone(), listening.clone(), supervisor.stop());
@@ -248,7 +249,7 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
         claims: Claims::new(store.clone(), upkeep, engine.clone(), feed.clone(), supervisor, claims::Limits::default()),
         engine,
         feed,
-        reads: Reads::new(store.clone()),
+        reads: Reads::new(store.clone(), supervisor),
         wait_max,
         turns: Turns::default(),
         store,

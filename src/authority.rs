@@ -55,7 +55,7 @@ pub struct Authority {
     pub feed: Feed,
     /// Time that a wait for a run's end lasts at most.
     pub wait_max: Duration,
-    /// The turns of lists and counts.
+    /// The turns of large reads.
     pub turns: Turns,
 }
 

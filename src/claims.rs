@@ -21,6 +21,7 @@ mod queues;
 mod replay;
 mod room;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,12 +37,21 @@ use crate::domain::{
 };
 use crate::engine::{self, Engine};
 use crate::feed::Feed;
-use crate::share::CallerKey;
+use crate::share::{CallerKey, Turn, Turns, spread};
 use crate::store::{Runs, StoreError, Upkeep};
 use crate::supervise::Supervisor;
 
 /// The pause, at least, between two looks of a claimer that waits, whether another attempt of its request has claimed.
 const LOOK_AGAIN_MIN: Duration = Duration::from_secs(1);
+
+/// Claimers that read at once: one of each caller, so that the many filters of one keep no other one from its runs.
+const READERS: usize = 2;
+
+/// The time that a claimer waits for its turn to read, also where it does not wait for a run.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// The wait before a claimer is asked to come back to a process whose queues all have claimers.
+const QUEUE_RETRY: Duration = Duration::from_secs(1);
 
 /// A claimer's question for work.
 #[derive(Clone, Debug)]
@@ -75,8 +85,11 @@ pub enum Failure {
     Store(StoreError),
     /// The claimer's own request was answered before, and the answer cannot be repeated.
     Refused(Box<Refusal>),
-    /// Too many different filters have claimers at once.
-    Overloaded,
+    /// Too many different filters have claimers at once, or the claimer's turn to read did not come in this time.
+    Overloaded {
+        /// About the time until another try may succeed.
+        wait: Duration,
+    },
     /// The process stops.
     Draining,
 }
@@ -97,6 +110,9 @@ pub struct Claims {
     engine: Arc<Engine>,
     feed: Feed,
     queues: Arc<Queues>,
+    turns: Arc<Turns>,
+    /// The number of claims that were refused as too much.
+    refused: AtomicU64,
     supervisor: Supervisor,
     stop: CancellationToken,
 }
@@ -116,8 +132,8 @@ impl Claims {
         if let Some(unreceived) = engine.unreceived() {
             supervisor.vital("claims", give_back::run(engine.clone(), unreceived, stop.clone()));
         }
-        let queues = Arc::new(Queues::new(limits));
-        Self { runs, upkeep, engine, feed, queues, supervisor: supervisor.clone(), stop }
+        let (queues, turns, refused) = (Arc::new(Queues::new(limits)), Turns::new(READERS), AtomicU64::new(0));
+        Self { runs, upkeep, engine, feed, queues, turns, refused, supervisor: supervisor.clone(), stop }
     }
 
     /// Takes the oldest run that waits for a claim, matches and may be the claimer's, and starts it under a lease;
@@ -130,9 +146,14 @@ impl Claims {
     pub async fn next(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
         let key = QueueKey::new(claim.namespace.clone(), claim.filter.clone(), claim.max_running.clone());
         let entered = self.queues.enter(claim.caller, key, &self.stop, |queue, evicted| {
-            self.supervisor.spawn(queues::follow(self.feed.clone(), self.queues.clone(), queue, evicted));
+            self.supervisor.spawn(queues::follow(
+                self.feed.of_caller(claim.caller),
+                self.queues.clone(),
+                queue,
+                evicted,
+            ));
         });
-        let claimer = entered.ok_or(Failure::Overloaded)?;
+        let claimer = entered.ok_or_else(|| self.overloaded(QUEUE_RETRY))?;
         let queue = claimer.queue.clone();
         let (runs, agent_id) = (&*self.runs, claim.principal.agent_id.as_deref());
         let mut look_again = Instant::now();
@@ -142,7 +163,7 @@ impl Claims {
             let is_over = claim.wait_until <= Instant::now();
             // Without news, a claimer that looked in vain would look in vain again.
             if (is_over || looked.replace(news) != Some(news))
-                && let Some(candidate) = queue.take(runs, agent_id, is_over).await.map_err(Failure::Store)?
+                && let Some(candidate) = queue.take(runs, agent_id, is_over, self.turn(claim)).await?
             {
                 if let Some(granted) = self.claim(claim, candidate).await? {
                     return Ok(Some(granted));
@@ -175,6 +196,16 @@ impl Claims {
     #[must_use]
     pub fn bytes(&self) -> (usize, usize) {
         (self.queues.bytes(), self.queues.bytes_max())
+    }
+
+    /// The claimer's turn to read runs that wait. A claimer that waits for a run waits for its turn as long.
+    async fn turn(&self, claim: &Claim) -> Result<Turn, Failure> {
+        let wait = claim.wait_until.saturating_duration_since(Instant::now()).max(TURN_WAIT_MAX);
+        self.turns.turn(claim.caller, wait).await.map_err(|waited| self.overloaded(waited.min(TURN_WAIT_MAX)))
+    }
+
+    fn overloaded(&self, wait: Duration) -> Failure {
+        Failure::Overloaded { wait: spread(wait, self.refused.fetch_add(1, Ordering::Relaxed)) }
     }
 
     /// Claims a candidate; none when the run is not to be had any more.

@@ -250,7 +250,7 @@ impl Engine {
     /// The bytes of commands that have no answer yet, and how many there may be.
     #[must_use]
     pub fn bytes(&self) -> (usize, usize) {
-        (self.bytes.all(), self.bytes.max())
+        (self.bytes.all(), self.bytes.max_in_all())
     }
 
     /// Whether commits succeed.

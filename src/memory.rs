@@ -1,11 +1,15 @@
 //! The memory of this process: how much there is, how much it takes, and which calls it takes on when little is left.
 
+mod control_group;
+
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
+
+use self::control_group::ControlGroup;
 
 /// Interval between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -42,6 +46,8 @@ pub enum Pressure {
 #[derive(Debug)]
 pub struct Memory {
     limit: Option<u64>,
+    /// The control group whose limit it is.
+    group: Option<ControlGroup>,
     base: AtomicU64,
     resident: AtomicU64,
     pressure: AtomicU8,
@@ -51,11 +57,16 @@ impl Memory {
     /// The memory of a process that may take so many bytes; where none are given, what the control group lets it take.
     #[must_use]
     pub fn new(limit: Option<u64>) -> Self {
-        let limit = limit.or_else(|| of_control_group(Path::new("/")));
-        let memory = Self { limit, base: AtomicU64::new(0), resident: AtomicU64::new(0), pressure: AtomicU8::new(0) };
+        let group = if limit.is_none() { ControlGroup::of_process(Path::new("/")) } else { None };
+        let memory = Self::within(limit.or(group.as_ref().map(|group| group.limit)), group);
         memory.take_note(resident());
         memory.set_base();
         memory
+    }
+
+    fn within(limit: Option<u64>, group: Option<ControlGroup>) -> Self {
+        let (base, resident, pressure) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU8::new(0));
+        Self { limit, group, base, resident, pressure }
     }
 
     /// The bytes that the process may take, where that is known.
@@ -122,14 +133,23 @@ impl Memory {
         let (Some(resident), Some(limit)) = (resident, self.limit) else { return };
         self.resident.store(resident, Ordering::Relaxed);
         let before = self.pressure();
-        let now = pressure(resident, limit);
+        // The group's limit is for its other processes as well, and for what the system holds for this one.
+        let group = self.group.as_ref().and_then(ControlGroup::used);
+        let now = pressure(group.map_or(resident, |used| used.max(resident)), limit);
         #[expect(clippy::as_conversions, reason = "the number of a variant")]
         self.pressure.store(now as u8, Ordering::Relaxed);
         if now > before {
-            tracing::warn!(resident_bytes = resident, limit_bytes = limit, "memory is short: {}", refused(now));
+            let what = refused(now);
+            tracing::warn!(
+                resident_bytes = resident,
+                group_bytes = group,
+                limit_bytes = limit,
+                "memory is short: {what}"
+            );
         } else if now < before && now == Pressure::None {
             tracing::info!(
                 resident_bytes = resident,
+                group_bytes = group,
                 limit_bytes = limit,
                 "there is memory again: all calls are taken"
             );
@@ -164,6 +184,14 @@ fn resident() -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Has the allocator give freed memory back in seconds. Without a thread of its own, it does so only while it is asked
+/// for more: after a burst the process would count as full for as long as nothing is written because it is full.
+pub fn give_back_freed() {
+    if let Err(error) = tikv_jemalloc_ctl::background_thread::write(true) {
+        tracing::debug!(%error, "freed memory is given back late");
+    }
+}
+
 /// The bytes that this process has asked its allocator for, and not given back.
 fn in_use() -> Option<usize> {
     // The numbers are those of the last look at them.
@@ -171,77 +199,53 @@ fn in_use() -> Option<usize> {
     tikv_jemalloc_ctl::stats::allocated::read().ok().filter(|bytes| *bytes > 0)
 }
 
-/// The limit of the control group that this process is in, of either version; none where there is none.
-fn of_control_group(root: &Path) -> Option<u64> {
-    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    let limit = groups.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, group) = (parts.next()?, parts.next()?);
-        let (mount, file) = match controllers {
-            "" => ("sys/fs/cgroup", "memory.max"),
-            _ if controllers.split(',').any(|controller| controller == "memory") => {
-                ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
-            }
-            _ => return None,
-        };
-        // In a container, the group's path is the host's, and the mount is the group itself.
-        let inside = root.join(mount).join(group.trim_start_matches('/'));
-        let read = |group: &Path| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
-        // The smallest limit of the group and of those around it holds.
-        let around = inside.ancestors().take_while(|group| group.starts_with(root.join(mount)));
-        around.filter_map(read).min()
-    });
-    // A group without a limit has one that no machine reaches.
-    limit.min().filter(|limit| *limit < 1 << 60)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
+    use super::control_group::tests::{file, machine};
     use super::*;
 
-    fn file(root: &Path, path: &str, text: &str) {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-
-    fn machine(name: &str) -> PathBuf {
-        let root = std::env::temp_dir().join(format!("runledger-memory-{name}-{}", std::process::id()));
-        fs::create_dir_all(&root).unwrap();
-        root
-    }
-
     #[test]
-    fn the_smallest_limit_around_the_process_is_found_in_both_versions_of_control_groups() {
-        let root = machine("v2");
-        file(&root, "proc/self/cgroup", "0::/pods/pod-1/box\n");
-        file(&root, "sys/fs/cgroup/pods/pod-1/box/memory.max", "max\n");
-        assert_eq!(of_control_group(&root), None);
-        file(&root, "sys/fs/cgroup/pods/pod-1/memory.max", "268435456\n");
-        assert_eq!(of_control_group(&root), Some(256 << 20));
-        fs::remove_dir_all(&root).unwrap();
-
-        let root = machine("v1");
-        file(&root, "proc/self/cgroup", "5:cpu,cpuacct:/box\n4:memory:/box\n");
-        file(&root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-        assert_eq!(of_control_group(&root), None, "no limit");
-        file(&root, "sys/fs/cgroup/memory/box/memory.limit_in_bytes", "134217728\n");
-        assert_eq!(of_control_group(&root), Some(128 << 20));
-        fs::remove_dir_all(&root).unwrap();
-
-        assert_eq!(of_control_group(Path::new("/no/such/machine")), None);
+    fn what_else_its_control_group_takes_counts_but_for_pages_of_files() {
+        const MIB: u64 = 1 << 20;
+        for (version, cgroup, folder, limit, used, total) in [
+            ("v2", "0::/box\n", "sys/fs/cgroup/box", "memory.max", "memory.current", ""),
+            (
+                "v1",
+                "4:memory:/box\n",
+                "sys/fs/cgroup/memory/box",
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                "total_",
+            ),
+        ] {
+            let root = machine(&format!("used-{version}"));
+            let write = |name: &str, text: &str| file(&root, &format!("{folder}/{name}"), text);
+            let pages = |mib: u64| {
+                let (inactive, active) = (mib * MIB, 1);
+                let pages = format!("{total}inactive_file {inactive}\n{total}active_file {active}\n");
+                write("memory.stat", &format!("anon 1\n{pages}sock 5\n"));
+            };
+            file(&root, "proc/self/cgroup", cgroup);
+            write(limit, &format!("{}\n", 1_000 * MIB));
+            write(used, &format!("{}\n", 950 * MIB));
+            pages(100);
+            let group = ControlGroup::of_process(&root).unwrap();
+            let memory = Memory::within(Some(group.limit), Some(group));
+            memory.take_note(Some(100 * MIB));
+            assert_eq!(memory.pressure(), Pressure::None, "{version}");
+            pages(10);
+            memory.take_note(Some(100 * MIB));
+            assert_eq!(memory.pressure(), Pressure::Scarce, "{version}: sockets, or a neighbour");
+            fs::remove_dir_all(root.join(folder)).unwrap();
+            memory.take_note(Some(100 * MIB));
+            assert_eq!(memory.pressure(), Pressure::None, "{version}: only the process tells");
+            fs::remove_dir_all(&root).unwrap();
+        }
     }
 
     #[test]
     fn watches_are_refused_first_and_then_writes() {
-        let memory = Memory {
-            limit: Some(1_000),
-            base: AtomicU64::new(0),
-            resident: AtomicU64::new(0),
-            pressure: AtomicU8::new(0),
-        };
+        let memory = Memory::within(Some(1_000), None);
         for (resident, expected) in [
             (849, Pressure::None),
             (850, Pressure::Tight),

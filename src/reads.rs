@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::domain::RunKey;
 use crate::store::{Found, RunAsKept, Runs, StoreError};
+use crate::supervise::Supervisor;
 
 /// Queries in flight at most. While so many are, callers gather for the next.
 const QUERIES_MAX: usize = 3;
@@ -22,12 +23,17 @@ const RUNS_MAX: usize = 64;
 /// Bytes of runs at which a query stops reading: a run may have some hundred kilobytes. The next one reads the rest.
 const BYTES_MAX: usize = 1024 * 1024;
 
+/// The bytes that a caller takes who waits, about: its key and its channel.
+const ASK_BYTES: usize = 256;
+
 /// Callers that have gathered when those that went away are first looked for.
 const TIDY_MIN: usize = 256;
 
 type Answer = Result<Option<Counted>, StoreError>;
 
 struct Ask {
+    /// The caller's number.
+    number: u64,
     key: RunKey,
     reply: oneshot::Sender<Answer>,
 }
@@ -36,6 +42,8 @@ struct Ask {
 #[derive(Default)]
 struct Gathered {
     asks: VecDeque<Ask>,
+    /// The callers that have asked so far.
+    numbered: u64,
     /// The number of callers at which those that went away are removed: so there are at most about as many of these as
     /// of the others.
     tidy_at: usize,
@@ -44,7 +52,7 @@ struct Gathered {
 /// A run that was read, and counts until its caller has it or is found to be gone.
 struct Counted {
     read: Box<RunAsKept>,
-    _count: Count,
+    count: Count,
 }
 
 struct Count {
@@ -58,31 +66,53 @@ impl Drop for Count {
     }
 }
 
-/// The entry of the read path. No task of its own reads: a caller whose turn it is reads for all that have gathered.
+/// The entry of the read path. A caller whose turn it is reads for all that have gathered: for itself alone in its own
+/// future, and where others have asked as well, in a task, so that nobody's read ends when one of the callers goes.
 pub struct Reads {
+    reader: Arc<Reader>,
+    supervisor: Supervisor,
+}
+
+struct Reader {
     store: Arc<dyn Runs>,
     gathered: Mutex<Gathered>,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
     bytes: Arc<AtomicUsize>,
+    /// Runs that the next query asks for at most, as the last ones let it: a server sends all runs of a query, also
+    /// those that nobody reads any more because the answer is full.
+    runs_max: AtomicUsize,
 }
 
 impl Reads {
     /// Reads from a store.
     #[must_use]
-    pub fn new(store: Arc<dyn Runs>) -> Self {
-        Self { store, gathered: Mutex::default(), turns: Semaphore::new(QUERIES_MAX), bytes: Arc::default() }
+    pub fn new(store: Arc<dyn Runs>, supervisor: &Supervisor) -> Self {
+        let reader = Reader {
+            store,
+            gathered: Mutex::default(),
+            turns: Arc::new(Semaphore::new(QUERIES_MAX)),
+            bytes: Arc::default(),
+            runs_max: AtomicUsize::new(RUNS_MAX),
+        };
+        Self { reader: Arc::new(reader), supervisor: supervisor.clone() }
     }
 
     /// The bytes of runs that were read and that their callers do not have yet, about.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.reader.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of the callers that wait for a query, about.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting() * ASK_BYTES
     }
 
     /// The callers that wait for a query, with some that went away.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.gathered().asks.len()
+        self.reader.gathered().asks.len()
     }
 
     /// The run as it is, with its lease: sees every commit that was acknowledged before the call.
@@ -91,45 +121,59 @@ impl Reads {
     ///
     /// The store cannot be read.
     pub async fn run(&self, key: &RunKey) -> Result<Option<RunAsKept>, StoreError> {
-        // Repeats the read where the caller that read for this one went away.
-        loop {
-            let (reply, mut answer) = oneshot::channel();
-            self.gather(Ask { key: key.clone(), reply });
-            let answered = loop {
-                tokio::select! {
-                    biased;
-                    answered = &mut answer => break answered,
-                    turn = self.turns.acquire() => {
-                        let asks = self.take();
-                        if asks.is_empty() {
-                            // Another caller is reading for this one.
+        let (reply, mut answer) = oneshot::channel();
+        let number = self.reader.gather(key.clone(), reply);
+        let answered = loop {
+            tokio::select! {
+                biased;
+                answered = &mut answer => break answered,
+                turn = self.reader.turns.clone().acquire_owned() => {
+                    let asks = self.reader.take();
+                    match asks.as_slice() {
+                        // Another caller's task is reading for this one.
+                        [] => {
                             drop(turn);
                             break answer.await;
                         }
-                        self.read(asks).await;
+                        [own] if own.number == number => self.reader.read(asks).await,
+                        [..] => {
+                            let reader = self.reader.clone();
+                            self.supervisor.spawn(async move {
+                                let _turn = turn;
+                                reader.read(asks).await;
+                            });
+                        }
                     }
                 }
-            };
-            if let Ok(answered) = answered {
-                return answered.map(|counted| counted.map(|counted| *counted.read));
             }
+        };
+        match answered {
+            Ok(answered) => answered.map(|counted| counted.map(|counted| *counted.read)),
+            // The shared read panicked: whose run it was shows when each caller reads its own.
+            Err(_panicked) => self.reader.read_alone(key).await,
         }
     }
+}
 
-    fn gather(&self, ask: Ask) {
+impl Reader {
+    fn gather(&self, key: RunKey, reply: oneshot::Sender<Answer>) -> u64 {
         let mut gathered = self.gathered();
         if gathered.asks.len() >= gathered.tidy_at.max(TIDY_MIN) {
             gathered.asks.retain(|ask| !ask.reply.is_closed());
             gathered.tidy_at = gathered.asks.len() * 2;
         }
-        gathered.asks.push_back(ask);
+        gathered.numbered += 1;
+        let number = gathered.numbered;
+        gathered.asks.push_back(Ask { number, key, reply });
+        number
     }
 
     /// The callers whose query is the next, without those that went away.
     fn take(&self) -> Vec<Ask> {
+        let runs_max = self.runs_max();
         let mut gathered = self.gathered();
         let mut asks = Vec::new();
-        while asks.len() < RUNS_MAX {
+        while asks.len() < runs_max {
             let Some(ask) = gathered.asks.pop_front() else { break };
             if !ask.reply.is_closed() {
                 asks.push(ask);
@@ -138,51 +182,105 @@ impl Reads {
         asks
     }
 
+    fn runs_max(&self) -> usize {
+        self.runs_max.load(Ordering::Relaxed)
+    }
+
     /// Reads for callers, in as many queries as the bytes of their runs need.
     async fn read(&self, mut asks: Vec<Ask>) {
         while !asks.is_empty() {
-            let keys: Vec<RunKey> = asks.iter().map(|ask| ask.key.clone()).collect();
-            match self.store.runs(&keys, BYTES_MAX).await {
-                Ok(found) => {
-                    let both = asks.into_iter().zip(found);
-                    asks = both.filter_map(|(ask, found)| self.answer(ask, found)).collect();
+            let rest = asks.split_off(asks.len().min(self.runs_max()));
+            asks = self.query(asks).await;
+            asks.extend(rest);
+            asks.retain(|ask| !ask.reply.is_closed());
+        }
+    }
+
+    /// Reads for callers in one query, and returns those whose runs it left. A query that nobody waits for is dropped.
+    async fn query(&self, mut asks: Vec<Ask>) -> Vec<Ask> {
+        let keys: Vec<RunKey> = asks.iter().map(|ask| ask.key.clone()).collect();
+        let found = tokio::select! {
+            biased;
+            found = self.store.runs(&keys, BYTES_MAX) => found,
+            () = all_gone(&mut asks) => return Vec::new(),
+        };
+        match found {
+            Ok(found) => self.answer(asks, found),
+            Err(error) if error.may_be_of_one_run() && asks.len() > 1 => {
+                // The error may be of one run, and the other callers must not see it.
+                for ask in asks.into_iter().filter(|ask| !ask.reply.is_closed()) {
+                    let read = self.store.runs(std::slice::from_ref(&ask.key), BYTES_MAX).await;
+                    let _gone = ask.reply.send(read.map(|found| only(found).map(|read| self.count(read))));
                 }
-                Err(error) if error.may_be_of_one_run() && asks.len() > 1 => {
-                    // The error may be of one run, and the other callers must not see it.
-                    for ask in asks {
-                        let found = self.store.runs(std::slice::from_ref(&ask.key), BYTES_MAX).await;
-                        match found.map(|mut found| found.pop()) {
-                            Ok(found) => drop(found.and_then(|found| self.answer(ask, found))),
-                            Err(error) => drop(ask.reply.send(Err(error))),
-                        }
-                    }
-                    return;
-                }
-                Err(error) => return fail(asks, error),
+                Vec::new()
+            }
+            Err(error) => {
+                fail(asks, error);
+                Vec::new()
             }
         }
     }
 
-    /// Answers a caller, or returns it where its run was not read.
-    fn answer(&self, ask: Ask, found: Found) -> Option<Ask> {
-        let read = match found {
-            Found::Run(read) => Some(self.count(read)),
-            Found::Nothing => None,
-            Found::Left => return Some(ask).filter(|ask| !ask.reply.is_closed()),
-        };
-        let _gone = ask.reply.send(Ok(read));
-        None
+    /// Reads a run for one caller, which waits for a turn.
+    async fn read_alone(&self, key: &RunKey) -> Result<Option<RunAsKept>, StoreError> {
+        let _turn = self.turns.acquire().await;
+        self.store.runs(std::slice::from_ref(key), BYTES_MAX).await.map(|found| only(found).map(|read| *read))
+    }
+
+    /// Answers the callers whose runs were read, and returns the others.
+    fn answer(&self, asks: Vec<Ask>, found: Vec<Found>) -> Vec<Ask> {
+        let (asked, mut left, mut bytes) = (asks.len(), Vec::new(), 0);
+        for (ask, found) in asks.into_iter().zip(found) {
+            let read = match found {
+                Found::Run(read) => Some(self.count(read)),
+                Found::Nothing => None,
+                Found::Left => {
+                    left.push(ask);
+                    continue;
+                }
+            };
+            bytes += read.as_ref().map_or(0, |counted| counted.count.weight);
+            let _gone = ask.reply.send(Ok(read));
+        }
+        self.learn(asked, left.len(), bytes);
+        left
+    }
+
+    /// Learns from a query how many runs the next one should ask for: the size of runs is only known afterwards.
+    fn learn(&self, asked: usize, left: usize, bytes: usize) {
+        let runs_max = self.runs_max();
+        if left > 0 {
+            self.runs_max.store((asked - left).max(1), Ordering::Relaxed);
+        } else if asked >= runs_max && bytes <= BYTES_MAX / 2 {
+            self.runs_max.store((runs_max * 2).min(RUNS_MAX), Ordering::Relaxed);
+        }
     }
 
     fn count(&self, read: Box<RunAsKept>) -> Counted {
         let weight = read.run.weight();
         self.bytes.fetch_add(weight, Ordering::Relaxed);
-        Counted { read, _count: Count { weight, bytes: self.bytes.clone() } }
+        Counted { read, count: Count { weight, bytes: self.bytes.clone() } }
     }
 
     /// No panic leaves a half-made change under this mutex, so a poisoned one can be used.
     fn gathered(&self) -> MutexGuard<'_, Gathered> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The run that was asked for alone.
+fn only(mut found: Vec<Found>) -> Option<Box<RunAsKept>> {
+    match found.pop() {
+        Some(Found::Run(read)) => Some(read),
+        // One run is always read.
+        Some(Found::Nothing | Found::Left) | None => None,
+    }
+}
+
+/// Ends when none of the callers waits any more.
+async fn all_gone(asks: &mut [Ask]) {
+    for ask in asks {
+        ask.reply.closed().await;
     }
 }
 

@@ -15,6 +15,15 @@ use std::time::Duration;
 pub use shares::{Share, Shares};
 pub use turns::{Turn, Turns};
 
+/// One of the two that a call counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Party {
+    /// A connection, by its number.
+    Connection(u64),
+    /// An agent, by its name.
+    Agent(u64),
+}
+
 /// The key by which limits count a call: the connection that it came on, and the agent that it names. Callers are not
 /// proven, so each of the two is bounded: who names many agents has one connection, and who opens many connections has
 /// one name.
@@ -35,21 +44,16 @@ impl CallerKey {
         static NAMES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self { connection, agent: agent.map(|agent| NAMES.hash_one(agent)) }
     }
-}
 
-/// One of the two that a call counts for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Party {
-    /// A connection, by its number.
-    Connection(u64),
-    /// An agent, by its name.
-    Agent(u64),
-}
-
-impl CallerKey {
     /// The parties that a call of this caller counts for.
     pub fn parties(self) -> impl Iterator<Item = Party> {
         [Some(Party::Connection(self.connection)), self.agent.map(Party::Agent)].into_iter().flatten()
+    }
+
+    /// Whether calls of both count for the same connection or the same agent.
+    #[must_use]
+    pub fn shares_party(self, other: Self) -> bool {
+        self.connection == other.connection || (self.agent.is_some() && self.agent == other.agent)
     }
 }
 

@@ -6,6 +6,7 @@
 //! that one list of behaviours tests. A commit holds no rules: the store reads under the shard's head lock, lets the
 //! [rules](crate::domain::Decide) decide, and writes what was decided.
 
+pub mod attached;
 pub mod bulk;
 mod commits;
 mod dialect;

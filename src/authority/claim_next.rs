@@ -40,7 +40,7 @@ impl Authority {
             claims::Failure::Engine(failure) => mutations::failed(failure, retry_is_safe),
             claims::Failure::Refused(refusal) => problem::refusal(&refusal),
             claims::Failure::Store(error) => unlisted("ClaimNextRun", &claim.namespace, &error),
-            claims::Failure::Overloaded => problem::overloaded(),
+            claims::Failure::Overloaded { wait } => problem::overloaded_for(wait),
             claims::Failure::Draining => problem::draining(),
         })?;
         let disposition = match &granted {

@@ -31,28 +31,30 @@ impl Authority {
         let Some(RunAsKept { run, .. }) = self.reads.run(&key).await.map_err(unreadable)? else {
             return Err(run_not_found(key));
         };
-        let _turn = self.turns.of_events(call.key).await?;
-        let read = self.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
-        if after > Revision::NONE && self.store.ledger().epoch != ledger.epoch {
-            // The caller's pages may be of another past than this page.
-            return Err(problem::page_token_invalid(page_token::PageTokenInvalid));
-        }
-        let (mut bytes, mut yielding) = (0, YieldEvery::default());
-        let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());
-        for event in &read {
-            let event: v1::RunEvent = event.into();
-            let encoded = event.encoded_len();
-            yielding.made(encoded).await;
-            bytes += encoded;
-            if bytes > ANSWER_BYTES_MAX && !events.is_empty() {
-                break;
+        let page = async {
+            let read = self.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
+            if after > Revision::NONE && self.store.ledger().epoch != ledger.epoch {
+                // The caller's pages may be of another past than this page.
+                return Err(problem::page_token_invalid(page_token::PageTokenInvalid));
             }
-            events.push(event);
-        }
-        let next_page_token = match read[..events.len()].last() {
-            Some(last) if last.revision < run.revision => page_token::after_revision(last.revision, ledger, &key),
-            Some(_) | None => String::new(),
+            let (mut bytes, mut yielding) = (0, YieldEvery::default());
+            let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());
+            for event in &read {
+                let event: v1::RunEvent = event.into();
+                let encoded = event.encoded_len();
+                yielding.made(encoded).await;
+                bytes += encoded;
+                if bytes > ANSWER_BYTES_MAX && !events.is_empty() {
+                    break;
+                }
+                events.push(event);
+            }
+            let next_page_token = match read[..events.len()].last() {
+                Some(last) if last.revision < run.revision => page_token::after_revision(last.revision, ledger, &key),
+                Some(_) | None => String::new(),
+            };
+            Ok(v1::ListRunEventsResponse { events, next_page_token })
         };
-        Ok(v1::ListRunEventsResponse { events, next_page_token })
+        self.turns.large(call.key, page).await
     }
 }

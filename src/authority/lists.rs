@@ -1,6 +1,7 @@
 //! Lists and counts of runs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prost::Message as _;
@@ -8,9 +9,9 @@ use tokio::task::yield_now;
 
 use super::{ANSWER_BYTES_MAX, Authority, Call, unlisted};
 use crate::domain::{Filter, LabelValue, Namespace, Status as RunStatus};
-use crate::share::{self, CallerKey, Turn};
-use crate::store::PAGE_BYTES_MAX;
+use crate::share::{self, CallerKey, spread};
 use crate::store::query::{COUNT_RUNS_MAX, Order, Place, READY_RUNS_MAX, RunCounts, RunPage, RunQuery};
+use crate::store::{PAGE_BYTES_MAX, attached};
 use crate::wire::page_token::PAGE_TOKEN_BYTES_MAX;
 use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
@@ -43,12 +44,14 @@ impl Authority {
             bytes_max: PAGE_BYTES_MAX,
             metadata: full,
         };
-        let _turn = self.turns.of_walk(key).await?;
-        let page = self.store.list(&asked).await.map_err(|error| unlisted("ListRuns", namespace, &error))?;
-        let (runs, next) = fitting(page, ANSWER_BYTES_MAX.saturating_sub(PAGE_TOKEN_BYTES_MAX + 8)).await;
-        let next_page_token =
-            next.map(|place| page_token::after_place(&place, ledger, namespace, &asked.filter)).unwrap_or_default();
-        Ok(v1::ListRunsResponse { runs, next_page_token })
+        let answer = async {
+            let page = self.store.list(&asked).await.map_err(|error| unlisted("ListRuns", namespace, &error))?;
+            let (runs, next) = fitting(page, ANSWER_BYTES_MAX.saturating_sub(PAGE_TOKEN_BYTES_MAX + 8)).await;
+            let next_page_token =
+                next.map(|place| page_token::after_place(&place, ledger, namespace, &asked.filter)).unwrap_or_default();
+            Ok(v1::ListRunsResponse { runs, next_page_token })
+        };
+        self.turns.large(key, answer).await
     }
 
     /// Answers a `CountRuns`: a count for each status that the filter lets through, also where no run has it.
@@ -60,12 +63,11 @@ impl Authority {
         let Call { caller, key, message: request, .. } = call;
         let filter = query::count_runs(request).map_err(problem::invalid)?;
         let namespace = &caller.namespace;
-        let _turn = self.turns.of_walk(key).await?;
-        let counted = self
-            .store
-            .count(namespace, &filter, None)
-            .await
-            .map_err(|error| unlisted("CountRuns", namespace, &error))?;
+        let counted = async {
+            let counted = self.store.count(namespace, &filter, None).await;
+            counted.map_err(|error| unlisted("CountRuns", namespace, &error))
+        };
+        let counted = self.turns.large(key, counted).await?;
         let let_through = |status: &RunStatus| filter.statuses.is_empty() || filter.statuses.contains(status);
         let counts = RunStatus::ALL.into_iter().filter(let_through).map(|status| v1::StatusCount {
             status: v1::RunStatus::from(status).into(),
@@ -88,51 +90,63 @@ impl Authority {
             ..Filter::default()
         };
         let unlisted = |error| unlisted("GetRun", namespace, &error);
-        let _turn = self.turns.of_walk(caller).await?;
-        let mut counted = self.store.count(namespace, &filter, Some(before)).await.map_err(unlisted)?;
-        let (mut after, mut looked_at) = (None, 0);
-        loop {
-            let page = self.store.ready(namespace, after.as_ref(), READY_RUNS_MAX).await.map_err(unlisted)?;
-            looked_at += page.runs.len();
-            let ready = page.runs.iter().take_while(|run| Place::of(run) < *before);
-            let ready = ready.filter(|run| run.labels.get(&value.label) == Some(&value.value)).count();
-            *counted.counts.entry(RunStatus::Running).or_default() += ready as u64;
-            after = page.next.filter(|next| next < before);
-            if after.is_none() {
-                return Ok(counted);
+        let count = async {
+            let mut counted = self.store.count(namespace, &filter, Some(before)).await.map_err(unlisted)?;
+            let (mut after, mut looked_at) = (None, 0);
+            loop {
+                let page = self.store.ready(namespace, after.as_ref(), READY_RUNS_MAX).await.map_err(unlisted)?;
+                looked_at += page.runs.len();
+                let ready = page.runs.iter().take_while(|run| Place::of(run) < *before);
+                let ready = ready.filter(|run| run.labels.get(&value.label) == Some(&value.value)).count();
+                *counted.counts.entry(RunStatus::Running).or_default() += ready as u64;
+                after = page.next.filter(|next| next < before);
+                if after.is_none() {
+                    return Ok(counted);
+                }
+                if looked_at >= COUNT_RUNS_MAX {
+                    counted.truncated = true;
+                    return Ok(counted);
+                }
             }
-            if looked_at >= COUNT_RUNS_MAX {
-                counted.truncated = true;
-                return Ok(counted);
-            }
-        }
+        };
+        self.turns.large(caller, count).await
     }
 }
 
-/// The turns of large reads: two walks along the store's indexes at a time, which are lists, counts and searches for a
-/// place in a queue, and two pages of events, so that connections are left for all other calls. A caller has one of the
-/// two, so that a short list need not wait for the long ones of another caller.
+/// The turns of large reads, two at a time: lists, counts and searches for a place in a queue, which walk along the
+/// store's indexes, and pages of events. Of the three sessions or connections that read, as stores have them by
+/// default, one is left for the reads of single runs. A caller has one of the two turns, so that a short list need not
+/// wait for the long ones of another caller.
 #[derive(Debug)]
 pub struct Turns {
-    walks: Arc<share::Turns>,
-    events: Arc<share::Turns>,
+    turns: Arc<share::Turns>,
+    /// The calls that got no turn.
+    refused: AtomicU64,
 }
+
+/// Large reads at a time.
+const LARGE_READS_MAX: usize = 2;
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { walks: share::Turns::new(2), events: share::Turns::new(2) }
+        Self { turns: share::Turns::new(LARGE_READS_MAX), refused: AtomicU64::new(0) }
     }
 }
 
 impl Turns {
-    /// Waits for the turn of a walk.
-    async fn of_walk(&self, caller: CallerKey) -> Result<Turn, Problem> {
-        self.walks.turn(caller, TURN_WAIT_MAX).await.map_err(problem::overloaded_for)
-    }
-
-    /// Waits for the turn of a page of events.
-    pub(super) async fn of_events(&self, caller: CallerKey) -> Result<Turn, Problem> {
-        self.events.turn(caller, TURN_WAIT_MAX).await.map_err(problem::overloaded_for)
+    /// Waits for the turn of a large read and makes it. The turn lasts for as long as the work of the store does, also
+    /// where the caller goes away.
+    pub(super) async fn large<T>(
+        &self,
+        caller: CallerKey,
+        read: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
+        let turn = self.turns.turn(caller, TURN_WAIT_MAX).await;
+        let refused = |waited| {
+            let nth = self.refused.fetch_add(1, Ordering::Relaxed);
+            problem::overloaded_for(spread(waited, nth))
+        };
+        attached::with(turn.map_err(refused)?, read).await
     }
 }
 
@@ -177,6 +191,11 @@ async fn fitting(page: RunPage, bytes_max: usize) -> (Vec<v1::Run>, Option<Place
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::future::pending;
+
+    use futures_util::FutureExt as _;
+
     use super::*;
     use crate::domain::{Metadata, Run, Time};
 
@@ -199,6 +218,26 @@ mod tests {
             labels: [("k".into(), "v".repeat(200))].into(),
             metadata: Metadata::default(),
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_lasts_until_the_work_has_ended_that_its_caller_went_away_from() {
+        let turns = Turns::default();
+        let connection = |number| CallerKey::of(number, None);
+        let mut working = Vec::new();
+        for number in 1..=2 {
+            let abandoned = turns.large(connection(number), async {
+                working.extend(attached::current());
+                pending::<Result<(), Problem>>().await
+            });
+            assert!(abandoned.now_or_never().is_none());
+        }
+        let ready = async || turns.large(connection(3), async { Ok(()) }).await;
+        let waits: HashSet<String> = [ready().await, ready().await].map(|refused| format!("{refused:?}")).into();
+        assert!(waits.iter().all(|refused| refused.contains("OVERLOADED")), "{waits:?}");
+        assert_eq!(waits.len(), 2, "callers that are refused together come back apart");
+        working.pop();
+        ready().await.expect("one of the two has ended");
     }
 
     #[tokio::test]

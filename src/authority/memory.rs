@@ -8,9 +8,13 @@ impl Authority {
     #[must_use]
     pub fn memory(&self) -> Vec<Part> {
         let bounded = |name, (bytes, bytes_max)| Part { name, bytes, bytes_max: Some(bytes_max) };
-        let reads = Part { name: "reads", bytes: self.reads.bytes(), bytes_max: None };
-        let mut parts =
-            vec![bounded("commands", self.engine.bytes()), bounded("claim_queues", self.claims.bytes()), reads];
+        let reads = Part { name: "reads", bytes: self.reads.bytes() + self.reads.waiting_bytes(), bytes_max: None };
+        let mut parts = vec![
+            bounded("commands", self.engine.bytes()),
+            bounded("renewals", self.renewals.bytes()),
+            bounded("claim_queues", self.claims.bytes()),
+            reads,
+        ];
         parts.extend(self.feed.memory());
         parts.extend(self.store.memory());
         parts

@@ -9,11 +9,12 @@ use tokio::time::{Instant, timeout};
 use super::backlog::{Backlog, Outcome};
 use super::queues::QueueKey;
 use super::room::AllRoom;
-use super::{Limits, held};
+use super::{Failure, Limits, held};
 use crate::domain::{LabelValue, RunId};
 use crate::feed::hub::Told;
+use crate::share::Turn;
 use crate::store::query::{self, Place, READY_RUNS_MAX, RunPage, RunQuery};
-use crate::store::{PAGE_BYTES_MAX, Runs, StoreError};
+use crate::store::{PAGE_BYTES_MAX, Runs, StoreError, attached};
 
 /// The time that a claimer waits until the feed has told of everything.
 const TOLD_WAIT_MAX: Duration = Duration::from_millis(300);
@@ -68,22 +69,40 @@ impl Queue {
     /// Only where the feed does not tell soon, everything is read anew. Then, of a queue that is longer than its kept
     /// part, the claimer sees the ends of runs whose values are kept, and one whole reading answers all claimers that
     /// came before it began.
+    ///
+    /// The claimer reads in its `turn`, which it takes before the right to read: who has that right waits for nobody.
     pub(super) async fn take(
         &self,
         runs: &dyn Runs,
         agent_id: Option<&str>,
         gives_up: bool,
-    ) -> Result<Option<Candidate<'_>>, StoreError> {
+        turn: impl Future<Output = Result<Turn, Failure>>,
+    ) -> Result<Option<Candidate<'_>>, Failure> {
         let came = Instant::now();
         if let Some(candidate) = self.known(agent_id) {
             return Ok(Some(candidate));
         }
         let knows_all = gives_up && self.is_told_all().await;
+        let turn = turn.await?;
+        attached::with(turn, self.read(runs, agent_id, came, gives_up && !knows_all)).await.map_err(Failure::Store)
+    }
+
+    /// Reads on until there is a candidate, and everything anew where the claimer has to see all that was acknowledged
+    /// before it came.
+    async fn read(
+        &self,
+        runs: &dyn Runs,
+        agent_id: Option<&str>,
+        came: Instant,
+        sees_all: bool,
+    ) -> Result<Option<Candidate<'_>>, StoreError> {
         let mut whole_since = self.reading.lock().await;
-        // Another claimer may have read while this one waited for its turn.
-        let candidate = self.walk(runs, agent_id, false).await?;
-        if candidate.is_some() || !gives_up || knows_all || *whole_since > Some(came) {
-            return Ok(candidate);
+        // Another claimer may have read while this one waited for its turn. The first reading of a queue is a whole one.
+        if whole_since.is_some() || !sees_all {
+            let candidate = self.walk(runs, agent_id, false).await?;
+            if candidate.is_some() || !sees_all || *whole_since > Some(came) {
+                return Ok(candidate);
+            }
         }
         let begins = Instant::now();
         let candidate = self.walk(runs, agent_id, true).await?;

@@ -107,13 +107,20 @@ impl Queues {
         Some(Claimer { queues: self.clone(), queue: entry.queue.clone() })
     }
 
-    /// A place for a new queue. A caller that has too many gives up the one of its own that is idle for the longest;
-    /// where all callers together have too many, the one of all is given up.
+    /// A place for a new queue. A caller that has too many gives up the idle ones of its connection and of its agent, the
+    /// one that is idle for the longest first; where all callers together have too many, idle ones of all are given up.
     fn place(&self, entries: &mut HashMap<QueueKey, Entry>, caller: CallerKey) -> Option<Share> {
-        let place = self.places.take(caller, 1).or_else(|| {
-            evict_longest_idle(entries, |entry| entry.caller == caller);
-            self.places.take(caller, 1)
-        })?;
+        let place = loop {
+            if let Some(place) = self.places.take(caller, 1) {
+                break place;
+            }
+            let is_full = self.places.all() >= self.places.max_in_all();
+            let has_given_up = evict_longest_idle(entries, |entry| entry.caller.shares_party(caller))
+                || (is_full && evict_longest_idle(entries, |_| true));
+            if !has_given_up {
+                return None;
+            }
+        };
         if entries.len() >= self.limits.queues_max {
             evict_longest_idle(entries, |_| true);
         }
@@ -127,9 +134,10 @@ impl Queues {
         queues.len() * QUEUE_BYTES + self.room.bytes() + running
     }
 
-    /// The bytes that the queues may take.
+    /// The bytes that runs that wait may take, with those of the queues themselves.
     pub(super) fn bytes_max(&self) -> usize {
-        self.limits.bytes_max
+        let queues_max = self.places.max_in_all();
+        self.limits.bytes_max + queues_max * (QUEUE_BYTES + self.limits.bytes_granted)
     }
 
     fn leave(&self, key: &QueueKey) {
@@ -144,11 +152,11 @@ impl Queues {
     }
 }
 
-/// Evicts the one of these queues that is idle for the longest, if one is idle.
-fn evict_longest_idle(entries: &mut HashMap<QueueKey, Entry>, of: impl Fn(&Entry) -> bool) {
+/// Evicts the one of these queues that is idle for the longest. False where none is idle.
+fn evict_longest_idle(entries: &mut HashMap<QueueKey, Entry>, of: impl Fn(&Entry) -> bool) -> bool {
     let idle = entries.iter().filter(|(_, entry)| entry.claimers == 0 && of(entry));
     let longest = idle.min_by_key(|(_, entry)| entry.idle_since).map(|(key, _)| key.clone());
-    longest.and_then(|longest| entries.remove(&longest));
+    longest.and_then(|longest| entries.remove(&longest)).is_some()
 }
 
 /// A claimer's place at its queue. Dropping it leaves.
@@ -277,5 +285,21 @@ mod tests {
         drop(greedy);
         let again: Vec<Claimer> = (2_000..3_000).filter_map(|number| enter(1, number)).collect();
         assert_eq!(again.len(), QUEUES_MAX / 2, "it is not alone");
+    }
+
+    #[tokio::test]
+    async fn idle_queues_of_a_connection_or_an_agent_are_given_up_for_any_claim_that_counts_for_it() {
+        const QUEUES_MAX: usize = 32;
+        let limits = Limits { queues_max: QUEUES_MAX, ..Limits::default() };
+        for next in [CallerKey::of(1, Some(b"another")), CallerKey::of(2, Some(b"agent"))] {
+            let (queues, stop) = (Arc::new(Queues::new(limits)), CancellationToken::new());
+            let enter = |caller, number| queues.enter(caller, key(number), &stop, |_, _| {});
+            let first = CallerKey::of(1, Some(b"agent"));
+            let claimers: Vec<Claimer> = (0..QUEUES_MAX).filter_map(|number| enter(first, number)).collect();
+            assert_eq!(claimers.len(), QUEUES_MAX);
+            drop(claimers);
+            let claimers: Vec<Claimer> = (1_000..1_016).filter_map(|number| enter(next, number)).collect();
+            assert_eq!(claimers.len(), 16, "a proxy's next client, or the agent's next connection");
+        }
     }
 }

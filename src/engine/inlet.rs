@@ -143,10 +143,10 @@ pub(super) fn byte_budget(limits: &Limits) -> Arc<Shares> {
     Shares::new(limits.queue_bytes_max, GRANTED_BYTES.min(limits.queue_bytes_max))
 }
 
-/// A shard's queue. The bound is that of the places, which let all callers together have twice as many at times.
+/// A shard's queue. The bound is that of the places.
 pub(super) fn inlet(bytes: Arc<Shares>, limits: &Limits) -> (Inlet, mpsc::Receiver<Pending>, Arc<Mutex<InHand>>) {
-    let (sender, receiver) = mpsc::channel(4 * limits.queue_commands_max);
-    let in_hand = Arc::new(Mutex::default());
     let places = Shares::new(limits.queue_commands_max, GRANTED_COMMANDS);
+    let (sender, receiver) = mpsc::channel(places.max_in_all());
+    let in_hand = Arc::new(Mutex::default());
     (Inlet { queue: sender, places, bytes, in_hand: in_hand.clone() }, receiver, in_hand)
 }

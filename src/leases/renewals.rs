@@ -23,6 +23,7 @@ const RENEWALS_MAX: usize = 128;
 /// a few hundred bytes.
 const QUEUE_MAX: usize = 8_192;
 const GRANTED: usize = 64;
+const RENEWAL_BYTES: usize = 512;
 
 /// Renewals that are taken from the queue for one write at most: also those that share a renewal, or wait.
 const TAKEN_MAX: usize = 1_024;
@@ -98,6 +99,13 @@ impl Renewals {
             Inlet { queue, places: Shares::new(QUEUE_MAX, GRANTED) }
         });
         Self { inlets: inlets.collect(), runs, ledger }
+    }
+
+    /// The bytes that queued renewals take, and may take, about.
+    #[must_use]
+    pub fn bytes(&self) -> (usize, usize) {
+        let queued: usize = self.inlets.iter().map(|inlet| inlet.places.all()).sum();
+        (queued * RENEWAL_BYTES, self.inlets.len() * 2 * QUEUE_MAX * RENEWAL_BYTES)
     }
 
     /// Renews a lease soon, if the queue has room. The caller does not wait for the renewal or hear its result.

@@ -17,7 +17,8 @@ const RUNS_MAX: usize = 512;
 const END_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Ends every run of a shard whose time is over, and passes over those that cannot be ended. Returns the number of
-/// runs that it ended.
+/// runs that it ended. A pass ends early where the shard stands still: the next one begins with the runs that are
+/// overdue then, and nobody who waits for the end of this task waits for page after page of refusals.
 ///
 /// # Errors
 ///
@@ -27,16 +28,28 @@ pub async fn sweep(store: &dyn Upkeep, engine: &Engine, shard: Shard) -> Result<
     loop {
         let found = store.overdue(shard, &place, RUNS_MAX).await?;
         let ends = join_all(found.runs.into_iter().map(|key| end(engine, key))).await;
-        ended += ends.into_iter().filter(|ended| *ended).count();
+        ended += ends.iter().filter(|end| matches!(end, End::Made)).count();
+        // A run that is refused, or cannot be read, shows that the shard goes on.
+        let stands_still = !ends.is_empty() && ends.iter().all(|end| matches!(end, End::NotNow));
         match found.next {
-            Some(next) => place = next,
-            None => return Ok(ended),
+            Some(next) if !stands_still => place = next,
+            Some(_) | None => return Ok(ended),
         }
     }
 }
 
-/// Ends a run, and returns whether this sweep ended it. The next sweep tries again after a failure.
-async fn end(engine: &Engine, key: RunKey) -> bool {
+/// What became of a run whose time was over.
+enum End {
+    /// This sweep ended the run.
+    Made,
+    /// The run needs no end, or cannot be ended.
+    Passed,
+    /// The run was not ended, nor will others be at the moment.
+    NotNow,
+}
+
+/// Ends a run. The next sweep tries again after a failure.
+async fn end(engine: &Engine, key: RunKey) -> End {
     let RunKey { namespace, run_id } = key.clone();
     let command =
         Command { key, ask: Ask::Sweep, expected_revision: None, request: None, principal: Principal::authority() };
@@ -46,20 +59,18 @@ async fn end(engine: &Engine, key: RunKey) -> bool {
                 let reason_code = answer.run.ending.reason_code.as_deref();
                 let (namespace, run_id) = (namespace.as_str(), run_id.as_str());
                 tracing::debug!(namespace, run_id, reason_code, "a run's time was over");
-                true
+                End::Made
             }
-            Disposition::Unchanged | Disposition::Replayed | Disposition::RecordedLate => false,
+            Disposition::Unchanged | Disposition::Replayed | Disposition::RecordedLate => End::Passed,
         },
         // The cause of the failure has been logged.
+        Err(Failure::Refused(_) | Failure::StoreRefused | Failure::StoreCorrupt) => End::Passed,
         Err(
-            Failure::Refused(_)
-            | Failure::Overloaded { .. }
+            Failure::Overloaded { .. }
             | Failure::Draining
             | Failure::StoreUnavailable
-            | Failure::StoreRefused
-            | Failure::StoreCorrupt
             | Failure::Deadline
             | Failure::OutcomeUnknown,
-        ) => false,
+        ) => End::NotNow,
     }
 }

@@ -8,8 +8,9 @@ use super::CallerKey;
 /// A thing of which there is so much, in units of the user's choice.
 ///
 /// A caller that is alone may take all of it. While others have some, a caller may take as much as leaves it with half
-/// at most. Where all is taken, a caller is still given what an equal share of all would be, up to twice the thing in
-/// all, so that nobody has to wait until one who took everything gives some back.
+/// at most. Where all is taken, a caller is still given what an equal share of all would be, or what is granted to each,
+/// so that nobody has to wait until one who took everything gives some back. All callers together never have more than
+/// [`Shares::max_in_all`].
 #[derive(Debug)]
 pub struct Shares {
     max: usize,
@@ -51,18 +52,27 @@ impl Shares {
     fn admits<K: Eq + std::hash::Hash>(&self, all: usize, takers: &HashMap<K, usize>, taker: &K, units: usize) -> bool {
         let before = takers.get(taker).copied();
         let own = before.unwrap_or(0) + units;
+        if all + units > self.max_in_all() {
+            return false;
+        }
         if own <= self.granted {
             return true;
         }
         let (others, takers) = (all + units - own, takers.len() + usize::from(before.is_none()));
         let fits = all + units <= self.max && (others == 0 || own <= self.max / 2);
-        fits || (own <= self.max / takers && all + units <= 2 * self.max)
+        fits || own <= self.max / takers
     }
 
     /// The units that there are.
     #[must_use]
     pub fn max(&self) -> usize {
         self.max
+    }
+
+    /// The units that all callers together have at most, where some came after others had taken everything.
+    #[must_use]
+    pub fn max_in_all(&self) -> usize {
+        2 * self.max
     }
 
     /// The units that are taken.
@@ -154,7 +164,8 @@ mod tests {
         let shares = Shares::new(100, 4);
         let held: Vec<Vec<Share>> = (1..=50).map(|number| take_all(&shares, connection(number))).collect();
         assert!(held.iter().all(|shares| shares.len() >= 4), "granted");
-        assert!(shares.all() <= 200 + 50 * 4, "{}", shares.all());
+        let more: Vec<Share> = (1_000..2_000).filter_map(|number| shares.take(connection(number), 4)).collect();
+        assert_eq!((shares.all(), shares.max_in_all()), (200, 200), "however many callers come: {} more", more.len());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Turns at a thing that few may use at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +11,9 @@ use super::{CallerKey, Party};
 
 /// The time in which half of a caller's use is forgotten.
 const HALF_LIFE: Duration = Duration::from_secs(2);
+
+/// The length of a caller's line below which calls that have gone may stay in its middle.
+const TIDY_MIN: usize = 64;
 
 /// Callers whose use is remembered, at most: above, those are forgotten that used the least.
 const CALLERS_MAX: usize = 1_024;
@@ -28,16 +31,44 @@ pub struct Turns {
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// The calls that wait, in the order of their arrival.
-    waiting: Vec<Waiting>,
+    /// The calls that wait, of each caller.
+    waiting: HashMap<CallerKey, Line>,
+    /// The number of calls that have waited.
+    arrivals: u64,
     users: HashMap<Party, Usage>,
+}
+
+/// The calls of one caller that wait, in the order of their arrival.
+#[derive(Debug, Default)]
+struct Line {
+    calls: VecDeque<Waiting>,
+    /// The length at which calls that have gone are taken out of the middle.
+    tidy_at: usize,
 }
 
 #[derive(Debug)]
 struct Waiting {
-    caller: CallerKey,
+    arrival: u64,
     /// Takes the turn to the call, unless it has gone.
     turn: oneshot::Sender<Turn>,
+}
+
+impl Line {
+    fn push(&mut self, waiting: Waiting) {
+        if self.calls.len() >= self.tidy_at {
+            self.calls.retain(|waiting| !waiting.turn.is_closed());
+            self.tidy_at = (2 * self.calls.len()).max(TIDY_MIN);
+        }
+        self.calls.push_back(waiting);
+    }
+
+    /// The arrival of the first call that still waits.
+    fn first(&mut self) -> Option<u64> {
+        while self.calls.front().is_some_and(|waiting| waiting.turn.is_closed()) {
+            self.calls.pop_front();
+        }
+        self.calls.front().map(|waiting| waiting.arrival)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +90,7 @@ impl Turns {
     /// So many turns at once.
     #[must_use]
     pub fn new(turns: usize) -> Arc<Self> {
-        let state = State { free: turns, waiting: Vec::new(), users: HashMap::new() };
+        let state = State { free: turns, waiting: HashMap::new(), arrivals: 0, users: HashMap::new() };
         Arc::new(Self { own_max: turns.div_ceil(2), state: Mutex::new(state) })
     }
 
@@ -70,7 +101,7 @@ impl Turns {
     /// There was no turn in time: the time for which the caller has waited.
     pub async fn turn(self: &Arc<Self>, caller: CallerKey, wait_max: Duration) -> Result<Turn, Duration> {
         let (turn, mut given) = oneshot::channel();
-        self.state().waiting.push(Waiting { caller, turn });
+        self.state().arrives(caller, turn);
         self.give();
         match timeout(wait_max, &mut given).await {
             Ok(turn) => Ok(turn.expect("a call that waits is forgotten only when it has gone")),
@@ -86,9 +117,8 @@ impl Turns {
     fn give(self: &Arc<Self>) {
         let (mut given, now) = (Vec::new(), Instant::now());
         let mut state = self.state();
-        state.waiting.retain(|waiting| !waiting.turn.is_closed());
         while state.free > 0 {
-            let Some(Waiting { caller, turn }) = state.next(self.own_max, now) else { break };
+            let Some((caller, turn)) = state.next(self.own_max, now) else { break };
             state.begin(caller, now);
             given.push((turn, Turn { turns: self.clone(), caller, since: now }));
         }
@@ -106,17 +136,36 @@ impl Turns {
 }
 
 impl State {
-    /// The call that is next, if there is one whose caller may have another turn.
-    fn next(&mut self, own_max: usize, now: Instant) -> Option<Waiting> {
-        let used = |party| self.users.get(&party).map_or((0, 0.0), |usage| (usage.turns, usage.seconds(now)));
-        let may = self.waiting.iter().enumerate().filter_map(|(index, waiting)| {
-            let (turns, seconds): (Vec<_>, Vec<_>) = waiting.caller.parties().map(used).unzip();
-            let is_below = turns.into_iter().all(|turns| turns < own_max);
-            is_below.then(|| (index, seconds.into_iter().fold(0.0, f64::max)))
+    fn arrives(&mut self, caller: CallerKey, turn: oneshot::Sender<Turn>) {
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        self.waiting.entry(caller).or_default().push(Waiting { arrival, turn });
+    }
+
+    /// The call that is next, if there is one whose caller may have another turn. Callers whose calls have all gone are
+    /// forgotten. The cost grows with the callers that wait and not with their calls.
+    fn next(&mut self, own_max: usize, now: Instant) -> Option<(CallerKey, oneshot::Sender<Turn>)> {
+        let users = &self.users;
+        let mut next: Option<(f64, u64, CallerKey)> = None;
+        self.waiting.retain(|caller, line| {
+            let Some(arrival) = line.first() else { return false };
+            let mut used = 0.0_f64;
+            for usage in caller.parties().filter_map(|party| users.get(&party)) {
+                if usage.turns >= own_max {
+                    return true;
+                }
+                used = used.max(usage.seconds(now));
+            }
+            // Of those that have used the same, the first that came.
+            if next.is_none_or(|(least, first, _)| used < least || (used.total_cmp(&least).is_eq() && arrival < first))
+            {
+                next = Some((used, arrival, *caller));
+            }
+            true
         });
-        // Of those that have used the same, the first that came.
-        let (next, _) = may.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
-        Some(self.waiting.remove(next))
+        let (_, _, caller) = next?;
+        let waiting = self.waiting.get_mut(&caller)?.calls.pop_front()?;
+        Some((caller, waiting.turn))
     }
 
     fn begin(&mut self, caller: CallerKey, now: Instant) {
@@ -239,6 +288,26 @@ mod tests {
         // The call goes before it has looked at the turn that it was given.
         drop(patient);
         let _next = at_once(&turns, connection(5)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_have_gone_do_not_pile_up_and_those_between_them_keep_their_order() {
+        let turns = Turns::new(1);
+        let first = at_once(&turns, connection(1)).await;
+        let mut stay = Vec::new();
+        for number in 0..10_000 {
+            let asked = ask(&turns, connection(2));
+            if number % 1_000 == 0 {
+                stay.push(asked);
+            }
+        }
+        assert!(turns.state().waiting[&connection(2)].calls.len() <= TIDY_MIN + 1, "the others have gone");
+        drop(first);
+        for asked in &mut stay {
+            drop(has_turn(asked).expect("it is the next"));
+        }
+        let _last = at_once(&turns, connection(3)).await;
+        assert!(turns.state().waiting.is_empty(), "callers that do not wait are forgotten");
     }
 
     #[tokio::test(start_paused = true)]

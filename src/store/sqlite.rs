@@ -2,7 +2,7 @@
 //!
 //! SQLite has one writer, so one writing connection stands for every shard's head lock: a transaction that has begun
 //! immediately is alone. Readers have connections of their own and see snapshots of the write-ahead log. Each call is
-//! one job on a blocking thread; a caller that goes away leaves its job to end on its own.
+//! one job on a blocking thread. When its caller goes away, a write ends on its own, and a read is interrupted.
 
 mod bulk;
 mod changes;

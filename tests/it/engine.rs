@@ -277,9 +277,8 @@ async fn after_a_commit_of_large_runs_the_next_ones_are_shorter_until_runs_are_s
     assert_eq!(process.store.batches.lock().unwrap()[2..], [8, 4, 2, 1, 1, 1, 1, 2, 4, 4]);
 }
 
-/// More runs than one look finds: the sweep goes on until none is left, and a second one finds nothing to do.
-#[tokio::test]
-async fn a_sweep_ends_everybody_whose_time_is_over() {
+/// A process with more runs whose time is over than one look finds.
+async fn overdue() -> Process {
     let process = Process::start().await;
     let starts = (0..700).map(|n| process.engine.submit(deferred(&format!("run-{n}")).start_timeout_ms(1), None));
     assert!(join_all(starts).await.iter().all(Result::is_ok));
@@ -288,6 +287,22 @@ async fn a_sweep_ends_everybody_whose_time_is_over() {
     while process.store.overdue(Shard(0), &first, 1_000).await.unwrap().runs.len() < 700 {
         yield_now().await;
     }
+    process
+}
+
+#[tokio::test]
+async fn a_sweep_of_a_shard_that_takes_nothing_looks_at_no_further_page() {
+    let process = overdue().await;
+    process.engine.close();
+    let before = process.store.sweeps.load(Ordering::Relaxed);
+    assert_eq!(sweeper::sweep(&*process.store, &process.engine, Shard(0)).await.unwrap(), 0);
+    assert_eq!(process.store.sweeps.load(Ordering::Relaxed), before + 1);
+}
+
+/// More runs than one look finds: the sweep goes on until none is left, and a second one finds nothing to do.
+#[tokio::test]
+async fn a_sweep_ends_everybody_whose_time_is_over() {
+    let process = overdue().await;
     let sweep = async || sweeper::sweep(&*process.store, &process.engine, Shard(0)).await.unwrap();
     assert_eq!((sweep().await, sweep().await), (700, 0));
     let statuses =

@@ -21,7 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("leases", &["domain", "engine", "share", "store", "supervise", "telemetry"]),
     ("feed", &["clock", "domain", "memory", "share", "store", "supervise", "telemetry"]),
     ("claims", &["domain", "engine", "feed", "share", "store", "supervise"]),
-    ("reads", &["domain", "store"]),
+    ("reads", &["domain", "store", "supervise"]),
     ("auth", &["domain"]),
     ("wire", &["auth", "clock", "domain", "feed", "store"]),
     ("config", &["domain", "store", "telemetry"]),

@@ -1,6 +1,8 @@
 //! The read path: callers that share queries, and what they hold in memory.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::future::{BoxFuture, FutureExt as _, join_all};
 use futures_util::poll;
@@ -42,7 +44,7 @@ impl Process {
         for nth in 0..RUNS {
             apply(&*store, start(&format!("run-{nth}")).metadata(&large)).await;
         }
-        let mut process = Self { reads: Arc::new(Reads::new(store.clone())), store, turns: Vec::new() };
+        let mut process = Self { reads: Arc::new(Reads::new(store.clone(), &supervisor)), store, turns: Vec::new() };
         while process.reads.waiting() == 0 {
             process.turns.push(process.asked(0).await);
         }
@@ -55,6 +57,19 @@ impl Process {
         let mut read = async move { reads.run(&key(&format!("run-{nth}"))).await }.boxed();
         assert!(poll!(&mut read).is_pending());
         read
+    }
+
+    /// The caller whose turn came after one of the first, and that has sent a query for all that have gathered.
+    async fn reads_for_all(&mut self) -> Read {
+        let mut reader = self.turns.pop().expect("it waits");
+        let (first, sent) = (self.turns.remove(0), self.store.runs.load(Ordering::Relaxed));
+        self.store.runs_gate.add_permits(1);
+        assert_eq!(id(first.await), "run-0");
+        while self.store.runs.load(Ordering::Relaxed) == sent {
+            assert!(poll!(&mut reader).is_pending());
+            yield_now().await;
+        }
+        reader
     }
 
     fn release(&self) {
@@ -107,6 +122,77 @@ async fn runs_count_until_their_callers_have_them_or_are_gone() {
         assert_eq!(id(read.await), format!("run-{nth}"));
     }
     assert_eq!(process.reads.bytes(), 0);
+}
+
+#[tokio::test]
+async fn queries_ask_for_about_as_many_runs_as_the_last_one_had_room_for() {
+    let process = Process::start().await;
+    let mut asked = Vec::new();
+    for _ in 0..4 {
+        for nth in 0..RUNS {
+            asked.push(process.asked(nth).await);
+        }
+    }
+    let before = process.store.runs.load(Ordering::Relaxed);
+    process.release();
+    join_all(process.turns.into_iter().chain(asked)).await.into_iter().for_each(|read| drop(id(read)));
+    let sent = usize::try_from(process.store.runs.load(Ordering::Relaxed) - before).unwrap();
+    // Each of the three queries that are sent first may be too large, since none was answered before.
+    assert!(sent < 7 * RUNS, "{sent} runs were asked for, of {}", 4 * RUNS);
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_restarts_no_other_callers_read() {
+    let mut process = Process::start().await;
+    let mut asked = Vec::new();
+    for nth in 1..8 {
+        asked.push(process.asked(nth).await);
+    }
+    let reader = process.reads_for_all().await;
+    let sent = process.store.runs.load(Ordering::Relaxed);
+    drop(reader);
+    process.release();
+    for (nth, read) in asked.into_iter().enumerate() {
+        assert_eq!(id(read.await), format!("run-{}", nth + 1));
+    }
+    assert_eq!(process.store.runs.load(Ordering::Relaxed), sent, "each was asked for once");
+}
+
+#[tokio::test]
+async fn a_reader_has_its_own_answer_when_it_is_read_and_not_when_all_are() {
+    let mut process = Process::start().await;
+    let mut asked = Vec::new();
+    for nth in 0..RUNS {
+        asked.push(process.asked(nth).await);
+    }
+    let reader = process.reads_for_all().await;
+    // Two of these are for the other two turns, and the third is for the first query of the reader's.
+    process.store.runs_gate.add_permits(3);
+    assert_eq!(id(reader.await), "run-0");
+    let last = asked.last_mut().expect("some asked");
+    assert!(poll!(last).is_pending(), "there was no room for it");
+    process.release();
+    join_all(asked).await.into_iter().for_each(|read| drop(id(read)));
+}
+
+#[tokio::test]
+async fn a_query_for_callers_that_all_went_away_gives_its_turn_back() {
+    let mut process = Process::start().await;
+    let mut asked = Vec::new();
+    for nth in 1..8 {
+        asked.push(process.asked(nth).await);
+    }
+    let reader = process.reads_for_all().await;
+    let next = process.asked(9).await;
+    drop((reader, asked));
+    let mut next = pin!(next);
+    // The turn comes without a permit: the query was dropped.
+    while process.reads.waiting() > 0 {
+        assert!(poll!(&mut next).is_pending());
+        yield_now().await;
+    }
+    process.release();
+    assert_eq!(id(next.await), "run-9");
 }
 
 #[tokio::test]

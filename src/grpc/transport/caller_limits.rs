@@ -69,11 +69,9 @@ impl<C: Clock + Clone> CallersLimited<C> {
     pub(super) fn admit(&self, caller: CallerKey) -> Result<Option<OpenCall>, TooMany> {
         if let Some(rates) = &self.rates {
             for party in caller.parties() {
+                // The callers of before are forgotten by [`tidy`](Self::tidy), and not here, where each call would pay.
                 if matches!(party, Party::Agent(_)) && rates.len() >= PARTIES_MAX {
-                    rates.retain_recent();
-                    if rates.len() >= PARTIES_MAX {
-                        continue;
-                    }
+                    continue;
                 }
                 rates.check_key(&party).map_err(|not_until| {
                     let wait = not_until.wait_time_from(self.clock.now());

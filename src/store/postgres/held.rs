@@ -10,36 +10,67 @@ use quick_cache::DefaultHashBuilder;
 
 use crate::domain::RunKey;
 
-/// Runs that are known at most, 8 bytes each. A run takes the place of another where their hashes end alike.
-const RUNS_MAX: usize = 16_384;
+/// Runs that are known at most, 8 bytes each.
+const RUNS_MAX: usize = 128 * 1024;
+
+/// The places in which a run may stand. A run takes the place of another only where all of these are taken.
+const WAYS: usize = 2;
 
 /// See the module.
 pub(super) struct HeldRuns {
-    hashes: Box<[AtomicU64]>,
+    sets: Box<[[AtomicU64; WAYS]]>,
     hasher: DefaultHashBuilder,
 }
 
 impl HeldRuns {
     pub(super) fn none() -> Self {
-        Self { hashes: (0..RUNS_MAX).map(|_| AtomicU64::new(0)).collect(), hasher: DefaultHashBuilder::default() }
+        let sets = (0..RUNS_MAX / WAYS).map(|_| [const { AtomicU64::new(0) }; WAYS]).collect();
+        Self { sets, hasher: DefaultHashBuilder::default() }
     }
 
     pub(super) fn has(&self, key: &RunKey) -> bool {
-        let (place, hash) = self.place(key);
-        place.load(Ordering::Relaxed) == hash
+        let (set, hash) = self.set(key);
+        set.iter().any(|place| place.load(Ordering::Relaxed) == hash)
     }
 
+    /// Notes whether a run is held. Two calls at once may forget each other's run, or note one twice.
     pub(super) fn note(&self, key: &RunKey, is_held: bool) {
-        let (place, hash) = self.place(key);
-        let known = place.load(Ordering::Relaxed) == hash;
-        if known != is_held {
-            place.store(if is_held { hash } else { 0 }, Ordering::Relaxed);
+        let (set, hash) = self.set(key);
+        let place_of = |wanted| set.iter().find(|place| place.load(Ordering::Relaxed) == wanted);
+        match (place_of(hash), is_held) {
+            (Some(place), false) => place.store(0, Ordering::Relaxed),
+            (None, true) => {
+                // Any of its own would do: the hash says nothing of which of the runs is read again.
+                let nth = usize::try_from((hash >> 32) % WAYS as u64).expect("less than a small number");
+                place_of(0).unwrap_or(&set[nth]).store(hash, Ordering::Relaxed);
+            }
+            (Some(_), true) | (None, false) => {}
         }
     }
 
-    fn place(&self, key: &RunKey) -> (&AtomicU64, u64) {
-        let hash = self.hasher.hash_one(key);
-        let place = usize::try_from(hash % RUNS_MAX as u64).expect("less than a small number");
-        (&self.hashes[place], hash)
+    fn set(&self, key: &RunKey) -> (&[AtomicU64; WAYS], u64) {
+        // 0 stands for no run.
+        let hash = self.hasher.hash_one(key).max(1);
+        let nth = usize::try_from(hash % self.sets.len() as u64).expect("less than a small number");
+        (&self.sets[nth], hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(nth: usize) -> RunKey {
+        RunKey { namespace: "default".into(), run_id: format!("run-{nth}").into() }
+    }
+
+    #[test]
+    fn nearly_all_of_forty_thousand_held_runs_are_known() {
+        let held = HeldRuns::none();
+        (0..40_000).for_each(|nth| held.note(&key(nth), true));
+        let known = (0..40_000).filter(|nth| held.has(&key(*nth))).count();
+        assert!(known > 36_000, "{known} are known");
+        (0..40_000).for_each(|nth| held.note(&key(nth), false));
+        assert!((0..40_000).all(|nth| !held.has(&key(nth))));
     }
 }

@@ -42,7 +42,7 @@ fn backend(process: &Process) -> Authority {
         engine::Limits::default(),
     ));
     let renewals = Renewals::start(&upkeep, store.clone(), &process.supervisor);
-    let reads = Reads::new(store.clone());
+    let reads = Reads::new(store.clone(), &process.supervisor);
     let claims = Claims::new(
         store.clone(),
         upkeep.clone(),

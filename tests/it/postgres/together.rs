@@ -1,5 +1,7 @@
 //! The statements by which runs are read with their leases.
 
+use std::sync::Mutex;
+
 use futures_util::future::join;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::{Found, OpenOptions, Runs as _};
@@ -41,4 +43,23 @@ async fn a_run_that_is_known_to_be_held_is_read_with_its_lease_by_one_statement(
     assert_eq!(last("foreign").await, "-- read.held_runs", "it turns out to have ended");
     assert_eq!(last("foreign").await, "-- read.run");
     assert_eq!(last("plain").await, "-- read.run");
+}
+
+#[tokio::test]
+async fn a_run_that_turns_out_to_be_held_is_read_with_its_lease_on_one_session() {
+    let database = Database::fresh().await;
+    let (options, supervisor) = (OpenOptions { connections: 3, ..OpenOptions::default() }, Supervisor::new());
+    let dsn = database.dsn();
+    let (here, there) = join(PostgresStore::open(&dsn, &options, &supervisor), open(&dsn)).await;
+    let here = here.unwrap();
+    apply(&there, start("plain")).await;
+    apply(&there, leased("foreign")).await;
+    // The second read waits for the only session that reads, and would have it between the two statements of the first.
+    let read = Mutex::new(Vec::new());
+    let reads = async |id: &'static str| {
+        let found = here.runs(&[key(id)], 1).await.unwrap();
+        read.lock().unwrap().push((id, matches!(&found[..], [Found::Run(kept)] if kept.lease.is_some())));
+    };
+    join(reads("foreign"), reads("plain")).await;
+    assert_eq!(read.into_inner().unwrap(), [("foreign", true), ("plain", false)]);
 }

@@ -55,6 +55,8 @@ pub(crate) struct Wrapped {
     pub(crate) runs_gate: Semaphore,
     /// The runs that each read of several has found, and their bytes.
     pub(crate) shared: Mutex<Vec<(usize, usize)>>,
+    /// The number of pages of overdue runs that were read.
+    pub(crate) sweeps: AtomicU64,
     /// The number of pages of lists that were read.
     pub(crate) lists: AtomicU64,
     /// Reads of runs' pasts that are in flight, and their largest number; one takes a permit.
@@ -90,6 +92,7 @@ impl Wrapped {
             run_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             runs_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             shared: Mutex::default(),
+            sweeps: AtomicU64::new(0),
             lists: AtomicU64::new(0),
             pasts: AtomicU64::new(0),
             pasts_most: AtomicU64::new(0),
@@ -299,6 +302,7 @@ impl Upkeep for Wrapped {
     }
 
     async fn overdue(&self, shard: Shard, after: &OverduePlace, limit: usize) -> Result<Overdue, StoreError> {
+        self.sweeps.fetch_add(1, Ordering::Relaxed);
         self.store.overdue(shard, after, limit).await
     }
 

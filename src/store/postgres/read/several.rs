@@ -2,11 +2,11 @@
 //!
 //! A statement that looks at leases as well takes half as long again, even where there is no lease. So it reads only
 //! runs that are [known to be held](super::super::held). A run that turns out to be held is known from then on, and
-//! its lease is read by a second statement.
+//! its lease is read by a second statement on the same session.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::pin::pin;
-use std::slice;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +15,7 @@ use futures_util::future::try_join_all;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
-use super::{columns, index, number_of, reading, run};
+use super::{RUN, columns, index, number_of, reading};
 use crate::domain::{LeaseEpoch, RunKey, Shard};
 use crate::store::dialect::run_columns;
 use crate::store::leases::KeptLease;
@@ -94,7 +94,8 @@ pub(in crate::store::postgres) async fn runs(
     Ok(found)
 }
 
-/// One run that is not known to be held, by the statement that reads only runs.
+/// One run that is not known to be held, by the statement that reads only runs. A lease is read on the same session:
+/// its caller has waited for one, and need not do so again.
 async fn alone(
     sessions: &Sessions,
     uptime: &ReplicaUptime,
@@ -102,13 +103,41 @@ async fn alone(
     key: &RunKey,
     shard_of: impl Fn(&RunKey) -> Shard,
 ) -> Result<Found, StoreError> {
-    let Some(run) = run(sessions, shard_of(key), key).await? else { return Ok(Found::Nothing) };
-    let mut lease = None;
-    if RunAsKept::keeps_lease(&run) {
+    let shard = shard_of(key);
+    let found = reading(sessions, |session| async move {
+        let found = alone_on(&session, uptime, shard, key).await;
+        (session, found)
+    });
+    let found = found.await??;
+    if matches!(&found, Found::Run(read) if RunAsKept::keeps_lease(&read.run)) {
         held.note(key, true);
-        lease = leases::leases(sessions, uptime, slice::from_ref(key), shard_of).await?.pop().flatten();
     }
-    Ok(Found::Run(Box::new(RunAsKept { run, lease })))
+    Ok(found)
+}
+
+/// Reads on a session, as [`on`] does.
+async fn alone_on(
+    session: &Session,
+    uptime: &ReplicaUptime,
+    shard: Shard,
+    key: &RunKey,
+) -> Result<Result<Found, StoreError>, Error> {
+    let statement = session.prepare_cached(RUN).await?;
+    let row = session.query_opt(&statement, &[&smallint(shard), &key.namespace, &key.run_id]).await?;
+    let run = match row.as_ref().map(rows::run).transpose() {
+        Ok(Some(run)) => run,
+        Ok(None) => return Ok(Ok(Found::Nothing)),
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut read = Box::new(RunAsKept { run, lease: None });
+    if RunAsKept::keeps_lease(&read.run) {
+        let rows = leases::read_rows(session, uptime, iter::once((shard, key))).await?;
+        match leases::by_key(&rows) {
+            Ok(mut kept) => read.lease = kept.remove(key),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    Ok(Ok(Found::Run(read)))
 }
 
 /// A run that is asked for.

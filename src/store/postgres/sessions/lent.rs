@@ -2,8 +2,9 @@
 //!
 //! Invariant: no session is lent on which a statement is still running. A reader whose caller went away leaves such a
 //! session behind, and so does one that had read enough: a task waits until the session is idle before the next caller
-//! gets it. The pool's place stays taken meanwhile, so that callers who go away open no further connections. A
-//! statement that takes longer is cancelled on the server, for which nobody would do the work in vain.
+//! gets it. The pool's place stays taken meanwhile, so that callers who go away open no further connections; and
+//! so does the [turn](crate::store::attached) that the read was made in. A statement that takes longer is cancelled on
+//! the server, for which nobody would do the work in vain.
 
 use std::ops::Deref;
 use std::pin::pin;
@@ -17,6 +18,7 @@ use tokio_postgres::{Error, NoTls};
 
 use super::connection::{Connection, Connections};
 use crate::store::StoreError;
+use crate::store::attached::{self, Attached};
 use crate::store::postgres::errors;
 use crate::supervise::Supervisor;
 
@@ -37,6 +39,8 @@ pub(in crate::store::postgres) struct Session {
     drained_by: Option<Arc<Supervisor>>,
     /// Whether answers are still to come that nobody reads.
     unread: bool,
+    /// What the read has taken along, until the session is idle or closed.
+    attached: Option<Attached>,
 }
 
 impl Session {
@@ -45,7 +49,7 @@ impl Session {
         drained_by: Option<&Arc<Supervisor>>,
     ) -> Result<Self, StoreError> {
         let object = pool.get().await.map_err(errors::session)?;
-        Ok(Self { object: Some(object), drained_by: drained_by.cloned(), unread: false })
+        Ok(Self { object: Some(object), drained_by: drained_by.cloned(), unread: false, attached: attached::current() })
     }
 
     /// Notes that the rest of a statement's answer will not be read.
@@ -90,7 +94,8 @@ impl Drop for Session {
         match self.drained_by.take() {
             // Without a runtime, the process ends.
             Some(supervisor) if !object.is_closed() && Handle::try_current().is_ok() => {
-                supervisor.spawn(drain(Self { object: Some(object), drained_by: None, unread: false }));
+                let attached = self.attached.take();
+                supervisor.spawn(drain(Self { object: Some(object), drained_by: None, unread: false, attached }));
             }
             _ => drop(Object::take(object)),
         }
@@ -129,6 +134,8 @@ async fn idle(session: &Session) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use tokio::sync::oneshot;
+    use tokio::sync::oneshot::error::TryRecvError;
 
     use super::*;
     use crate::store::postgres::sessions::Sessions;
@@ -177,6 +184,19 @@ mod tests {
         assert_ne!(runs(&watch, abandoned).await, Some(true), "the place was taken until it had ended");
         assert_ne!(pid(&session).await, abandoned);
         while runs(&watch, abandoned).await.is_some() {}
+    }
+
+    #[tokio::test]
+    async fn what_a_read_has_taken_along_is_dropped_when_its_statement_has_ended() {
+        for (statement, ends) in [("select pg_sleep(0.1)", Some(false)), ("select pg_sleep(60)", None)] {
+            let sessions = sessions();
+            let (taken, mut dropped) = oneshot::channel::<()>();
+            let abandoned = attached::with(taken, abandon(&sessions, statement)).await;
+            assert!(dropped.try_recv().is_err_and(|error| error == TryRecvError::Empty), "the statement goes on");
+            assert!(dropped.await.is_err());
+            let watch = sessions.commit().await.unwrap();
+            while runs(&watch, abandoned).await != ends {}
+        }
     }
 
     #[tokio::test]

@@ -147,8 +147,8 @@ pub(in crate::store::postgres) fn by_key(rows: &[Row]) -> Result<HashMap<RunKey,
 }
 
 /// The statement of a search for runs whose time is over: the leases that are over, by their table's key, and the runs
-/// that are due, by their index; of each only those after a place. A row whose own expiry is to come is passed over before anything else is looked at. The runs of one commit
-/// may share their `due_at`: these few are sorted by their keys.
+/// that are due, by their index; of each only those after a place. A row whose own expiry is to come is passed over before
+/// anything else is looked at. The runs of one commit may share their `due_at`: these few are sorted by their keys.
 #[must_use]
 pub fn of_overdue() -> String {
     format!(
