@@ -164,7 +164,11 @@ impl State {
             true
         });
         let (_, _, caller) = next?;
-        let waiting = self.waiting.get_mut(&caller)?.calls.pop_front()?;
+        let line = self.waiting.get_mut(&caller)?;
+        let waiting = line.calls.pop_front()?;
+        if line.calls.is_empty() {
+            self.waiting.remove(&caller);
+        }
         Some((caller, waiting.turn))
     }
 
