@@ -18,7 +18,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 pub const TIGHT_PERCENT: u64 = 85;
 
 /// Percent of the limit from which on nothing is written either.
-const SCARCE_PERCENT: u64 = 92;
+pub const SCARCE_PERCENT: u64 = 92;
 
 /// A part of the process that takes memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

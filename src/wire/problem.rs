@@ -23,7 +23,7 @@ use crate::store::StoreError;
 /// The wait before a client is asked to come back to a full queue.
 const OVERLOADED_RETRY: Duration = Duration::from_millis(200);
 /// The wait before a client is asked to come back to a process that has little memory left.
-const MEMORY_RETRY: Duration = Duration::from_secs(1);
+pub const MEMORY_RETRY: Duration = Duration::from_secs(1);
 /// The wait before a client is asked to come back to a store that does not answer.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
 /// The wait before a client is asked to look for another replica.
@@ -89,18 +89,18 @@ pub fn overloaded_for(wait: Duration) -> Problem {
 /// A caller makes more calls than the server lets one caller make; nothing was written.
 #[must_use]
 pub fn caller_limited(limit: &'static str, wait: Duration) -> Problem {
-    let message = "This connection, or the agent that it names, makes more calls than the server lets one caller make, \
-                   and nothing was written: try again later.";
+    let message = "This connection, or the agent that it names, makes more calls in a second, or has more calls open, \
+                   than the server lets one caller have, and nothing was written: try again later.";
     let problem = Problem::new(Code::ResourceExhausted, "OVERLOADED", message).info("limit", limit);
     problem.detail(RETRY, &after(wait))
 }
 
 /// The server has little memory left; nothing was written.
 #[must_use]
-pub fn memory_short() -> Problem {
+pub fn memory_short(wait: Duration) -> Problem {
     let message = "The server has little memory left and nothing was written: try again later, or on another replica.";
     let problem = Problem::new(Code::ResourceExhausted, "OVERLOADED", message).info("limit", "memory");
-    problem.detail(RETRY, &after(MEMORY_RETRY))
+    problem.detail(RETRY, &after(wait))
 }
 
 /// The server stops; nothing was written, and a stream can be resumed elsewhere.

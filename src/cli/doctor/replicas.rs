@@ -11,7 +11,7 @@ use super::problems::{Problem, WAITED_MS_MAX, seconds};
 use crate::cli::table::shown;
 use crate::cli::time::time;
 use crate::domain::{Namespace, Time};
-use crate::memory::TIGHT_PERCENT;
+use crate::memory::{SCARCE_PERCENT, TIGHT_PERCENT};
 use crate::store::Ledger;
 use crate::wire::cursor;
 use runledger_client::{Client, Failure, HostPort, News, RunsWatch, follow};
@@ -176,8 +176,14 @@ impl Replica {
             });
         }
         if self.memory_limit_bytes > 0 && self.resident_bytes * 100 >= self.memory_limit_bytes * TIGHT_PERCENT {
+            let is_scarce = self.resident_bytes * 100 >= self.memory_limit_bytes * SCARCE_PERCENT;
+            let refused = if is_scarce {
+                "new watches and writes are refused"
+            } else {
+                "new watches are refused, and writes next"
+            };
             return Some(Problem {
-                what: format!("{server} has little memory left: new watches are refused, and writes next"),
+                what: format!("{server} has little memory left: {refused}"),
                 todo: "See below which part takes it, and give the process more, or some of its callers to another one"
                     .to_owned(),
             });

@@ -142,8 +142,14 @@ impl Peer {
     pub(super) fn refusal(&self, refused: Refused) -> Response<Body> {
         match refused {
             Refused::Overloaded => self.overloaded(),
-            Refused::TooMany(TooMany { limit, wait }) => Status::from(problem::caller_limited(limit, wait)).into_http(),
-            Refused::MemoryShort => Status::from(problem::memory_short()).into_http(),
+            Refused::TooMany(TooMany { limit, wait }) => {
+                let wait = self.totals.refuse_limited(limit, wait);
+                Status::from(problem::caller_limited(limit, wait)).into_http()
+            }
+            Refused::MemoryShort => {
+                let wait = self.totals.refuse_limited("memory", problem::MEMORY_RETRY);
+                Status::from(problem::memory_short(wait)).into_http()
+            }
         }
     }
 

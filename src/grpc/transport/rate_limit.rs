@@ -17,6 +17,9 @@ const PER_SECOND: f64 = 500.0;
 /// `WINDOW_UPDATE` for its stream and one for the connection.
 const PER_DATA_SENT: f64 = 2.0;
 
+/// Control frames that an answer's end grants, however small the answer: a client may tell its new windows then, too.
+const PER_ANSWER: f64 = 2.0;
+
 /// Small DATA frames that a call grants: some clients send the length of a message, the message and its end apart.
 const PER_CALL: f64 = 3.0;
 
@@ -142,6 +145,8 @@ impl RateLimit {
         self.written.see(bytes, |head| {
             if head.kind == DATA && (head.length >= SMALL_DATA_BYTES || head.flags & END_STREAM != 0) {
                 granted += PER_DATA_SENT;
+            } else if head.kind == HEADERS && head.flags & END_STREAM != 0 {
+                granted += PER_ANSWER;
             }
         });
         if granted > 0.0 {
@@ -204,6 +209,21 @@ mod tests {
             limit.read(&frame(DATA, 0, 30));
             limit.read(&frame(DATA, END_STREAM, 0));
             limit.wrote(&frame(DATA, 0, 390));
+            limit.read(&frame(8, 0, 4));
+            limit.read(&frame(8, 0, 4));
+            assert_eq!(limit.pause(), None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_answers_whose_end_is_in_their_trailers_are_read_without_a_pause() {
+        let mut limit = RateLimit::new(Frames::default());
+        for _ in 0..100_000 {
+            limit.read(&frame(HEADERS, 4, 60));
+            limit.read(&frame(DATA, END_STREAM, 20));
+            limit.wrote(&frame(HEADERS, 4, 40));
+            limit.wrote(&frame(DATA, 0, 90));
+            limit.wrote(&frame(HEADERS, END_STREAM | 4, 20));
             limit.read(&frame(8, 0, 4));
             limit.read(&frame(8, 0, 4));
             assert_eq!(limit.pause(), None);

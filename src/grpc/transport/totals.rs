@@ -13,6 +13,7 @@ use super::load_shed::LoadShed;
 use super::peer::Peer;
 use super::quantum::Backlog;
 use crate::memory::{Memory, Part};
+use crate::share::spread;
 use crate::telemetry::LogThrottle;
 
 /// Bytes of requests that are being received or executed, in all. A connection that takes little is served beyond it.
@@ -62,6 +63,9 @@ pub struct Totals {
     looked_at_ms: AtomicU64,
     cut_said: LogThrottle,
     pub(super) fault_said: LogThrottle,
+    /// Calls that were refused for a limit of their caller, or since little memory was left.
+    limited: AtomicU64,
+    limited_said: LogThrottle,
 }
 
 impl Totals {
@@ -84,6 +88,8 @@ impl Totals {
             looked_at_ms: AtomicU64::new(0),
             cut_said: LogThrottle::default(),
             fault_said: LogThrottle::default(),
+            limited: AtomicU64::new(0),
+            limited_said: LogThrottle::default(),
         }
     }
 
@@ -139,7 +145,16 @@ impl Totals {
     /// Calls that were refused because there were too many.
     #[must_use]
     pub fn refused(&self) -> u64 {
-        self.load_shed.refused()
+        self.load_shed.refused() + self.limited.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of a call that is refused for a limit. Returns the wait that its caller is told.
+    pub(super) fn refuse_limited(&self, limit: &'static str, wait: Duration) -> Duration {
+        let nth = self.limited.fetch_add(1, Ordering::Relaxed);
+        if let Some(unsaid) = self.limited_said.is_due() {
+            tracing::warn!(limit, unsaid, "calls are refused for a limit");
+        }
+        spread(wait, nth)
     }
 
     /// Counts a call until its [end](Totals::end). False, and not counted, when there are too many. `own`: other open
