@@ -143,7 +143,8 @@ impl Peer {
         match refused {
             Refused::Overloaded => self.overloaded(),
             Refused::TooMany(TooMany { limit, wait }) => {
-                let wait = self.totals.refuse_limited(limit, wait);
+                // Spread upwards only: who came back earlier would be refused again.
+                let wait = self.totals.refuse_limited(limit, wait.mul_f64(1.25));
                 Status::from(problem::caller_limited(limit, wait)).into_http()
             }
             Refused::MemoryShort => {
