@@ -4,8 +4,9 @@ use prost::Message as _;
 
 use super::lists::YieldEvery;
 use super::{ANSWER_BYTES_MAX, Authority, Call, run_not_found, unreadable};
-use crate::domain::Revision;
-use crate::store::{PAGE_BYTES_MAX, RunAsKept};
+use crate::domain::{Event, Revision};
+use crate::store::RunAsKept;
+use crate::store::query::Walk;
 use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
 use runledger_proto::v1;
@@ -31,30 +32,36 @@ impl Authority {
         let Some(RunAsKept { run, .. }) = self.reads.run(&key).await.map_err(unreadable)? else {
             return Err(run_not_found(key));
         };
-        let page = async {
-            let read = self.store.run_events(&key, after, page_size, PAGE_BYTES_MAX).await.map_err(unreadable)?;
+        let run_key = &key;
+        let read = |walk: Walk, mut page: Vec<Event>| async move {
+            let after = page.last().map_or(after, |last| last.revision);
+            let more = page_size - page.len();
+            let read = self.store.run_events(run_key, after, more, walk.page_bytes_max()).await.map_err(unreadable)?;
             if after > Revision::NONE && self.store.ledger().epoch != ledger.epoch {
                 // The caller's pages may be of another past than this page.
                 return Err(problem::page_token_invalid(page_token::PageTokenInvalid));
             }
-            let (mut bytes, mut yielding) = (0, YieldEvery::default());
-            let mut events: Vec<v1::RunEvent> = Vec::with_capacity(read.len());
-            for event in &read {
-                let event: v1::RunEvent = event.into();
-                let encoded = event.encoded_len();
-                yielding.made(encoded).await;
-                bytes += encoded;
-                if bytes > ANSWER_BYTES_MAX && !events.is_empty() {
-                    break;
-                }
-                events.push(event);
-            }
-            let next_page_token = match read[..events.len()].last() {
-                Some(last) if last.revision < run.revision => page_token::after_revision(last.revision, ledger, &key),
-                Some(_) | None => String::new(),
-            };
-            Ok(v1::ListRunEventsResponse { events, next_page_token })
+            page.extend(read);
+            let is_whole = page.len() >= page_size || page.last().is_none_or(|last| last.revision >= run.revision);
+            Ok((page, is_whole))
         };
-        self.turns.large(call.key, page).await
+        let (page, _turn) = self.turns.read(call.key, read).await?;
+        let (mut bytes, mut yielding) = (0, YieldEvery::default());
+        let mut events: Vec<v1::RunEvent> = Vec::with_capacity(page.len());
+        for event in &page {
+            let event: v1::RunEvent = event.into();
+            let encoded = event.encoded_len();
+            yielding.made(encoded).await;
+            bytes += encoded;
+            if bytes > ANSWER_BYTES_MAX && !events.is_empty() {
+                break;
+            }
+            events.push(event);
+        }
+        let next_page_token = match page[..events.len()].last() {
+            Some(last) if last.revision < run.revision => page_token::after_revision(last.revision, ledger, &key),
+            Some(_) | None => String::new(),
+        };
+        Ok(v1::ListRunEventsResponse { events, next_page_token })
     }
 }

@@ -10,8 +10,8 @@ use tokio::task::yield_now;
 use super::{ANSWER_BYTES_MAX, Authority, Call, unlisted};
 use crate::domain::{Filter, LabelValue, Namespace, Status as RunStatus};
 use crate::share::{self, CallerKey, spread};
-use crate::store::query::{COUNT_RUNS_MAX, Order, Place, READY_RUNS_MAX, RunCounts, RunPage, RunQuery};
-use crate::store::{PAGE_BYTES_MAX, attached};
+use crate::store::attached::{self, Attached};
+use crate::store::query::{Order, Place, READY_RUNS_MAX, RunCounts, RunPage, RunQuery, Walk};
 use crate::wire::page_token::PAGE_TOKEN_BYTES_MAX;
 use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
@@ -41,17 +41,27 @@ impl Authority {
             order: Order::NewestFirst,
             after,
             limit: page_size,
-            bytes_max: PAGE_BYTES_MAX,
+            bytes_max: 0,
             metadata: full,
+            walk: Walk::Short,
         };
-        let answer = async {
-            let page = self.store.list(&asked).await.map_err(|error| unlisted("ListRuns", namespace, &error))?;
-            let (runs, next) = fitting(page, ANSWER_BYTES_MAX.saturating_sub(PAGE_TOKEN_BYTES_MAX + 8)).await;
-            let next_page_token =
-                next.map(|place| page_token::after_place(&place, ledger, namespace, &asked.filter)).unwrap_or_default();
-            Ok(v1::ListRunsResponse { runs, next_page_token })
+        let read = |walk: Walk, mut page: RunPage| {
+            let after = page.next.take().or_else(|| asked.after.clone());
+            let limit = page_size - page.runs.len();
+            let query = RunQuery { after, limit, bytes_max: walk.page_bytes_max(), walk, ..asked.clone() };
+            async move {
+                let more = self.store.list(&query).await.map_err(|error| unlisted("ListRuns", namespace, &error))?;
+                page.runs.extend(more.runs);
+                page.next = more.next;
+                let is_whole = page.next.is_none() || page.runs.len() >= page_size;
+                Ok((page, is_whole))
+            }
         };
-        self.turns.large(key, answer).await
+        let (page, _turn) = self.turns.read(key, read).await?;
+        let (runs, next) = fitting(page, ANSWER_BYTES_MAX.saturating_sub(PAGE_TOKEN_BYTES_MAX + 8)).await;
+        let next_page_token =
+            next.map(|place| page_token::after_place(&place, ledger, namespace, &asked.filter)).unwrap_or_default();
+        Ok(v1::ListRunsResponse { runs, next_page_token })
     }
 
     /// Answers a `CountRuns`: a count for each status that the filter lets through, also where no run has it.
@@ -63,11 +73,14 @@ impl Authority {
         let Call { caller, key, message: request, .. } = call;
         let filter = query::count_runs(request).map_err(problem::invalid)?;
         let namespace = &caller.namespace;
-        let counted = async {
-            let counted = self.store.count(namespace, &filter, None).await;
-            counted.map_err(|error| unlisted("CountRuns", namespace, &error))
+        let counted = &filter;
+        let count = |walk: Walk, _fewer: RunCounts| async move {
+            let counted = self.store.count(namespace, counted, None, walk).await;
+            let counted = counted.map_err(|error| unlisted("CountRuns", namespace, &error))?;
+            let is_whole = !counted.truncated;
+            Ok((counted, is_whole))
         };
-        let counted = self.turns.large(key, counted).await?;
+        let (counted, _turn) = self.turns.read(key, count).await?;
         let let_through = |status: &RunStatus| filter.statuses.is_empty() || filter.statuses.contains(status);
         let counts = RunStatus::ALL.into_iter().filter(let_through).map(|status| v1::StatusCount {
             status: v1::RunStatus::from(status).into(),
@@ -84,16 +97,16 @@ impl Authority {
         value: &LabelValue,
         before: &Place,
     ) -> Result<RunCounts, Problem> {
-        let filter = Filter {
+        let filter = &Filter {
             statuses: [RunStatus::Pending].into(),
             labels: [(value.label.clone(), value.value.clone())].into(),
             ..Filter::default()
         };
         let unlisted = |error| unlisted("GetRun", namespace, &error);
-        let count = async {
-            let mut counted = self.store.count(namespace, &filter, Some(before)).await.map_err(unlisted)?;
+        let count = |walk: Walk, _fewer: RunCounts| async move {
+            let mut counted = self.store.count(namespace, filter, Some(before), walk).await.map_err(unlisted)?;
             let (mut after, mut looked_at) = (None, 0);
-            loop {
+            while !counted.truncated {
                 let page = self.store.ready(namespace, after.as_ref(), READY_RUNS_MAX).await.map_err(unlisted)?;
                 looked_at += page.runs.len();
                 let ready = page.runs.iter().take_while(|run| Place::of(run) < *before);
@@ -101,22 +114,24 @@ impl Authority {
                 *counted.counts.entry(RunStatus::Running).or_default() += ready as u64;
                 after = page.next.filter(|next| next < before);
                 if after.is_none() {
-                    return Ok(counted);
+                    break;
                 }
-                if looked_at >= COUNT_RUNS_MAX {
-                    counted.truncated = true;
-                    return Ok(counted);
-                }
+                counted.truncated = looked_at >= walk.count_runs_max();
             }
+            let is_whole = !counted.truncated;
+            Ok((counted, is_whole))
         };
-        self.turns.large(caller, count).await
+        let (counted, _turn) = self.turns.read(caller, count).await?;
+        Ok(counted)
     }
 }
 
 /// The turns of large reads, two at a time: lists, counts and searches for a place in a queue, which walk along the
 /// store's indexes, and pages of events. Of the three sessions or connections that read, as stores have them by
-/// default, one is left for the reads of single runs. A caller has one of the two turns, so that a short list need not
-/// wait for the long ones of another caller.
+/// default, one is left for the reads of single runs.
+///
+/// Nobody knows before how long such a read is. So each begins as a short one, and one that does not end by that waits
+/// for the other turn, which is that of all long reads: a short list does not wait for the long ones of anybody.
 #[derive(Debug)]
 pub struct Turns {
     turns: Arc<share::Turns>,
@@ -134,19 +149,34 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits for the turn of a large read and makes it. The turn lasts for as long as the work of the store does, also
-    /// where the caller goes away.
-    pub(super) async fn large<T>(
+    /// Makes a read in its turn: a short one, and where that tells that it is not the whole, a long one, which gets what
+    /// the short one has read. The turn lasts for as long as the value beside the result, and as the work of the store
+    /// does, also where the caller goes away.
+    pub(super) async fn read<T: Default, F>(
         &self,
         caller: CallerKey,
-        read: impl Future<Output = Result<T, Problem>>,
-    ) -> Result<T, Problem> {
-        let turn = self.turns.turn(caller, TURN_WAIT_MAX).await;
+        read: impl Fn(Walk, T) -> F,
+    ) -> Result<(T, Attached), Problem>
+    where
+        F: Future<Output = Result<(T, bool), Problem>>,
+    {
+        let turn = self.turn(self.turns.turn(caller, TURN_WAIT_MAX).await)?;
+        let (part, is_whole) = attached::with(turn.clone(), read(Walk::Short, T::default())).await?;
+        if is_whole {
+            return Ok((part, turn));
+        }
+        drop(turn);
+        let turn = self.turn(self.turns.long_turn(caller, TURN_WAIT_MAX).await)?;
+        let (whole, _) = attached::with(turn.clone(), read(Walk::Long, part)).await?;
+        Ok((whole, turn))
+    }
+
+    fn turn(&self, turn: Result<share::Turn, Duration>) -> Result<Attached, Problem> {
         let refused = |waited| {
             let nth = self.refused.fetch_add(1, Ordering::Relaxed);
             problem::overloaded_for(spread(waited, nth))
         };
-        attached::with(turn.map_err(refused)?, read).await
+        Ok(Arc::new(turn.map_err(refused)?))
     }
 }
 
@@ -193,6 +223,7 @@ async fn fitting(page: RunPage, bytes_max: usize) -> (Vec<v1::Run>, Option<Place
 mod tests {
     use std::collections::HashSet;
     use std::future::pending;
+    use std::sync::Mutex;
 
     use futures_util::FutureExt as _;
 
@@ -224,19 +255,19 @@ mod tests {
     async fn a_turn_lasts_until_the_work_has_ended_that_its_caller_went_away_from() {
         let turns = Turns::default();
         let connection = |number| CallerKey::of(number, None);
-        let mut working = Vec::new();
+        let working = Mutex::new(Vec::new());
         for number in 1..=2 {
-            let abandoned = turns.large(connection(number), async {
-                working.extend(attached::current());
-                pending::<Result<(), Problem>>().await
+            let abandoned = turns.read(connection(number), |_walk, ()| async {
+                working.lock().unwrap().extend(attached::current());
+                pending().await
             });
             assert!(abandoned.now_or_never().is_none());
         }
-        let ready = async || turns.large(connection(3), async { Ok(()) }).await;
+        let ready = async || turns.read(connection(3), async |_walk, ()| Ok(((), true))).await;
         let waits: HashSet<String> = [ready().await, ready().await].map(|refused| format!("{refused:?}")).into();
         assert!(waits.iter().all(|refused| refused.contains("OVERLOADED")), "{waits:?}");
         assert_eq!(waits.len(), 2, "callers that are refused together come back apart");
-        working.pop();
+        working.lock().unwrap().pop();
         ready().await.expect("one of the two has ended");
     }
 

@@ -84,7 +84,7 @@ impl Queue {
         }
         let knows_all = gives_up && self.is_told_all().await;
         let turn = turn.await?;
-        attached::with(turn, self.read(runs, agent_id, came, gives_up && !knows_all)).await.map_err(Failure::Store)
+        attached::with(Arc::new(turn), self.read(runs, agent_id, came, gives_up && !knows_all)).await.map_err(Failure::Store)
     }
 
     /// Reads on until there is a candidate, and everything anew where the claimer has to see all that was acknowledged
@@ -138,6 +138,7 @@ impl Queue {
                 limit: self.page_runs_max,
                 bytes_max: PAGE_BYTES_MAX,
                 metadata: false,
+                walk: query::Walk::Long,
             };
             let feed = self.backlog().begin_page();
             let page = waiting(runs, &query).await?;

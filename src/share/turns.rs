@@ -15,6 +15,10 @@ const HALF_LIFE: Duration = Duration::from_secs(2);
 /// The length of a caller's line below which calls that have gone may stay in its middle.
 const TIDY_MIN: usize = 64;
 
+/// Seconds of use of late from which on a caller has used much: those of a caller that uses a twentieth of a turn all the
+/// time.
+const MUCH: f64 = 0.15;
+
 /// Callers whose use is remembered, at most: above, those are forgotten that used the least.
 const CALLERS_MAX: usize = 1_024;
 
@@ -22,20 +26,35 @@ const CALLERS_MAX: usize = 1_024;
 ///
 /// Of the callers that wait, the one is next that has used the least time of late, by its connection and by its agent.
 /// So a caller that asks rarely waits for turns that were begun and for no queue, however many others ask all the time.
+///
+/// Of several turns, one is kept for what is short: long turns, and those of callers that have used much of late, are
+/// together all but one of them.
 #[derive(Debug)]
 pub struct Turns {
     own_max: usize,
+    long_max: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
     free: usize,
+    /// Turns under way of which one is not to be the last.
+    long: usize,
     /// The calls that wait, of each caller.
-    waiting: HashMap<CallerKey, Line>,
+    waiting: HashMap<(CallerKey, Length), Line>,
     /// The number of calls that have waited.
     arrivals: u64,
     users: HashMap<Party, Usage>,
+}
+
+/// How long a turn may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Length {
+    /// It ends soon, or nobody knows.
+    Short,
+    /// Others would feel it.
+    Long,
 }
 
 /// The calls of one caller that wait, in the order of their arrival.
@@ -71,6 +90,14 @@ impl Line {
     }
 }
 
+/// A call that is to have a turn now.
+struct Next {
+    caller: CallerKey,
+    /// [`Length::Long`] also for a caller that has used much.
+    length: Length,
+    call: oneshot::Sender<Turn>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     /// Turns that are under way.
@@ -90,8 +117,9 @@ impl Turns {
     /// So many turns at once.
     #[must_use]
     pub fn new(turns: usize) -> Arc<Self> {
-        let state = State { free: turns, waiting: HashMap::new(), arrivals: 0, users: HashMap::new() };
-        Arc::new(Self { own_max: turns.div_ceil(2), state: Mutex::new(state) })
+        let state = State { free: turns, long: 0, waiting: HashMap::new(), arrivals: 0, users: HashMap::new() };
+        let (own_max, long_max) = (turns.div_ceil(2), turns.saturating_sub(1).max(1));
+        Arc::new(Self { own_max, long_max, state: Mutex::new(state) })
     }
 
     /// Waits for a turn, which lasts until the value is dropped.
@@ -100,8 +128,26 @@ impl Turns {
     ///
     /// There was no turn in time: the time for which the caller has waited.
     pub async fn turn(self: &Arc<Self>, caller: CallerKey, wait_max: Duration) -> Result<Turn, Duration> {
+        self.turn_of(caller, Length::Short, wait_max).await
+    }
+
+    /// Waits for a turn that others would feel.
+    ///
+    /// # Errors
+    ///
+    /// See [`turn`](Self::turn).
+    pub async fn long_turn(self: &Arc<Self>, caller: CallerKey, wait_max: Duration) -> Result<Turn, Duration> {
+        self.turn_of(caller, Length::Long, wait_max).await
+    }
+
+    async fn turn_of(
+        self: &Arc<Self>,
+        caller: CallerKey,
+        length: Length,
+        wait_max: Duration,
+    ) -> Result<Turn, Duration> {
         let (turn, mut given) = oneshot::channel();
-        self.state().arrives(caller, turn);
+        self.state().arrives((caller, length), turn);
         self.give();
         match timeout(wait_max, &mut given).await {
             Ok(turn) => Ok(turn.expect("a call that waits is forgotten only when it has gone")),
@@ -118,9 +164,9 @@ impl Turns {
         let (mut given, now) = (Vec::new(), Instant::now());
         let mut state = self.state();
         while state.free > 0 {
-            let Some((caller, turn)) = state.next(self.own_max, now) else { break };
-            state.begin(caller, now);
-            given.push((turn, Turn { turns: self.clone(), caller, since: now }));
+            let Some(Next { caller, length, call }) = state.next(self, now) else { break };
+            state.begin(caller, length, now);
+            given.push((call, Turn { turns: self.clone(), caller, length, since: now }));
         }
         drop(state);
         for (call, turn) in given {
@@ -136,51 +182,57 @@ impl Turns {
 }
 
 impl State {
-    fn arrives(&mut self, caller: CallerKey, turn: oneshot::Sender<Turn>) {
+    fn arrives(&mut self, line: (CallerKey, Length), turn: oneshot::Sender<Turn>) {
         self.arrivals += 1;
         let arrival = self.arrivals;
-        self.waiting.entry(caller).or_default().push(Waiting { arrival, turn });
+        self.waiting.entry(line).or_default().push(Waiting { arrival, turn });
     }
 
     /// The call that is next, if there is one whose caller may have another turn. Callers whose calls have all gone are
     /// forgotten. The cost grows with the callers that wait and not with their calls.
-    fn next(&mut self, own_max: usize, now: Instant) -> Option<(CallerKey, oneshot::Sender<Turn>)> {
-        let users = &self.users;
-        let mut next: Option<(f64, u64, CallerKey)> = None;
-        self.waiting.retain(|caller, line| {
+    fn next(&mut self, turns: &Turns, now: Instant) -> Option<Next> {
+        let (users, long_is_free) = (&self.users, self.long < turns.long_max);
+        let mut next: Option<(f64, u64, (CallerKey, Length), Length)> = None;
+        self.waiting.retain(|&(caller, length), line| {
             let Some(arrival) = line.first() else { return false };
             let mut used = 0.0_f64;
             for usage in caller.parties().filter_map(|party| users.get(&party)) {
-                if usage.turns >= own_max {
+                if usage.turns >= turns.own_max {
                     return true;
                 }
                 used = used.max(usage.seconds(now));
             }
+            let as_long = if used > MUCH { Length::Long } else { length };
+            if as_long == Length::Long && !long_is_free {
+                return true;
+            }
             // Of those that have used the same, the first that came.
-            if next.is_none_or(|(least, first, _)| used < least || (used.total_cmp(&least).is_eq() && arrival < first))
+            if next.is_none_or(|(least, first, ..)| used < least || (used.total_cmp(&least).is_eq() && arrival < first))
             {
-                next = Some((used, arrival, *caller));
+                next = Some((used, arrival, (caller, length), as_long));
             }
             true
         });
-        let (_, _, caller) = next?;
-        let line = self.waiting.get_mut(&caller)?;
-        let waiting = line.calls.pop_front()?;
+        let (_, _, of, length) = next?;
+        let line = self.waiting.get_mut(&of)?;
+        let call = line.calls.pop_front()?.turn;
         if line.calls.is_empty() {
-            self.waiting.remove(&caller);
+            self.waiting.remove(&of);
         }
-        Some((caller, waiting.turn))
+        Some(Next { caller: of.0, length, call })
     }
 
-    fn begin(&mut self, caller: CallerKey, now: Instant) {
+    fn begin(&mut self, caller: CallerKey, length: Length, now: Instant) {
         self.free -= 1;
+        self.long += usize::from(length == Length::Long);
         for party in caller.parties() {
             self.users.entry(party).or_insert(Usage { turns: 0, seconds: 0.0, at: now }).turns += 1;
         }
     }
 
-    fn end(&mut self, caller: CallerKey, since: Instant) {
+    fn end(&mut self, &Turn { caller, length, since, .. }: &Turn) {
         self.free += 1;
+        self.long -= usize::from(length == Length::Long);
         let now = Instant::now();
         for party in caller.parties() {
             if let Some(usage) = self.users.get_mut(&party) {
@@ -202,12 +254,13 @@ impl State {
 pub struct Turn {
     turns: Arc<Turns>,
     caller: CallerKey,
+    length: Length,
     since: Instant,
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.turns.state().end(self.caller, self.since);
+        self.turns.state().end(self);
         self.turns.give();
     }
 }
@@ -253,6 +306,37 @@ mod tests {
         let other = at_once(&turns, connection(2)).await;
         drop(other);
         assert!(more.iter_mut().all(|asked| has_turn(asked).is_none()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_turns_leave_one_for_what_is_short() {
+        let turns = Turns::new(2);
+        let long = turns.long_turn(connection(1), Duration::ZERO).await.expect("it is the only one");
+        let refused = turns.long_turn(connection(2), Duration::ZERO).await;
+        assert!(refused.is_err(), "the other turn is kept");
+        for _ in 0..3 {
+            drop(at_once(&turns, connection(3)).await);
+        }
+        drop(long);
+        let _next = turns.long_turn(connection(2), Duration::ZERO).await.expect("the first has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_that_have_used_much_leave_a_turn_for_one_that_has_not() {
+        let turns = Turns::new(2);
+        for number in [1, 2] {
+            let much = at_once(&turns, connection(number)).await;
+            advance(Duration::from_secs_f64(1.1 * MUCH)).await;
+            drop(much);
+        }
+        let greedy = at_once(&turns, connection(1)).await;
+        let mut waits = ask(&turns, connection(2));
+        drop(at_once(&turns, connection(3)).await);
+        advance(4 * HALF_LIFE).await;
+        drop(at_once(&turns, connection(3)).await);
+        let forgotten = has_turn(&mut waits).expect("what was used long ago is forgotten");
+        drop((greedy, forgotten));
+        assert_eq!(turns.state().long, 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -305,7 +389,7 @@ mod tests {
                 stay.push(asked);
             }
         }
-        assert!(turns.state().waiting[&connection(2)].calls.len() <= TIDY_MIN + 1, "the others have gone");
+        assert!(turns.state().waiting[&(connection(2), Length::Short)].calls.len() <= TIDY_MIN + 1, "the others have gone");
         drop(first);
         for asked in &mut stay {
             drop(has_turn(asked).expect("it is the next"));

@@ -17,8 +17,8 @@ task_local! {
 }
 
 /// Runs a read that takes a value along.
-pub async fn with<T>(value: impl Any + Send + Sync, read: impl Future<Output = T>) -> T {
-    ATTACHED.scope(Arc::new(value), read).await
+pub async fn with<T>(value: Attached, read: impl Future<Output = T>) -> T {
+    ATTACHED.scope(value, read).await
 }
 
 /// The value that the read of now takes along.

@@ -10,12 +10,47 @@ pub(super) mod page;
 
 use std::collections::BTreeMap;
 
+use super::PAGE_BYTES_MAX;
 use crate::domain::{Filter, Namespace, Run, RunId, Status, Time};
 
-/// Runs that one page of a list looks at.
-pub const LIST_RUNS_MAX: usize = 10_000;
-/// Runs that one count looks at.
-pub const COUNT_RUNS_MAX: usize = 100_000;
+/// How far a list or a count looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// No further than takes about a millisecond.
+    Short,
+    /// As far as one call may.
+    Long,
+}
+
+impl Walk {
+    /// Runs that one page of a list looks at.
+    #[must_use]
+    pub const fn list_runs_max(self) -> usize {
+        match self {
+            Self::Short => 512,
+            Self::Long => 10_000,
+        }
+    }
+
+    /// Runs that one count looks at.
+    #[must_use]
+    pub const fn count_runs_max(self) -> usize {
+        match self {
+            Self::Short => 512,
+            Self::Long => 100_000,
+        }
+    }
+
+    /// About the bytes of a page of a list, as stored.
+    #[must_use]
+    pub const fn page_bytes_max(self) -> usize {
+        match self {
+            Self::Short => 256 << 10,
+            Self::Long => PAGE_BYTES_MAX,
+        }
+    }
+}
+
 /// Ready runs that one read is to bring at most: without their metadata, they are three megabytes at the most.
 pub const READY_RUNS_MAX: usize = 256;
 
@@ -36,6 +71,8 @@ pub struct RunQuery {
     pub bytes_max: usize,
     /// Whether runs come with their metadata; without, it is empty and not read.
     pub metadata: bool,
+    /// The number of runs that are looked at, at most.
+    pub walk: Walk,
 }
 
 /// The order of a list: by (`started_at`, `run_id`), which never change.
@@ -71,7 +108,7 @@ pub struct RunPage {
 pub struct RunCounts {
     /// The number for each status that occurs among the runs that match.
     pub counts: BTreeMap<Status, u64>,
-    /// There are more runs than [`COUNT_RUNS_MAX`] to look at: those counted are the newest.
+    /// There are more runs than [the walk](Walk::count_runs_max) looks at: those counted are the newest.
     pub truncated: bool,
 }
 
@@ -260,7 +297,7 @@ mod tests {
 
     fn query(order: Order, after: Option<Place>, filter: Filter) -> RunQuery {
         let namespace = "default".into();
-        RunQuery { namespace, filter, order, after, limit: 1, bytes_max: 1, metadata: false }
+        RunQuery { namespace, filter, order, after, limit: 1, bytes_max: 1, metadata: false, walk: Walk::Long }
     }
 
     #[test]

@@ -16,20 +16,21 @@ use crate::domain::{Filter, Status};
 use crate::store::dialect::run_columns;
 use crate::store::query::filter::{self, STATUS, TESTED};
 use crate::store::query::page::Filling;
-use crate::store::query::{By, COUNT_RUNS_MAX, LIST_RUNS_MAX, Order, Place, Range, RunCounts, RunPage, RunQuery};
+use crate::store::query::{By, Order, Place, Range, RunCounts, RunPage, RunQuery, Walk};
 use crate::store::rows::{key, runs};
 use crate::store::scalars::shown;
 use crate::store::{StoreError, json};
 
 /// The statement of a page of a list.
 #[must_use]
-pub fn list(by: By, order: Order, metadata: bool) -> String {
+pub fn list(by: By, order: Order, metadata: bool, walk: Walk) -> String {
+    let max = walk.list_runs_max();
     let (index, direction, metadata) = (by.index(), order.sql(), if metadata { "metadata" } else { "null::jsonb" });
-    let entries = looked_at(by, order, LIST_RUNS_MAX, &format!(", revision, record, {metadata} as metadata"), true);
+    let entries = looked_at(by, order, max, &format!(", revision, record, {metadata} as metadata"), true);
     format!(
         "-- query.list.{index}.{direction}
 select {},
-       matches, n = {LIST_RUNS_MAX} as last, stored
+       matches, n = {max} as last, stored
 from (
     select *, sum(size) over (order by {in_order} rows unbounded preceding) as stored
     from (
@@ -37,7 +38,7 @@ from (
         from (
             select *, {matches} as matches
             from {entries}) as tested
-        where matches or n = {LIST_RUNS_MAX}) as found) as r
+        where matches or n = {max}) as found) as r
 where not matches or stored - size < $13::bigint
 order by {in_order}
 limit $14::bigint",
@@ -50,13 +51,14 @@ limit $14::bigint",
 
 /// The statement of a count. `of_active`: `active` has all columns that the filter tests.
 #[must_use]
-pub fn count(by: By, of_active: bool) -> String {
+pub fn count(by: By, of_active: bool, walk: Walk) -> String {
+    let max = walk.count_runs_max();
     let (index, joined) = (by.index(), by != By::Active || !of_active);
-    let entries = looked_at(by, Order::NewestFirst, COUNT_RUNS_MAX + 1, "", joined);
+    let entries = looked_at(by, Order::NewestFirst, max + 1, "", joined);
     let matches = if joined { filter::sql(by) } else { format!("({STATUS}) is true") };
     format!(
         "-- query.count.{index}
-select status, count(*) filter (where matches and n <= {COUNT_RUNS_MAX}) as matching, max(n) as looked_at
+select status, count(*) filter (where matches and n <= {max}) as matching, max(n) as looked_at
 from (
     select status, n, {matches} as matches
     from {entries}) as tested
@@ -134,8 +136,8 @@ impl<'a> Arguments<'a> {
 /// A page of a list. The rows are read until they are `bytes_max` long: text that is stored compressed is longer than
 /// the statement can count, and numbers are as long as they are stored.
 pub(super) async fn list_runs(sessions: &Sessions, query: &RunQuery) -> Result<RunPage, StoreError> {
-    let RunQuery { namespace, filter, order, limit, bytes_max, metadata, .. } = query;
-    let statement = list(By::of(filter), *order, *metadata);
+    let RunQuery { namespace, filter, order, limit, bytes_max, metadata, walk, .. } = query;
+    let statement = list(By::of(filter), *order, *metadata, *walk);
     let range = Range::of_page(query);
     let arguments = Arguments::of(namespace, filter, &range);
     // One row more than is shown tells whether there are more.
@@ -193,12 +195,13 @@ pub(super) async fn count_runs(
     namespace: &str,
     filter: &Filter,
     before: Option<&Place>,
+    walk: Walk,
 ) -> Result<RunCounts, StoreError> {
     let by = By::of(filter);
     let beside_active =
         Filter { statuses: BTreeSet::new(), started_from: None, started_before: None, ..filter.clone() };
     let of_active = by == By::Active && beside_active == Filter::default();
-    let statement = count(by, of_active);
+    let statement = count(by, of_active, walk);
     let range = Range::of_count(filter, before.cloned());
     let arguments = Arguments::of(namespace, filter, &range);
     let mut all = arguments.all();
@@ -213,7 +216,7 @@ pub(super) async fn count_runs(
         if matching > 0 {
             counts.counts.insert(status, matching);
         }
-        counts.truncated |= run.get::<u64>("looked_at")? > COUNT_RUNS_MAX as u64;
+        counts.truncated |= run.get::<u64>("looked_at")? > walk.count_runs_max() as u64;
     }
     Ok(counts)
 }

@@ -191,7 +191,7 @@ mod tests {
         for (statement, ends) in [("select pg_sleep(0.1)", Some(false)), ("select pg_sleep(60)", None)] {
             let sessions = sessions();
             let (taken, mut dropped) = oneshot::channel::<()>();
-            let abandoned = attached::with(taken, abandon(&sessions, statement)).await;
+            let abandoned = attached::with(std::sync::Arc::new(taken), abandon(&sessions, statement)).await;
             assert!(dropped.try_recv().is_err_and(|error| error == TryRecvError::Empty), "the statement goes on");
             assert!(dropped.await.is_err());
             let watch = sessions.commit().await.unwrap();
