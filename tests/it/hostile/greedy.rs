@@ -4,6 +4,7 @@
 mod beside;
 mod kinds;
 
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,8 +25,8 @@ use kinds::{Asked, Got, Greedy, Size};
 /// The time in which a greedy caller takes what it holds.
 const BEGINS_WITHIN: Duration = Duration::from_secs(3);
 
-/// A greedy caller at work. It runs on threads of the lowest priority, as if it were on machines of its own: what it
-/// does to others is what it makes the server do.
+/// A greedy caller at work. Its threads run when nobody else would, as if it were on machines of its own: what it does to
+/// others is what it makes the server do.
 struct AtWork {
     asked: Arc<Asked>,
     runtime: Option<Runtime>,
@@ -33,9 +34,8 @@ struct AtWork {
 
 impl AtWork {
     async fn begin(greedy: Greedy, server: &Server, size: Size, cursors: Vec<String>, time: Duration) -> Self {
-        let lowest = || rustix::process::setpriority_process(None, 19).expect("a lower priority is always allowed");
         let runtime =
-            Builder::new_multi_thread().worker_threads(2).on_thread_start(lowest).enable_all().build().unwrap();
+            Builder::new_multi_thread().worker_threads(2).on_thread_start(when_idle).enable_all().build().unwrap();
         let until = Instant::now() + BEGINS_WITHIN + time;
         let asked = Arc::new(Asked { address: server.address, size, until, cursors, got: Got::default() });
         runtime.spawn(greedy.take(asked.clone()));
@@ -48,6 +48,15 @@ impl Drop for AtWork {
     fn drop(&mut self) {
         self.runtime.take().expect("taken here alone").shutdown_background();
     }
+}
+
+/// Lets this thread run when no other one would. A mere low priority does not: a thread that has begun a slice of time
+/// keeps it for up to 3 ms, whoever wakes.
+fn when_idle() {
+    let thread = std::fs::read_link("/proc/thread-self").expect("a thread sees itself");
+    let thread = thread.file_name().expect("the thread's id");
+    let done = Command::new("chrt").args(["--idle", "--pid", "0"]).arg(thread).status();
+    assert!(done.expect("chrt of util-linux").success());
 }
 
 /// The memory that the parts leave unexplained, in percent of the process's own.
