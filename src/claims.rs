@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use self::backlog::Outcome;
 pub use self::limits::Limits;
 use self::queue::Candidate;
-use self::queues::{QueueKey, Queues};
+use self::queues::{Claimer, QueueKey, Queues};
 use crate::domain::{
     self, Ask, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, Run, RunId, RunKey,
 };
@@ -144,16 +144,7 @@ impl Claims {
     ///
     /// See [`Failure`].
     pub async fn next(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
-        let key = QueueKey::new(claim.namespace.clone(), claim.filter.clone(), claim.max_running.clone());
-        let entered = self.queues.enter(claim.caller, key, &self.stop, |queue, evicted| {
-            self.supervisor.spawn(queues::follow(
-                self.feed.of_caller(claim.caller),
-                self.queues.clone(),
-                queue,
-                evicted,
-            ));
-        });
-        let claimer = entered.ok_or_else(|| self.overloaded(QUEUE_RETRY))?;
+        let (claimer, mut turn) = self.enter(claim).await?;
         let queue = claimer.queue.clone();
         let (runs, agent_id) = (&*self.runs, claim.principal.agent_id.as_deref());
         let mut look_again = Instant::now();
@@ -163,7 +154,7 @@ impl Claims {
             let is_over = claim.wait_until <= Instant::now();
             // Without news, a claimer that looked in vain would look in vain again.
             if (is_over || looked.replace(news) != Some(news))
-                && let Some(candidate) = queue.take(runs, agent_id, is_over, self.turn(claim)).await?
+                && let Some(candidate) = queue.take(runs, agent_id, is_over, turn.take(), self.turn(claim)).await?
             {
                 if let Some(granted) = self.claim(claim, candidate).await? {
                     return Ok(Some(granted));
@@ -196,6 +187,25 @@ impl Claims {
     #[must_use]
     pub fn bytes(&self) -> (usize, usize) {
         (self.queues.bytes(), self.queues.bytes_max())
+    }
+
+    /// The claimer's place at its queue. A queue that is new has to be read: it is made in the claimer's turn to read it,
+    /// which is the second value. So whoever asks for many queues at once has them made one after the other.
+    async fn enter(&self, claim: &Claim) -> Result<(Claimer, Option<Turn>), Failure> {
+        let key = QueueKey::new(claim.namespace.clone(), claim.filter.clone(), claim.max_running.clone());
+        if let Some(claimer) = self.queues.enter(&key) {
+            return Ok((claimer, None));
+        }
+        let turn = self.turn(claim).await?;
+        let entered = self.queues.enter_new(claim.caller, key, &self.stop, |queue, evicted| {
+            self.supervisor.spawn(queues::follow(
+                self.feed.of_caller(claim.caller),
+                self.queues.clone(),
+                queue,
+                evicted,
+            ));
+        });
+        Ok((entered.ok_or_else(|| self.overloaded(QUEUE_RETRY))?, Some(turn)))
     }
 
     /// The claimer's turn to read runs that wait. A claimer that waits for a run waits for its turn as long.

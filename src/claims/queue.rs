@@ -70,21 +70,28 @@ impl Queue {
     /// part, the claimer sees the ends of runs whose values are kept, and one whole reading answers all claimers that
     /// came before it began.
     ///
-    /// The claimer reads in its `turn`, which it takes before the right to read: who has that right waits for nobody.
+    /// The claimer reads in its turn, which it takes before the right to read: who has that right waits for nobody. So
+    /// who has a turn already, `now`, reads at once and does not wait to be told.
     pub(super) async fn take(
         &self,
         runs: &dyn Runs,
         agent_id: Option<&str>,
         gives_up: bool,
+        now: Option<Turn>,
         turn: impl Future<Output = Result<Turn, Failure>>,
     ) -> Result<Option<Candidate<'_>>, Failure> {
         let came = Instant::now();
         if let Some(candidate) = self.known(agent_id) {
             return Ok(Some(candidate));
         }
-        let knows_all = gives_up && self.is_told_all().await;
-        let turn = turn.await?;
-        attached::with(Arc::new(turn), self.read(runs, agent_id, came, gives_up && !knows_all)).await.map_err(Failure::Store)
+        let knows_all = now.is_none() && gives_up && self.is_told_all().await;
+        let turn = match now {
+            Some(turn) => turn,
+            None => turn.await?,
+        };
+        attached::with(Arc::new(turn), self.read(runs, agent_id, came, gives_up && !knows_all))
+            .await
+            .map_err(Failure::Store)
     }
 
     /// Reads on until there is a candidate, and everything anew where the claimer has to see all that was acknowledged

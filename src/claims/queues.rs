@@ -74,9 +74,20 @@ impl Queues {
         Self { limits, places, room: AllRoom::new(&limits), entries: Mutex::default() }
     }
 
-    /// A claimer enters its queue. A new queue is handed to `follow`, until the token is cancelled. Returns none where
-    /// there are too many queues, each has claimers, and too many of them are this caller's.
-    pub(super) fn enter(
+    /// A claimer enters its queue, if there is one.
+    pub(super) fn enter(self: &Arc<Self>, key: &QueueKey) -> Option<Claimer> {
+        held(&self.entries).get_mut(key).map(|entry| self.entered(entry))
+    }
+
+    fn entered(self: &Arc<Self>, entry: &mut Entry) -> Claimer {
+        entry.claimers += 1;
+        Claimer { queues: self.clone(), queue: entry.queue.clone() }
+    }
+
+    /// A claimer enters its queue, which is made if there is none. A new queue is handed to `follow`, until the token is
+    /// cancelled. Returns none where there are too many queues, each has claimers, and too many of them are this
+    /// caller's.
+    pub(super) fn enter_new(
         self: &Arc<Self>,
         caller: CallerKey,
         key: QueueKey,
@@ -103,8 +114,7 @@ impl Queues {
                 entries.entry(key).or_insert(entry)
             }
         };
-        entry.claimers += 1;
-        Some(Claimer { queues: self.clone(), queue: entry.queue.clone() })
+        Some(self.entered(entry))
     }
 
     /// A place for a new queue. A caller that has too many gives up the idle ones of its connection and of its agent, the
@@ -251,8 +261,9 @@ mod tests {
         let limits = Limits { queues_max: QUEUES_MAX, ..Limits::default() };
         let (queues, stop) = (Arc::new(Queues::new(limits)), CancellationToken::new());
         let mut followers = Vec::new();
-        let mut enter =
-            |number| queues.enter(CallerKey::AUTHORITY, key(number), &stop, |_, token| followers.push((number, token)));
+        let mut enter = |number| {
+            queues.enter_new(CallerKey::AUTHORITY, key(number), &stop, |_, token| followers.push((number, token)))
+        };
         let mut claimers: Vec<_> = (0..QUEUES_MAX).map(&mut enter).collect();
         assert!(enter(QUEUES_MAX).is_none(), "somebody claims at each");
         assert!(enter(0).is_some(), "who claims by a filter that has a queue enters it");
@@ -277,7 +288,7 @@ mod tests {
         const QUEUES_MAX: usize = 32;
         let limits = Limits { queues_max: QUEUES_MAX, ..Limits::default() };
         let (queues, stop) = (Arc::new(Queues::new(limits)), CancellationToken::new());
-        let enter = |caller, number| queues.enter(CallerKey::of(caller, None), key(number), &stop, |_, _| {});
+        let enter = |caller, number| queues.enter_new(CallerKey::of(caller, None), key(number), &stop, |_, _| {});
         let greedy: Vec<Claimer> = (0..2 * QUEUES_MAX).filter_map(|number| enter(1, number)).collect();
         assert_eq!(greedy.len(), QUEUES_MAX, "it was alone");
         let honest: Vec<Claimer> = (1_000..1_004).filter_map(|number| enter(2, number)).collect();
@@ -293,7 +304,7 @@ mod tests {
         let limits = Limits { queues_max: QUEUES_MAX, ..Limits::default() };
         for next in [CallerKey::of(1, Some(b"another")), CallerKey::of(2, Some(b"agent"))] {
             let (queues, stop) = (Arc::new(Queues::new(limits)), CancellationToken::new());
-            let enter = |caller, number| queues.enter(caller, key(number), &stop, |_, _| {});
+            let enter = |caller, number| queues.enter_new(caller, key(number), &stop, |_, _| {});
             let first = CallerKey::of(1, Some(b"agent"));
             let claimers: Vec<Claimer> = (0..QUEUES_MAX).filter_map(|number| enter(first, number)).collect();
             assert_eq!(claimers.len(), QUEUES_MAX);

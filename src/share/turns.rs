@@ -389,7 +389,10 @@ mod tests {
                 stay.push(asked);
             }
         }
-        assert!(turns.state().waiting[&(connection(2), Length::Short)].calls.len() <= TIDY_MIN + 1, "the others have gone");
+        assert!(
+            turns.state().waiting[&(connection(2), Length::Short)].calls.len() <= TIDY_MIN + 1,
+            "the others have gone"
+        );
         drop(first);
         for asked in &mut stay {
             drop(has_turn(asked).expect("it is the next"));

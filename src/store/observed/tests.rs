@@ -51,7 +51,8 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     assert!(store.runs_at(&[(key.clone(), 1.into())]).await.unwrap()[0].is_some());
     let (filter, order) = (Filter::default(), Order::NewestFirst);
     let namespace = key.namespace.clone();
-    let query = RunQuery { namespace, filter, order, after: None, limit: 9, bytes_max: 999, metadata: false, walk: Walk::Long };
+    let query =
+        RunQuery { namespace, filter, order, after: None, limit: 9, bytes_max: 999, metadata: false, walk: Walk::Long };
     assert_eq!(store.list(&query).await.unwrap().runs.len(), 1);
     store.count(&key.namespace, &query.filter, None, Walk::Long).await.unwrap();
     store.ready(&key.namespace, None, 9).await.unwrap();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::connections::Connections;
@@ -115,6 +116,9 @@ pub(super) fn reading(path: &Path, frozen: bool) -> rusqlite::Result<Connection>
 fn configured(connection: Connection) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_WAIT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // A plan is made once. Else SQLite makes a new one whenever a value is bound that a better plan might depend on,
+    // which takes longer than most of these statements themselves.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // A schema that somebody else wrote into the file may not call functions unseen.
     connection.pragma_update(None, "trusted_schema", false)?;
     // A container may have no directory for temporary files.

@@ -175,7 +175,11 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
         for run in &matching {
             *counts.counts.entry(run.status).or_default() += 1;
         }
-        assert_eq!(store.count(&DEFAULT_NAMESPACE.into(), &filter, None, Walk::Long).await.unwrap(), counts, "{filter:?}");
+        assert_eq!(
+            store.count(&DEFAULT_NAMESPACE.into(), &filter, None, Walk::Long).await.unwrap(),
+            counts,
+            "{filter:?}"
+        );
         for order in ORDERS {
             let expected = in_order(order, matching.clone());
             let limit = [1_000, 1, 7, matching.len().max(1)][n % 4];
@@ -191,7 +195,10 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
         }
     }
     assert!(sizes.len() > 20, "the filters meant many different things: {sizes:?}");
-    assert_eq!(store.count(&"nobody's".into(), &Filter::default(), None, Walk::Long).await.unwrap(), RunCounts::default());
+    assert_eq!(
+        store.count(&"nobody's".into(), &Filter::default(), None, Walk::Long).await.unwrap(),
+        RunCounts::default()
+    );
 }
 
 pub(crate) async fn a_page_goes_on_after_any_place<F: Fixture>(fixture: F) {
@@ -373,6 +380,9 @@ pub(crate) async fn a_page_that_looks_at_ten_thousand_runs_in_vain_ends_there<F:
         let page = store.list(&asked(&none, Order::NewestFirst)).await.unwrap();
         assert!(page.runs.is_empty() && page.next.is_some());
         assert_eq!(listed(store, asked(&none, Order::OldestFirst)).await, []);
-        assert_eq!(store.count(&DEFAULT_NAMESPACE.into(), &none, None, Walk::Long).await.unwrap(), RunCounts::default());
+        assert_eq!(
+            store.count(&DEFAULT_NAMESPACE.into(), &none, None, Walk::Long).await.unwrap(),
+            RunCounts::default()
+        );
     }
 }
