@@ -257,19 +257,23 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 
 /// A number of bytes such as `512MiB`, `2GiB` or `1073741824`.
 fn bytes(text: &str) -> Result<u64, &'static str> {
-    let expected = "expected a number of bytes such as 512MiB or 2GiB";
+    let expected = "expected a number of bytes such as 512MiB, 2Gi or 4GB, at least 1MiB";
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim_start() {
-        "" | "B" => 0,
-        "KiB" | "Ki" => 10,
-        "MiB" | "Mi" => 20,
-        "GiB" | "Gi" => 30,
-        "TiB" | "Ti" => 40,
+    let unit = match unit.trim_start() {
+        "" | "B" => 1,
+        "k" | "kB" => 1_000,
+        "M" | "MB" => 1_000_000,
+        "G" | "GB" => 1_000_000_000,
+        "T" | "TB" => 1_000_000_000_000,
+        "Ki" | "KiB" => 1 << 10,
+        "Mi" | "MiB" => 1 << 20,
+        "Gi" | "GiB" => 1 << 30,
+        "Ti" | "TiB" => 1 << 40,
         _ => return Err(expected),
     };
     let number: u64 = number.parse().map_err(|_no_number| expected)?;
-    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or(expected)
+    number.checked_mul(unit).filter(|bytes| *bytes >= 1 << 20).ok_or(expected)
 }
 
 /// A duration such as `90s`, `1m 30s`, `2h` or `3d`. A day has 24 hours.

@@ -56,14 +56,22 @@ pub(super) struct Backlog {
     unread_after: Place,
     /// Runs after this place may wait that the page which is being read does not show or bring in.
     missed_after: Place,
-    /// The agents that have read to the end and found nothing, at this count of news.
-    in_vain: (u64, HashSet<Option<String>>),
+    in_vain: InVain,
+}
+
+/// The agents that have read to the end and found nothing.
+struct InVain {
+    agents: HashSet<Option<String>>,
+    /// The count of news then.
+    news: u64,
+    room: Room,
 }
 
 impl Backlog {
     pub(super) fn new(key: QueueKey, runs_max: usize, all_room: Arc<AllRoom>) -> Self {
         let max = key.max_running.as_ref().map_or(0, |max| max.limit);
-        let limit = Counted::new(usize::try_from(max).unwrap_or(usize::MAX));
+        let limit = Counted::new(usize::try_from(max).unwrap_or(usize::MAX), Room::of(&all_room));
+        let in_vain = InVain { agents: HashSet::new(), news: 0, room: Room::of(&all_room) };
         Self {
             key,
             runs_max,
@@ -73,13 +81,8 @@ impl Backlog {
             feed: 0,
             unread_after: Place::start(),
             missed_after: Place::end(),
-            in_vain: (0, HashSet::new()),
+            in_vain,
         }
-    }
-
-    /// About the bytes of the runs that count towards a limit, and of those that were handed out.
-    pub(super) fn running_bytes(&self) -> usize {
-        self.lanes.counted.bytes() + self.handed_out.len() * size_of::<(RunId, HandedOut)>() * 3 / 2
     }
 
     pub(super) fn news(&self) -> &News {
@@ -90,7 +93,8 @@ impl Backlog {
     pub(super) fn begin_feed(&mut self) {
         self.feed += 1;
         let news = std::mem::take(&mut self.lanes.news);
-        self.lanes = Lanes::new(Counted::new(self.lanes.counted.max), news, Room::of(&self.all_room));
+        let counted = Counted::new(self.lanes.counted.max, Room::of(&self.all_room));
+        self.lanes = Lanes::new(counted, news, Room::of(&self.all_room));
         self.unread_after = Place::start();
         // Runs that are being claimed count as well. Without them the next run of a value would be handed out too, and
         // might be claimed first.
@@ -178,12 +182,10 @@ impl Backlog {
     /// An agent begins to read everything, or what may bring it more than is kept. Returns the place to read from, and
     /// the count of news.
     pub(super) fn begin_walk(&self, agent_id: Option<&str>, is_whole: bool) -> (Place, u64) {
-        let ((counted, agents), news) = (&self.in_vain, self.lanes.news.count);
-        // If a caller that names no agent may have nothing, no agent may.
-        let in_vain = agents.contains(&None) || agents.contains(&agent_id.map(str::to_owned));
+        let news = self.lanes.news.count;
         if is_whole {
             (Place::start(), news)
-        } else if in_vain && *counted == news {
+        } else if self.in_vain.is_of(agent_id, news) {
             (Place::end(), news)
         } else {
             (self.unread_after.clone(), news)
@@ -192,10 +194,7 @@ impl Backlog {
 
     /// An agent that began at this count of news has read to the end, and found nothing.
     pub(super) fn end_walk(&mut self, agent_id: Option<&str>, news: u64) {
-        if self.in_vain.0 != news || self.in_vain.1.len() >= AGENTS_MAX {
-            self.in_vain = (news, HashSet::new());
-        }
-        self.in_vain.1.insert(agent_id.map(str::to_owned));
+        self.in_vain.add(agent_id, news);
     }
 
     /// A page is about to be read. Returns [`Backlog::feed`].
@@ -274,6 +273,26 @@ impl Backlog {
             self.lanes.news.tell_all();
         }
         self.lanes.counts_changed(value);
+    }
+}
+
+impl InVain {
+    fn is_of(&self, agent_id: Option<&str>, news: u64) -> bool {
+        // If a caller that names no agent may have nothing, no agent may.
+        let is_of = |agent_id: Option<&str>| self.agents.contains(&agent_id.map(str::to_owned));
+        self.news == news && (is_of(None) || is_of(agent_id))
+    }
+
+    fn add(&mut self, agent_id: Option<&str>, news: u64) {
+        let bytes = 2 * size_of::<Option<String>>() + agent_id.map_or(0, str::len);
+        if self.news != news || self.agents.len() >= AGENTS_MAX || !self.room.fits(bytes) {
+            self.agents.clear();
+            self.room.clear();
+            self.news = news;
+        }
+        if self.agents.insert(agent_id.map(str::to_owned)) {
+            self.room.add(bytes);
+        }
     }
 }
 

@@ -5,12 +5,23 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::room::Room;
 use crate::domain::RunId;
 
+/// About the bytes of a run that counts, which stands in the set of its value and in the map of values, and of its value,
+/// without their texts.
+const RUN_BYTES: usize = 2 * size_of::<(RunId, Arc<str>)>() * 3 / 2 + 2 * size_of::<(Arc<str>, HashSet<RunId>)>();
+
+fn weight(run_id: &str, value: &str) -> usize {
+    RUN_BYTES + run_id.len() + value.len()
+}
+
 /// See the module.
-#[derive(Default)]
 pub(super) struct Counted {
     pub(super) max: usize,
+    /// The bytes of what counts. None is left out for want of room: a run that is not counted would be claimed in vain
+    /// again and again. What counts leaves less room for runs that wait.
+    room: Room,
     /// The runs that count, by value.
     running: HashMap<Arc<str>, HashSet<RunId>>,
     value_of: HashMap<RunId, Arc<str>>,
@@ -18,16 +29,8 @@ pub(super) struct Counted {
 
 impl Counted {
     /// A limit that nothing counts towards.
-    pub(super) fn new(max: usize) -> Self {
-        Self { max, ..Self::default() }
-    }
-
-    /// About the bytes that the runs that count take: each stands in a set, and in the map of values.
-    pub(super) fn bytes(&self) -> usize {
-        let of_run = 2 * size_of::<(RunId, Arc<str>)>() * 3 / 2;
-        let of_value = size_of::<(Arc<str>, HashSet<RunId>)>() * 2;
-        let texts: usize = self.value_of.iter().map(|(run_id, value)| run_id.len() + value.len()).sum();
-        self.value_of.len() * of_run + self.running.len() * of_value + texts
+    pub(super) fn new(max: usize, room: Room) -> Self {
+        Self { max, room, running: HashMap::new(), value_of: HashMap::new() }
     }
 
     /// Whether one more run of a value may be running. Runs without a value are not limited.
@@ -38,6 +41,7 @@ impl Counted {
     /// A run counts towards a value. Returns the value that it counted towards before.
     pub(super) fn count(&mut self, value: &Arc<str>, run_id: &RunId) -> Option<Arc<str>> {
         let before = self.discount(run_id);
+        self.room.add(weight(run_id, value));
         self.running.entry(value.clone()).or_default().insert(run_id.clone());
         self.value_of.insert(run_id.clone(), value.clone());
         before
@@ -46,6 +50,7 @@ impl Counted {
     /// A run does not count any more. Returns the value that it counted towards.
     pub(super) fn discount(&mut self, run_id: &str) -> Option<Arc<str>> {
         let value = self.value_of.remove(run_id)?;
+        self.room.take(weight(run_id, &value));
         if let Some(running) = self.running.get_mut(&value) {
             running.remove(run_id);
             if running.is_empty() {

@@ -139,9 +139,7 @@ impl Queues {
 
     /// About the bytes that the queues take.
     pub(super) fn bytes(&self) -> usize {
-        let queues: Vec<Arc<Queue>> = held(&self.entries).values().map(|entry| entry.queue.clone()).collect();
-        let running: usize = queues.iter().map(|queue| queue.backlog().running_bytes()).sum();
-        queues.len() * QUEUE_BYTES + self.room.bytes() + running
+        held(&self.entries).len() * QUEUE_BYTES + self.room.bytes()
     }
 
     /// The bytes that runs that wait may take, with those of the queues themselves.

@@ -45,6 +45,10 @@ impl Room {
         self.all.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    pub(super) fn clear(&mut self) {
+        self.take(self.own);
+    }
+
     pub(super) fn take(&mut self, bytes: usize) {
         self.own -= bytes;
         self.all.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -53,6 +57,6 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.take(self.own);
+        self.clear();
     }
 }

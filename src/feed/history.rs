@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::task::yield_now;
+
 use super::fold::Folder;
 use super::pages::{Read, Shared};
 use super::ring::Stand;
@@ -12,6 +14,10 @@ use crate::store::{LoggedEvent, StoreError};
 
 /// Pages of a run's later events that are read at most, to tell whether an unreadable event may be for a watch.
 const LATER_PAGES_MAX: usize = 16;
+
+/// Events after which a session lets other calls run: a crowd of sessions that fell behind goes on in turns, and a round
+/// of it is what any other call waits for.
+const YIELD_EVENTS: usize = 8;
 
 /// Reads the log after a session's stand. Holds one page of events.
 #[derive(Default)]
@@ -52,6 +58,9 @@ impl History {
             let Some(read) = page.events.get(*next) else { break };
             let (index, place) = (*next, read.place());
             *next += 1;
+            if next.is_multiple_of(YIELD_EVENTS) {
+                yield_now().await;
+            }
             // A page that others share may begin before the session's stand.
             if place.1 <= stand.positions.of(place.0) {
                 continue;

@@ -148,6 +148,7 @@ behaviours! { on_one_server:
     lists: [
         every_field_of_a_filter_narrows_a_list_and_a_count
         a_page_of_runs_is_as_long_as_it_was_asked_for
+        what_lies_behind_many_runs_that_do_not_match_is_listed_and_counted_by_one_call
         only_a_full_view_shows_metadata
         a_page_token_is_for_its_filter_and_its_ledger
         everything_that_is_wrong_with_a_filter_is_named

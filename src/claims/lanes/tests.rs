@@ -11,7 +11,8 @@ fn place(at: i64) -> Place {
 
 #[test]
 fn the_oldest_of_the_lanes_that_will_do_is_taken() {
-    let mut lanes = Lanes::new(Counted::new(1), News::default(), Room::of(&AllRoom::new(&Limits::default())));
+    let room = || Room::of(&AllRoom::new(&Limits::default()));
+    let mut lanes = Lanes::new(Counted::new(1, room()), News::default(), room());
     let lane = |value: &str, owner: Option<&str>| Lane { value: Some(value.into()), owner: owner.map(Into::into) };
     for (at, value, owner) in [(3, "a", None), (1, "a", None), (2, "b", None), (4, "c", None), (0, "d", Some("x"))] {
         lanes.insert(place(at), lane(value, owner));

@@ -1,12 +1,16 @@
 //! One connection, as its calls see it.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::GeneralPurpose;
+use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, Response};
 use runledger_proto::headers::{AGENT_ID, AGENT_ID_BIN};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -126,7 +130,7 @@ impl Peer {
         let own = if callers.limits_none() || kind == Kind::Local {
             None
         } else {
-            callers.admit(self.key(agent(headers))).map_err(Refused::TooMany)?
+            callers.admit(self.key(agent(headers).as_deref())).map_err(Refused::TooMany)?
         };
         if !self.totals.begin(self.open.load(Ordering::Acquire)) {
             return Err(Refused::Overloaded);
@@ -279,10 +283,19 @@ impl Drop for Peer {
     }
 }
 
-/// The agent that a call's headers name, in any of the forms that callers use.
-fn agent(headers: &HeaderMap) -> Option<&[u8]> {
-    let named = headers.get(AGENT_ID).or_else(|| headers.get(AGENT_ID_BIN));
-    named.map(HeaderValue::as_bytes)
+/// Headers in base64 come with padding or without.
+const ANY_PADDING: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The agent that a call's headers name: one agent in either of the two forms. What is no name is refused later.
+fn agent(headers: &HeaderMap) -> Option<Cow<'_, [u8]>> {
+    if let Some(named) = headers.get(AGENT_ID) {
+        return Some(named.as_bytes().into());
+    }
+    let named = headers.get(AGENT_ID_BIN)?.as_bytes();
+    Some(ANY_PADDING.decode(named).map_or(named.into(), Cow::from))
 }
 
 /// The reason for which a call does not begin.

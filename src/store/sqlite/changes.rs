@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use rusqlite::{Connection, Transaction};
 
 use super::errors;
-use super::rows::{bigint, each};
+use super::rows::{Yielding, bigint, each};
 use crate::clock::Clock;
 use crate::domain::{Position, Positions, Shard};
 use crate::store::json::EventColumns;
@@ -30,12 +30,15 @@ pub(super) fn page(
     // The clock is read before the snapshot is taken, so that the page is at least as young as `as_of`.
     let as_of = clock.now();
     let bytes_max = bytes_max / usize::from(shard_count).max(1);
+    let mut yielding = Yielding::default();
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let parts = (0..shard_count)
         .map(Shard)
-        .map(|shard| part(&snapshot, shard, after.of(shard), limit.max(1), bytes_max))
+        .map(|shard| part(&snapshot, shard, after.of(shard), limit.max(1), bytes_max, &mut yielding))
         .collect::<Result<Vec<_>, StoreError>>()?;
     drop(snapshot);
+    // The decoding takes as long again.
+    std::thread::yield_now();
     Ok(merge::page(as_of, parts))
 }
 
@@ -46,12 +49,14 @@ fn part(
     after: Position,
     limit: usize,
     bytes_max: usize,
+    yielding: &mut Yielding,
 ) -> Result<Part<EventColumns>, StoreError> {
     // One row more than wanted tells whether there is more.
     let limit_and_one = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
     let mut part = Part { events: Vec::new(), cut: false };
     let mut bytes = 0;
     each(snapshot, PART, (shard.0, bigint(after), limit_and_one), |row| {
+        yielding.row();
         let (position, columns) = events::logged(row, shard)?;
         bytes += columns.event.len();
         if part.events.len() == limit || (bytes > bytes_max && !part.events.is_empty()) {

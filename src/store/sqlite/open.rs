@@ -113,7 +113,7 @@ pub(super) fn reading(path: &Path, frozen: bool) -> rusqlite::Result<Connection>
 }
 
 /// Settings that leave the file alone.
-fn configured(connection: Connection) -> rusqlite::Result<Connection> {
+pub(super) fn configured(connection: Connection) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_WAIT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // A plan is made once. Else SQLite makes a new one whenever a value is bound that a better plan might depend on,

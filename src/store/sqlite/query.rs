@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::{Connection, Row, ToSql};
 
-use super::rows::{Reader, all, each, first, shown};
+use super::rows::{Reader, Yielding, all, each, first, shown};
 use crate::domain::{Filter, RunKey, Status};
 use crate::store::StoreError;
 use crate::store::dialect::run_columns;
@@ -75,10 +75,6 @@ pub(super) fn listed() -> String {
     format!("{}, r.started_at, r.rowid", tested())
 }
 
-/// Runs after which a walk lets other threads run. Else who wakes, to answer a call that takes a tenth of a millisecond,
-/// waits for the end of the slice of time that the walk has been given, which is about 3 ms.
-const YIELD_RUNS: u32 = 128;
-
 /// A walk in order: the visitor is told whether a run matches, and says when the walk ends.
 fn follow(
     connection: &Connection,
@@ -93,12 +89,9 @@ fn follow(
     let known = By::of(filter).value(filter);
     let mut values: Vec<&dyn ToSql> = vec![&namespace, &after_at, &after.run_id, &before_at, &before.run_id];
     values.extend(known.iter().map(|value| value as &dyn ToSql));
-    let mut looked_at = 0_u32;
+    let mut yielding = Yielding::default();
     each(connection, statement, values.as_slice(), |row| {
-        looked_at += 1;
-        if looked_at.is_multiple_of(YIELD_RUNS) {
-            std::thread::yield_now();
-        }
+        yielding.row();
         let run = Reader { table: "runs", row, key: &|| named(row, namespace) };
         let matches = filter::matches(&run, filter)?;
         visit(&run, matches)

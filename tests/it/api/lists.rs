@@ -128,6 +128,30 @@ pub(crate) async fn a_page_of_runs_is_as_long_as_it_was_asked_for(place: Place) 
     assert_eq!((ids(&page.runs), page.next_page_token.as_str()), (runs, ""), "a full page may be the last");
 }
 
+pub(crate) async fn what_lies_behind_many_runs_that_do_not_match_is_listed_and_counted_by_one_call(place: Place) {
+    let caller = place.caller().await;
+    let thread = fresh("behind");
+    let oldest = StartRunRequest {
+        task_thread_id: thread.clone(),
+        labels: labels([("behind", &thread)]),
+        ..start(&fresh("oldest"))
+    };
+    let oldest = caller.apply(oldest).await;
+    join_all((0..700).map(|n| {
+        let (caller, asked) = (caller.clone(), start(&format!("{thread}-{n}")));
+        let asked = StartRunRequest { task_thread_id: thread.clone(), ..asked };
+        async move { caller.apply(asked).await }
+    }))
+    .await;
+    let filter = RunFilter { labels: labels([("behind", &thread)]), ..of_thread(&thread) };
+    let page = list(&caller, asked(filter.clone())).await.unwrap();
+    assert_eq!((ids(&page.runs), page.next_page_token.as_str()), (vec![oldest.run_id], ""));
+    for (filter, counted) in [(filter, 1), (of_thread(&thread), 701)] {
+        let CountRunsResponse { counts, truncated } = count(&caller, Some(filter)).await.unwrap();
+        assert_eq!((counts.iter().map(|count| count.count).sum::<u64>(), truncated), (counted, false));
+    }
+}
+
 pub(crate) async fn pages_follow_one_another_over_servers_while_runs_start_and_end(place: Place) {
     let callers = [place.caller().await, place.other().await];
     let (thread, runs) = runs_of(&callers[0], 20).await;

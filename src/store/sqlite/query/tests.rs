@@ -1,6 +1,8 @@
-use rusqlite::Connection;
+use rusqlite::{Connection, StatementStatus};
 
+use super::super::open::configured;
 use super::*;
+use crate::domain::Time;
 use crate::store::PAGE_BYTES_MAX;
 use crate::store::migrations::SQLITE;
 
@@ -74,6 +76,24 @@ fn every_walk_is_a_range_of_its_index_and_sorts_nothing() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_walk_is_planned_once_whatever_its_values_are() {
+    let connection = configured(filled(1_000)).unwrap();
+    connection.execute_batch("analyze").unwrap();
+    let none = Filter { labels: [("team".to_owned(), "none".to_owned())].into(), ..Filter::default() };
+    let mut query = asked(none);
+    for micros in 1..4 {
+        query.after = Some(Place { started_at: Time::from_micros(micros), run_id: "a".into() });
+        list(&connection, &query).unwrap();
+        ready(&connection, "default", query.after.clone(), micros.unsigned_abs() as usize).unwrap();
+    }
+    for statement in [walk(By::Start, Order::NewestFirst, &listed()).as_str(), READY] {
+        let statement = connection.prepare_cached(statement).unwrap();
+        assert_eq!(statement.get_status(StatementStatus::Run), 3, "it is the one that was executed");
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
     }
 }
 
