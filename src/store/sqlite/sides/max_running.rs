@@ -6,21 +6,30 @@ use crate::domain::{LabelValue, RunId, Shard, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::rows::{Reader, all, execute};
 
-/// The runs that count.
-pub(in crate::store::sqlite) fn running(connection: &Connection, value: &LabelValue) -> Result<Vec<RunId>, StoreError> {
-    all(
-        connection,
-        "-- max_running.running
+pub(in crate::store::sqlite) const RUNNING: &str = "-- max_running.running
          select h.key from max_running as m, json_each(m.runs) as h
           where m.namespace = ?1 and m.label = ?2 and m.value = ?3
             and exists (select 1 from active as a
                          where a.shard = h.value and a.namespace = m.namespace and a.run_id = h.key)
             and not exists (select 1 from suspended as s
                              where s.shard = h.value and s.namespace = m.namespace and s.run_id = h.key)
-          order by h.key",
-        (&value.namespace, &value.label, &value.value),
-        |row| Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() }.get((0, "runs")),
-    )
+          order by h.key";
+
+pub(in crate::store::sqlite) const COUNT: &str = "-- commit.count_running
+         insert into max_running (namespace, label, value, runs, changed_at) values (?1, ?2, ?3, ?4, ?5)
+         on conflict (namespace, label, value) do update set
+                changed_at = excluded.changed_at,
+                runs = json_patch(excluded.runs, (
+                    select json_group_object(h.key, h.value) from json_each(max_running.runs) as h
+                     where exists (select 1 from active as a
+                                    where a.shard = h.value and a.namespace = max_running.namespace
+                                      and a.run_id = h.key)))";
+
+/// The runs that count.
+pub(in crate::store::sqlite) fn running(connection: &Connection, value: &LabelValue) -> Result<Vec<RunId>, StoreError> {
+    all(connection, RUNNING, (&value.namespace, &value.label, &value.value), |row| {
+        Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() }.get((0, "runs"))
+    })
 }
 
 /// Adds a shard's runs to a value, and drops runs that have ended.
@@ -34,18 +43,5 @@ pub(super) fn write(
     let runs: serde_json::Map<String, serde_json::Value> =
         run_ids.iter().map(|run_id| (run_id.to_string(), shard.0.into())).collect();
     let runs = serde_json::Value::Object(runs).to_string();
-    execute(
-        transaction,
-        "-- commit.count_running
-         insert into max_running (namespace, label, value, runs, changed_at) values (?1, ?2, ?3, ?4, ?5)
-         on conflict (namespace, label, value) do update set
-                changed_at = excluded.changed_at,
-                runs = json_patch(excluded.runs, (
-                    select json_group_object(h.key, h.value) from json_each(max_running.runs) as h
-                     where exists (select 1 from active as a
-                                    where a.shard = h.value and a.namespace = max_running.namespace
-                                      and a.run_id = h.key)))",
-        (&value.namespace, &value.label, &value.value, runs, now.micros()),
-    )
-    .map(drop)
+    execute(transaction, COUNT, (&value.namespace, &value.label, &value.value, runs, now.micros())).map(drop)
 }
