@@ -29,7 +29,7 @@ impl Limits {
         queues_max: 1_024,
         queues_granted: 8,
         idle_min: Duration::from_secs(30),
-        runs_max: 16_384,
+        runs_max: 65_536,
         bytes_max: 64 * 1024 * 1024,
         bytes_granted: 64 * 1024,
         page_runs_max: 256,
