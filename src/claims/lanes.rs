@@ -92,9 +92,9 @@ impl Lanes {
         Self { counted, news, room, runs: BTreeMap::new(), waiting: BTreeMap::new(), index: BTreeSet::new() }
     }
 
-    /// Whether there is room in memory for another run.
+    /// Whether there is room in memory for another run, be it the first of its lane.
     pub(super) fn has_room_for(&self, place: &Place, lane: &Lane) -> bool {
-        self.room.fits(weight(place, lane))
+        self.room.fits(weight(place, lane) + LANE_BYTES)
     }
 
     /// Whether the runs that wait take more room than they may.
@@ -127,7 +127,11 @@ impl Lanes {
     pub(super) fn insert(&mut self, place: Place, lane: Lane) {
         if self.runs.get(&place) != Some(&lane) {
             self.remove(&place);
-            self.waiting.entry(lane.clone()).or_default().places.insert(place.clone());
+            let waiting = self.waiting.entry(lane.clone()).or_insert_with(|| {
+                self.room.add(LANE_BYTES);
+                Waiting::default()
+            });
+            waiting.places.insert(place.clone());
             self.index(&lane);
             self.room.add(weight(&place, &lane));
             self.runs.insert(place, lane);
@@ -187,6 +191,7 @@ impl Lanes {
         let indexed = std::mem::replace(&mut waiting.indexed, oldest.clone());
         if waiting.places.is_empty() {
             self.waiting.remove(lane);
+            self.room.take(LANE_BYTES);
         }
         if oldest == indexed {
             return;
@@ -203,13 +208,20 @@ impl Lanes {
     }
 }
 
-/// About the bytes that a run which waits takes: its place stands among the runs, in its lane, and twice in the index,
-/// and trees are two thirds full. Many runs share the lane's texts at best, and one run has them at worst.
+/// About the bytes that a lane takes beside its runs: its entry among the lanes, two in the index, and the first node of
+/// its places, which has eleven of them however few wait. Trees are two thirds full.
+const LANE_BYTES: usize =
+    (size_of::<(Lane, Waiting)>() + 2 * size_of::<(Callers, Place)>()) * 3 / 2 + 11 * size_of::<Place>() + 16;
+
+/// About the bytes that a run which waits takes: it stands among the runs and in its lane, and has texts of its own.
 fn weight(place: &Place, lane: &Lane) -> usize {
-    let text = |text: &Option<Arc<str>>| text.as_deref().map_or(0, str::len);
-    let texts = place.run_id.len() + text(&lane.value) + text(&lane.owner);
-    4 * size_of::<Place>() * 3 / 2 + 2 * size_of::<Lane>() + texts
+    let text = |text: &Option<Arc<str>>| text.as_deref().map_or(0, |text| TEXT_BYTES + text.len());
+    let texts = TEXT_BYTES + place.run_id.len() + text(&lane.value) + text(&lane.owner);
+    (size_of::<(Place, Lane)>() + size_of::<Place>()) * 3 / 2 + texts
 }
+
+/// About the bytes that a shared text takes beside itself: two counters, and what the allocator rounds up.
+const TEXT_BYTES: usize = 2 * size_of::<usize>() + 8;
 
 #[cfg(test)]
 mod tests;

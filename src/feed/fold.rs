@@ -29,9 +29,12 @@ pub(super) struct ByWeight;
 
 impl Weighter<(RunKey, Revision), Arc<Run>> for ByWeight {
     fn weight(&self, (key, _): &(RunKey, Revision), run: &Arc<Run>) -> u64 {
-        (key.run_id.len() + run.weight()) as u64
+        (ENTRY_BYTES + key.run_id.len() + run.weight()) as u64
     }
 }
+
+/// About the bytes that a cache takes for a run beside the run itself.
+const ENTRY_BYTES: usize = 2 * size_of::<(RunKey, Revision, Arc<Run>)>();
 
 pub(super) fn cache() -> Cache {
     let options = OptionsBuilder::new()
