@@ -144,6 +144,7 @@ impl Claims {
     ///
     /// See [`Failure`].
     pub async fn next(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
+        let mut came = Instant::now();
         let (claimer, mut turn) = self.enter(claim).await?;
         let queue = claimer.queue.clone();
         let (runs, agent_id) = (&*self.runs, claim.principal.agent_id.as_deref());
@@ -154,12 +155,13 @@ impl Claims {
             let is_over = claim.wait_until <= Instant::now();
             // Without news, a claimer that looked in vain would look in vain again.
             if (is_over || looked.replace(news) != Some(news))
-                && let Some(candidate) = queue.take(runs, agent_id, is_over, turn.take(), self.turn(claim)).await?
+                && let Some(candidate) =
+                    queue.take(runs, (agent_id, came), is_over, turn.take(), || self.turn(claim)).await?
             {
                 if let Some(granted) = self.claim(claim, candidate).await? {
                     return Ok(Some(granted));
                 }
-                looked = None;
+                (looked, came) = (None, Instant::now());
                 continue;
             }
             if is_over {
@@ -180,7 +182,14 @@ impl Claims {
                 () = claimer.wait(news) => {}
                 () = sleep_until(until) => {}
             }
+            came = Instant::now();
         }
+    }
+
+    /// About the bytes of the runs that are known to count towards limits.
+    #[must_use]
+    pub fn counted_bytes(&self) -> usize {
+        self.queues.counted_bytes()
     }
 
     /// About the bytes that the queues take, and how many they may.
@@ -197,6 +206,10 @@ impl Claims {
             return Ok((claimer, None));
         }
         let turn = self.turn(claim).await?;
+        // Another claimer may have made the queue meanwhile, and reads it.
+        if let Some(claimer) = self.queues.enter(&key) {
+            return Ok((claimer, None));
+        }
         let entered = self.queues.enter_new(claim.caller, key, &self.stop, |queue, evicted| {
             self.supervisor.spawn(queues::follow(
                 self.feed.of_caller(claim.caller),

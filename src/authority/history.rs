@@ -2,11 +2,11 @@
 
 use prost::Message as _;
 
-use super::lists::YieldEvery;
+use super::lists::{Read, YieldEvery};
 use super::{ANSWER_BYTES_MAX, Authority, Call, run_not_found, unreadable};
-use crate::domain::{Event, Revision};
+use crate::domain::Revision;
 use crate::store::RunAsKept;
-use crate::store::query::Walk;
+use crate::store::query::Reach;
 use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
 use runledger_proto::v1;
@@ -33,17 +33,15 @@ impl Authority {
             return Err(run_not_found(key));
         };
         let run_key = &key;
-        let read = |walk: Walk, mut page: Vec<Event>| async move {
-            let after = page.last().map_or(after, |last| last.revision);
-            let more = page_size - page.len();
-            let read = self.store.run_events(run_key, after, more, walk.page_bytes_max()).await.map_err(unreadable)?;
+        let read = |reach: Reach| async move {
+            let bytes_max = reach.page_bytes_max();
+            let page = self.store.run_events(run_key, after, page_size, bytes_max).await.map_err(unreadable)?;
             if after > Revision::NONE && self.store.ledger().epoch != ledger.epoch {
                 // The caller's pages may be of another past than this page.
                 return Err(problem::page_token_invalid(page_token::PageTokenInvalid));
             }
-            page.extend(read);
             let is_whole = page.len() >= page_size || page.last().is_none_or(|last| last.revision >= run.revision);
-            Ok((page, is_whole))
+            Ok(if is_whole { Read::Whole(page) } else { Read::Part(page) })
         };
         let (page, _turn) = self.turns.read(call.key, read).await?;
         let (mut bytes, mut yielding) = (0, YieldEvery::default());

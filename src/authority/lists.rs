@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use prost::Message as _;
 use tokio::task::yield_now;
+use tokio::time::Instant;
 
 use super::{ANSWER_BYTES_MAX, Authority, Call, unlisted};
 use crate::domain::{Filter, LabelValue, Namespace, Status as RunStatus};
 use crate::share::{self, CallerKey, spread};
 use crate::store::attached::{self, Attached};
-use crate::store::query::{Order, Place, READY_RUNS_MAX, RunCounts, RunPage, RunQuery, Walk};
+use crate::store::query::{Order, Place, READY_RUNS_MAX, Reach, RunCounts, RunPage, RunQuery};
 use crate::wire::page_token::PAGE_TOKEN_BYTES_MAX;
 use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
@@ -35,32 +36,27 @@ impl Authority {
             "" => None,
             token => Some(page_token::place(token, ledger, namespace, &filter).map_err(problem::page_token_invalid)?),
         };
-        let asked = RunQuery {
-            namespace: namespace.clone(),
-            filter,
-            order: Order::NewestFirst,
-            after,
-            limit: page_size,
-            bytes_max: 0,
-            metadata: full,
-            walk: Walk::Short,
-        };
-        let read = |walk: Walk, mut page: RunPage| {
-            let after = page.next.take().or_else(|| asked.after.clone());
-            let limit = page_size - page.runs.len();
-            let query = RunQuery { after, limit, bytes_max: walk.page_bytes_max(), walk, ..asked.clone() };
+        let read = |reach: Reach| {
+            let query = RunQuery {
+                namespace: namespace.clone(),
+                filter: filter.clone(),
+                order: Order::NewestFirst,
+                after: after.clone(),
+                limit: page_size,
+                bytes_max: reach.page_bytes_max(),
+                metadata: full,
+                reach,
+            };
             async move {
-                let more = self.store.list(&query).await.map_err(|error| unlisted("ListRuns", namespace, &error))?;
-                page.runs.extend(more.runs);
-                page.next = more.next;
+                let page = self.store.list(&query).await.map_err(|error| unlisted("ListRuns", namespace, &error))?;
                 let is_whole = page.next.is_none() || page.runs.len() >= page_size;
-                Ok((page, is_whole))
+                Ok(if is_whole { Read::Whole(page) } else { Read::Part(page) })
             }
         };
         let (page, _turn) = self.turns.read(key, read).await?;
         let (runs, next) = fitting(page, ANSWER_BYTES_MAX.saturating_sub(PAGE_TOKEN_BYTES_MAX + 8)).await;
         let next_page_token =
-            next.map(|place| page_token::after_place(&place, ledger, namespace, &asked.filter)).unwrap_or_default();
+            next.map(|place| page_token::after_place(&place, ledger, namespace, &filter)).unwrap_or_default();
         Ok(v1::ListRunsResponse { runs, next_page_token })
     }
 
@@ -74,11 +70,10 @@ impl Authority {
         let filter = query::count_runs(request).map_err(problem::invalid)?;
         let namespace = &caller.namespace;
         let counted = &filter;
-        let count = |walk: Walk, _fewer: RunCounts| async move {
-            let counted = self.store.count(namespace, counted, None, walk).await;
+        let count = |reach: Reach| async move {
+            let counted = self.store.count(namespace, counted, None, reach).await;
             let counted = counted.map_err(|error| unlisted("CountRuns", namespace, &error))?;
-            let is_whole = !counted.truncated;
-            Ok((counted, is_whole))
+            Ok(if counted.truncated { Read::Part(counted) } else { Read::Whole(counted) })
         };
         let (counted, _turn) = self.turns.read(key, count).await?;
         let let_through = |status: &RunStatus| filter.statuses.is_empty() || filter.statuses.contains(status);
@@ -103,10 +98,11 @@ impl Authority {
             ..Filter::default()
         };
         let unlisted = |error| unlisted("GetRun", namespace, &error);
-        let count = |walk: Walk, _fewer: RunCounts| async move {
-            let mut counted = self.store.count(namespace, filter, Some(before), walk).await.map_err(unlisted)?;
+        let count = |reach: Reach| async move {
+            let mut counted = self.store.count(namespace, filter, Some(before), reach).await.map_err(unlisted)?;
             let (mut after, mut looked_at) = (None, 0);
-            while !counted.truncated {
+            // A short read that is not the whole is made again.
+            while reach == Reach::Long || !counted.truncated {
                 let page = self.store.ready(namespace, after.as_ref(), READY_RUNS_MAX).await.map_err(unlisted)?;
                 looked_at += page.runs.len();
                 let ready = page.runs.iter().take_while(|run| Place::of(run) < *before);
@@ -116,10 +112,12 @@ impl Authority {
                 if after.is_none() {
                     break;
                 }
-                counted.truncated = looked_at >= walk.count_runs_max();
+                if looked_at >= reach.ready_runs_max() {
+                    counted.truncated = true;
+                    break;
+                }
             }
-            let is_whole = !counted.truncated;
-            Ok((counted, is_whole))
+            Ok(if counted.truncated { Read::Part(counted) } else { Read::Whole(counted) })
         };
         let (counted, _turn) = self.turns.read(caller, count).await?;
         Ok(counted)
@@ -130,13 +128,21 @@ impl Authority {
 /// store's indexes, and pages of events. Of the three sessions or connections that read, as stores have them by
 /// default, one is left for the reads of single runs.
 ///
-/// Nobody knows before how long such a read is. So each begins as a short one, and one that does not end by that waits
-/// for the other turn, which is that of all long reads: a short list does not wait for the long ones of anybody.
+/// Nobody knows before how long such a read is. So each begins as a short one, and one that was not the whole by that
+/// waits for the other turn, which is that of all long reads: a short list does not wait for a long one.
 #[derive(Debug)]
 pub struct Turns {
     turns: Arc<share::Turns>,
     /// The calls that got no turn.
     refused: AtomicU64,
+}
+
+/// A read of the store.
+pub(super) enum Read<T> {
+    /// Everything that was asked for.
+    Whole(T),
+    /// What the read reached.
+    Part(T),
 }
 
 /// Large reads at a time.
@@ -149,26 +155,28 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Makes a read in its turn: a short one, and where that tells that it is not the whole, a long one, which gets what
-    /// the short one has read. The turn lasts for as long as the value beside the result, and as the work of the store
-    /// does, also where the caller goes away.
-    pub(super) async fn read<T: Default, F>(
+    /// Makes a read in its turn: a short one, and in another turn a long one from the beginning if the short one was a
+    /// part. Nothing is kept between the two, since many callers may wait for a long turn. The turn lasts for as long as
+    /// the second value, and as the work of the store does, also where the caller goes away.
+    pub(super) async fn read<T, F>(
         &self,
         caller: CallerKey,
-        read: impl Fn(Walk, T) -> F,
+        read: impl Fn(Reach) -> F,
     ) -> Result<(T, Attached), Problem>
     where
-        F: Future<Output = Result<(T, bool), Problem>>,
+        F: Future<Output = Result<Read<T>, Problem>>,
     {
+        let until = Instant::now() + TURN_WAIT_MAX;
         let turn = self.turn(self.turns.turn(caller, TURN_WAIT_MAX).await)?;
-        let (part, is_whole) = attached::with(turn.clone(), read(Walk::Short, T::default())).await?;
-        if is_whole {
-            return Ok((part, turn));
+        if let Read::Whole(whole) = attached::with(turn.clone(), read(Reach::Short)).await? {
+            return Ok((whole, turn));
         }
         drop(turn);
-        let turn = self.turn(self.turns.long_turn(caller, TURN_WAIT_MAX).await)?;
-        let (whole, _) = attached::with(turn.clone(), read(Walk::Long, part)).await?;
-        Ok((whole, turn))
+        let wait_max = until.saturating_duration_since(Instant::now());
+        let turn = self.turns.long_turn(caller, wait_max).await.map_err(|_waited| TURN_WAIT_MAX);
+        let turn = self.turn(turn)?;
+        let (Read::Whole(read) | Read::Part(read)) = attached::with(turn.clone(), read(Reach::Long)).await?;
+        Ok((read, turn))
     }
 
     fn turn(&self, turn: Result<share::Turn, Duration>) -> Result<Attached, Problem> {
@@ -257,13 +265,13 @@ mod tests {
         let connection = |number| CallerKey::of(number, None);
         let working = Mutex::new(Vec::new());
         for number in 1..=2 {
-            let abandoned = turns.read(connection(number), |_walk, ()| async {
+            let abandoned = turns.read(connection(number), |_reach| async {
                 working.lock().unwrap().extend(attached::current());
-                pending().await
+                pending::<Result<Read<()>, Problem>>().await
             });
             assert!(abandoned.now_or_never().is_none());
         }
-        let ready = async || turns.read(connection(3), async |_walk, ()| Ok(((), true))).await;
+        let ready = async || turns.read(connection(3), async |_reach| Ok(Read::Whole(()))).await;
         let waits: HashSet<String> = [ready().await, ready().await].map(|refused| format!("{refused:?}")).into();
         assert!(waits.iter().all(|refused| refused.contains("OVERLOADED")), "{waits:?}");
         assert_eq!(waits.len(), 2, "callers that are refused together come back apart");

@@ -13,6 +13,7 @@ impl Authority {
             bounded("commands", self.engine.bytes()),
             bounded("renewals", self.renewals.bytes()),
             bounded("claim_queues", self.claims.bytes()),
+            Part { name: "counted_runs", bytes: self.claims.counted_bytes(), bytes_max: None },
             reads,
         ];
         parts.extend(self.feed.memory());

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::lanes::{Lane, Lanes, News};
 use super::max_running::Counted;
 use super::queues::QueueKey;
-use super::room::{AllRoom, Room};
+use super::room::{AllRoom, CountedRoom, Room};
 use crate::domain::{Run, RunId};
 use crate::store::query::{Place, RunPage};
 
@@ -70,7 +70,7 @@ struct InVain {
 impl Backlog {
     pub(super) fn new(key: QueueKey, runs_max: usize, all_room: Arc<AllRoom>) -> Self {
         let max = key.max_running.as_ref().map_or(0, |max| max.limit);
-        let limit = Counted::new(usize::try_from(max).unwrap_or(usize::MAX), Room::of(&all_room));
+        let limit = Counted::new(usize::try_from(max).unwrap_or(usize::MAX), CountedRoom::of(&all_room));
         let in_vain = InVain { agents: HashSet::new(), news: 0, room: Room::of(&all_room) };
         Self {
             key,
@@ -93,7 +93,7 @@ impl Backlog {
     pub(super) fn begin_feed(&mut self) {
         self.feed += 1;
         let news = std::mem::take(&mut self.lanes.news);
-        let counted = Counted::new(self.lanes.counted.max, Room::of(&self.all_room));
+        let counted = Counted::new(self.lanes.counted.max, CountedRoom::of(&self.all_room));
         self.lanes = Lanes::new(counted, news, Room::of(&self.all_room));
         self.unread_after = Place::start();
         // Runs that are being claimed count as well. Without them the next run of a value would be handed out too, and
@@ -285,12 +285,12 @@ impl InVain {
 
     fn add(&mut self, agent_id: Option<&str>, news: u64) {
         let bytes = 2 * size_of::<Option<String>>() + agent_id.map_or(0, str::len);
-        if self.news != news || self.agents.len() >= AGENTS_MAX || !self.room.fits(bytes) {
+        if self.news != news || self.agents.len() >= AGENTS_MAX {
             self.agents.clear();
             self.room.clear();
             self.news = news;
         }
-        if self.agents.insert(agent_id.map(str::to_owned)) {
+        if self.room.fits(bytes) && self.agents.insert(agent_id.map(str::to_owned)) {
             self.room.add(bytes);
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::room::Room;
+use super::room::CountedRoom;
 use crate::domain::RunId;
 
 /// About the bytes of a run that counts, which stands in the set of its value and in the map of values, and of its value,
@@ -19,9 +19,9 @@ fn weight(run_id: &str, value: &str) -> usize {
 /// See the module.
 pub(super) struct Counted {
     pub(super) max: usize,
-    /// The bytes of what counts. None is left out for want of room: a run that is not counted would be claimed in vain
-    /// again and again. What counts leaves less room for runs that wait.
-    room: Room,
+    /// The bytes of what counts. No run is left out for want of room: one that is not counted would be claimed in vain
+    /// again and again.
+    room: CountedRoom,
     /// The runs that count, by value.
     running: HashMap<Arc<str>, HashSet<RunId>>,
     value_of: HashMap<RunId, Arc<str>>,
@@ -29,7 +29,7 @@ pub(super) struct Counted {
 
 impl Counted {
     /// A limit that nothing counts towards.
-    pub(super) fn new(max: usize, room: Room) -> Self {
+    pub(super) fn new(max: usize, room: CountedRoom) -> Self {
         Self { max, room, running: HashMap::new(), value_of: HashMap::new() }
     }
 

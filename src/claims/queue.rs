@@ -70,28 +70,37 @@ impl Queue {
     /// part, the claimer sees the ends of runs whose values are kept, and one whole reading answers all claimers that
     /// came before it began.
     ///
-    /// The claimer reads in its turn, which it takes before the right to read: who has that right waits for nobody. So
-    /// who has a turn already, `now`, reads at once and does not wait to be told.
-    pub(super) async fn take(
+    /// The claimer reads in its turn, which it takes before the right to read: who has that right waits for nobody. A
+    /// claimer that finds another one reading gives its turn back for as long. Who brings a turn does not wait to be
+    /// told.
+    pub(super) async fn take<F>(
         &self,
         runs: &dyn Runs,
-        agent_id: Option<&str>,
+        (agent_id, came): (Option<&str>, Instant),
         gives_up: bool,
-        now: Option<Turn>,
-        turn: impl Future<Output = Result<Turn, Failure>>,
-    ) -> Result<Option<Candidate<'_>>, Failure> {
-        let came = Instant::now();
+        mut brought: Option<Turn>,
+        turn: impl Fn() -> F,
+    ) -> Result<Option<Candidate<'_>>, Failure>
+    where
+        F: Future<Output = Result<Turn, Failure>>,
+    {
         if let Some(candidate) = self.known(agent_id) {
             return Ok(Some(candidate));
         }
-        let knows_all = now.is_none() && gives_up && self.is_told_all().await;
-        let turn = match now {
-            Some(turn) => turn,
-            None => turn.await?,
+        let knows_all = brought.is_none() && gives_up && self.is_told_all().await;
+        let (turn, reading) = loop {
+            let turn = match brought.take() {
+                Some(turn) => turn,
+                None => turn().await?,
+            };
+            if let Ok(reading) = self.reading.try_lock() {
+                break (turn, reading);
+            }
+            drop(turn);
+            drop(self.reading.lock().await);
         };
-        attached::with(Arc::new(turn), self.read(runs, agent_id, came, gives_up && !knows_all))
-            .await
-            .map_err(Failure::Store)
+        let read = self.read(runs, (agent_id, came), gives_up && !knows_all, reading);
+        attached::with(Arc::new(turn), read).await.map_err(Failure::Store)
     }
 
     /// Reads on until there is a candidate, and everything anew where the claimer has to see all that was acknowledged
@@ -99,11 +108,10 @@ impl Queue {
     async fn read(
         &self,
         runs: &dyn Runs,
-        agent_id: Option<&str>,
-        came: Instant,
+        (agent_id, came): (Option<&str>, Instant),
         sees_all: bool,
+        mut whole_since: tokio::sync::MutexGuard<'_, Option<Instant>>,
     ) -> Result<Option<Candidate<'_>>, StoreError> {
-        let mut whole_since = self.reading.lock().await;
         // Another claimer may have read while this one waited for its turn. The first reading of a queue is a whole one.
         if whole_since.is_some() || !sees_all {
             let candidate = self.walk(runs, agent_id, false).await?;
@@ -145,7 +153,7 @@ impl Queue {
                 limit: self.page_runs_max,
                 bytes_max: PAGE_BYTES_MAX,
                 metadata: false,
-                walk: query::Walk::Long,
+                reach: query::Reach::Long,
             };
             let feed = self.backlog().begin_page();
             let page = waiting(runs, &query).await?;

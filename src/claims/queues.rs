@@ -142,10 +142,16 @@ impl Queues {
         held(&self.entries).len() * QUEUE_BYTES + self.room.bytes()
     }
 
-    /// The bytes that runs that wait may take, with those of the queues themselves.
+    /// The bytes that the queues may take: what is granted is granted twice, to the runs of a queue and to what it knows
+    /// of its claimers.
     pub(super) fn bytes_max(&self) -> usize {
         let queues_max = self.places.max_in_all();
-        self.limits.bytes_max + queues_max * (QUEUE_BYTES + self.limits.bytes_granted)
+        self.limits.bytes_max + queues_max * (QUEUE_BYTES + 2 * self.limits.bytes_granted)
+    }
+
+    /// About the bytes of the runs that are known to count towards limits: as many as there are.
+    pub(super) fn counted_bytes(&self) -> usize {
+        self.room.counted()
     }
 
     fn leave(&self, key: &QueueKey) {

@@ -9,17 +9,54 @@ use super::Limits;
 #[derive(Debug)]
 pub(super) struct AllRoom {
     bytes: AtomicUsize,
+    /// The bytes of runs that count towards limits, beside the others.
+    counted: AtomicUsize,
     bytes_max: usize,
     granted: usize,
 }
 
 impl AllRoom {
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
-        Arc::new(Self { bytes: AtomicUsize::new(0), bytes_max: limits.bytes_max, granted: limits.bytes_granted })
+        let (bytes, counted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { bytes, counted, bytes_max: limits.bytes_max, granted: limits.bytes_granted })
+    }
+
+    pub(super) fn counted(&self) -> usize {
+        self.counted.load(Ordering::Relaxed)
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// The bytes of one queue's runs that count. They have no bound but the number of runs, and keep no room from runs that
+/// wait.
+#[derive(Debug)]
+pub(super) struct CountedRoom {
+    all: Arc<AllRoom>,
+    own: usize,
+}
+
+impl CountedRoom {
+    pub(super) fn of(all: &Arc<AllRoom>) -> Self {
+        Self { all: all.clone(), own: 0 }
+    }
+
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.own += bytes;
+        self.all.counted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn take(&mut self, bytes: usize) {
+        self.own -= bytes;
+        self.all.counted.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for CountedRoom {
+    fn drop(&mut self) {
+        self.take(self.own);
     }
 }
 

@@ -21,7 +21,7 @@ use super::ring::{Next, Stand};
 use super::{Feed, Held, WatchError};
 use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, Run, RunKey, Time};
 use crate::store::StoreError;
-use crate::store::query::{Order, Place, RunQuery, Walk};
+use crate::store::query::{Order, Place, Reach, RunQuery};
 
 /// One frame of a watch of many runs, with the cursor that resumes after it.
 #[derive(Clone, Debug)]
@@ -262,7 +262,7 @@ impl Watch<'_> {
             limit: self.feed.limits.view_page_runs_max,
             bytes_max: self.feed.limits.page_bytes_max,
             metadata: true,
-            walk: Walk::Long,
+            reach: Reach::Long,
         };
         let positions = positions.clone();
         // One turn for all reads: with two turns, sessions would keep decoded runs between them.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::{CallerKey, Party};
 
@@ -15,14 +15,17 @@ const HALF_LIFE: Duration = Duration::from_secs(2);
 /// The length of a caller's line below which calls that have gone may stay in its middle.
 const TIDY_MIN: usize = 64;
 
-/// Seconds of use of late from which on a caller has used much: those of a caller that uses a twentieth of a turn all the
+/// Seconds of use of late above which a caller's turns count as long: those of a caller that uses a twentieth of a turn all the
 /// time.
-const MUCH: f64 = 0.15;
+const MUCH_USE_SECONDS: f64 = 0.15;
+
+/// The time after which a call that waits looks for a free turn itself.
+const GIVE_EVERY: Duration = Duration::from_millis(250);
 
 /// Callers whose use is remembered, at most: above, those are forgotten that used the least.
 const CALLERS_MAX: usize = 1_024;
 
-/// Turns, of which each caller has half at once at most.
+/// Turns, of which each caller has half at once at most, short ones and long ones each.
 ///
 /// Of the callers that wait, the one is next that has used the least time of late, by its connection and by its agent.
 /// So a caller that asks rarely waits for turns that were begun and for no queue, however many others ask all the time.
@@ -39,7 +42,7 @@ pub struct Turns {
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// Turns under way of which one is not to be the last.
+    /// The long turns that are under way.
     long: usize,
     /// The calls that wait, of each caller.
     waiting: HashMap<(CallerKey, Length), Line>,
@@ -101,13 +104,28 @@ struct Next {
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     /// Turns that are under way.
-    turns: usize,
+    short: usize,
+    long: usize,
     /// Seconds of turns, of which half is forgotten in each [`HALF_LIFE`] up to `at`.
     seconds: f64,
     at: Instant,
 }
 
 impl Usage {
+    fn turns(&self, length: Length) -> usize {
+        match length {
+            Length::Short => self.short,
+            Length::Long => self.long,
+        }
+    }
+
+    fn turns_mut(&mut self, length: Length) -> &mut usize {
+        match length {
+            Length::Short => &mut self.short,
+            Length::Long => &mut self.long,
+        }
+    }
+
     fn seconds(&self, now: Instant) -> f64 {
         self.seconds * (-(now - self.at).as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
     }
@@ -148,13 +166,18 @@ impl Turns {
     ) -> Result<Turn, Duration> {
         let (turn, mut given) = oneshot::channel();
         self.state().arrives((caller, length), turn);
-        self.give();
-        match timeout(wait_max, &mut given).await {
-            Ok(turn) => Ok(turn.expect("a call that waits is forgotten only when it has gone")),
-            Err(_elapsed) => {
-                given.close();
-                // The turn may have come just now.
-                given.try_recv().map_err(|_none| wait_max)
+        let until = Instant::now() + wait_max;
+        loop {
+            // While a call waits, use is forgotten that kept it from a turn which is free.
+            self.give();
+            match timeout_at(until.min(Instant::now() + GIVE_EVERY), &mut given).await {
+                Ok(turn) => return Ok(turn.expect("a call that waits is forgotten only when it has gone")),
+                Err(_elapsed) if Instant::now() < until => {}
+                Err(_elapsed) => {
+                    given.close();
+                    // The turn may have come just now.
+                    return given.try_recv().map_err(|_none| wait_max);
+                }
             }
         }
     }
@@ -197,13 +220,11 @@ impl State {
             let Some(arrival) = line.first() else { return false };
             let mut used = 0.0_f64;
             for usage in caller.parties().filter_map(|party| users.get(&party)) {
-                if usage.turns >= turns.own_max {
-                    return true;
-                }
                 used = used.max(usage.seconds(now));
             }
-            let as_long = if used > MUCH { Length::Long } else { length };
-            if as_long == Length::Long && !long_is_free {
+            let as_long = if used > MUCH_USE_SECONDS { Length::Long } else { length };
+            let mut usages = caller.parties().filter_map(|party| users.get(&party));
+            if usages.any(|usage| usage.turns(as_long) >= turns.own_max) || (as_long == Length::Long && !long_is_free) {
                 return true;
             }
             // Of those that have used the same, the first that came.
@@ -226,7 +247,8 @@ impl State {
         self.free -= 1;
         self.long += usize::from(length == Length::Long);
         for party in caller.parties() {
-            self.users.entry(party).or_insert(Usage { turns: 0, seconds: 0.0, at: now }).turns += 1;
+            let usage = self.users.entry(party).or_insert(Usage { short: 0, long: 0, seconds: 0.0, at: now });
+            *usage.turns_mut(length) += 1;
         }
     }
 
@@ -236,15 +258,16 @@ impl State {
         let now = Instant::now();
         for party in caller.parties() {
             if let Some(usage) = self.users.get_mut(&party) {
-                let seconds = usage.seconds(now) + (now - since).as_secs_f64();
-                *usage = Usage { turns: usage.turns - 1, seconds, at: now };
+                usage.seconds = usage.seconds(now) + (now - since).as_secs_f64();
+                usage.at = now;
+                *usage.turns_mut(length) -= 1;
             }
         }
         if self.users.len() > CALLERS_MAX {
             let mut least: Vec<f64> = self.users.values().map(|usage| usage.seconds(now)).collect();
             let (_, median, _) = least.select_nth_unstable_by(CALLERS_MAX / 2, f64::total_cmp);
             let median = *median;
-            self.users.retain(|_, usage| usage.turns > 0 || usage.seconds(now) > median);
+            self.users.retain(|_, usage| usage.short + usage.long > 0 || usage.seconds(now) > median);
         }
     }
 }
@@ -322,19 +345,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_caller_whose_long_turn_lasts_has_a_short_one_beside_it() {
+        let turns = Turns::new(2);
+        let _long = turns.long_turn(connection(1), Duration::ZERO).await.expect("it is the only one");
+        let _short = at_once(&turns, connection(1)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn callers_that_have_used_much_leave_a_turn_for_one_that_has_not() {
         let turns = Turns::new(2);
         for number in [1, 2] {
             let much = at_once(&turns, connection(number)).await;
-            advance(Duration::from_secs_f64(1.1 * MUCH)).await;
+            advance(Duration::from_secs_f64(1.1 * MUCH_USE_SECONDS)).await;
             drop(much);
         }
         let greedy = at_once(&turns, connection(1)).await;
         let mut waits = ask(&turns, connection(2));
         drop(at_once(&turns, connection(3)).await);
-        advance(4 * HALF_LIFE).await;
-        drop(at_once(&turns, connection(3)).await);
-        let forgotten = has_turn(&mut waits).expect("what was used long ago is forgotten");
+        assert!(has_turn(&mut waits).is_none());
+        let forgotten = waits.await.expect("what was used long ago is forgotten");
         drop((greedy, forgotten));
         assert_eq!(turns.state().long, 0);
     }

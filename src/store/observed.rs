@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 pub use self::calls::{Call, Calls};
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
-use super::query::{Place, RunCounts, RunPage, RunQuery, Walk};
+use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{
     CommitError, Commits, Description, Found, Ledger, OfLedger, Page, RunLog, Runs, Store, StoreError, Unsettled,
     Upkeep,
@@ -147,10 +147,10 @@ impl<S: Runs + ?Sized> Runs for Observed<S> {
         namespace: &Namespace,
         filter: &Filter,
         before: Option<&Place>,
-        walk: Walk,
+        reach: Reach,
     ) -> Result<RunCounts, StoreError> {
         self.calls.count(Call::Count);
-        self.inner.count(namespace, filter, before, walk).await
+        self.inner.count(namespace, filter, before, reach).await
     }
 
     async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {

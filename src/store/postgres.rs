@@ -57,7 +57,7 @@ use self::upkeep::{claims, leases, max_running};
 use super::OpenOptions;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
-use super::query::{Place, RunCounts, RunPage, RunQuery, Walk};
+use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{
     CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, RunLog, Runs, Store, StoreError,
     Unsettled, Upkeep,
@@ -233,9 +233,9 @@ impl Runs for PostgresStore {
         namespace: &Namespace,
         filter: &Filter,
         before: Option<&Place>,
-        walk: Walk,
+        reach: Reach,
     ) -> Result<RunCounts, StoreError> {
-        query::count_runs(&self.commits.sessions, namespace, filter, before, walk).await
+        query::count_runs(&self.commits.sessions, namespace, filter, before, reach).await
     }
 
     async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {

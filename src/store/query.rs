@@ -15,14 +15,14 @@ use crate::domain::{Filter, Namespace, Run, RunId, Status, Time};
 
 /// How far a list or a count looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Walk {
-    /// No further than takes about a millisecond.
+pub enum Reach {
+    /// So far that the read takes a few milliseconds at most.
     Short,
     /// As far as one call may.
     Long,
 }
 
-impl Walk {
+impl Reach {
     /// Runs that one page of a list looks at.
     #[must_use]
     pub const fn list_runs_max(self) -> usize {
@@ -41,11 +41,20 @@ impl Walk {
         }
     }
 
+    /// Ready runs that one count looks at beside.
+    #[must_use]
+    pub const fn ready_runs_max(self) -> usize {
+        match self {
+            Self::Short => READY_RUNS_MAX,
+            Self::Long => 100_000,
+        }
+    }
+
     /// About the bytes of a page of a list, as stored.
     #[must_use]
     pub const fn page_bytes_max(self) -> usize {
         match self {
-            Self::Short => 256 << 10,
+            Self::Short => 512 << 10,
             Self::Long => PAGE_BYTES_MAX,
         }
     }
@@ -71,8 +80,8 @@ pub struct RunQuery {
     pub bytes_max: usize,
     /// Whether runs come with their metadata; without, it is empty and not read.
     pub metadata: bool,
-    /// The number of runs that are looked at, at most.
-    pub walk: Walk,
+    /// How many runs are looked at.
+    pub reach: Reach,
 }
 
 /// The order of a list: by (`started_at`, `run_id`), which never change.
@@ -108,7 +117,7 @@ pub struct RunPage {
 pub struct RunCounts {
     /// The number for each status that occurs among the runs that match.
     pub counts: BTreeMap<Status, u64>,
-    /// There are more runs than [the walk](Walk::count_runs_max) looks at: those counted are the newest.
+    /// There are more runs than [the walk](Reach::count_runs_max) looks at: those counted are the newest.
     pub truncated: bool,
 }
 
@@ -297,7 +306,7 @@ mod tests {
 
     fn query(order: Order, after: Option<Place>, filter: Filter) -> RunQuery {
         let namespace = "default".into();
-        RunQuery { namespace, filter, order, after, limit: 1, bytes_max: 1, metadata: false, walk: Walk::Long }
+        RunQuery { namespace, filter, order, after, limit: 1, bytes_max: 1, metadata: false, reach: Reach::Long }
     }
 
     #[test]

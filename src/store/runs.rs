@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::leases::KeptLease;
-use super::query::{Place, RunCounts, RunPage, RunQuery, Walk};
+use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{OfLedger, StoreError};
 use crate::domain::{Filter, LabelValue, Namespace, Revision, Run, RunId, RunKey, Status};
 
@@ -71,7 +71,7 @@ pub trait Runs: OfLedger {
     }
 
     /// A page of the runs that match a filter, in one snapshot that shows every commit that was acknowledged before the
-    /// call. [So many](Walk::list_runs_max) runs are looked at at most: where few of them match, the
+    /// call. [So many](Reach::list_runs_max) runs are looked at at most: where few of them match, the
     /// page ends early, and may be empty although more follow. A run's place never changes, so pages that follow one
     /// another by [`next`](RunPage::next) neither skip nor repeat a run that was there all the time, whatever is
     /// committed between them; each run is shown, and tested, as it is when its page is read.
@@ -82,7 +82,7 @@ pub trait Runs: OfLedger {
     async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError>;
 
     /// The numbers of runs that match a filter, in one snapshot as of [`list`](Runs::list), of the newest
-    /// [so many](Walk::count_runs_max) that [the filter's index](super::query::By) leads to.
+    /// [so many](Reach::count_runs_max) that [the filter's index](super::query::By) leads to.
     /// `before`: only runs that were created before this place.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ pub trait Runs: OfLedger {
         namespace: &Namespace,
         filter: &Filter,
         before: Option<&Place>,
-        walk: Walk,
+        reach: Reach,
     ) -> Result<RunCounts, StoreError>;
 
     /// The runs of a namespace that are [ready](Run::is_ready), without their metadata, by (`started_at`, `run_id`)

@@ -38,7 +38,7 @@ use self::upkeep::{claims, leases, max_running};
 use super::OpenOptions;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
-use super::query::{Place, RunCounts, RunPage, RunQuery, Walk};
+use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{
     CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, RunLog, Runs, Store, StoreError,
     Unsettled, Upkeep,
@@ -232,10 +232,10 @@ impl Runs for SqliteStore {
         namespace: &Namespace,
         filter: &Filter,
         before: Option<&Place>,
-        walk: Walk,
+        reach: Reach,
     ) -> Result<RunCounts, StoreError> {
         let (namespace, filter, before) = (namespace.clone(), filter.clone(), before.cloned());
-        self.connections.read(move |connection| query::count(connection, &namespace, &filter, before, walk)).await?
+        self.connections.read(move |connection| query::count(connection, &namespace, &filter, before, reach)).await?
     }
 
     async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
@@ -319,8 +319,12 @@ impl Upkeep for SqliteStore {
             }
             after = next;
         }
-        let clock = self.clock.clone();
-        self.connections.write(move |connection| claims::forget(connection, clock.as_ref())).await?
+        loop {
+            let clock = self.clock.clone();
+            if !self.connections.write(move |connection| claims::forget(connection, clock.as_ref())).await?? {
+                return Ok(false);
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The index of the lanes.
 
 use super::super::Limits;
-use super::super::room::AllRoom;
+use super::super::room::{AllRoom, CountedRoom};
 use super::*;
 use crate::domain::Time;
 
@@ -11,8 +11,9 @@ fn place(at: i64) -> Place {
 
 #[test]
 fn the_oldest_of_the_lanes_that_will_do_is_taken() {
-    let room = || Room::of(&AllRoom::new(&Limits::default()));
-    let mut lanes = Lanes::new(Counted::new(1, room()), News::default(), room());
+    let all_room = AllRoom::new(&Limits::default());
+    let counted = Counted::new(1, CountedRoom::of(&all_room));
+    let mut lanes = Lanes::new(counted, News::default(), Room::of(&all_room));
     let lane = |value: &str, owner: Option<&str>| Lane { value: Some(value.into()), owner: owner.map(Into::into) };
     for (at, value, owner) in [(3, "a", None), (1, "a", None), (2, "b", None), (4, "c", None), (0, "d", Some("x"))] {
         lanes.insert(place(at), lane(value, owner));

@@ -8,7 +8,7 @@ use crate::clock::SystemClock;
 use crate::domain::{Ask, Command, Filter, LabelValue, Positions, Principal, Renewal, Rules, RunKey, Shard, Start};
 use crate::store::leases::OverduePlace;
 use crate::store::open::{self, Location};
-use crate::store::query::{Order, RunQuery, Walk};
+use crate::store::query::{Order, Reach, RunQuery};
 use crate::store::{
     Commits as _, Found, OfLedger as _, OpenOptions, RunLog as _, Runs as _, Store as _, Unsettled, Upkeep as _,
 };
@@ -51,10 +51,18 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     assert!(store.runs_at(&[(key.clone(), 1.into())]).await.unwrap()[0].is_some());
     let (filter, order) = (Filter::default(), Order::NewestFirst);
     let namespace = key.namespace.clone();
-    let query =
-        RunQuery { namespace, filter, order, after: None, limit: 9, bytes_max: 999, metadata: false, walk: Walk::Long };
+    let query = RunQuery {
+        namespace,
+        filter,
+        order,
+        after: None,
+        limit: 9,
+        bytes_max: 999,
+        metadata: false,
+        reach: Reach::Long,
+    };
     assert_eq!(store.list(&query).await.unwrap().runs.len(), 1);
-    store.count(&key.namespace, &query.filter, None, Walk::Long).await.unwrap();
+    store.count(&key.namespace, &query.filter, None, Reach::Long).await.unwrap();
     store.ready(&key.namespace, None, 9).await.unwrap();
     let value = LabelValue { namespace: key.namespace.clone(), label: "k".to_owned(), value: "v".to_owned() };
     store.running(&[value]).await.unwrap();

@@ -16,15 +16,15 @@ use crate::domain::{Filter, Status};
 use crate::store::dialect::run_columns;
 use crate::store::query::filter::{self, STATUS, TESTED};
 use crate::store::query::page::Filling;
-use crate::store::query::{By, Order, Place, Range, RunCounts, RunPage, RunQuery, Walk};
+use crate::store::query::{By, Order, Place, Range, Reach, RunCounts, RunPage, RunQuery};
 use crate::store::rows::{key, runs};
 use crate::store::scalars::shown;
 use crate::store::{StoreError, json};
 
-/// The statement of a page of a list.
+/// The statement of a page of a list. How far it reaches is a literal, by which the database plans it.
 #[must_use]
-pub fn list(by: By, order: Order, metadata: bool, walk: Walk) -> String {
-    let max = walk.list_runs_max();
+pub fn list(by: By, order: Order, metadata: bool, reach: Reach) -> String {
+    let max = reach.list_runs_max();
     let (index, direction, metadata) = (by.index(), order.sql(), if metadata { "metadata" } else { "null::jsonb" });
     let entries = looked_at(by, order, max, &format!(", revision, record, {metadata} as metadata"), true);
     format!(
@@ -51,8 +51,8 @@ limit $14::bigint",
 
 /// The statement of a count. `of_active`: `active` has all columns that the filter tests.
 #[must_use]
-pub fn count(by: By, of_active: bool, walk: Walk) -> String {
-    let max = walk.count_runs_max();
+pub fn count(by: By, of_active: bool, reach: Reach) -> String {
+    let max = reach.count_runs_max();
     let (index, joined) = (by.index(), by != By::Active || !of_active);
     let entries = looked_at(by, Order::NewestFirst, max + 1, "", joined);
     let matches = if joined { filter::sql(by) } else { format!("({STATUS}) is true") };
@@ -136,8 +136,8 @@ impl<'a> Arguments<'a> {
 /// A page of a list. The rows are read until they are `bytes_max` long: text that is stored compressed is longer than
 /// the statement can count, and numbers are as long as they are stored.
 pub(super) async fn list_runs(sessions: &Sessions, query: &RunQuery) -> Result<RunPage, StoreError> {
-    let RunQuery { namespace, filter, order, limit, bytes_max, metadata, walk, .. } = query;
-    let statement = list(By::of(filter), *order, *metadata, *walk);
+    let RunQuery { namespace, filter, order, limit, bytes_max, metadata, reach, .. } = query;
+    let statement = list(By::of(filter), *order, *metadata, *reach);
     let range = Range::of_page(query);
     let arguments = Arguments::of(namespace, filter, &range);
     // One row more than is shown tells whether there are more.
@@ -195,13 +195,13 @@ pub(super) async fn count_runs(
     namespace: &str,
     filter: &Filter,
     before: Option<&Place>,
-    walk: Walk,
+    reach: Reach,
 ) -> Result<RunCounts, StoreError> {
     let by = By::of(filter);
     let beside_active =
         Filter { statuses: BTreeSet::new(), started_from: None, started_before: None, ..filter.clone() };
     let of_active = by == By::Active && beside_active == Filter::default();
-    let statement = count(by, of_active, walk);
+    let statement = count(by, of_active, reach);
     let range = Range::of_count(filter, before.cloned());
     let arguments = Arguments::of(namespace, filter, &range);
     let mut all = arguments.all();
@@ -216,7 +216,7 @@ pub(super) async fn count_runs(
         if matching > 0 {
             counts.counts.insert(status, matching);
         }
-        counts.truncated |= run.get::<u64>("looked_at")? > walk.count_runs_max() as u64;
+        counts.truncated |= run.get::<u64>("looked_at")? > reach.count_runs_max() as u64;
     }
     Ok(counts)
 }

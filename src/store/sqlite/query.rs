@@ -14,7 +14,7 @@ use crate::store::dialect::run_columns;
 use crate::store::json::{self, RunColumns};
 use crate::store::query::filter::{self, TESTED};
 use crate::store::query::page::Filling;
-use crate::store::query::{By, Order, Place, Range, RunCounts, RunPage, RunQuery, Walk};
+use crate::store::query::{By, Order, Place, Range, Reach, RunCounts, RunPage, RunQuery};
 use crate::store::rows::runs;
 
 /// The places of the columns of a list behind those that a filter tests.
@@ -100,13 +100,13 @@ fn follow(
 
 /// A page of a list. The walk has ended, and its snapshot is released, before a document is parsed.
 pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage, StoreError> {
-    let RunQuery { namespace, filter, order, limit, bytes_max, metadata, walk: far, .. } = query;
+    let RunQuery { namespace, filter, order, limit, bytes_max, metadata, reach, .. } = query;
     let statement = walk(By::of(filter), *order, &listed());
     let mut page: Filling<RunColumns<String>> = Filling::new(*limit, *bytes_max);
     let mut looked_at = 0;
     follow(connection, &statement, namespace, filter, &Range::of_page(query), |run, matches| {
         looked_at += 1;
-        let is_last = looked_at == far.list_runs_max();
+        let is_last = looked_at == reach.list_runs_max();
         if !matches && !is_last {
             return Ok(ControlFlow::Continue(()));
         }
@@ -146,13 +146,13 @@ pub(super) fn count(
     namespace: &str,
     filter: &Filter,
     before: Option<Place>,
-    far: Walk,
+    reach: Reach,
 ) -> Result<RunCounts, StoreError> {
     let statement = walk(By::of(filter), Order::NewestFirst, &tested());
     let mut counts = RunCounts::default();
     let mut looked_at = 0;
     follow(connection, &statement, namespace, filter, &Range::of_count(filter, before), |run, matches| {
-        if looked_at == far.count_runs_max() {
+        if looked_at == reach.count_runs_max() {
             counts.truncated = true;
             return Ok(ControlFlow::Break(()));
         }

@@ -9,7 +9,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{Command, Filter, Metadata, Route, Run, RunId, Shard, Status, Time};
-use runledger::store::query::{Order, Place, RunCounts, RunPage, RunQuery, Walk};
+use runledger::store::query::{Order, Place, Reach, RunCounts, RunPage, RunQuery};
 use runledger::store::{PAGE_BYTES_MAX, Store};
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub(super) fn asked(filter: &Filter, order: Order) -> RunQuery {
         limit: 1_000,
         bytes_max: PAGE_BYTES_MAX,
         metadata: true,
-        walk: Walk::Long,
+        reach: Reach::Long,
     }
 }
 
@@ -176,7 +176,7 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
             *counts.counts.entry(run.status).or_default() += 1;
         }
         assert_eq!(
-            store.count(&DEFAULT_NAMESPACE.into(), &filter, None, Walk::Long).await.unwrap(),
+            store.count(&DEFAULT_NAMESPACE.into(), &filter, None, Reach::Long).await.unwrap(),
             counts,
             "{filter:?}"
         );
@@ -196,7 +196,7 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
     }
     assert!(sizes.len() > 20, "the filters meant many different things: {sizes:?}");
     assert_eq!(
-        store.count(&"nobody's".into(), &Filter::default(), None, Walk::Long).await.unwrap(),
+        store.count(&"nobody's".into(), &Filter::default(), None, Reach::Long).await.unwrap(),
         RunCounts::default()
     );
 }
@@ -291,7 +291,7 @@ pub(crate) async fn what_was_acknowledged_is_listed_on_every_replica<F: Fixture>
         let ended = apply(&*replica, complete(&id)).await;
         assert_eq!(listed(fixture.store(), asked(&running, Order::NewestFirst)).await, []);
         assert_eq!(listed(fixture.store(), asked(&thread, Order::OldestFirst)).await, [ended]);
-        let counted = fixture.store().count(&DEFAULT_NAMESPACE.into(), &thread, None, Walk::Long).await.unwrap();
+        let counted = fixture.store().count(&DEFAULT_NAMESPACE.into(), &thread, None, Reach::Long).await.unwrap();
         assert_eq!(counted, RunCounts { counts: [(Status::Completed, 1)].into(), truncated: false });
     }
 }
@@ -318,7 +318,7 @@ pub(crate) async fn a_hostile_string_finds_its_own_runs_only<F: Fixture>(fixture
             let found = listed(store, asked(&filter, Order::NewestFirst)).await;
             assert_eq!(ids(&found), [format!("run-{n}")], "{filter:?}");
             assert_eq!(
-                store.count(&DEFAULT_NAMESPACE.into(), &filter, None, Walk::Long).await.unwrap().counts,
+                store.count(&DEFAULT_NAMESPACE.into(), &filter, None, Reach::Long).await.unwrap().counts,
                 [(Status::Running, 1)].into()
             );
         }
@@ -381,7 +381,7 @@ pub(crate) async fn a_page_that_looks_at_ten_thousand_runs_in_vain_ends_there<F:
         assert!(page.runs.is_empty() && page.next.is_some());
         assert_eq!(listed(store, asked(&none, Order::OldestFirst)).await, []);
         assert_eq!(
-            store.count(&DEFAULT_NAMESPACE.into(), &none, None, Walk::Long).await.unwrap(),
+            store.count(&DEFAULT_NAMESPACE.into(), &none, None, Reach::Long).await.unwrap(),
             RunCounts::default()
         );
     }

@@ -55,8 +55,8 @@ impl Drop for AtWork {
 fn when_idle() {
     let thread = std::fs::read_link("/proc/thread-self").expect("a thread sees itself");
     let thread = thread.file_name().expect("the thread's id");
-    let done = Command::new("chrt").args(["--idle", "--pid", "0"]).arg(thread).status();
-    assert!(done.expect("chrt of util-linux").success());
+    // Where there is no chrt, which is of util-linux, the thread is as busy as the others.
+    let _done = Command::new("chrt").args(["--idle", "--pid", "0"]).arg(thread).status();
 }
 
 /// The memory that the parts leave unexplained, in percent of the process's own.

@@ -2,7 +2,7 @@
 
 use runledger::domain::Filter;
 use runledger::store::postgres::{READ_SETTINGS, of_a_count, of_a_list};
-use runledger::store::query::{By, Order, RunQuery, Walk};
+use runledger::store::query::{By, Order, Reach, RunQuery};
 use runledger::store::{PAGE_BYTES_MAX, Runs as _};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -132,25 +132,25 @@ async fn assert_all_walk(session: &Client, settings: &str) {
             continue;
         }
         let arguments = arguments(by, beside);
-        for (order, metadata, walk) in [
-            (Order::NewestFirst, false, Walk::Long),
-            (Order::OldestFirst, true, Walk::Long),
-            (Order::NewestFirst, true, Walk::Short),
+        for (order, metadata, reach) in [
+            (Order::NewestFirst, false, Reach::Long),
+            (Order::OldestFirst, true, Reach::Long),
+            (Order::NewestFirst, true, Reach::Short),
         ] {
-            let plan = explained(session, &of_a_list(by, order, metadata, walk), &arguments).await;
+            let plan = explained(session, &of_a_list(by, order, metadata, reach), &arguments).await;
             // The page, and a row or two that are looked at ahead.
             let page = LIMIT + 5;
-            assert_walks(&plan, by, if beside == Beside::Nothing { page } else { walk.list_runs_max() + 1 });
+            assert_walks(&plan, by, if beside == Beside::Nothing { page } else { reach.list_runs_max() + 1 });
             assert_eq!(plan.contains("Backward using"), order == Order::NewestFirst, "{plan}");
         }
         // A count may look at every run of a table this small, and by default that is no walk.
         if own {
-            for walk in [Walk::Short, Walk::Long] {
-                let plan = explained(session, &of_a_count(by, false, walk), &arguments[..12]).await;
-                assert_walks(&plan, by, walk.count_runs_max() + 1);
+            for reach in [Reach::Short, Reach::Long] {
+                let plan = explained(session, &of_a_count(by, false, reach), &arguments[..12]).await;
+                assert_walks(&plan, by, reach.count_runs_max() + 1);
                 if by == By::Active {
-                    let plan = explained(session, &of_a_count(by, true, walk), &arguments[..6]).await;
-                    assert_walks(&plan, by, walk.count_runs_max() + 1);
+                    let plan = explained(session, &of_a_count(by, true, reach), &arguments[..6]).await;
+                    assert_walks(&plan, by, reach.count_runs_max() + 1);
                     assert!(!plan.contains("runs_pkey"), "{plan}");
                 }
             }
@@ -181,7 +181,7 @@ async fn lists_and_counts_walk_the_index_of_their_filter_and_no_further_than_the
     }
 
     // The same through the store, where the end of a walk is seen.
-    let all = store.count(&"default".into(), &Filter::default(), None, Walk::Long).await.unwrap();
+    let all = store.count(&"default".into(), &Filter::default(), None, Reach::Long).await.unwrap();
     assert_eq!((all.counts.values().sum::<u64>(), all.truncated), (100_000, true));
     let filter = Filter { labels: [("team".to_owned(), "none".to_owned())].into(), ..Filter::default() };
     let mut query = RunQuery {
@@ -192,7 +192,7 @@ async fn lists_and_counts_walk_the_index_of_their_filter_and_no_further_than_the
         limit: 50,
         bytes_max: PAGE_BYTES_MAX,
         metadata: false,
-        walk: Walk::Long,
+        reach: Reach::Long,
     };
     let mut pages = 0;
     loop {

@@ -11,7 +11,7 @@ use runledger::domain::{
     RunKey, Shard,
 };
 use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
-use runledger::store::query::{Place, RunCounts, RunPage, RunQuery, Walk};
+use runledger::store::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use runledger::store::{
     CommitError, Commits, Description, Found, Ledger, LoggedEvent, OfLedger, Page, RunLog, Runs, Store, StoreError,
     Unreadable, Unsettled, Upkeep,
@@ -278,9 +278,9 @@ impl Runs for Wrapped {
         namespace: &Namespace,
         filter: &Filter,
         before: Option<&Place>,
-        walk: Walk,
+        reach: Reach,
     ) -> Result<RunCounts, StoreError> {
-        self.store.count(namespace, filter, before, walk).await
+        self.store.count(namespace, filter, before, reach).await
     }
 
     async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {

@@ -42,7 +42,7 @@ fn asked(filter: Filter) -> RunQuery {
         limit: 50,
         bytes_max: PAGE_BYTES_MAX,
         metadata: false,
-        walk: Walk::Long,
+        reach: Reach::Long,
     }
 }
 
@@ -113,14 +113,14 @@ fn a_page_and_a_count_end_where_they_have_looked_at_their_limit() {
     }
     assert_eq!(pages, 12, "eleven that look at 10,000 each, and one that finds the end");
 
-    let counted = count(&connection, "default", &Filter::default(), None, Walk::Long).unwrap();
+    let counted = count(&connection, "default", &Filter::default(), None, Reach::Long).unwrap();
     assert!(counted.truncated);
     assert_eq!(counted.counts, [(Status::Running, 50_000), (Status::Completed, 50_000)].into());
     assert_eq!(
-        count(&connection, "default", &none, None, Walk::Long).unwrap(),
+        count(&connection, "default", &none, None, Reach::Long).unwrap(),
         RunCounts { truncated: true, ..RunCounts::default() }
     );
     let running = Filter { statuses: [Status::Running].into(), ..Filter::default() };
-    let counted = count(&connection, "default", &running, None, Walk::Long).unwrap();
+    let counted = count(&connection, "default", &running, None, Reach::Long).unwrap();
     assert_eq!((counted.counts, counted.truncated), ([(Status::Running, 55_000)].into(), false));
 }

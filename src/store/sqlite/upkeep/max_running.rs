@@ -16,8 +16,8 @@ use crate::store::sqlite::{errors, writer};
 /// The shortest time for which a value is kept whose runs have all ended, in milliseconds.
 const KEEP_MS: i64 = 60_000;
 
-/// Rows that are looked at at once.
-const PAGE_ROWS: usize = 1_000;
+/// Rows that are looked at at once, and so those that the writer deletes at once at most.
+const PAGE_ROWS: usize = 256;
 
 /// Whether the runs of a value have all ended, a while after the last one was counted. The nested form keeps SQLite from
 /// walking `active` for each value.
@@ -121,7 +121,7 @@ mod tests {
             .unwrap();
         connection
             .execute_batch(
-                "insert into active values (0, 'default', 'run-7', 1, 2, null), (0, 'default', 'run-2000', 1, 2, null)",
+                "insert into active values (0, 'default', 'run-7', 1, 2, null), (0, 'default', 'run-500', 1, 2, null)",
             )
             .unwrap();
         connection
@@ -142,7 +142,7 @@ mod tests {
         }
         assert_eq!(pages, 3, "two that are full, and one that finds the end");
         let kept = "select group_concat(value order by value) from max_running";
-        assert_eq!(connection.query_row(kept, [], |row| row.get::<_, String>(0)).unwrap(), "000007,002000");
+        assert_eq!(connection.query_row(kept, [], |row| row.get::<_, String>(0)).unwrap(), "000007,000500");
     }
 
     #[test]
