@@ -30,7 +30,7 @@ pub(super) fn page(
     // The clock is read before the snapshot is taken, so that the page is at least as young as `as_of`.
     let as_of = clock.now();
     let bytes_max = bytes_max / usize::from(shard_count).max(1);
-    let mut yielding = Yielding::default();
+    let mut yielding = Yielding::begin();
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let parts = (0..shard_count)
         .map(Shard)

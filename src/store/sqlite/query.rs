@@ -89,7 +89,7 @@ fn follow(
     let known = By::of(filter).value(filter);
     let mut values: Vec<&dyn ToSql> = vec![&namespace, &after_at, &after.run_id, &before_at, &before.run_id];
     values.extend(known.iter().map(|value| value as &dyn ToSql));
-    let mut yielding = Yielding::default();
+    let mut yielding = Yielding::begin();
     each(connection, statement, values.as_slice(), |row| {
         yielding.row();
         let run = Reader { table: "runs", row, key: &|| named(row, namespace) };

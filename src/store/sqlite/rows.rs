@@ -1,6 +1,7 @@
 //! Rows as SQLite has them, and how a statement's rows are gone through.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use rusqlite::types::{FromSqlResult, ValueRef};
 use rusqlite::{Connection, Params, Row};
@@ -48,20 +49,31 @@ fn value<'a, T>(
     of(value).map_err(|error| format!("{error}: {}", value.data_type()).into())
 }
 
-/// Rows after which a reading lets other threads run. Else who wakes, to answer a call that takes a tenth of a
-/// millisecond, waits for the end of the slice of time that the reading was given, which is about 3 ms.
-const YIELD_ROWS: u32 = 64;
+/// The time after which a reading yields the processor. Who wakes, to answer a call that takes a tenth of a millisecond,
+/// would else wait for the end of the slice of time that the reading was given, which is about 3 ms. A reading that
+/// yields more often gets nowhere on a machine that is busy, since each time it may wait for others' slices.
+const YIELD_AFTER: Duration = Duration::from_micros(400);
 
-/// Lets other threads run between some rows of a reading that may be long.
-#[derive(Default)]
-pub(super) struct Yielding(u32);
+/// Rows between two looks at the time.
+const LOOK_ROWS: u32 = 32;
+
+/// Yields the processor between rows of a reading that may be long.
+pub(super) struct Yielding {
+    rows: u32,
+    since: Instant,
+}
 
 impl Yielding {
+    pub(super) fn begin() -> Self {
+        Self { rows: 0, since: Instant::now() }
+    }
+
     /// A row was read.
     pub(super) fn row(&mut self) {
-        self.0 += 1;
-        if self.0.is_multiple_of(YIELD_ROWS) {
+        self.rows += 1;
+        if self.rows.is_multiple_of(LOOK_ROWS) && self.since.elapsed() >= YIELD_AFTER {
             std::thread::yield_now();
+            self.since = Instant::now();
         }
     }
 }

@@ -63,7 +63,7 @@ pub(in crate::store::sqlite) fn page(
 ) -> Result<Page, StoreError> {
     let place = after.map_or(("", "", ""), |after| (&*after.namespace, after.label.as_str(), after.value.as_str()));
     let rows_max = i64::try_from(PAGE_ROWS).unwrap_or(i64::MAX);
-    let (mut page, mut rows, mut yielding) = (Page::default(), 0, Yielding::default());
+    let (mut page, mut rows, mut yielding) = (Page::default(), 0, Yielding::begin());
     let values = (until(clock), place.0, place.1, place.2, rows_max);
     each(connection, PAGE, values, |row| {
         yielding.row();
