@@ -156,7 +156,7 @@ impl Claims {
             // Without news, a claimer that looked in vain would look in vain again.
             if (is_over || looked.replace(news) != Some(news))
                 && let Some(candidate) =
-                    queue.take(runs, (agent_id, came), is_over, turn.take(), || self.turn(claim)).await?
+                    queue.take(runs, (agent_id, came), is_over, turn.take(), self.turn(claim)).await?
             {
                 if let Some(granted) = self.claim(claim, candidate).await? {
                     return Ok(Some(granted));

@@ -70,35 +70,26 @@ impl Queue {
     /// part, the claimer sees the ends of runs whose values are kept, and one whole reading answers all claimers that
     /// came before it began.
     ///
-    /// The claimer reads in its turn, which it takes before the right to read: who has that right waits for nobody. A
-    /// claimer that finds another one reading gives its turn back for as long. Who brings a turn does not wait to be
-    /// told.
-    pub(super) async fn take<F>(
+    /// The claimer reads in its turn, which it takes before the right to read: who has that right waits for nobody. Who
+    /// brings a turn does not wait to be told.
+    pub(super) async fn take(
         &self,
         runs: &dyn Runs,
         (agent_id, came): (Option<&str>, Instant),
         gives_up: bool,
-        mut brought: Option<Turn>,
-        turn: impl Fn() -> F,
-    ) -> Result<Option<Candidate<'_>>, Failure>
-    where
-        F: Future<Output = Result<Turn, Failure>>,
-    {
+        brought: Option<Turn>,
+        turn: impl Future<Output = Result<Turn, Failure>>,
+    ) -> Result<Option<Candidate<'_>>, Failure> {
         if let Some(candidate) = self.known(agent_id) {
             return Ok(Some(candidate));
         }
         let knows_all = brought.is_none() && gives_up && self.is_told_all().await;
-        let (turn, reading) = loop {
-            let turn = match brought.take() {
-                Some(turn) => turn,
-                None => turn().await?,
-            };
-            if let Ok(reading) = self.reading.try_lock() {
-                break (turn, reading);
-            }
-            drop(turn);
-            drop(self.reading.lock().await);
+        let mut turn = match brought {
+            Some(turn) => turn,
+            None => turn.await?,
         };
+        let reading = self.reading.lock().await;
+        turn.begins_now();
         let read = self.read(runs, (agent_id, came), gives_up && !knows_all, reading);
         attached::with(Arc::new(turn), read).await.map_err(Failure::Store)
     }

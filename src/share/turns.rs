@@ -281,6 +281,13 @@ pub struct Turn {
     since: Instant,
 }
 
+impl Turn {
+    /// The time up to now was spent waiting, and is not counted as use.
+    pub fn begins_now(&mut self) {
+        self.since = Instant::now();
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         self.turns.state().end(self);

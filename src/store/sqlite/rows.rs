@@ -1,10 +1,11 @@
 //! Rows as SQLite has them, and how a statement's rows are gone through.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::types::{FromSqlResult, ValueRef};
 use rusqlite::{Connection, Params, Row};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::errors;

@@ -85,10 +85,10 @@ fn a_walk_is_planned_once_whatever_its_values_are() {
     connection.execute_batch("analyze").unwrap();
     let none = Filter { labels: [("team".to_owned(), "none".to_owned())].into(), ..Filter::default() };
     let mut query = asked(none);
-    for micros in 1..4 {
+    for (micros, limit) in (1..4).zip(1..) {
         query.after = Some(Place { started_at: Time::from_micros(micros), run_id: "a".into() });
         list(&connection, &query).unwrap();
-        ready(&connection, "default", query.after.clone(), micros.unsigned_abs() as usize).unwrap();
+        ready(&connection, "default", query.after.clone(), limit).unwrap();
     }
     for statement in [walk(By::Start, Order::NewestFirst, &listed()).as_str(), READY] {
         let statement = connection.prepare_cached(statement).unwrap();
