@@ -15,8 +15,8 @@ use crate::store::{LoggedEvent, StoreError};
 /// Pages of a run's later events that are read at most, to tell whether an unreadable event may be for a watch.
 const LATER_PAGES_MAX: usize = 16;
 
-/// Events after which a session lets other calls run: a crowd of sessions that fell behind goes on in turns, and a round
-/// of it is what any other call waits for.
+/// Events after which a session yields to other tasks. Any other call waits for one such step of each session that fell
+/// behind.
 const YIELD_EVENTS: usize = 8;
 
 /// Reads the log after a session's stand. Holds one page of events.

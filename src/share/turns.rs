@@ -15,8 +15,8 @@ const HALF_LIFE: Duration = Duration::from_secs(2);
 /// The length of a caller's line below which calls that have gone may stay in its middle.
 const TIDY_MIN: usize = 64;
 
-/// Seconds of use of late above which a caller's turns count as long: those of a caller that uses a twentieth of a turn all the
-/// time.
+/// Seconds of use of late above which a caller's turns count as long. A caller that uses a twentieth of a turn all the
+/// time comes to as much.
 const MUCH_USE_SECONDS: f64 = 0.15;
 
 /// The time after which a call that waits looks for a free turn itself.
