@@ -19,9 +19,6 @@ const TIDY_MIN: usize = 64;
 /// time comes to as much.
 const MUCH_USE_SECONDS: f64 = 0.15;
 
-/// The time after which a call that waits looks for a free turn itself.
-const GIVE_EVERY: Duration = Duration::from_millis(250);
-
 /// Callers whose use is remembered, at most: above, those are forgotten that used the least.
 const CALLERS_MAX: usize = 1_024;
 
@@ -168,9 +165,8 @@ impl Turns {
         self.state().arrives((caller, length), turn);
         let until = Instant::now() + wait_max;
         loop {
-            // While a call waits, use is forgotten that kept it from a turn which is free.
-            self.give();
-            match timeout_at(until.min(Instant::now() + GIVE_EVERY), &mut given).await {
+            let again = self.give_to((caller, length));
+            match timeout_at(again.map_or(until, |again| again.min(until)), &mut given).await {
                 Ok(turn) => return Ok(turn.expect("a call that waits is forgotten only when it has gone")),
                 Err(_elapsed) if Instant::now() < until => {}
                 Err(_elapsed) => {
@@ -182,14 +178,38 @@ impl Turns {
         }
     }
 
+    /// Gives a caller a free turn, if it may have one: whoever came before may not, or the turn would not be free. Answers
+    /// when so much of the caller's use is forgotten that it may have a turn which is kept from it now.
+    fn give_to(self: &Arc<Self>, line: (CallerKey, Length)) -> Option<Instant> {
+        let now = Instant::now();
+        let mut state = self.state();
+        let used = state.used(line.0, now);
+        let next = state.may_begin(self, line, used).and_then(|as_long| state.take(line, as_long));
+        let given = next.map(|next| self.begin(&mut state, next, now));
+        drop(state);
+        if let Some((call, turn)) = given {
+            let _gone = call.send(turn);
+        }
+        let halves = (used / MUCH_USE_SECONDS).log2();
+        (line.1 == Length::Short && halves > 0.0).then(|| now + HALF_LIFE.mul_f64(halves) + Duration::from_millis(1))
+    }
+
+    fn begin(
+        self: &Arc<Self>,
+        state: &mut State,
+        Next { caller, length, call }: Next,
+        now: Instant,
+    ) -> (oneshot::Sender<Turn>, Turn) {
+        state.begin(caller, length, now);
+        (call, Turn { turns: self.clone(), caller, length, since: now })
+    }
+
     /// Gives free turns to calls that wait.
     fn give(self: &Arc<Self>) {
         let (mut given, now) = (Vec::new(), Instant::now());
         let mut state = self.state();
-        while state.free > 0 {
-            let Some(Next { caller, length, call }) = state.next(self, now) else { break };
-            state.begin(caller, length, now);
-            given.push((call, Turn { turns: self.clone(), caller, length, since: now }));
+        while let Some(next) = state.next(self, now) {
+            given.push(self.begin(&mut state, next, now));
         }
         drop(state);
         for (call, turn) in given {
@@ -214,33 +234,51 @@ impl State {
     /// The call that is next, if there is one whose caller may have another turn. Callers whose calls have all gone are
     /// forgotten. The cost grows with the callers that wait and not with their calls.
     fn next(&mut self, turns: &Turns, now: Instant) -> Option<Next> {
-        let (users, long_is_free) = (&self.users, self.long < turns.long_max);
+        if self.free == 0 {
+            return None;
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
         let mut next: Option<(f64, u64, (CallerKey, Length), Length)> = None;
-        self.waiting.retain(|&(caller, length), line| {
+        waiting.retain(|&key, line| {
             let Some(arrival) = line.first() else { return false };
-            let mut used = 0.0_f64;
-            for usage in caller.parties().filter_map(|party| users.get(&party)) {
-                used = used.max(usage.seconds(now));
-            }
-            let as_long = if used > MUCH_USE_SECONDS { Length::Long } else { length };
-            let mut usages = caller.parties().filter_map(|party| users.get(&party));
-            if usages.any(|usage| usage.turns(as_long) >= turns.own_max) || (as_long == Length::Long && !long_is_free) {
-                return true;
-            }
+            let used = self.used(key.0, now);
             // Of those that have used the same, the first that came.
-            if next.is_none_or(|(least, first, ..)| used < least || (used.total_cmp(&least).is_eq() && arrival < first))
+            let is_before = |(least, first, ..): (f64, u64, _, _)| {
+                used < least || (used.total_cmp(&least).is_eq() && arrival < first)
+            };
+            if next.is_none_or(is_before)
+                && let Some(as_long) = self.may_begin(turns, key, used)
             {
-                next = Some((used, arrival, (caller, length), as_long));
+                next = Some((used, arrival, key, as_long));
             }
             true
         });
-        let (_, _, of, length) = next?;
-        let line = self.waiting.get_mut(&of)?;
+        self.waiting = waiting;
+        next.and_then(|(_, _, key, as_long)| self.take(key, as_long))
+    }
+
+    /// Seconds that a caller has used of late, by the party that has used more.
+    fn used(&self, caller: CallerKey, now: Instant) -> f64 {
+        caller.parties().filter_map(|party| self.users.get(&party)).map(|usage| usage.seconds(now)).fold(0.0, f64::max)
+    }
+
+    /// Whether a caller that has used so much may have a turn of those that are free, and as which it counts.
+    fn may_begin(&self, turns: &Turns, (caller, length): (CallerKey, Length), used: f64) -> Option<Length> {
+        let as_long = if used > MUCH_USE_SECONDS { Length::Long } else { length };
+        let is_free = self.free > 0 && (as_long == Length::Short || self.long < turns.long_max);
+        let mut usages = caller.parties().filter_map(|party| self.users.get(&party));
+        (is_free && usages.all(|usage| usage.turns(as_long) < turns.own_max)).then_some(as_long)
+    }
+
+    /// Takes the first call of a line that still waits.
+    fn take(&mut self, key: (CallerKey, Length), as_long: Length) -> Option<Next> {
+        let line = self.waiting.get_mut(&key)?;
+        let _arrival = line.first()?;
         let call = line.calls.pop_front()?.turn;
         if line.calls.is_empty() {
-            self.waiting.remove(&of);
+            self.waiting.remove(&key);
         }
-        Some(Next { caller: of.0, length, call })
+        Some(Next { caller: key.0, length: as_long, call })
     }
 
     fn begin(&mut self, caller: CallerKey, length: Length, now: Instant) {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use runledger_proto::headers::AGENT_ID;
 use runledger_proto::v1::watch_runs_request::Initial;
 use runledger_proto::v1::watch_runs_response::Frame;
 use runledger_proto::v1::{
@@ -14,7 +15,7 @@ use runledger_proto::v1::{
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
-use tonic::Status;
+use tonic::{Request, Status};
 
 use crate::process::calls::{Step, ask};
 use crate::process::server::{Client, Server, client};
@@ -29,6 +30,8 @@ pub(super) enum Greedy {
     ClaimFilters,
     /// 960 claims at a time that wait for nothing, each by a filter that nobody has used before.
     NewClaimFilters,
+    /// 10,000 claims that wait, each by a filter that nobody has used before and by an agent of its own.
+    NamedClaims,
     /// 64 callers that list everything, one page after the other.
     Listers,
     /// 48 counts at a time, each given up after 5 ms.
@@ -50,9 +53,10 @@ pub(super) enum Greedy {
 }
 
 impl Greedy {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::ClaimFilters,
         Self::NewClaimFilters,
+        Self::NamedClaims,
         Self::Listers,
         Self::CountsGivenUp,
         Self::Waits,
@@ -76,7 +80,11 @@ impl Greedy {
             cursors.push(cursor(server).await);
         }
         match self {
-            Self::ClaimFilters | Self::NewClaimFilters | Self::NarrowWatchers | Self::LabelWatchers => {}
+            Self::ClaimFilters
+            | Self::NewClaimFilters
+            | Self::NamedClaims
+            | Self::NarrowWatchers
+            | Self::LabelWatchers => {}
             Self::Listers => start_many(server, size.of(2_000), |n| in_thread(&format!("thread-{}", n % 7))).await,
             Self::CountsGivenUp | Self::FallenBehind => {
                 start_many(server, size.of(20_000), |_| in_thread("behind")).await;
@@ -151,7 +159,7 @@ impl Greedy {
             Self::NewClaimFilters => size.of(960),
             Self::Listers => size.of(64),
             Self::CountsGivenUp => size.of(48),
-            Self::Waits | Self::WaitsApart => size.of(10_000),
+            Self::NamedClaims | Self::Waits | Self::WaitsApart => size.of(10_000),
             Self::NarrowWatchers | Self::LabelWatchers => size.of(5_000),
             Self::FallenBehind => size.of(50),
             Self::StoppedReading => size.of(300),
@@ -165,6 +173,13 @@ impl Greedy {
         match self {
             Self::ClaimFilters => {
                 let claim = claim(&format!("greedy-{nth}"), Duration::from_mins(1));
+                got.note(client.claim_next_run(claim).await.map(drop)).await;
+            }
+            Self::NamedClaims => {
+                static NAMED: AtomicU64 = AtomicU64::new(0);
+                let name = format!("named-{}", NAMED.fetch_add(1, Ordering::Relaxed));
+                let mut claim = Request::new(claim(&name, Duration::from_secs(10)));
+                claim.metadata_mut().insert(AGENT_ID, name.parse().expect("visible characters"));
                 got.note(client.claim_next_run(claim).await.map(drop)).await;
             }
             Self::NewClaimFilters => {
