@@ -1,6 +1,9 @@
 //! The caller of a call, by the call's metadata. The name is believed, not proven: it keeps honest agents apart, not
 //! hostile ones.
 
+pub mod jwks;
+pub mod jwt;
+
 use runledger_proto::headers::{
     AGENT_ID as AGENT_ID_HEADER, AGENT_ID_BIN as AGENT_ID_BIN_HEADER, NAMESPACE as NAMESPACE_HEADER,
 };

@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("feed", &["clock", "domain", "memory", "share", "store", "supervise", "telemetry"]),
     ("claims", &["domain", "engine", "feed", "share", "store", "supervise"]),
     ("reads", &["domain", "store", "supervise"]),
-    ("auth", &["domain"]),
+    ("auth", &["clock", "domain", "telemetry"]),
     ("wire", &["auth", "clock", "domain", "feed", "store"]),
     ("config", &["domain", "store", "telemetry"]),
     (

@@ -1,0 +1,98 @@
+//! What is taken and what is refused, with real signatures, files and servers.
+
+mod floods;
+mod forms;
+mod keys;
+mod rotation;
+mod served;
+mod signing;
+mod trust;
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::{Issuer, Jwts};
+use crate::auth::jwks::KeySource;
+use crate::clock::Clock;
+use crate::domain::Time;
+
+/// The issuer of most tokens here.
+const ISSUER: &str = "https://issuer.example";
+/// The time at which a test begins, in seconds.
+const BEGIN: i64 = 1_800_000_000;
+
+/// A clock that moves with tokio's, which a test can pause and advance.
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Time {
+        Time::from_micros(BEGIN * 1_000_000).plus_ms(u64::try_from(self.0.elapsed().as_millis()).unwrap())
+    }
+}
+
+/// `Jwts` whose keys are followed until it is dropped.
+struct Following {
+    jwts: Arc<Jwts>,
+    _task: JoinSet<()>,
+}
+
+impl Deref for Following {
+    type Target = Jwts;
+
+    fn deref(&self) -> &Jwts {
+        &self.jwts
+    }
+}
+
+/// Follows the keys of some issuers.
+fn follow(issuers: Vec<Issuer>) -> Following {
+    let jwts = Arc::new(Jwts::new(issuers, Arc::new(TokioClock(Instant::now()))).unwrap());
+    let mut task = JoinSet::new();
+    let followed = Arc::clone(&jwts);
+    task.spawn(async move { followed.follow().await });
+    Following { jwts, _task: task }
+}
+
+/// The issuer with keys at a place.
+fn issuer(keys: KeySource) -> Issuer {
+    Issuer::new(ISSUER, vec!["runledger".into()], keys)
+}
+
+/// Claims that are good for ten minutes.
+fn claims() -> Value {
+    json!({ "iss": ISSUER, "sub": "somebody", "aud": "runledger", "exp": BEGIN + 600 })
+}
+
+/// Claims that are good but for these members: null takes a member away.
+fn claims_with(members: &Value) -> Value {
+    let mut claims = claims();
+    for (name, value) in members.as_object().unwrap() {
+        claims[name] = value.clone();
+    }
+    claims.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    claims
+}
+
+/// Time that moves only when the test says so. Paused time runs ahead while all tasks wait, also for a socket; a
+/// blocking task that has not ended holds it.
+struct Stilled {
+    _release: std::sync::mpsc::SyncSender<()>,
+}
+
+fn still() -> Stilled {
+    let (release, released) = std::sync::mpsc::sync_channel(0);
+    drop(tokio::task::spawn_blocking(move || released.recv()));
+    tokio::time::pause();
+    Stilled { _release: release }
+}
+
+impl Stilled {
+    async fn advance(&self, time: Duration) {
+        tokio::time::advance(time).await;
+    }
+}
