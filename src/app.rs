@@ -35,6 +35,7 @@ use crate::supervise::Supervisor;
 use crate::supervise::signals::Signals;
 use crate::telemetry::chain;
 use crate::wire::WireFrames;
+use crate::wire::seal::Seals;
 
 /// Time that accepted commands may take to be answered, once the stop has come.
 const SETTLE_WAIT_MAX: Duration = ANSWER_WAIT_MAX.saturating_add(Duration::from_secs(1));
@@ -236,7 +237,8 @@ async fn open_store(
 }
 
 fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor, wait_max: Duration) {
-    let frames = WireFrames { ledger: store.ledger() };
+    let seals = Arc::new(Seals::of(store.ledger()));
+    let frames = WireFrames { seals: seals.clone() };
     let committed = Arc::new(Notify::new());
     let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
     let engine = Arc::new(Engine::start(&commits, store.clone(), supervisor, &committed, engine::Limits::default()));
@@ -252,6 +254,7 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
         reads: Reads::new(store.clone(), supervisor),
         wait_max,
         turns: Turns::default(),
+        seals,
         store,
     });
 }

@@ -30,6 +30,7 @@ use crate::store::{Store, StoreError};
 use crate::telemetry::chain;
 use crate::wire::problem::{self, Problem};
 use crate::wire::query::WAIT_MAX;
+use crate::wire::seal::Seals;
 
 /// Bytes of one answer at most: clients refuse 4 MiB, and a page that ends early loses nothing.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -57,6 +58,8 @@ pub struct Authority {
     pub wait_max: Duration,
     /// The turns of large reads.
     pub turns: Turns,
+    /// The seals of cursors and page tokens.
+    pub seals: Arc<Seals>,
 }
 
 /// The authority's place: empty until the store is open.

@@ -34,7 +34,7 @@ use tokio::time::Instant;
 
 pub use commits::{Commits, Unsettled};
 pub use error::{CommitError, OpenError, StoreError};
-pub use ledger::{EPOCH_ZERO, Ledger, OfLedger};
+pub use ledger::{EPOCH_ZERO, Ledger, OfLedger, SealKey};
 pub use log::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Unreadable};
 pub use runs::{Found, RunAsKept, Runs};
 pub use upkeep::Upkeep;

@@ -66,10 +66,10 @@ impl Authority {
         let begin = match cursor.as_str() {
             "" => Begin::Now(view),
             cursor => {
-                self.knows(cursor::epoch(cursor, self.store.ledger(), &namespace))
+                self.knows(cursor::epoch(cursor, &self.seals, &namespace))
                     .await
                     .map_err(|error| unlisted("WatchRuns", &namespace, &error))?;
-                let cursor = cursor::decode(cursor, self.store.ledger(), &namespace);
+                let cursor = cursor::decode(cursor, &self.seals, self.store.ledger(), &namespace);
                 Begin::After(cursor.map_err(problem::cursor_invalid)?)
             }
         };

@@ -19,6 +19,7 @@ use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OfLedger as _, OpenOptions, Runs as _, Upkeep as _};
 use runledger::supervise::Supervisor;
 use runledger::wire::WireFrames;
+use runledger::wire::seal::Seals;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
@@ -48,7 +49,7 @@ impl Process {
         let commits: Arc<dyn Commits> = store.clone();
         let engine =
             Arc::new(Engine::start(&commits, store.clone(), &supervisor, &committed, engine::Limits::default()));
-        let frames = Arc::new(WireFrames { ledger: store.ledger() });
+        let frames = Arc::new(WireFrames { seals: Arc::new(Seals::of(store.ledger())) });
         let feed = Feed::start(store.clone(), store.clone(), &supervisor, committed, frames, feed::Limits::default());
         let claims =
             Arc::new(Claims::new(store.clone(), store.clone(), engine.clone(), feed.clone(), &supervisor, limits));

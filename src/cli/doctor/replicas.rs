@@ -14,6 +14,7 @@ use crate::domain::{Namespace, Time};
 use crate::memory::{SCARCE_PERCENT, TIGHT_PERCENT};
 use crate::store::Ledger;
 use crate::wire::cursor;
+use crate::wire::seal::Seals;
 use runledger_client::{Client, Failure, HostPort, News, RunsWatch, follow};
 use runledger_proto::v1;
 use runledger_proto::v1::watch_runs_request::Initial;
@@ -95,7 +96,7 @@ async fn asked(server: &HostPort, ledger: Ledger) -> Result<(v1::GetReplicaRespo
     let client = Client::new(server.as_str(), None)?;
     let said = client.replica(until).await?;
     let cursor = if said.store.is_empty() { None } else { first_cursor(client, until).await };
-    let same_ledger = cursor.map(|cursor| cursor::epoch(&cursor, ledger, &Namespace::only()).is_some());
+    let same_ledger = cursor.map(|cursor| cursor::epoch(&cursor, &Seals::of(ledger), &Namespace::only()).is_some());
     Ok((said, same_ledger))
 }
 

@@ -29,6 +29,7 @@ async fn as_the_first_release_left_it(data: &Data) {
     data.sql("drop index active_by_due").await;
     data.sql("alter table active drop column due_at").await;
     data.sql("alter table ledger add column alive_at integer").await;
+    data.sql("alter table ledger drop column seal_key").await;
     data.sql("delete from ledger_migrations where number > 1").await;
 }
 
