@@ -20,6 +20,7 @@ mod kills;
 pub(crate) mod load;
 mod loads;
 mod moved;
+mod older_tokens;
 mod oracle;
 mod outages;
 mod refusals;

@@ -11,7 +11,7 @@ use super::server::{Process, SOON, Server, run};
 use crate::support::postgres::Database;
 
 /// Runs of which one has ended.
-async fn some_runs(server: &Server, ids: [&str; 3]) {
+pub(super) async fn some_runs(server: &Server, ids: [&str; 3]) {
     server.is_ready().await;
     for id in ids {
         ask(&mut server.client(), id, Step::Start, "start").await.unwrap();
