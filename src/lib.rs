@@ -51,6 +51,12 @@
 //!   the ledger's epoch is raised, once for all replicas, before a session is used that may read the new past. Code
 //!   that gives out a place in the log (cursors, revisions of a watch) compares the epoch between the read and the
 //!   answer: no watch goes from one past to another.
+//! - A cursor or a page token is sealed with a key that is derived from the ledger's own (`ledger.seal_key`), for one use
+//!   and one namespace. It hides its content; its length depends on the number of shards, or on a run's id. It is bound
+//!   to the ledger, the namespace and the use; a cursor and a page of events to the epoch, which stands in clear; a page
+//!   to its run or filter. Whatever does not open is noise, and all noise has one answer. A place has one text, so that
+//!   a frame is encoded once for all its watchers: that the log has moved on shows, and nothing else. The key is in no
+//!   log, error or output.
 //! - A lease's epoch is part of the run and decides which worker may write. The expiry is not part of the run: it
 //!   stands in a row of its own (`leases`), which a heartbeat renews without the head and without an event. A sweep, a
 //!   give-back and a claim of a running run read that row under the head and lock it, so that of a heartbeat and an end
@@ -155,6 +161,7 @@
 //! | [`reads`] | reads that share a query |
 //! | [`share`] | how much each caller may take of a thing that callers share |
 //! | [`wire`] | requests as commands and queries, runs and refusals as answers, cursors and page tokens |
+//! | `wire::seal` | what only this ledger may read again: its key, and what a text is bound to |
 //! | [`authority`] | the calls without a transport: a request in, an answer or a problem out |
 //! | [`grpc`] | the gRPC face on top of it, health, and the listener with its bounds |
 //! | [`auth`] | who makes a call |

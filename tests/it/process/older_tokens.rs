@@ -31,7 +31,7 @@ async fn watched(server: &Server, cursor: &str) -> (Vec<(String, u64)>, String) 
 }
 
 /// A page of runs, and the token of the next.
-async fn listed(server: &Server, page_token: &str, page_size: u32) -> (Vec<Run>, String) {
+async fn listed(server: &Server, page_token: &str, page_size: i32) -> (Vec<Run>, String) {
     let request = ListRunsRequest { page_size, page_token: page_token.to_owned(), ..Default::default() };
     let listed = server.client().list_runs(request).await.unwrap().into_inner();
     (listed.runs, listed.next_page_token)
