@@ -12,6 +12,9 @@
 //! The nonce is made from the content, so that one content has one text: a frame is encoded once for all its watchers,
 //! and no number of frames uses nonces up. Equal nonces of unlike contents would need some 2^48 texts of one namespace.
 //!
+//! The price of one text for one content: whoever holds two texts sees whether they are alike. So a watcher sees whether
+//! anything at all was logged between two cursors, in any namespace.
+//!
 //! The epoch is readable without the ledger's own: a caller may name one of which this replica has not heard. It is
 //! believed only once the seal is open, and the key is the same in every epoch.
 

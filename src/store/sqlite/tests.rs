@@ -226,6 +226,21 @@ async fn a_damaged_file_is_corrupt_and_not_only_unavailable() {
 }
 
 #[tokio::test]
+async fn a_ledger_has_a_key_of_its_own_and_gets_no_other_for_a_lost_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let store = at(&path).await.unwrap();
+    let key = store.ledger().seal_key;
+    assert_ne!(key, memory().await.ledger().seal_key);
+    store.close().await;
+    let store = at(&path).await.unwrap();
+    assert_eq!(store.ledger().seal_key, key);
+    store.close().await;
+    Connection::open(&path).unwrap().execute("update ledger set seal_key = null", []).unwrap();
+    assert!(matches!(at(&path).await.err(), Some(OpenError::Failed { .. })));
+}
+
+#[tokio::test]
 async fn a_database_of_a_newer_release_is_left_untouched() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
