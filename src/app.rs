@@ -14,10 +14,12 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::Gate;
+use crate::auth::reload::AccessFile;
 use crate::authority::{Authority, AuthoritySlot, Turns};
 use crate::claims::{self, Claims};
 use crate::clock::SystemClock;
-use crate::config::ServeConfig;
+use crate::config::{Identity, ServeConfig};
 use crate::engine::{self, ANSWER_WAIT_MAX, Engine};
 use crate::feed::{self, Feed};
 use crate::grpc::transport::listener::{self, Limits};
@@ -104,8 +106,17 @@ async fn run(
     };
     memory::give_back_freed();
     let memory = Arc::new(Memory::new(config.memory_limit));
-    let serving =
-        server::serve(listener, slot.clone(), health, limits, memory.clone(), listening.clone(), supervisor.stop());
+    let gate = gate(&config, &supervisor)?;
+    let serving = server::serve(
+        listener,
+        slot.clone(),
+        health,
+        gate,
+        limits,
+        memory.clone(),
+        listening.clone(),
+        supervisor.stop(),
+    );
     supervisor.vital("listener", serving.map_err(|error| anyhow::anyhow!("reflection: {}", chain(&*error)))?);
 
     let lost = Arc::new(OnceLock::new());
@@ -137,6 +148,25 @@ async fn run(
     }
 }
 
+/// The gate that calls pass. Its rules follow the access file.
+fn gate(config: &ServeConfig, supervisor: &Supervisor) -> anyhow::Result<Arc<Gate>> {
+    let (access_file, kinds) = match config.identity().map_err(anyhow::Error::msg)? {
+        Identity::Believed => return Ok(Arc::new(Gate::open())),
+        Identity::Proven { access_file, kinds } => (access_file, kinds),
+    };
+    let (file, kinds, rules) = AccessFile::open(access_file, kinds).map_err(anyhow::Error::msg)?;
+    let gate = Arc::new(Gate::of(kinds, rules, Arc::new(SystemClock)));
+    let (stop, following) = (supervisor.stop(), file.follow(gate.clone(), config.reload_interval));
+    supervisor.vital("access rules", async move {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = following => {}
+        }
+    });
+    Ok(gate)
+}
+
 /// Ends before the stop once the store is not the ledger any more, and leaves the sentence that tells the reason.
 async fn until_lost(store: Arc<dyn Store>, why: Arc<OnceLock<String>>, stop: CancellationToken) {
     tokio::select! {
@@ -162,7 +192,7 @@ async fn open(
     let mut tell = |store: Option<&Description>| match untold.take() {
         Some(address) => {
             tracing::info!(%address, store = %location, "listening");
-            banner(address, location, store)
+            banner(config, address, location, store)
         }
         None => Ok(()),
     };
@@ -279,7 +309,12 @@ pub fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = I
 }
 
 /// Prints the address, the store, and a command to try. The address is the first line's last word.
-fn banner(address: SocketAddr, location: &Location, store: Option<&Description>) -> std::io::Result<()> {
+fn banner(
+    config: &ServeConfig,
+    address: SocketAddr,
+    location: &Location,
+    store: Option<&Description>,
+) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "Runledger {} listens on {address}", env!("CARGO_PKG_VERSION"))?;
     match store {
@@ -289,10 +324,14 @@ fn banner(address: SocketAddr, location: &Location, store: Option<&Description>)
         }
         None => writeln!(out, "  store  {location}, not open yet: waiting for it")?,
     }
-    writeln!(out, "  agents are believed, not authenticated: ownership keeps honest agents apart, not hostile ones")?;
+    if config.access_file.is_none() {
+        let sentence = "agents are believed, not authenticated: ownership keeps honest agents apart, not hostile ones";
+        writeln!(out, "  {sentence}")?;
+    }
+    let token = if config.access_file.is_some() { " -H \"authorization: Bearer $TOKEN\"" } else { "" };
     writeln!(
         out,
-        "  try    grpcurl -plaintext -d '{{\"task_thread_id\": \"hello\"}}' {address} runledger.v1.RunService/StartRun"
+        "  try    grpcurl -plaintext{token} -d '{{\"task_thread_id\": \"hello\"}}' {address} runledger.v1.RunService/StartRun"
     )?;
     out.flush()
 }

@@ -19,6 +19,7 @@ mod screen;
 mod serve;
 mod table;
 mod time;
+mod token;
 mod verify;
 mod view;
 mod watch;
@@ -36,6 +37,7 @@ use self::doctor::DoctorArgs;
 use self::export::ExportArgs;
 use self::health::HealthArgs;
 use self::run::RunArgs;
+use self::token::TokenArgs;
 use self::verify::VerifyArgs;
 use self::watch::WatchArgs;
 use crate::config::{self, ServeConfig, StoreConfig};
@@ -85,6 +87,9 @@ enum Command {
     /// Hold every run against its events
     #[command(after_help = verify::HELP)]
     Verify(VerifyArgs),
+    /// Make tokens for callers, and list those of an access file
+    #[command(after_help = token::HELP)]
+    Token(TokenArgs),
     /// Bring a database to this release's schema
     #[command(after_help = migrate::HELP)]
     Migrate(StoreConfig),
@@ -143,6 +148,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Health(args) => health::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Verify(args) => verify::run(args).await,
+        Command::Token(args) => token::run(args),
         Command::Migrate(config) => migrate::run(&config).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(*args).await,

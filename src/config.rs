@@ -4,15 +4,16 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, Resettable};
-use clap::{ArgAction, Args, Command};
+use clap::{ArgAction, Args, Command, ValueEnum};
 use jiff::{Span, SpanRelativeTo};
 use runledger_client::HostPort;
 
+use crate::auth::Kinds;
 use crate::store::OpenOptions;
 use crate::store::open::Location;
 use crate::telemetry::{self, LogFormat};
@@ -74,7 +75,22 @@ pub struct ServeConfig {
           value_parser = telemetry::filter)]
     pub log: String,
 
-    /// Listen on an address other than loopback, although callers are believed and not authenticated
+    /// Credentials that callers prove themselves with, comma-separated; none: callers are believed [default: what the
+    /// access file has, none without one]
+    #[arg(long, env = "RUNLEDGER_AUTH", value_name = "KIND", value_enum, value_delimiter = ',')]
+    pub auth: Vec<AuthKind>,
+
+    /// File that says who has which credential, and what each may do. Looked at again and again
+    #[arg(long, env = "RUNLEDGER_ACCESS_FILE", value_name = "FILE")]
+    pub access_file: Option<PathBuf>,
+
+    /// Time between two looks at files that may change, such as the access file
+    #[arg(long, env = "RUNLEDGER_RELOAD_INTERVAL", value_name = "DURATION", default_value = "10s",
+          value_parser = reload_interval)]
+    pub reload_interval: Duration,
+
+    /// Listen on an address other than loopback, although callers are believed and not authenticated, or their
+    /// credentials can be read on the way
     #[arg(long, env = "RUNLEDGER_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
@@ -196,20 +212,82 @@ impl fmt::Debug for Asked {
     }
 }
 
+/// A kind of credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AuthKind {
+    /// Callers are believed
+    None,
+    /// Tokens of the access file
+    Token,
+    /// Signed tokens of the access file's issuers
+    Jwt,
+    /// Client certificates
+    Certificate,
+}
+
+/// How callers prove who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity<'a> {
+    /// They do not: they are believed.
+    Believed,
+    /// By the access file. The kinds of credentials; none: all that the file has.
+    Proven {
+        /// The file.
+        access_file: &'a Path,
+        /// The kinds.
+        kinds: Option<Kinds>,
+    },
+}
+
 impl ServeConfig {
+    /// How callers prove who they are.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what to do.
+    pub fn identity(&self) -> Result<Identity<'_>, String> {
+        let has = |kind| self.auth.contains(&kind);
+        match (&self.access_file, self.auth.as_slice()) {
+            (None, [] | [AuthKind::None]) => Ok(Identity::Believed),
+            (Some(_), auth) if auth.contains(&AuthKind::None) => {
+                Err("--auth none takes no --access-file: callers are believed, or they prove who they are".to_owned())
+            }
+            (None, auth) if auth.contains(&AuthKind::None) => Err("--auth none stands alone".to_owned()),
+            (None, _) => Err("--auth needs --access-file, which says who has which credential".to_owned()),
+            (Some(access_file), []) => Ok(Identity::Proven { access_file, kinds: None }),
+            (Some(access_file), _) => {
+                let (token, jwt) = (has(AuthKind::Token), has(AuthKind::Jwt));
+                let kinds = Kinds { token, jwt, certificate: has(AuthKind::Certificate) };
+                Ok(Identity::Proven { access_file, kinds: Some(kinds) })
+            }
+        }
+    }
+
     /// Whether the service may listen on the addresses that `listen` stands for.
     ///
     /// # Errors
     ///
     /// A sentence that says what to do.
     pub fn admit(&self, addresses: &[SocketAddr]) -> Result<(), String> {
-        match addresses.iter().find(|address| !address.ip().is_loopback()) {
-            Some(open) if !self.insecure => Err(format!(
-                "callers are believed and not authenticated, so {open} is open to whoever reaches it: listen on a \
-                 loopback address, or add --insecure when the network keeps others out"
+        let identity = self.identity()?;
+        let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback() && !self.insecure) else {
+            return Ok(());
+        };
+        match identity {
+            Identity::Believed => Err(format!(
+                "callers are believed and not authenticated, so {open} is open to whoever reaches it: give \
+                 --access-file, listen on a loopback address, or add --insecure when the network keeps others out"
             )),
-            Some(_) | None => Ok(()),
+            Identity::Proven { .. } if !self.is_encrypted() => Err(format!(
+                "credentials that come to {open} could be read on the way: give --tls-cert and --tls-key, listen on a \
+                 loopback address, or add --insecure when the network encrypts"
+            )),
+            Identity::Proven { .. } => Ok(()),
         }
+    }
+
+    fn is_encrypted(&self) -> bool {
+        false
     }
 }
 
@@ -253,6 +331,12 @@ fn on_or_off(text: &str) -> Result<bool, &'static str> {
 fn lifetime(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_hours(24 * 366);
     duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 1s to 366 days".to_owned()) })
+}
+
+/// The time between two looks at files.
+fn reload_interval(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(100)..=Duration::from_hours(1);
+    duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 100ms to 1h".to_owned()) })
 }
 
 /// A number of bytes such as `512MiB`, `2GiB` or `1073741824`.

@@ -7,53 +7,73 @@
 mod shares;
 mod turns;
 
-use std::hash::BuildHasher as _;
 use std::hash::RandomState;
+use std::hash::{BuildHasher as _, Hash};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 pub use shares::{Share, Shares};
 pub use turns::{Turn, Turns};
 
-/// One of the two that a call counts for.
+/// One of those that a call counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Party {
     /// A connection, by its number.
     Connection(u64),
-    /// An agent, by its name.
+    /// An agent, by its namespace and its name.
     Agent(u64),
+    /// A proven identity, by its issuer and its subject.
+    Subject(u64),
 }
 
-/// The key by which limits count a call: the connection that it came on, and the agent that it names. Callers are not
-/// proven, so each of the two is bounded: who names many agents has one connection, and who opens many connections has
-/// one name.
+/// The key by which limits count a call: the connection that it came on, the agent that it names, and the identity that
+/// its credential proved. A name alone is not proven, so each is bounded: who names many agents has one connection, and
+/// who opens many connections has one name. One identity is bounded on all its connections and by all its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallerKey {
     connection: u64,
     agent: Option<u64>,
+    subject: Option<u64>,
+    namespace: u64,
 }
+
+/// Drawn anew in each process, so that nobody can choose a name that counts as another one.
+static NAMES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl CallerKey {
     /// The authority itself, whose commands count as one caller's.
-    pub const AUTHORITY: Self = Self { connection: 0, agent: None };
+    pub const AUTHORITY: Self = Self { connection: 0, agent: None, subject: None, namespace: 0 };
 
     /// The key of a connection, by its number from 1, and of the agent that a call on it names.
     #[must_use]
     pub fn of(connection: u64, agent: Option<&[u8]>) -> Self {
-        // Drawn anew in each process, so that nobody can choose a name that counts as another one.
-        static NAMES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        Self { connection, agent: agent.map(|agent| NAMES.hash_one(agent)) }
+        Self { connection, agent: agent.map(|agent| NAMES.hash_one(agent)), ..Self::AUTHORITY }
+    }
+
+    /// The key for calls within a namespace. Agents of one name in two namespaces are two.
+    #[must_use]
+    pub fn within(self, namespace: &str) -> Self {
+        let namespace = NAMES.hash_one(namespace);
+        Self { namespace, agent: self.agent.map(|agent| NAMES.hash_one((namespace, agent))), ..self }
+    }
+
+    /// The key of a caller whose identity was proven.
+    #[must_use]
+    pub fn proven(self, identity: &impl Hash) -> Self {
+        Self { subject: Some(NAMES.hash_one(identity)), ..self }
     }
 
     /// The parties that a call of this caller counts for.
     pub fn parties(self) -> impl Iterator<Item = Party> {
-        [Some(Party::Connection(self.connection)), self.agent.map(Party::Agent)].into_iter().flatten()
+        let named = [self.agent.map(Party::Agent), self.subject.map(Party::Subject)];
+        std::iter::once(Party::Connection(self.connection)).chain(named.into_iter().flatten())
     }
 
-    /// Whether calls of both count for the same connection or the same agent.
+    /// Whether calls of both count for the same party.
     #[must_use]
     pub fn shares_party(self, other: Self) -> bool {
-        self.connection == other.connection || (self.agent.is_some() && self.agent == other.agent)
+        let is_same = |own: Option<u64>, others: Option<u64>| own.is_some() && own == others;
+        self.connection == other.connection || is_same(self.agent, other.agent) || is_same(self.subject, other.subject)
     }
 }
 

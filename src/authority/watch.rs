@@ -86,7 +86,7 @@ impl Authority {
     /// The run is not there, or cannot be read.
     pub async fn wait_run(&self, call: Call<v1::WaitRunRequest>) -> Result<Waited, Problem> {
         let (key, timeout) = query::wait_run(call.message, &call.caller).map_err(problem::invalid)?;
-        let wait_max = self.wait_max(timeout, call.until);
+        let wait_max = self.wait_max(timeout, &call.until);
         self.feed.of_caller(call.key).wait_run(&key, wait_max).await.map_err(|error| cut("WaitRun", &error, &key, None))
     }
 }
@@ -147,12 +147,22 @@ pub fn over<F, E: From<Problem>>(
                 None => future::pending().await,
             }
         };
-        pin!(over);
+        let denied = async {
+            match &until.session {
+                Some(session) => session.until_denied().await,
+                None => future::pending().await,
+            }
+        };
+        pin!(over, denied);
         loop {
             tokio::select! {
                 biased;
                 () = &mut over => {
                     yield Err(if deadline_is_first { problem::deadline() } else { problem::connection_ends() }.into());
+                    return;
+                }
+                denied = &mut denied => {
+                    yield Err(problem::denied(denied).into());
                     return;
                 }
                 frame = frames.next() => match frame {

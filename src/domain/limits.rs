@@ -2,6 +2,10 @@
 
 /// `task_thread_id`, `agent_id`, `tab_group_id`, `audit_session_id`, `workflow_id`.
 pub const LINK_BYTES_MAX: usize = 256;
+/// The `subject` and the `issuer` of an authenticated principal.
+pub const SUBJECT_BYTES_MAX: usize = 512;
+/// See [`SUBJECT_BYTES_MAX`].
+pub const ISSUER_BYTES_MAX: usize = 512;
 /// `run_id`.
 pub const RUN_ID_BYTES_MAX: usize = 128;
 /// `request_id`.

@@ -9,11 +9,9 @@ use tonic::{Request, Response, Status};
 
 use super::transport::{Context, Peer};
 use super::watch::{of_many, of_one};
-use crate::auth;
 use crate::authority::{Authority, AuthoritySlot, Call, Until};
 use crate::feed::{Feed, Waited};
 use crate::share::CallerKey;
-use crate::wire::problem;
 use crate::wire::served;
 use crate::wire::served::run_service_server::RunService;
 use runledger_proto::v1;
@@ -25,24 +23,22 @@ pub(super) struct Runs {
 
 /// The end of a call, as the transport knows it.
 pub(super) fn until(extensions: &Extensions) -> Until {
-    let context = extensions.get::<Context>();
+    let Some(Context { deadline, peer, admitted }) = extensions.get::<Context>() else { return Until::never() };
+    let connection = peer.streams_end_at();
     Until {
-        deadline: context.and_then(|context| context.deadline),
-        connection: context.map(|context| context.peer.streams_end_at()),
+        deadline: *deadline,
+        connection: Some(admitted.ends_at.map_or(connection, |end| end.min(connection))),
+        session: admitted.session.clone(),
     }
 }
 
 /// The feed that a watch of a caller on a connection reads from.
-fn feed_of(authority: &Authority, caller: CallerKey, peer: Option<Arc<Peer>>) -> Feed {
-    let feed = authority.feed.of_caller(caller);
-    match peer {
-        Some(peer) => feed.of_reader(peer),
-        None => feed,
-    }
+fn feed_of(authority: &Authority, caller: CallerKey, peer: Arc<Peer>) -> Feed {
+    authority.feed.of_caller(caller).of_reader(peer)
 }
 
 /// A call, the authority that is to answer it, and the connection that it came on.
-type Opened<'a, M> = (&'a Authority, Call<M>, Option<Arc<Peer>>);
+type Opened<'a, M> = (&'a Authority, Call<M>, Arc<Peer>);
 
 impl Runs {
     pub(super) fn new(slot: AuthoritySlot) -> Self {
@@ -51,11 +47,10 @@ impl Runs {
 
     fn open<M>(&self, request: Request<M>) -> Result<Opened<'_, M>, Status> {
         let authority = self.slot.ready()?;
-        let caller = auth::caller(request.metadata()).map_err(problem::invalid)?;
         let until = until(request.extensions());
-        let peer = request.extensions().get::<Context>().map(|context| context.peer.clone());
-        let agent = caller.principal.agent_id.as_deref().map(str::as_bytes);
-        let key = peer.as_ref().map_or(CallerKey::AUTHORITY, |peer| peer.key(agent));
+        let context = request.extensions().get::<Context>().expect("the transport has put it there");
+        let (caller, peer) = (context.admitted.caller.clone(), context.peer.clone());
+        let key = peer.key(&caller);
         Ok((authority, Call { caller, key, until, message: request.into_inner() }, peer))
     }
 }

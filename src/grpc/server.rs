@@ -11,6 +11,7 @@ use super::routes::Routes;
 use super::runs::Runs;
 use super::transport::Totals;
 use super::transport::listener::{Limits, listen};
+use crate::auth::Gate;
 use crate::authority::AuthoritySlot;
 use crate::memory::Memory;
 use crate::supervise::Supervisor;
@@ -31,6 +32,7 @@ pub fn serve(
     listener: TcpListener,
     slot: AuthoritySlot,
     health: HealthServer<impl Health>,
+    gate: Arc<Gate>,
     limits: Limits,
     memory: Arc<Memory>,
     connections: Supervisor,
@@ -48,5 +50,5 @@ pub fn serve(
         .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))
         .add_service(reflection().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES_MAX));
     let routes = Routes { runs: RunServiceServer::new(Runs::new(slot)), others: others.prepare() };
-    Ok(listen(listener, routes, limits, totals, connections, stop))
+    Ok(listen(listener, routes, gate, limits, totals, connections, stop))
 }

@@ -22,9 +22,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("feed", &["clock", "domain", "memory", "share", "store", "supervise", "telemetry"]),
     ("claims", &["domain", "engine", "feed", "share", "store", "supervise"]),
     ("reads", &["domain", "store", "supervise"]),
-    ("auth", &["domain"]),
+    ("auth", &["clock", "domain"]),
     ("wire", &["auth", "clock", "domain", "feed", "store"]),
-    ("config", &["domain", "store", "telemetry"]),
+    ("config", &["auth", "domain", "store", "telemetry"]),
     (
         "authority",
         &[
@@ -85,7 +85,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The fill writes past the service and asks no server. So it is no part of the crate of measurements, whose numbers
     // are those of a client that may read the fill's runs.
     ("fill", &["clock", "domain", "store"]),
-    ("cli", &["app", "clock", "config", "domain", "fill", "grpc", "memory", "store", "supervise", "telemetry", "wire"]),
+    ("cli", &["app", "auth", "clock", "config", "domain", "fill", "grpc", "memory", "store", "supervise", "telemetry", "wire"]),
     ("main", &["app", "cli"]),
 ];
 

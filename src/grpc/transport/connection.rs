@@ -23,6 +23,7 @@ use super::quantum::Quantum;
 use super::socket::Socket;
 use super::stall::StreamTasks;
 use super::totals::Totals;
+use crate::auth::Gate;
 use crate::telemetry::{LogThrottle, chain};
 
 /// Time that a connection may take to begin.
@@ -86,7 +87,13 @@ pub(super) struct Accepted {
 impl Accepted {
     /// Serves the connection to its end. While others wait for a place (`crowded`), a connection that does not begin or
     /// is idle is closed sooner.
-    pub(super) async fn serve(self, routes: Routes, totals: Arc<Totals>, crowded: watch::Receiver<bool>) {
+    pub(super) async fn serve(
+        self,
+        routes: Routes,
+        gate: Arc<Gate>,
+        totals: Arc<Totals>,
+        crowded: watch::Receiver<bool>,
+    ) {
         let Self { mut stream, address, lifetime, stop } = self;
         let begun = tokio::select! {
             biased;
@@ -104,7 +111,7 @@ impl Accepted {
         let grace = GRACE.min(lifetime.age_max);
         let peer = Peer::new(address, aged_at + grace / 2, totals.clone());
         let streams = StreamTasks::default();
-        let calls = Calls { routes, peer: peer.clone(), streams: streams.clone() };
+        let calls = Calls { routes, gate, peer: peer.clone(), streams: streams.clone() };
         let quantum = Quantum::new(totals.backlog.clone());
         let socket = TokioIo::new(Socket::new(stream, preface, quantum.clone()));
         let mut served = pin!(builder(streams).serve_connection(socket, calls));

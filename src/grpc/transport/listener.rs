@@ -14,6 +14,7 @@ use super::super::routes::Routes;
 use super::caller_limits::CallerLimits;
 use super::connection::{Accepted, Lifetime};
 use super::totals::Totals;
+use crate::auth::Gate;
 use crate::supervise::Supervisor;
 use crate::telemetry::LogThrottle;
 
@@ -62,6 +63,7 @@ pub struct Limits {
 pub(in crate::grpc) async fn listen(
     listener: TcpListener,
     routes: Routes,
+    gate: Arc<Gate>,
     limits: Limits,
     totals: Arc<Totals>,
     connections: Supervisor,
@@ -91,7 +93,7 @@ pub(in crate::grpc) async fn listen(
             // An answer waits for nothing.
             let _unset = stream.set_nodelay(true);
             let accepted = Accepted { stream, address, lifetime: limits.lifetime, stop: stop.clone() };
-            let served = accepted.serve(routes.clone(), totals.clone(), crowded.subscribe());
+            let served = accepted.serve(routes.clone(), gate.clone(), totals.clone(), crowded.subscribe());
             connections.spawn(async move {
                 served.await;
                 drop(place);

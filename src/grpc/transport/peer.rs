@@ -1,17 +1,12 @@
 //! One connection, as its calls see it.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::GeneralPurpose;
-use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Response};
-use runledger_proto::headers::{AGENT_ID, AGENT_ID_BIN};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +16,8 @@ use tonic::body::Body;
 use super::caller_limits::{OpenCall, TooMany};
 use super::method::{self, Kind};
 use super::totals::{REQUEST_BYTES_MAX, Totals};
+use crate::auth::Caller;
+use crate::domain::Principal;
 use crate::feed::{Held, Reader, Turn};
 use crate::share::CallerKey;
 use crate::wire::problem;
@@ -98,9 +95,15 @@ impl Peer {
         self.address.ip().to_canonical().is_loopback()
     }
 
-    /// The key by which limits count a call on this connection that names an agent.
-    pub(in crate::grpc) fn key(&self, agent: Option<&[u8]>) -> CallerKey {
-        CallerKey::of(self.number, agent)
+    /// The key by which limits count a call of a caller on this connection.
+    pub(in crate::grpc) fn key(&self, caller: &Caller) -> CallerKey {
+        let Principal { agent_id, identity, .. } = &caller.principal;
+        let agent = agent_id.as_deref().map(str::as_bytes);
+        let key = CallerKey::of(self.number, agent).within(&caller.namespace);
+        match identity {
+            Some(identity) => key.proven(identity),
+            None => key,
+        }
     }
 
     /// The time at which the connection's streams end themselves. The connection is told to close before.
@@ -119,27 +122,31 @@ impl Peer {
         (self.open.load(Ordering::Acquire) == 0).then_some(begun)
     }
 
-    /// Counts a call until the value is dropped. `path` and `headers` are the call's.
-    pub(super) fn begin(self: &Arc<Self>, kind: Kind, path: &str, headers: &HeaderMap) -> Result<Open, Refused> {
+    /// Counts a call until the value is dropped. `path` is the call's.
+    pub(super) fn begin(self: &Arc<Self>, kind: Kind, path: &str) -> Result<Open, Refused> {
         self.begun.fetch_add(1, Ordering::AcqRel);
         let is_short = |from| self.totals.memory.pressure() >= from;
         if method::is_refused_from(path).is_some_and(is_short) {
             return Err(Refused::MemoryShort);
         }
-        let callers = &self.totals.callers;
-        let own = if callers.limits_none() || kind == Kind::Local {
-            None
-        } else {
-            callers.admit(self.key(agent(headers).as_deref())).map_err(Refused::TooMany)?
-        };
         if !self.totals.begin(self.open.load(Ordering::Acquire)) {
             return Err(Refused::Overloaded);
         }
         self.open.fetch_add(1, Ordering::AcqRel);
-        let open = Open { peer: self.clone(), is_work: false, _own: own };
+        let open = Open { peer: self.clone(), is_work: false, own: None };
         let is_admitted =
             !kind.is_refused_in_need() || self.totals.load_shed.admit(self.unanswered.load(Ordering::Relaxed));
         is_admitted.then_some(open).ok_or(Refused::Overloaded)
+    }
+
+    /// Counts a call for its caller, where the operator set limits. A caller whose name was not proven yet would take
+    /// what is another one's.
+    pub(super) fn admit(&self, kind: Kind, caller: &Caller, open: &mut Open) -> Result<(), Refused> {
+        let callers = &self.totals.callers;
+        if !callers.limits_none() && kind != Kind::Local {
+            open.own = callers.admit(self.key(caller)).map_err(Refused::TooMany)?;
+        }
+        Ok(())
     }
 
     /// The answer to a call that cannot [begin](Self::begin).
@@ -283,21 +290,6 @@ impl Drop for Peer {
     }
 }
 
-/// Headers in base64 come with padding or without.
-const ANY_PADDING: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
-
-/// The agent that a call's headers name: one agent in either of the two forms. What is no name is refused later.
-fn agent(headers: &HeaderMap) -> Option<Cow<'_, [u8]>> {
-    if let Some(named) = headers.get(AGENT_ID) {
-        return Some(named.as_bytes().into());
-    }
-    let named = headers.get(AGENT_ID_BIN)?.as_bytes();
-    Some(ANY_PADDING.decode(named).map_or(named.into(), Cow::from))
-}
-
 /// The reason for which a call does not begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refused {
@@ -320,7 +312,7 @@ pub(super) struct Open {
     /// Whether the call is to be answered soon, and was not yet.
     is_work: bool,
     /// Counts the call for its caller, where the operator set a limit.
-    _own: Option<OpenCall>,
+    own: Option<OpenCall>,
 }
 
 impl Open {

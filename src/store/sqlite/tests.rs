@@ -11,8 +11,8 @@ use super::SqliteStore;
 use crate::clock::{Clock, draw_id};
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Ask, Command, Complete, Decided, End, LinksChange, Metadata, Positions, Principal, Request, Rules, RunKey, Start,
-    Status, Time, Update, Verdict,
+    Agents, Ask, Command, Complete, Decided, End, LinksChange, Metadata, Positions, Principal, Request, Rules, RunKey,
+    Start, Status, Time, Update, Verdict,
 };
 use crate::store::OpenOptions;
 use crate::store::migrations::SQLITE;
@@ -40,7 +40,14 @@ fn key(run_id: &str) -> RunKey {
 }
 
 fn command(run_id: &str, ask: Ask) -> Command {
-    Command { key: key(run_id), ask, expected_revision: None, request: None, principal: Principal::anonymous() }
+    Command {
+        key: key(run_id),
+        ask,
+        expected_revision: None,
+        request: None,
+        principal: Principal::anonymous(),
+        agents: Agents::All,
+    }
 }
 
 fn start(run_id: &str) -> Command {

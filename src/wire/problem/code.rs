@@ -27,6 +27,10 @@ pub enum Code {
     Internal,
     /// The call cannot be answered now.
     Unavailable,
+    /// There is no such method.
+    Unimplemented,
+    /// The caller has not proven who it is.
+    Unauthenticated,
 }
 
 impl Code {
@@ -46,6 +50,8 @@ impl Code {
             Self::OutOfRange => 11,
             Self::Internal => 13,
             Self::Unavailable => 14,
+            Self::Unimplemented => 12,
+            Self::Unauthenticated => 16,
         }
     }
 }

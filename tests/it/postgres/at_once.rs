@@ -176,7 +176,7 @@ async fn leases_begin_and_end_with_their_runs_whatever_is_remembered() {
     let ids = neighbours(&here, 12);
     let kept = async |id: &String| here.leases(&[key(id)]).await.unwrap().remove(0).map(|kept| kept.epoch);
     let renew = async |store: &dyn Store, id: &String, epoch: u64| {
-        let renewal = Renewal { epoch: epoch.into(), agent_id: None, progress: None };
+        let renewal = Renewal { epoch: epoch.into(), agent_id: None, is_confined: false, progress: None };
         store.renew(home(store, &key(id)), &[(key(id), renewal)]).await.unwrap().remove(0).is_some()
     };
     for id in &ids {
