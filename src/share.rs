@@ -24,11 +24,14 @@ pub enum Party {
     Agent(u64),
     /// A proven identity, by its issuer and its subject.
     Subject(u64),
+    /// A namespace, by its name.
+    Namespace(u64),
 }
 
-/// The key by which limits count a call: the connection that it came on, the agent that it names, and the identity that
-/// its credential proved. A name alone is not proven, so each is bounded: who names many agents has one connection, and
-/// who opens many connections has one name. One identity is bounded on all its connections and by all its names.
+/// The key by which limits count a call. A caller that was proven is its identity, on whatever connections and by
+/// whatever names. One that is believed is both the connection that the call came on and the agent that the call names:
+/// who names many agents has one connection, and who opens many connections has one name. And what callers of different
+/// namespaces share, the namespaces share first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallerKey {
     connection: u64,
@@ -63,17 +66,36 @@ impl CallerKey {
         Self { subject: Some(NAMES.hash_one(identity)), ..self }
     }
 
-    /// The parties that a call of this caller counts for.
+    /// The parties of which each is bounded by what one caller may have.
     pub fn parties(self) -> impl Iterator<Item = Party> {
-        let named = [self.agent.map(Party::Agent), self.subject.map(Party::Subject)];
-        std::iter::once(Party::Connection(self.connection)).chain(named.into_iter().flatten())
+        let [holder, agent] = match self.subject {
+            Some(subject) => [Some(Party::Subject(subject)), None],
+            None => [Some(self.connection()), self.agent()],
+        };
+        [holder, agent].into_iter().flatten()
     }
 
-    /// Whether calls of both count for the same party.
+    /// The party that the caller is, whatever it names.
+    fn holder(self) -> Party {
+        self.subject.map_or(self.connection(), Party::Subject)
+    }
+
+    fn connection(self) -> Party {
+        Party::Connection(self.connection)
+    }
+
+    fn agent(self) -> Option<Party> {
+        self.agent.map(Party::Agent)
+    }
+
+    fn namespace(self) -> Party {
+        Party::Namespace(self.namespace)
+    }
+
+    /// Whether calls of both count for the same caller.
     #[must_use]
     pub fn shares_party(self, other: Self) -> bool {
-        let is_same = |own: Option<u64>, others: Option<u64>| own.is_some() && own == others;
-        self.connection == other.connection || is_same(self.agent, other.agent) || is_same(self.subject, other.subject)
+        self.parties().any(|party| other.parties().any(|other| party == other))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Turns at a thing that few may use at once.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,8 +25,9 @@ const CALLERS_MAX: usize = 1_024;
 
 /// Turns, of which each caller has half at once at most, short ones and long ones each.
 ///
-/// Of the callers that wait, the one is next that has used the least time of late, by its connection and by its agent.
-/// So a caller that asks rarely waits for turns that were begun and for no queue, however many others ask all the time.
+/// Of the callers that wait, the one is next whose namespace has used the least time of late; of one namespace, the
+/// proven identity that has; and then the connection and the agent. So a caller that asks rarely waits for turns that
+/// were begun and for no queue, however many others ask all the time.
 ///
 /// Of several turns, one is kept for what is short: long turns, and those of callers that have used much of late, are
 /// together all but one of them.
@@ -190,7 +192,7 @@ impl Turns {
         if let Some((call, turn)) = given {
             let _gone = call.send(turn);
         }
-        let halves = (used / MUCH_USE_SECONDS).log2();
+        let halves = (used.by_caller() / MUCH_USE_SECONDS).log2();
         (line.1 == Length::Short && halves > 0.0).then(|| now + HALF_LIFE.mul_f64(halves) + Duration::from_millis(1))
     }
 
@@ -238,14 +240,13 @@ impl State {
             return None;
         }
         let mut waiting = std::mem::take(&mut self.waiting);
-        let mut next: Option<(f64, u64, (CallerKey, Length), Length)> = None;
+        let mut next: Option<(Used, u64, (CallerKey, Length), Length)> = None;
         waiting.retain(|&key, line| {
             let Some(arrival) = line.first() else { return false };
             let used = self.used(key.0, now);
             // Of those that have used the same, the first that came.
-            let is_before = |(least, first, ..): (f64, u64, _, _)| {
-                used < least || (used.total_cmp(&least).is_eq() && arrival < first)
-            };
+            let is_before =
+                |(least, first, ..): (Used, u64, _, _)| used.compare(&least).then(arrival.cmp(&first)).is_lt();
             if next.is_none_or(is_before)
                 && let Some(as_long) = self.may_begin(turns, key, used)
             {
@@ -257,14 +258,20 @@ impl State {
         next.and_then(|(_, _, key, as_long)| self.take(key, as_long))
     }
 
-    /// Seconds that a caller has used of late, by the party that has used more.
-    fn used(&self, caller: CallerKey, now: Instant) -> f64 {
-        caller.parties().filter_map(|party| self.users.get(&party)).map(|usage| usage.seconds(now)).fold(0.0, f64::max)
+    fn used(&self, caller: CallerKey, now: Instant) -> Used {
+        let seconds = |party: Option<Party>| {
+            party.and_then(|party| self.users.get(&party)).map_or(0.0, |usage| usage.seconds(now))
+        };
+        Used {
+            by_namespace: seconds(Some(caller.namespace())),
+            by_identity: seconds(caller.subject.map(Party::Subject)),
+            by_name: seconds(Some(caller.connection())).max(seconds(caller.agent())),
+        }
     }
 
     /// Whether a caller that has used so much may have a turn of those that are free, and as which it counts.
-    fn may_begin(&self, turns: &Turns, (caller, length): (CallerKey, Length), used: f64) -> Option<Length> {
-        let as_long = if used > MUCH_USE_SECONDS { Length::Long } else { length };
+    fn may_begin(&self, turns: &Turns, (caller, length): (CallerKey, Length), used: Used) -> Option<Length> {
+        let as_long = if used.by_caller() > MUCH_USE_SECONDS { Length::Long } else { length };
         let is_free = self.free > 0 && (as_long == Length::Short || self.long < turns.long_max);
         let mut usages = caller.parties().filter_map(|party| self.users.get(&party));
         (is_free && usages.all(|usage| usage.turns(as_long) < turns.own_max)).then_some(as_long)
@@ -284,7 +291,7 @@ impl State {
     fn begin(&mut self, caller: CallerKey, length: Length, now: Instant) {
         self.free -= 1;
         self.long += usize::from(length == Length::Long);
-        for party in caller.parties() {
+        for party in users_of(caller) {
             let usage = self.users.entry(party).or_insert(Usage { short: 0, long: 0, seconds: 0.0, at: now });
             *usage.turns_mut(length) += 1;
         }
@@ -294,7 +301,7 @@ impl State {
         self.free += 1;
         self.long -= usize::from(length == Length::Long);
         let now = Instant::now();
-        for party in caller.parties() {
+        for party in users_of(caller) {
             if let Some(usage) = self.users.get_mut(&party) {
                 usage.seconds = usage.seconds(now) + (now - since).as_secs_f64();
                 usage.at = now;
@@ -307,6 +314,36 @@ impl State {
             let median = *median;
             self.users.retain(|_, usage| usage.short + usage.long > 0 || usage.seconds(now) > median);
         }
+    }
+}
+
+/// All for which the use of a turn counts.
+fn users_of(caller: CallerKey) -> impl Iterator<Item = Party> {
+    let named = [caller.agent(), caller.subject.map(Party::Subject)].into_iter().flatten();
+    [caller.connection(), caller.namespace()].into_iter().chain(named)
+}
+
+/// Seconds of late.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    by_namespace: f64,
+    by_identity: f64,
+    /// By the connection or the agent, whichever has used more.
+    by_name: f64,
+}
+
+impl Used {
+    /// Who has used less comes first.
+    fn compare(&self, other: &Self) -> Ordering {
+        self.by_namespace
+            .total_cmp(&other.by_namespace)
+            .then(self.by_identity.total_cmp(&other.by_identity))
+            .then(self.by_name.total_cmp(&other.by_name))
+    }
+
+    /// What the caller itself has used.
+    fn by_caller(&self) -> f64 {
+        self.by_identity.max(self.by_name)
     }
 }
 
@@ -411,6 +448,20 @@ mod tests {
         let forgotten = waits.await.expect("what was used long ago is forgotten");
         drop((greedy, forgotten));
         assert_eq!(turns.state().long, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_namespaces_the_one_that_used_less_is_next_however_many_callers_the_other_has() {
+        let turns = Turns::new(2);
+        let of = |number, namespace| CallerKey::of(number, None).within(namespace);
+        let (first, second) = (at_once(&turns, of(1, "large")).await, at_once(&turns, of(2, "large")).await);
+        let mut large: Vec<Asked> = (3..64).map(|number| ask(&turns, of(number, "large"))).collect();
+        let mut small = ask(&turns, of(64, "small"));
+        advance(Duration::from_millis(10)).await;
+        drop(first);
+        assert!(has_turn(&mut small).is_some(), "it came last, and is first");
+        assert!(large.iter_mut().any(|asked| has_turn(asked).is_some()), "what it gave back goes on");
+        drop(second);
     }
 
     #[tokio::test(start_paused = true)]

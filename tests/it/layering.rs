@@ -85,7 +85,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The fill writes past the service and asks no server. So it is no part of the crate of measurements, whose numbers
     // are those of a client that may read the fill's runs.
     ("fill", &["clock", "domain", "store"]),
-    ("cli", &["app", "auth", "clock", "config", "domain", "fill", "grpc", "memory", "store", "supervise", "telemetry", "wire"]),
+    (
+        "cli",
+        &[
+            "app",
+            "auth",
+            "clock",
+            "config",
+            "domain",
+            "fill",
+            "grpc",
+            "memory",
+            "store",
+            "supervise",
+            "telemetry",
+            "wire",
+        ],
+    ),
     ("main", &["app", "cli"]),
 ];
 
