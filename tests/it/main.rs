@@ -11,6 +11,7 @@ mod documentation;
 mod domain;
 mod engine;
 mod hostile;
+mod identity;
 mod inspect;
 mod layering;
 mod postgres;
