@@ -75,6 +75,13 @@
 //!   each caller where callers share it. [`share`] has the key by which callers are told apart, and no other module
 //!   makes one.
 //!
+//! - Every call passes [`auth::gate`] by its headers, before its request is read: a good credential, a namespace and a
+//!   role that were granted, an agent of the caller's own. A method without a row in the table of accesses is denied to
+//!   everybody. A credential that comes is good or the call is refused: no call falls back to another one. A stream or a
+//!   wait ends when new rules would refuse it, or its credential ends.
+//! - The principal of an event is the server's own finding. A caller that is confined to its agents writes no run of
+//!   others: [`domain::decide`] refuses it, whatever the call.
+//!
 //! # The path of a watch
 //!
 //! ```text
@@ -164,7 +171,9 @@
 //! | `wire::seal` | what only this ledger may read again: its key, and what a text is bound to |
 //! | [`authority`] | the calls without a transport: a request in, an answer or a problem out |
 //! | [`grpc`] | the gRPC face on top of it, health, and the listener with its bounds |
-//! | [`auth`] | who makes a call |
+//! | [`auth`] | who makes a call, and what the caller may do |
+//! | `auth::{gate, access, grant}` | the gate that every call passes; the access that each method needs; what was granted |
+//! | `auth::{access_file, rules, token, reload}` | the access file: its form, what it says of whom, new rules while the server runs |
 //! | [`memory`] | how much memory the process takes and may take, and what is refused when little is left |
 //! | [`app`], [`config`], [`supervise`], [`telemetry`], [`clock`] | the process: wired, told what to do, stopped, heard |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
@@ -228,8 +237,9 @@
 //! - *`max_running`*: the largest number of runs with one value of a label that may be running, as a claim states it:
 //!   the runs *count* that were claimed under it. A *limit* is also a bound of the contract or of a part of the
 //!   process.
-//! - *caller*: whoever makes a call, told apart by a key of two *parties*, its connection and the agent that it names. A
-//!   *share* is the part of a bounded thing that a caller has taken; a *turn* is the right to use a thing that few may
+//! - *caller*: whoever makes a call. A *credential* proves its *identity* (a subject and an issuer); its *grants* say what
+//!   it may do, in which *role*, as which agents. Where nothing is to be proven, a caller is *believed*. Limits tell
+//!   callers apart by a key of *parties*: the identity, or the connection and the named agent. A *share* is the part of a bounded thing that a caller has taken; a *turn* is the right to use a thing that few may
 //!   use at once.
 //! - *upkeep*: whatever changes without a commit: renewals, stamps by which servers tell that they are alive, and
 //!   tidying, which deletes rows that nothing needs any more.

@@ -78,8 +78,11 @@ fn run_id_conflict(refusal: &Refusal, field: &str, requested: &str, actual: &str
 }
 
 fn not_owner(refusal: &Refusal, ownership: &v1::OwnershipError) -> Problem {
-    let v1::OwnershipError { run_id, action, .. } = ownership;
-    let message = format!("Run {run_id} belongs to another agent: only its owner may call {action}.");
+    let v1::OwnershipError { run_id, action, owner_agent_id, .. } = ownership;
+    let message = match owner_agent_id.as_str() {
+        "" => format!("Run {run_id} belongs to no agent: start or claim it first, then call {action}."),
+        _ => format!("Run {run_id} belongs to another agent: only its owner may call {action}."),
+    };
     problem(Code::PermissionDenied, refusal, message)
         .info("run_id", run_id)
         .info("action", action)

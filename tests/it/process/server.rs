@@ -24,6 +24,8 @@ pub(crate) type Client = RunServiceClient<Channel>;
 pub(crate) struct Process {
     child: Child,
     said: watch::Receiver<Said>,
+    /// It is the command that shows a token, once.
+    makes_tokens: bool,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +71,7 @@ impl Process {
         let err = child.stderr.take().unwrap();
         listen(out, sender.clone());
         listen(err, sender);
-        Self { child, said }
+        Self { child, said, makes_tokens: args.starts_with(&["token", "new"]) }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -117,11 +119,43 @@ impl Process {
 }
 
 impl Drop for Process {
+    /// What every process of every test has said is held against what must never be said.
     fn drop(&mut self) {
         self.kill();
         if thread::panicking() {
             eprintln!("--- a process said:\n{}", self.said());
+        } else if let Some(secret) = secret(&self.said()).filter(|_| !self.makes_tokens) {
+            panic!("it said a secret that begins with {:?}:\n{}", &secret[..6], self.said());
         }
+    }
+}
+
+/// A secret in a text: a token of ours, a signed token, a private key, or a password of these tests.
+fn secret(text: &str) -> Option<&str> {
+    let is_word = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    let mut words = text.split(|character| !is_word(character));
+    let token = words.find(|word| {
+        let is_token = word.strip_prefix("rl_").is_some_and(|rest| rest.len() >= 40);
+        is_token || (word.starts_with("eyJ") && word.matches('.').count() == 2)
+    });
+    let key = || text.find("PRIVATE KEY-----").map(|at| &text[at..]);
+    let password = || text.find(PASSWORD).map(|at| &text[at..]);
+    token.or_else(key).or_else(password)
+}
+
+/// The password of each test's own that must be said nowhere.
+pub(crate) const PASSWORD: &str = "pass-that-nobody-says";
+
+#[test]
+fn a_secret_is_found_in_what_was_said() {
+    let token = format!("before rl_{} after", "a".repeat(43));
+    for text in
+        [token.as_str(), "x=eyJh.eyJi.c2ln", "-----BEGIN EC PRIVATE KEY-----", "postgres://u:pass-that-nobody-says@h"]
+    {
+        assert!(secret(text).is_some(), "{text}");
+    }
+    for text in ["rl_short", "eyJh", "listening on 127.0.0.1:1", "PRIVATE KEY"] {
+        assert!(secret(text).is_none(), "{text}");
     }
 }
 
