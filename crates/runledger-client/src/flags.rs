@@ -15,44 +15,48 @@ use crate::token::Token;
 /// The server that is called where none is named.
 pub const SERVER_DEFAULT: &str = "127.0.0.1:50051";
 
+/// The heading of these flags in a help.
+pub const HEADING: &str = "Connection";
+
 /// How servers are reached, and who calls them.
 ///
 /// The variables of TLS are not named `RUNLEDGER_TLS_*`: those are the server's own, and both may stand in the
 /// environment of one container.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Connection")]
 pub struct Access {
     /// Call over TLS. The other flags of TLS and an https:// server imply it
-    #[arg(long, env = "RUNLEDGER_CLIENT_TLS", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "RUNLEDGER_CLIENT_TLS", value_parser = BoolishValueParser::new(), help_heading = HEADING)]
     pub tls: bool,
 
     /// The CAs that may vouch for the server, in PEM [default: those of this machine]
-    #[arg(long, env = "RUNLEDGER_CLIENT_TLS_CA", value_name = "FILE")]
+    #[arg(long, env = "RUNLEDGER_CLIENT_TLS_CA", value_name = "FILE", help_heading = HEADING)]
     pub tls_ca: Option<PathBuf>,
 
     /// The certificate to show to the server, with its chain, in PEM
-    #[arg(long, env = "RUNLEDGER_CLIENT_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    #[arg(long, env = "RUNLEDGER_CLIENT_TLS_CERT", value_name = "FILE", requires = "tls_key",
+          help_heading = HEADING)]
     pub tls_cert: Option<PathBuf>,
 
     /// Its key, in PEM
-    #[arg(long, env = "RUNLEDGER_CLIENT_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, env = "RUNLEDGER_CLIENT_TLS_KEY", value_name = "FILE", requires = "tls_cert",
+          help_heading = HEADING)]
     pub tls_key: Option<PathBuf>,
 
     /// The name that the server's certificate must have [default: the host that is called]
     #[arg(long, env = "RUNLEDGER_CLIENT_TLS_SERVER_NAME", value_name = "NAME",
-          value_parser = NonEmptyStringValueParser::new())]
+          value_parser = NonEmptyStringValueParser::new(), help_heading = HEADING)]
     pub tls_server_name: Option<String>,
 
     /// The file with the bearer token, read again when it changes. RUNLEDGER_TOKEN has the token itself
-    #[arg(long, env = "RUNLEDGER_TOKEN_FILE", value_name = "FILE")]
+    #[arg(long, env = "RUNLEDGER_TOKEN_FILE", value_name = "FILE", help_heading = HEADING)]
     pub token_file: Option<PathBuf>,
 
     /// Send the token in plain text also to addresses other than loopback
-    #[arg(long, env = "RUNLEDGER_ALLOW_PLAINTEXT_TOKEN", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "RUNLEDGER_ALLOW_PLAINTEXT_TOKEN", value_parser = BoolishValueParser::new(), help_heading = HEADING)]
     pub allow_plaintext_token: bool,
 
     /// The namespace to call in [default: default]
-    #[arg(long, env = "RUNLEDGER_NAMESPACE", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, env = "RUNLEDGER_NAMESPACE", value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = HEADING)]
     pub namespace: Option<String>,
 
     /// The token by its value, from elsewhere than the command line. A token file goes before it.
