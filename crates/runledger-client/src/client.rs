@@ -13,7 +13,7 @@ use crate::backoff::Backoff;
 use crate::builder::{Builder, Unusable};
 use crate::caller::Caller;
 use crate::calls::{Call, Wire};
-use crate::connector::{Faults, Route};
+use crate::connector::{Beginnings, Route};
 use crate::failure::{Failure, Kind};
 use crate::follow::Watch;
 use crate::server_address::ServerAddress;
@@ -42,7 +42,7 @@ pub struct Client {
     open_wait_max: Duration,
     /// Whether a server has accepted this client's calls before.
     was_accepted: bool,
-    wire: Option<(Wire, Faults)>,
+    wire: Option<(Wire, Beginnings)>,
 }
 
 impl Client {
@@ -150,11 +150,11 @@ impl Client {
     ///
     /// There is no answer.
     pub async fn replica(&self, deadline: Instant) -> Result<v1::GetReplicaResponse, Failure> {
-        let (channel, faults) = self.connected(deadline).await?;
+        let (channel, beginnings) = self.connected(deadline).await?;
         let (request, _sent) = self.request(v1::GetReplicaRequest {});
         let mut replica = ReplicaServiceClient::new(channel);
         let answer = replied(deadline, replica.get_replica(request)).await;
-        answer.map(Response::into_inner).map_err(|failure| self.explained(failure, &faults))
+        answer.map(Response::into_inner).map_err(|failure| self.explained(failure, &beginnings))
     }
 
     async fn once<C: Call>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
@@ -213,11 +213,11 @@ impl Client {
 
     /// The connection, made before a call and not by the call: so a server that is not there is told from a call that
     /// was cut.
-    async fn wire(&mut self, deadline: Instant) -> Result<&mut (Wire, Faults), Failure> {
+    async fn wire(&mut self, deadline: Instant) -> Result<&mut (Wire, Beginnings), Failure> {
         let wire = match self.wire.take() {
             Some(wire) => wire,
             None => match self.connected(deadline).await {
-                Ok((channel, faults)) => (Wire::new(channel), faults),
+                Ok((channel, beginnings)) => (Wire::new(channel), beginnings),
                 Err(failure) => {
                     self.disconnect();
                     return Err(failure);
@@ -227,16 +227,16 @@ impl Client {
         Ok(self.wire.insert(wire))
     }
 
-    pub(crate) async fn connected(&self, deadline: Instant) -> Result<(Channel, Faults), Failure> {
+    pub(crate) async fn connected(&self, deadline: Instant) -> Result<(Channel, Beginnings), Failure> {
         let route = &self.routes[self.current];
         let several = self.routes.len() > 1;
         let deadline = if several { deadline.min(Instant::now() + CONNECT_WAIT_MAX) } else { deadline };
-        let faults = Faults::default();
-        match timeout_at(deadline, route.connect(&faults)).await {
-            Ok(Ok(channel)) => Ok((channel, faults)),
-            Ok(Err(error)) => Err(match faults.last() {
+        let beginnings = Beginnings::new();
+        match timeout_at(deadline, route.connect(&beginnings)).await {
+            Ok(Ok(channel)) => Ok((channel, beginnings)),
+            Ok(Err(error)) => Err(match beginnings.fault() {
                 Some(fault) => Failure::at_fault(&route.address, fault),
-                None => Failure::unreachable(&route.address, &error),
+                None => Failure::unreachable(&route.address, &*error),
             }),
             Err(elapsed) => Err(Failure::unreachable(&route.address, &elapsed)),
         }
@@ -251,7 +251,7 @@ impl Client {
     /// Passes the answer on, and drops a connection on which a call was lost.
     fn settled<T>(&mut self, answer: Result<T, Failure>) -> Result<T, Failure> {
         let answer = match (answer, &self.wire) {
-            (Err(failure), Some((_, faults))) => Err(self.explained(failure, faults)),
+            (Err(failure), Some((_, beginnings))) => Err(self.explained(failure, beginnings)),
             (answer, _) => answer,
         };
         match &answer {
@@ -263,8 +263,8 @@ impl Client {
     }
 
     /// The failure with what this client knows of its cause.
-    pub(crate) fn explained(&self, failure: Failure, faults: &Faults) -> Failure {
-        match faults.last() {
+    pub(crate) fn explained(&self, failure: Failure, beginnings: &Beginnings) -> Failure {
+        match beginnings.fault() {
             Some(fault) if failure.is_of_the_way() => Failure::at_fault(&self.routes[self.current].address, fault),
             _ if failure.is_unauthenticated() => failure.because(&self.caller.refused_credential()),
             _ => failure,

@@ -94,7 +94,7 @@ impl Failure {
 
     /// Whether another server may be called for the same call: none served it, and there is no [`Fault`] to look at.
     pub(crate) fn lets_others_serve(&self) -> bool {
-        self.kind == Kind::Unreachable && self.fault.is_none()
+        self.kind == Kind::Unreachable && self.fault.as_ref().is_none_or(Fault::may_be_an_end)
     }
 
     /// Whether the failure was made on the way, and says nothing of the server's own.

@@ -48,6 +48,9 @@ pub enum Fault {
     /// The server asks for a certificate, and the client has none.
     #[error("it asks for a client certificate, and none was given")]
     WantsCertificate,
+    /// The server ended the connection right after the handshake, without a word.
+    #[error("it ended the connection right after the TLS handshake: {0}")]
+    Ended(&'static str),
     /// The server does not accept the client's certificate.
     #[error("it does not accept the client certificate: {0}")]
     RefusedCertificate(&'static str),
@@ -67,6 +70,11 @@ impl Fault {
     #[must_use]
     pub fn is_own(&self) -> bool {
         matches!(self, Self::Files(_))
+    }
+
+    /// Whether the server may just have ended: then another one may be called in its place.
+    pub(crate) fn may_be_an_end(&self) -> bool {
+        matches!(self, Self::HungUp | Self::Ended(_))
     }
 
     /// The fault of a handshake that failed.

@@ -27,7 +27,7 @@ impl Client {
     ///
     /// There is no answer.
     pub async fn health(&self, service: &str, deadline: Instant) -> Result<Health, Failure> {
-        let (channel, faults) = self.connected(deadline).await?;
+        let (channel, beginnings) = self.connected(deadline).await?;
         let mut request = Request::new(HealthCheckRequest { service: service.to_owned() });
         self.caller().sign(request.metadata_mut());
         let mut health = HealthClient::new(channel);
@@ -37,7 +37,7 @@ impl Client {
                 ServingStatus::Unknown | ServingStatus::NotServing | ServingStatus::ServiceUnknown => Health::NotServing,
             }),
             Ok(Err(status)) if status.code() == Code::NotFound => Ok(Health::Unknown),
-            Ok(Err(status)) => Err(self.explained(Failure::from(&status), &faults)),
+            Ok(Err(status)) => Err(self.explained(Failure::from(&status), &beginnings)),
             Err(_elapsed) => Err(Failure::late()),
         }
     }

@@ -150,3 +150,34 @@ fn header(text: &str, named: impl Fn() -> String) -> Result<AsciiMetadataValue, 
     value.set_sensitive(true);
     Ok(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_is_read_again_after_a_second_and_a_broken_one_leaves_the_token_that_it_had() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let write = |text: &str| std::fs::write(&path, text).unwrap();
+        let later = || tokio::time::advance(READ_INTERVAL);
+        write("first\n");
+        let token = Token::of_file(&path).unwrap();
+        write("second");
+        assert_eq!(token.bearer(), "Bearer first", "it was read a moment ago");
+        later().await;
+        assert_eq!(token.bearer(), "Bearer second");
+        for broken in ["", "two words", "\u{fc}"] {
+            write(broken);
+            later().await;
+            assert_eq!(token.bearer(), "Bearer second", "{broken:?}");
+            let error = Token::of_file(&path).unwrap_err().to_string();
+            assert!(broken.is_empty() || !error.contains(broken), "{error}");
+        }
+        write("third");
+        assert!(token.has_changed(&token.bearer()), "a refusal has it read at once");
+        std::fs::remove_file(&path).unwrap();
+        later().await;
+        assert_eq!(token.bearer(), "Bearer third");
+    }
+}

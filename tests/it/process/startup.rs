@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use runledger::grpc::health::Health;
+use runledger_client::Health;
 use tempfile::TempDir;
 
 use super::data::Data;
