@@ -23,8 +23,15 @@ pub(super) const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Server {
     /// The server's address; or several with commas, replicas of one ledger: the next is called where one does not
     /// serve [default: 127.0.0.1:50051]
-    #[arg(long, env = "RUNLEDGER_SERVER", value_name = "HOST:PORT", value_delimiter = ',', help_heading = "Connection")]
-    pub(super) server: Vec<ServerAddress>,
+    #[arg(
+        id = "server",
+        long = "server",
+        env = "RUNLEDGER_SERVER",
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        help_heading = "Connection"
+    )]
+    pub(super) addresses: Vec<ServerAddress>,
 
     /// The agent that acts: it owns what it starts, and others' runs are closed to it
     #[arg(long = "as", env = "RUNLEDGER_AGENT_ID", value_name = "AGENT", value_parser = NonEmptyStringValueParser::new(),
@@ -62,7 +69,7 @@ impl Server {
     }
 
     pub(super) fn target(&self) -> Result<Target, Stop> {
-        let target = self.selected.target(&self.server)?;
+        let target = self.selected.target(&self.addresses)?;
         Ok(Target { acting_agent: self.acting_agent.clone().or(target.acting_agent), ..target })
     }
 }
@@ -94,11 +101,11 @@ pub(super) fn target(context: Option<&str>, servers: &[ServerAddress], access: &
 
 impl Target {
     pub(super) fn client(&self) -> Result<Client, Stop> {
-        self.builder()?.build().map_err(unusable)
+        self.builder()?.build().map_err(|error| unusable(&error))
     }
 
     fn builder(&self) -> Result<Builder, Stop> {
-        let builder = self.access.builder(&self.servers).map_err(unusable)?;
+        let builder = self.access.builder(&self.servers).map_err(|error| unusable(&error))?;
         Ok(match &self.acting_agent {
             Some(id) => builder.agent_id(id),
             None => builder,
@@ -135,9 +142,11 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Settings that cannot be used, with the flags that would change it.
-pub(super) fn unusable(error: Unusable) -> Stop {
-    let flags = match &error {
-        Unusable::TokenInPlainText(_) => "; --tls calls over TLS, and --allow-plaintext-token sends the token all the same",
+pub(super) fn unusable(error: &Unusable) -> Stop {
+    let flags = match error {
+        Unusable::TokenInPlainText(_) => {
+            "; --tls calls over TLS, and --allow-plaintext-token sends the token all the same"
+        }
         Unusable::PlainText(_) => "; name it without http://, or leave out the flags of TLS",
         Unusable::Tls(runledger_client::TlsFileError::NoRoots) => ": --tls-ca names it",
         Unusable::NoServer
@@ -185,6 +194,6 @@ pub(super) struct Watched {
 
 impl Watched {
     pub(super) fn client(&self) -> Result<Client, Stop> {
-        self.server.target()?.builder()?.open_wait_max(self.timeout).build().map_err(unusable)
+        self.server.target()?.builder()?.open_wait_max(self.timeout).build().map_err(|error| unusable(&error))
     }
 }

@@ -187,7 +187,7 @@ impl Context {
         let Access { tls, tls_ca, tls_cert, tls_key, tls_server_name, token_file, .. } = &server.selected.access;
         let file = |path: &Option<PathBuf>| path.as_deref().map(absolute);
         Self {
-            servers: server.server.clone(),
+            servers: server.addresses.clone(),
             acting_agent: server.acting_agent.clone(),
             tls: *tls,
             tls_ca: file(tls_ca),
@@ -286,8 +286,10 @@ fn add(args: AddArgs) -> Result<(), Stop> {
     let context = Context::of(&server);
     match context.problem() {
         // A file may come later.
-        Some(error @ (Unusable::Tls(_) | Unusable::Token(_))) => say(&format!("calls would fail as it is now: {error}")),
-        Some(error) => return Err(unusable(error)),
+        Some(error @ (Unusable::Tls(_) | Unusable::Token(_))) => {
+            say(&format!("calls would fail as it is now: {error}"));
+        }
+        Some(error) => return Err(unusable(&error)),
         None => {}
     }
     Contexts::change(|contexts| {
@@ -324,8 +326,13 @@ fn remove(name: &str) -> Result<(), ContextError> {
     })
 }
 
-const COLUMNS: &[Column] =
-    &[Column::whole(""), Column::whole("NAME"), Column::whole("SERVER"), Column::whole("NAMESPACE"), Column::whole("AS")];
+const COLUMNS: &[Column] = &[
+    Column::whole("CURRENT"),
+    Column::whole("NAME"),
+    Column::whole("SERVER"),
+    Column::whole("NAMESPACE"),
+    Column::whole("AS"),
+];
 
 fn list(format: &Format) -> Result<(), Stop> {
     let Contexts { current, contexts } = Contexts::read()?;

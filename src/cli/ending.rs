@@ -83,7 +83,6 @@ fn hint(failure: &Failure) -> Option<&'static str> {
         Some(Fault::SpeaksTls) => Some("--tls, or an https:// address, calls it over TLS"),
         Some(Fault::PlainText | Fault::HungUp) => Some("it is called in plain text without the flags of TLS"),
         Some(Fault::WantsCertificate) => Some("--tls-cert and --tls-key name the files of one"),
-        Some(_) => None,
         None if failure.is_unauthenticated() => Some(
             "--token-file or RUNLEDGER_TOKEN_FILE names a file with a token, RUNLEDGER_TOKEN holds one; --tls-cert and \
              --tls-key show a certificate",
@@ -94,7 +93,7 @@ fn hint(failure: &Failure) -> Option<&'static str> {
              namespace (--namespace) or agent (--as)",
         ),
         None if failure.kind == Kind::Unreachable && failure.reason.is_none() => Some(NO_SERVER),
-        None => None,
+        Some(_) | None => None,
     }
 }
 

@@ -22,7 +22,13 @@ pub(super) const HELP: &str = "Examples:\n  \
 #[derive(Args, Debug)]
 pub(super) struct HealthArgs {
     /// The server's address; or several with commas [default: 127.0.0.1:50051]
-    #[arg(long, env = "RUNLEDGER_SERVER", value_name = "HOST:PORT", value_delimiter = ',', help_heading = "Connection")]
+    #[arg(
+        long,
+        env = "RUNLEDGER_SERVER",
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        help_heading = "Connection"
+    )]
     server: Vec<ServerAddress>,
     /// The health service to ask for
     #[arg(long, value_name = "NAME", default_value = "readiness")]

@@ -26,11 +26,7 @@ enum Agent {
 }
 
 impl Caller {
-    pub(crate) fn new(
-        agent_id: Option<&str>,
-        namespace: Option<AsciiMetadataValue>,
-        token: Option<Token>,
-    ) -> Self {
+    pub(crate) fn new(agent_id: Option<&str>, namespace: Option<AsciiMetadataValue>, token: Option<Token>) -> Self {
         let agent = agent_id.map(|id| match AsciiMetadataValue::try_from(id) {
             Ok(value) if id.bytes().all(|byte| byte.is_ascii_graphic()) => Agent::Visible(value),
             Ok(_) | Err(_) => Agent::Any(BinaryMetadataValue::from_bytes(id.as_bytes())),

@@ -122,7 +122,9 @@ impl Client {
         loop {
             match self.once(call, deadline).await {
                 Ok(answer) => return Ok(answer),
-                Err(failure) if failure.met_goaway && is_repeatable && races < RACES_MAX && Instant::now() < deadline => {
+                Err(failure)
+                    if failure.met_goaway && is_repeatable && races < RACES_MAX && Instant::now() < deadline =>
+                {
                     races += 1;
                     continue;
                 }
@@ -163,7 +165,7 @@ impl Client {
             let (mut request, sent) = self.request(call.clone());
             request.set_timeout(deadline.saturating_duration_since(Instant::now()));
             let (wire, _) = self.wire(deadline).await?;
-            let answer = replied(deadline, C::send(wire, request)).await;
+            let answer = replied(deadline, Box::pin(C::send(wire, request))).await;
             match self.settled(answer) {
                 Err(failure) if again && self.has_another_token(&failure, sent.as_ref()) => again = false,
                 answer => return answer.map(Response::into_inner),
@@ -191,7 +193,7 @@ impl Client {
             // The call has no deadline: a deadline would end the stream.
             let (request, sent) = self.request(watch.resume());
             let (wire, _) = self.wire(deadline).await?;
-            let frames = replied(deadline, W::open(wire, request)).await;
+            let frames = replied(deadline, Box::pin(W::open(wire, request))).await;
             match self.settled(frames) {
                 Err(failure) if again && self.has_another_token(&failure, sent.as_ref()) => again = false,
                 frames => return frames.map(Response::into_inner),
@@ -232,7 +234,7 @@ impl Client {
         let several = self.routes.len() > 1;
         let deadline = if several { deadline.min(Instant::now() + CONNECT_WAIT_MAX) } else { deadline };
         let beginnings = Beginnings::new();
-        match timeout_at(deadline, route.connect(&beginnings)).await {
+        match timeout_at(deadline, Box::pin(route.connect(&beginnings))).await {
             Ok(Ok(channel)) => Ok((channel, beginnings)),
             Ok(Err(error)) => Err(match beginnings.fault() {
                 Some(fault) => Failure::at_fault(&route.address, fault),

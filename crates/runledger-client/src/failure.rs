@@ -143,8 +143,6 @@ impl From<&Status> for Failure {
         let details = Details::of(status);
         let met_goaway = details.reason.is_none() && races::met_goaway(status);
         let kind = match (details.reason.as_deref(), status.code()) {
-            // The call was not sent: a channel that had lost its connection could not make another.
-            (None, Code::Unavailable) if was_unconnected(status) => Kind::Unreachable,
             (Some("STORE_UNAVAILABLE" | "DRAINING" | "OVERLOADED"), _) => Kind::Unreachable,
             (Some("OUTCOME_UNKNOWN" | "DEADLINE"), _) => Kind::Cut,
             (None, code) if on_the_way(code) => Kind::Cut,
@@ -178,12 +176,6 @@ impl std::error::Error for Failure {}
 /// Codes with which client libraries and proxies give up by themselves.
 fn on_the_way(code: Code) -> bool {
     [Code::DeadlineExceeded, Code::Unavailable, Code::Cancelled, Code::Unknown, Code::Internal].contains(&code)
-}
-
-/// Whether a call was not sent, because there was no connection.
-fn was_unconnected(status: &Status) -> bool {
-    let first = std::error::Error::source(status);
-    std::iter::successors(first, |error| error.source()).any(<dyn std::error::Error>::is::<tonic::ConnectError>)
 }
 
 /// A status's message, or its causes where it has some.

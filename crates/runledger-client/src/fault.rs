@@ -96,10 +96,8 @@ impl Fault {
     /// The fault behind a first read that failed on a connection whose handshake was done: with TLS 1.3, a client hears
     /// only then that its certificate was refused.
     pub(crate) fn of_first_read(error: &io::Error, has_identity: bool) -> Option<Self> {
-        match of_rustls(error)? {
-            TlsError::AlertReceived(alert) => Some(Self::of_alert(*alert, has_identity)),
-            _ => None,
-        }
+        let TlsError::AlertReceived(alert) = of_rustls(error)? else { return None };
+        Some(Self::of_alert(*alert, has_identity))
     }
 
     /// The fault that the first bytes of an answer in plain text show. An HTTP/2 server begins with its settings.
@@ -114,10 +112,10 @@ impl Fault {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "rustls has many more errors, and may have others")]
     fn of_certificate(error: &CertificateError) -> Self {
-        let between = |later: UnixTime, earlier: UnixTime| {
-            Duration::from_secs(later.as_secs().saturating_sub(earlier.as_secs()))
-        };
+        let between =
+            |later: UnixTime, earlier: UnixTime| Duration::from_secs(later.as_secs().saturating_sub(earlier.as_secs()));
         match error {
             CertificateError::UnknownIssuer => Self::UnknownCa,
             CertificateError::ExpiredContext { time, not_after } => Self::Expired(between(*time, *not_after)),
@@ -131,6 +129,7 @@ impl Fault {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "TLS has many more alerts, and may have others")]
     fn of_alert(alert: AlertDescription, has_identity: bool) -> Self {
         let refused = match alert {
             AlertDescription::CertificateRequired => return Self::WantsCertificate,

@@ -47,7 +47,7 @@ pub struct Access {
           value_parser = NonEmptyStringValueParser::new(), help_heading = HEADING)]
     pub tls_server_name: Option<String>,
 
-    /// The file with the bearer token, read again when it changes. RUNLEDGER_TOKEN has the token itself
+    /// The file with the bearer token, read again when it changes. `RUNLEDGER_TOKEN` has the token itself
     #[arg(long, env = "RUNLEDGER_TOKEN_FILE", value_name = "FILE", help_heading = HEADING)]
     pub token_file: Option<PathBuf>,
 

@@ -34,7 +34,9 @@ impl Client {
         match timeout_at(deadline, health.check(request)).await {
             Ok(Ok(answer)) => Ok(match answer.into_inner().status() {
                 ServingStatus::Serving => Health::Serving,
-                ServingStatus::Unknown | ServingStatus::NotServing | ServingStatus::ServiceUnknown => Health::NotServing,
+                ServingStatus::Unknown | ServingStatus::NotServing | ServingStatus::ServiceUnknown => {
+                    Health::NotServing
+                }
             }),
             Ok(Err(status)) if status.code() == Code::NotFound => Ok(Health::Unknown),
             Ok(Err(status)) => Err(self.explained(Failure::from(&status), &beginnings)),

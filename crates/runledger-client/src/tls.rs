@@ -127,7 +127,8 @@ impl Tls {
         match &self.ca_file {
             Some(path) => {
                 for certificate in certificates(WHAT, path)? {
-                    let unfit = |error| unfit(WHAT, path, format!("holds a certificate that cannot be a root: {error}"));
+                    let unfit =
+                        |error| unfit(WHAT, path, format!("holds a certificate that cannot be a root: {error}"));
                     roots.add(certificate).map_err(unfit)?;
                 }
             }

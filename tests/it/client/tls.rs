@@ -10,7 +10,7 @@ use crate::support::authorities::Authority;
 use crate::support::gate::Gate;
 use crate::support::server::{PATIENCE, Server};
 
-fn of(address: impl ToString) -> Builder {
+fn of(address: &(impl ToString + ?Sized)) -> Builder {
     Client::builder([address.to_string().parse().unwrap()])
 }
 
@@ -36,10 +36,10 @@ async fn fault(client: &mut Client) -> (Fault, String) {
 async fn a_server_whose_ca_is_trusted_is_called_over_tls() {
     let (server, authority) = (served().await, Authority::new("a"));
     let gate = Gate::before(server.address(), Some(authority.server())).await;
-    let mut client = of(gate.address).tls(Tls::default().ca_file(authority.file())).build().unwrap();
+    let mut client = of(&gate.address).tls(Tls::default().ca_file(authority.file())).build().unwrap();
     assert_eq!(got(&mut client).await.unwrap(), "run-1");
     let url = format!("https://localhost:{}", gate.address.port());
-    let mut client = of(url).tls(Tls::default().ca_file(authority.file())).build().unwrap();
+    let mut client = of(&url).tls(Tls::default().ca_file(authority.file())).build().unwrap();
     assert_eq!(got(&mut client).await.unwrap(), "run-1");
     assert_eq!(client.replica(Instant::now() + PATIENCE).await.unwrap().store, "memory");
 }
@@ -50,25 +50,26 @@ async fn each_certificate_that_is_not_accepted_is_told_by_its_fault() {
     let gate = Gate::before(server.address(), Some(authority.server())).await;
     let tls = Tls::default().ca_file(authority.file());
 
-    let (found, said) = fault(&mut of(gate.address).tls(Tls::default().ca_file(other.file())).build().unwrap()).await;
+    let (found, said) = fault(&mut of(&gate.address).tls(Tls::default().ca_file(other.file())).build().unwrap()).await;
     assert_eq!(found, Fault::UnknownCa);
-    let whole = format!("{} cannot be called: its certificate was issued by a CA that is not trusted here", gate.address);
+    let whole =
+        format!("{} cannot be called: its certificate was issued by a CA that is not trusted here", gate.address);
     assert_eq!(said, whole);
     // The roots of the machine do not have it either, where the machine has any.
-    match of(gate.address).tls(Tls::default()).build() {
+    match of(&gate.address).tls(Tls::default()).build() {
         Ok(mut client) => assert_eq!(fault(&mut client).await.0, Fault::UnknownCa),
         Err(error) => assert!(matches!(error, Unusable::Tls(_)), "{error}"),
     }
 
     let named = tls.clone().server_name("runs.example");
-    let (found, said) = fault(&mut of(gate.address).tls(named.clone()).build().unwrap()).await;
+    let (found, said) = fault(&mut of(&gate.address).tls(named.clone()).build().unwrap()).await;
     assert!(matches!(found, Fault::WrongName { .. }), "{said}");
     assert!(said.contains("127.0.0.1") && said.ends_with(" and not for runs.example"), "{said}");
     gate.speaks(authority.issues(&["runs.example"]).server(None));
-    assert_eq!(got(&mut of(gate.address).tls(named).build().unwrap()).await.unwrap(), "run-1");
+    assert_eq!(got(&mut of(&gate.address).tls(named).build().unwrap()).await.unwrap(), "run-1");
 
     gate.speaks(authority.issues_expired(&["127.0.0.1"]).server(None));
-    let (found, said) = fault(&mut of(gate.address).tls(tls).build().unwrap()).await;
+    let (found, said) = fault(&mut of(&gate.address).tls(tls).build().unwrap()).await;
     assert!(matches!(found, Fault::Expired(_)) && said.contains(" days ago"), "{said}");
 }
 
@@ -76,20 +77,20 @@ async fn each_certificate_that_is_not_accepted_is_told_by_its_fault() {
 async fn tls_and_plain_text_that_meet_are_told_from_each_other() {
     let (server, authority) = (served().await, Authority::new("a"));
     let gate = Gate::before(server.address(), Some(authority.server())).await;
-    let (found, said) = fault(&mut of(gate.address).build().unwrap()).await;
+    let (found, said) = fault(&mut of(&gate.address).build().unwrap()).await;
     assert_eq!(found, Fault::SpeaksTls, "{said}");
 
     let plain = Gate::before(server.address(), None).await;
     let tls = Tls::default().ca_file(authority.file());
     for address in [plain.address.to_string(), server.address().to_owned()] {
-        let (found, said) = fault(&mut of(address).tls(tls.clone()).build().unwrap()).await;
+        let (found, said) = fault(&mut of(&address).tls(tls.clone()).build().unwrap()).await;
         assert!([Fault::PlainText, Fault::HungUp].contains(&found), "{said}");
     }
 
     let mut no_http2 = authority.server();
     no_http2.alpn_protocols = Vec::new();
     gate.speaks(no_http2);
-    let (found, said) = fault(&mut of(gate.address).tls(tls).build().unwrap()).await;
+    let (found, said) = fault(&mut of(&gate.address).tls(tls).build().unwrap()).await;
     assert_eq!(found, Fault::NoHttp2, "{said}");
 }
 
@@ -102,17 +103,15 @@ async fn a_client_shows_its_certificate_and_hears_why_it_is_refused() {
     let tls = Tls::default().ca_file(authority.file());
     let shows = |issuer: &Authority| {
         let issued = issuer.issues(&["bridge"]);
-        tls.clone().identity_files(
-            issuer.write("client.pem", &issued.certificate),
-            issuer.write("client.key", &issued.key),
-        )
+        tls.clone()
+            .identity_files(issuer.write("client.pem", &issued.certificate), issuer.write("client.key", &issued.key))
     };
-    let mut client = of(gate.address).tls(shows(&clients)).build().unwrap();
+    let mut client = of(&gate.address).tls(shows(&clients)).build().unwrap();
     assert_eq!(got(&mut client).await.unwrap(), "run-1");
     // What the server says of it is lost at times, because it closes the connection on what the client has sent.
-    let (found, said) = fault(&mut of(gate.address).tls(tls.clone()).build().unwrap()).await;
+    let (found, said) = fault(&mut of(&gate.address).tls(tls.clone()).build().unwrap()).await;
     assert!(matches!(found, Fault::WantsCertificate | Fault::Ended("it may ask for a client certificate")), "{said}");
-    let (found, said) = fault(&mut of(gate.address).tls(shows(&other)).build().unwrap()).await;
+    let (found, said) = fault(&mut of(&gate.address).tls(shows(&other)).build().unwrap()).await;
     let refused = Fault::Ended("it may not accept the client certificate");
     assert!(matches!(found, Fault::RefusedCertificate(_)) || found == refused, "{said}");
     assert_eq!(gate.calls().len(), 1, "no call was sent to a server that does not accept the certificate");
@@ -123,7 +122,7 @@ async fn files_of_tls_are_read_again_for_each_connection() {
     let (server, first, second) = (served().await, Authority::new("a"), Authority::new("b"));
     let gate = Gate::before(server.address(), Some(first.server())).await;
     let roots = first.file();
-    let mut client = of(gate.address).tls(Tls::default().ca_file(&roots)).build().unwrap();
+    let mut client = of(&gate.address).tls(Tls::default().ca_file(&roots)).build().unwrap();
     got(&mut client).await.unwrap();
     gate.speaks(second.server());
     gate.ends_connections();

@@ -146,8 +146,8 @@ async fn the_end_of_work_is_reported_when_the_next_token_comes_late() {
     };
     let claiming = Claiming { idle: Some(Duration::ZERO), ..Claiming::default() };
     let stop = CancellationToken::new();
-    let (worked, ()) = tokio::join!(worker.run(&claiming, &stop, work), comes);
-    worked.unwrap();
+    let (ended, ()) = tokio::join!(worker.run(&claiming, &stop, work), comes);
+    ended.unwrap();
     assert_eq!(run(&scene.server, "run-1").await.status(), RunStatus::Completed);
 }
 

@@ -49,7 +49,7 @@ impl Home {
 #[tokio::test]
 async fn contexts_are_added_used_shown_and_removed() {
     let home = Home::new();
-    assert_eq!(home.done(&["context", "list"]).await, "  NAME  SERVER  NAMESPACE  AS\n");
+    assert_eq!(home.done(&["context", "list"]).await, "CURRENT  NAME  SERVER  NAMESPACE  AS\n");
     home.done(&["context", "add", "one", "--server", "127.0.0.1:1,127.0.0.1:2", "--as", "agent-7"]).await;
     home.done(&["context", "add", "two", "--server", "https://[::1]:3", "--namespace", "qa", "--use"]).await;
     let list = home.done(&["context", "list"]).await;
@@ -69,7 +69,10 @@ async fn contexts_are_added_used_shown_and_removed() {
     assert!(home.done(&["context", "show"]).await.starts_with("name     one\n"));
     home.done(&["context", "remove", "one"]).await;
     let none = home.run(&["context", "show"]).await;
-    assert_eq!((none.code, none.err.as_str()), (1, "runledger: no context is current: `runledger context use NAME` makes one so\n"));
+    assert_eq!(
+        (none.code, none.err.as_str()),
+        (1, "runledger: no context is current: `runledger context use NAME` makes one so\n")
+    );
     home.done(&["context", "use", "two"]).await;
     home.done(&["context", "use", "--none"]).await;
     assert_eq!(home.run(&["context", "show"]).await.code, 1);
@@ -94,8 +97,8 @@ async fn the_file_is_its_owners_alone_and_holds_paths_from_the_root_and_nothing_
     assert_eq!(mode(home.file().parent().unwrap().to_owned()), 0o700);
 
     let again = home.run(&add).await;
-    let taken = "runledger: there is a context \"one\" already: --replace writes it anew\n";
-    assert_eq!((again.code, again.err.as_str()), (1, taken));
+    let exists = "runledger: there is a context \"one\" already: --replace writes it anew\n";
+    assert_eq!((again.code, again.err.as_str()), (1, exists));
     home.done(&[&add[..], &["--replace", "--namespace", "qa"]].concat()).await;
     assert!(std::fs::read_to_string(home.file()).unwrap().contains("namespace = \"qa\"\n"));
 
@@ -167,7 +170,8 @@ async fn a_flag_goes_before_the_environment_and_that_before_the_context() {
     let mut by_environment = home.command(&list);
     by_environment.env("RUNLEDGER_NAMESPACE", "of-environment").env("RUNLEDGER_TOKEN", "of-environment");
     assert_eq!(ran(by_environment).await.code, 0);
-    let mut by_flags = home.command(&[&list[..], &["--namespace", "of-flag", "--token-file", &token("of-flag")]].concat());
+    let mut by_flags =
+        home.command(&[&list[..], &["--namespace", "of-flag", "--token-file", &token("of-flag")]].concat());
     by_flags.env("RUNLEDGER_NAMESPACE", "of-environment").env("RUNLEDGER_TOKEN", "of-environment");
     assert_eq!(ran(by_flags).await.code, 0);
     assert_eq!(gate.sent("runledger-namespace"), ["of-context", "of-environment", "of-flag"]);
@@ -181,7 +185,10 @@ async fn a_flag_goes_before_the_environment_and_that_before_the_context() {
     assert_eq!(ran(selected).await.code, 0);
     assert_eq!(gate.sent("authorization")[3..], ["", ""]);
     let unknown = home.run(&["run", "list", "--context", "thrid"]).await;
-    assert_eq!((unknown.code, unknown.err.as_str()), (2, "runledger: there is no context \"thrid\" among one, other\n"));
+    assert_eq!(
+        (unknown.code, unknown.err.as_str()),
+        (2, "runledger: there is no context \"thrid\" among one, other\n")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

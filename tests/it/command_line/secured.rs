@@ -33,7 +33,9 @@ impl Scene {
     /// A command that trusts the server and has the token.
     fn command(&self, args: &[&str]) -> tokio::process::Command {
         let mut command = command(&self.address(), args);
-        command.env("RUNLEDGER_CLIENT_TLS_CA", self.authority.file()).env("RUNLEDGER_TOKEN_FILE", self.token("s3cret\n"));
+        command
+            .env("RUNLEDGER_CLIENT_TLS_CA", self.authority.file())
+            .env("RUNLEDGER_TOKEN_FILE", self.token("s3cret\n"));
         command
     }
 
@@ -72,9 +74,10 @@ async fn every_command_calls_over_tls_with_its_token_and_namespace() {
         (&doctor, 1),
     ] {
         let before = scene.gate.calls().len();
-        let args = [args, &["--namespace", "qa"]].concat();
-        let mut going = Going::of(scene.command(&args));
-        if args[1] == "watch" && args[2] == "r" {
+        let mut command = scene.command(args);
+        command.env("RUNLEDGER_NAMESPACE", "qa");
+        let mut going = Going::of(command);
+        if args[0] == "run" && args[1] == "watch" {
             going.frame().await;
             scene.done(&["run", "complete", "r"]).await;
         }
@@ -104,12 +107,22 @@ async fn each_failure_of_the_connection_says_what_to_do() {
         (&*address, &[][..], 3, "it speaks TLS, and was called in plain text\n  --tls, or an https:// address,"),
         (&address, &["--tls-ca", &ca][..], 1, ": no token was sent\n  --token-file or RUNLEDGER_TOKEN_FILE names"),
         (&address, &["--tls-ca", other.to_str().unwrap()], 2, "the CA file"),
-        (&address, &["--tls-ca", &ca, "--tls-server-name", "x.example"], 3, " and not for x.example\n  --tls-server-name"),
+        (
+            &address,
+            &["--tls-ca", &ca, "--tls-server-name", "x.example"],
+            3,
+            " and not for x.example\n  --tls-server-name",
+        ),
         (plain, &["--tls-ca", &ca], 3, "\n  it is called in plain text without the flags of TLS"),
         (plain, &["--tls-ca", "/nowhere"], 2, "the CA file /nowhere cannot be read: "),
         (plain, &["--tls-cert", &ca], 2, "--tls-key"),
         (plain, &["--token-file", "/nowhere"], 2, "the token file /nowhere cannot be read: "),
-        ("10.0.0.7:1", &["--token-file", &token], 2, "in plain text, for everybody on the way to read; --tls calls over"),
+        (
+            "10.0.0.7:1",
+            &["--token-file", &token],
+            2,
+            "in plain text, for everybody on the way to read; --tls calls over",
+        ),
         ("http://10.0.0.7:1", &["--tls"], 2, "plain text, and TLS was asked for; name it without http://"),
         ("ftp://a:1", &[], 2, "expected HOST:PORT or https://HOST:PORT"),
     ] {

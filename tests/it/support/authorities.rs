@@ -87,7 +87,8 @@ impl Issued {
     /// The configuration of a server with this certificate, which asks clients for one of `clients`.
     pub(crate) fn server(&self, clients: Option<&Authority>) -> ServerConfig {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
+        let builder =
+            ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
         let builder = match clients {
             None => builder.with_no_client_auth(),
             Some(authority) => {

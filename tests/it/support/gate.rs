@@ -44,11 +44,7 @@ impl Gate {
         let behind = Endpoint::from_shared(format!("http://{server}")).unwrap().tcp_nodelay(true).connect_lazy();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let rules = Rules {
-            tls: Mutex::new(tls.map(Arc::new)),
-            tokens: Mutex::default(),
-            calls: Mutex::default(),
-        };
+        let rules = Rules { tls: Mutex::new(tls.map(Arc::new)), tokens: Mutex::default(), calls: Mutex::default() };
         let (rules, ends) = (Arc::new(rules), watch::Sender::new(0));
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, rules.clone(), ends.subscribe(), behind));
