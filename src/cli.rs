@@ -4,6 +4,7 @@
 mod bench;
 mod completions;
 mod connect;
+mod context;
 mod doctor;
 mod ending;
 mod export;
@@ -33,6 +34,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 #[cfg(feature = "bench")]
 use self::bench::BenchArgs;
 use self::completions::CompletionsArgs;
+use self::context::ContextArgs;
 use self::doctor::DoctorArgs;
 use self::export::ExportArgs;
 use self::health::HealthArgs;
@@ -57,7 +59,8 @@ use crate::store::open::Location;
         runledger export --output lifecycle.jsonl                      the whole history\n  \
         runledger doctor                                               is it well, and what to do?\n  \
         runledger verify                                               is every run what its events say?\n  \
-        runledger migrate --store postgres://app:secret@db/runs        to this release's schema"
+        runledger migrate --store postgres://app:secret@db/runs        to this release's schema\n  \
+        runledger context use local                                    call another server from now on"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -97,6 +100,9 @@ enum Command {
     /// Load a server and measure what its callers see
     #[command(after_help = bench::HELP)]
     Bench(Box<BenchArgs>),
+    /// Name servers and how they are reached, for use by their name
+    #[command(after_help = context::HELP)]
+    Context(ContextArgs),
     /// Print what completes this command line in a shell
     #[command(after_help = completions::HELP)]
     Completions(CompletionsArgs),
@@ -131,7 +137,10 @@ fn redacted(text: &str, given: impl Iterator<Item = String>) -> String {
     let mut text = text.to_owned();
     for word in given {
         let values = [Some(word.as_str()), word.split_once('=').map(|(_flag, value)| value)];
-        for value in values.into_iter().flatten().filter(|value| value.contains("://") || value.contains("password=")) {
+        // The address of a server holds no password, and is shown as it is.
+        let is_address = |value: &str| !value.contains('@') && value.starts_with("http");
+        let may_hold = |value: &&str| value.contains("://") && !is_address(value) || value.contains("password=");
+        for value in values.into_iter().flatten().filter(may_hold) {
             text = text.replace(value, &Location::Postgres(value.to_owned()).to_string());
         }
     }
@@ -152,6 +161,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Migrate(config) => migrate::run(&config).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(*args).await,
+        Command::Context(args) => context::run(args),
         Command::Completions(args) => completions::run(&args),
     })
 }

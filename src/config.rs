@@ -1,6 +1,7 @@
 //! The process's settings: flags, then `RUNLEDGER_*`, then defaults. No other module reads the environment.
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::{ArgAction, Args, Command, ValueEnum};
 use jiff::{Span, SpanRelativeTo};
-use runledger_client::HostPort;
+use runledger_client::{HostPort, Token};
 
 use crate::auth::Kinds;
 use crate::store::OpenOptions;
@@ -309,14 +310,42 @@ pub fn variables() -> impl Iterator<Item = String> {
 }
 
 /// The file of the embedded store, where no store was asked for.
-#[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
 fn default_database() -> PathBuf {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let data = variable("XDG_DATA_HOME")
-        .filter(|path| path.is_absolute())
-        .or_else(|| variable("HOME").map(|home| home.join(".local/share")))
-        .unwrap_or_else(|| PathBuf::from("."));
+    let data = user_directory("XDG_DATA_HOME", ".local/share").unwrap_or_else(|| PathBuf::from("."));
     data.join("runledger/ledger.db")
+}
+
+/// The file of the named contexts of a client; none where the user has no home.
+#[must_use]
+pub fn contexts_file() -> Option<PathBuf> {
+    Some(user_directory("XDG_CONFIG_HOME", ".config")?.join("runledger/contexts.toml"))
+}
+
+/// The bearer token that stands in the environment itself.
+///
+/// # Errors
+///
+/// The variable's value is no token. The value is not shown.
+pub fn token() -> Result<Option<Token>, String> {
+    let Some(value) = variable("RUNLEDGER_TOKEN") else { return Ok(None) };
+    let token = value.to_str().map(Token::of_value);
+    match token {
+        Some(Ok(token)) => Ok(Some(token)),
+        Some(Err(error)) => Err(format!("RUNLEDGER_TOKEN: {error}")),
+        None => Err("RUNLEDGER_TOKEN holds no token".to_owned()),
+    }
+}
+
+/// A directory of the user's, by its variable or in the user's home.
+fn user_directory(name: &str, in_home: &str) -> Option<PathBuf> {
+    let named = variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    named.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(in_home)))
+}
+
+/// The value of a variable that is not empty.
+#[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn on_or_off(text: &str) -> Result<bool, &'static str> {

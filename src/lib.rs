@@ -177,10 +177,12 @@
 //! | [`memory`] | how much memory the process takes and may take, and what is refused when little is left |
 //! | [`app`], [`config`], [`supervise`], [`telemetry`], [`clock`] | the process: wired, told what to do, stopped, heard |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
+//! | `cli::{connect, context}` | how servers are reached: by flags, then the environment, then a named context |
 //! | `fill` | makes a large ledger for measurements, past the service |
 //!
-//! Beside this package, `crates/` has the messages (`runledger-proto`), a client with a worker's loop
-//! (`runledger-client`) and the measurements (`runledger-bench`).
+//! Beside this package, `crates/` has the messages (`runledger-proto`), a client with TLS, tokens and a worker's loop
+//! (`runledger-client`) and the measurements (`runledger-bench`). Both callers of servers, `cli` and the measurements,
+//! reach them by that client alone.
 //!
 //! # Where to look
 //!

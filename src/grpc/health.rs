@@ -20,11 +20,8 @@ use futures_util::{Stream, StreamExt as _};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Endpoint;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 use tonic_health::ServingStatus;
-use tonic_health::pb::health_check_response::ServingStatus as WireStatus;
-use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::health_server::{Health as HealthService, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_health::server::{HealthReporter, HealthService as Inner};
@@ -247,42 +244,5 @@ impl Board {
             self.reporter.set_service_status(part, status).await;
             self.said.insert(part, serving);
         }
-    }
-}
-
-/// A server's health status of one of its services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
-    /// The service is served.
-    Serving,
-    /// The service is not served now.
-    NotServing,
-    /// The server has no such service.
-    Unknown,
-}
-
-/// Asks a server for one of its services.
-///
-/// # Errors
-///
-/// The server does not answer in time.
-pub async fn ask(
-    server: &str,
-    service: &str,
-    wait_max: Duration,
-) -> Result<Health, Box<dyn std::error::Error + Send + Sync>> {
-    let endpoint = Endpoint::from_shared(format!("http://{server}"))?.connect_timeout(wait_max);
-    let asked = timeout(wait_max, async {
-        let mut client = HealthClient::new(endpoint.connect().await?);
-        Ok(client.check(HealthCheckRequest { service: service.to_owned() }).await)
-    });
-    let answer: Result<_, tonic::transport::Error> = asked.await.map_err(|_elapsed| "no answer in time")?;
-    match answer? {
-        Ok(answer) => Ok(match answer.into_inner().status() {
-            WireStatus::Serving => Health::Serving,
-            WireStatus::Unknown | WireStatus::NotServing | WireStatus::ServiceUnknown => Health::NotServing,
-        }),
-        Err(status) if status.code() == Code::NotFound => Ok(Health::Unknown),
-        Err(status) => Err(status.into()),
     }
 }

@@ -1,6 +1,8 @@
 //! Support for tests of every kind: commands in one line, the pure model, real Postgres.
 
+pub(crate) mod authorities;
 pub(crate) mod commands;
+pub(crate) mod gate;
 pub(crate) mod http2;
 pub(crate) mod model;
 pub(crate) mod mount;

@@ -17,6 +17,10 @@ pub trait Call: Clone + Send + Sync {
     /// Whether the call may change a run.
     const MUTATES: bool;
 
+    /// Whether the call may be sent again without harm: it changes nothing, or its `request_id` makes the repetition
+    /// the same call.
+    fn is_repeatable(&self) -> bool;
+
     /// Sends the request.
     fn send(
         wire: &mut RunServiceClient<Channel>,
@@ -25,10 +29,14 @@ pub trait Call: Clone + Send + Sync {
 }
 
 macro_rules! calls {
-    ($($request:ident -> $answer:ident by $rpc:ident, mutates: $mutates:literal;)*) => {$(
+    ($($request:ident -> $answer:ident by $rpc:ident, mutates: $mutates:literal $(, by its $id:ident)?;)*) => {$(
         impl Call for v1::$request {
             type Answer = v1::$answer;
             const MUTATES: bool = $mutates;
+
+            fn is_repeatable(&self) -> bool {
+                true $(&& !self.$id.is_empty())?
+            }
 
             async fn send(wire: &mut Wire, request: Request<Self>) -> Result<Response<v1::$answer>, Status> {
                 wire.$rpc(request).await
@@ -38,16 +46,16 @@ macro_rules! calls {
 }
 
 calls! {
-    StartRunRequest -> StartRunResponse by start_run, mutates: true;
-    UpdateRunRequest -> UpdateRunResponse by update_run, mutates: true;
-    CompleteRunRequest -> CompleteRunResponse by complete_run, mutates: true;
-    AbortRunRequest -> AbortRunResponse by abort_run, mutates: true;
-    FailRunRequest -> FailRunResponse by fail_run, mutates: true;
-    ClaimRunRequest -> ClaimRunResponse by claim_run, mutates: true;
-    ClaimNextRunRequest -> ClaimNextRunResponse by claim_next_run, mutates: false;
-    ReleaseRunRequest -> ReleaseRunResponse by release_run, mutates: true;
+    StartRunRequest -> StartRunResponse by start_run, mutates: true, by its request_id;
+    UpdateRunRequest -> UpdateRunResponse by update_run, mutates: true, by its request_id;
+    CompleteRunRequest -> CompleteRunResponse by complete_run, mutates: true, by its request_id;
+    AbortRunRequest -> AbortRunResponse by abort_run, mutates: true, by its request_id;
+    FailRunRequest -> FailRunResponse by fail_run, mutates: true, by its request_id;
+    ClaimRunRequest -> ClaimRunResponse by claim_run, mutates: true, by its request_id;
+    ClaimNextRunRequest -> ClaimNextRunResponse by claim_next_run, mutates: false, by its request_id;
+    ReleaseRunRequest -> ReleaseRunResponse by release_run, mutates: true, by its request_id;
     HeartbeatRunRequest -> HeartbeatRunResponse by heartbeat_run, mutates: false;
-    RequestAbortRequest -> RequestAbortResponse by request_abort, mutates: true;
+    RequestAbortRequest -> RequestAbortResponse by request_abort, mutates: true, by its request_id;
     CheckTransitionRequest -> CheckTransitionResponse by check_transition, mutates: false;
     GetRunRequest -> GetRunResponse by get_run, mutates: false;
     ListRunEventsRequest -> ListRunEventsResponse by list_run_events, mutates: false;

@@ -119,6 +119,9 @@ impl Scene {
     async fn of(line: &str) -> Self {
         let directory = TempDir::new().unwrap();
         std::fs::write(directory.path().join("metadata.json"), "{\"step\": 2}").unwrap();
+        std::fs::create_dir(directory.path().join("runledger")).unwrap();
+        let contexts = "current = \"local\"\n[contexts.local]\nas = \"agent-1\"\n";
+        std::fs::write(directory.path().join("runledger/contexts.toml"), contexts).unwrap();
         let crawl = directory.path().join("crawl");
         std::fs::write(&crawl, "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(&crawl, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -159,13 +162,16 @@ impl Scene {
         Self { server, directory, database }
     }
 
-    fn shell(&self, script: &str) -> Command {
+    fn shell(&self, line: &str) -> Command {
         let binaries = std::path::Path::new(env!("CARGO_BIN_EXE_runledger")).parent().unwrap();
         let mut shell = Command::new("bash");
-        shell.args(["-o", "pipefail", "-ec", script]).current_dir(self.directory.path());
+        shell.args(["-o", "pipefail", "-ec", line]).current_dir(self.directory.path());
         shell.env_clear().env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", binaries.display()));
         shell.env("RUNLEDGER_SERVER", self.server.address()).env("SERVER_PID", self.server.pid().to_string());
         shell.env("XDG_DATA_HOME", self.directory.path());
+        if line.contains("context") {
+            shell.env("XDG_CONFIG_HOME", self.directory.path());
+        }
         shell.env("PGBENCH", program("pgbench"));
         shell.env("DATABASE", self.database.as_ref().map(Database::dsn).unwrap_or_default());
         shell

@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use runledger::grpc::health::{self, Health};
+use runledger_client::{Client as Caller, Health};
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -196,7 +196,8 @@ impl Server {
     }
 
     pub(crate) async fn health(&self, service: &str) -> Option<Health> {
-        health::ask(&self.address.to_string(), service, Duration::from_secs(2)).await.ok()
+        let client = Caller::new(&self.address.to_string(), None).unwrap();
+        client.health(service, Instant::now() + Duration::from_secs(2)).await.ok()
     }
 
     /// Waits until a health service says this, and gives how long that took.
