@@ -8,14 +8,14 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{CancelToken, Client, Config, Connection, Error, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::settings::{Mode, Settings};
-use crate::tls::MakeTls;
 use crate::tls::files::{Files, FilesError};
 use crate::wire::Wire;
 
 /// The stream of a connection with TLS.
-pub type Stream = <MakeTls as MakeTlsConnect<Socket>>::Stream;
+pub type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
 /// A connection that was made.
 pub struct Connected {

@@ -26,8 +26,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    const ALL: [Self; 6] =
-        [Self::Disable, Self::Allow, Self::Prefer, Self::Require, Self::VerifyCa, Self::VerifyFull];
+    const ALL: [Self; 6] = [Self::Disable, Self::Allow, Self::Prefer, Self::Require, Self::VerifyCa, Self::VerifyFull];
 
     /// The value of `sslmode`.
     #[must_use]
@@ -225,7 +224,10 @@ fn one_of<T: Copy, const N: usize>(parameter: &str, value: &str, values: [(&str,
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The driver's part hides its password, and shows `options`, where one may stand.
-        f.debug_struct("Settings").field("hosts", &self.config.get_hosts()).field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("hosts", &self.config.get_hosts())
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
     }
 }
 

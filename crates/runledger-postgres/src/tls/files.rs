@@ -103,7 +103,9 @@ impl Files {
             let (settings, known) = (self.settings.clone(), state.loaded.as_ref().map(|loaded| loaded.digest));
             // A panic in it is a fault, and no reason to be without the files that are known.
             let found = spawn_blocking(move || load(&settings, known)).await;
-            match found.unwrap_or_else(|panicked| Err(FilesError::Unusable { parameter: "sslmode", source: panicked.into() })) {
+            match found
+                .unwrap_or_else(|panicked| Err(FilesError::Unusable { parameter: "sslmode", source: panicked.into() }))
+            {
                 Ok(None) => state.logged = None,
                 Ok(Some(loaded)) => {
                     if state.loaded.is_some() {

@@ -32,7 +32,8 @@ pub(super) fn load(settings: &Settings, known: Option<Digest>) -> Result<Option<
     let provider = Arc::new(ring::default_provider());
     let verifier = verifier(settings, &read, &provider)?;
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let unusable = |parameter, source: Box<dyn std::error::Error + Send + Sync>| FilesError::Unusable { parameter, source };
+    let unusable =
+        |parameter, source: Box<dyn std::error::Error + Send + Sync>| FilesError::Unusable { parameter, source };
     let config = config.map_err(|error| unusable("sslmode", error.into()))?;
     let config = config.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match (&settings.identity, &read.identity) {
@@ -71,9 +72,8 @@ impl Read {
             None => None,
         };
         let revoked = settings.revoked.as_ref().map(|path| pem::read("sslcrl", path)).transpose()?;
-        let both = |Identity { certificate, key }: &Identity| {
-            Ok((pem::read("sslcert", certificate)?, pem::read_key(key)?))
-        };
+        let both =
+            |Identity { certificate, key }: &Identity| Ok((pem::read("sslcert", certificate)?, pem::read_key(key)?));
         Ok(Self { roots, revoked, identity: settings.identity.as_ref().map(both).transpose()? })
     }
 

@@ -3,10 +3,10 @@
 //! The names are the certificate's alternative ones. As libpq does it, the common name counts where a certificate has
 //! no alternative name: many that were made for Postgres by hand have none.
 
+use rustls::Error;
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
-use rustls::Error;
 use x509_parser::prelude::GeneralName;
 
 use super::verifier::parsed;
@@ -24,7 +24,11 @@ pub(super) fn is_common_name(certificate: &CertificateDer<'_>, name: &ServerName
     let Ok(read) = parsed(certificate) else { return false };
     let has_others = match read.subject_alternative_name() {
         Ok(names) => names.is_some_and(|names| {
-            names.value.general_names.iter().any(|name| matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_)))
+            names
+                .value
+                .general_names
+                .iter()
+                .any(|name| matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_)))
         }),
         // Whatever cannot be read may be a name.
         Err(_) => true,
@@ -41,7 +45,6 @@ fn matches(common: &str, wanted: &str, name: &ServerName<'_>) -> bool {
         None => common.eq_ignore_ascii_case(wanted),
     }
 }
-
 
 #[cfg(test)]
 mod tests {

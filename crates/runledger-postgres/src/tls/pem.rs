@@ -52,10 +52,7 @@ pub(super) fn certificates(
     all(bytes).ok_or_else(|| FilesError::Pem { parameter, path: path.to_owned(), what: "certificate" })
 }
 
-pub(super) fn revocations(
-    path: &Path,
-    bytes: &[u8],
-) -> Result<Vec<CertificateRevocationListDer<'static>>, FilesError> {
+pub(super) fn revocations(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, FilesError> {
     let what = "revocation list";
     all(bytes).ok_or_else(|| FilesError::Pem { parameter: "sslcrl", path: path.to_owned(), what })
 }
@@ -63,8 +60,11 @@ pub(super) fn revocations(
 pub(super) fn key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, FilesError> {
     let what = "private key without a passphrase";
     // What the parser says may quote a line of the file.
-    PrivateKeyDer::from_pem_slice(bytes)
-        .map_err(|_| FilesError::Pem { parameter: "sslkey", path: path.to_owned(), what })
+    PrivateKeyDer::from_pem_slice(bytes).map_err(|_| FilesError::Pem {
+        parameter: "sslkey",
+        path: path.to_owned(),
+        what,
+    })
 }
 
 /// All objects of a kind; none when there is none, or one that cannot be read.
