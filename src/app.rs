@@ -210,8 +210,8 @@ async fn open(
             Ok(store) => {
                 let description = store.describe();
                 tell(Some(&description))?;
-                let Description { location, not_durable, .. } = description;
-                tracing::info!(%address, store = location, not_durable, "the store is open");
+                let Description { location, connection, not_durable, .. } = description;
+                tracing::info!(%address, store = location, connection, not_durable, "the store is open");
                 return Ok(Arc::new(Observed::around(store)));
             }
             Err(error) if error.is_temporary() => {
@@ -318,9 +318,10 @@ fn banner(
     let mut out = std::io::stdout().lock();
     writeln!(out, "Runledger {} listens on {address}", env!("CARGO_PKG_VERSION"))?;
     match store {
-        Some(Description { location, not_durable: None, .. }) => writeln!(out, "  store  {location}")?,
-        Some(Description { location, not_durable: Some(why), .. }) => {
-            writeln!(out, "  store  {location}, NOT DURABLE: {why}")?;
+        Some(Description { location, connection, not_durable, .. }) => {
+            let connection = connection.as_ref().map(|connection| format!(" ({connection})")).unwrap_or_default();
+            let not_durable = not_durable.as_ref().map(|why| format!(", NOT DURABLE: {why}")).unwrap_or_default();
+            writeln!(out, "  store  {location}{connection}{not_durable}")?;
         }
         None => writeln!(out, "  store  {location}, not open yet: waiting for it")?,
     }

@@ -90,6 +90,8 @@ pub struct Description {
     pub kind: &'static str,
     /// Where the data is, without any password.
     pub location: String,
+    /// How the connections to a server are protected, and whether a pooler is between; none without a server.
+    pub connection: Option<String>,
     /// Why an acknowledged call may be lost by a crash; none when it may not.
     pub not_durable: Option<String>,
 }

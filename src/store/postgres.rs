@@ -20,6 +20,7 @@ mod lineage;
 mod migrate;
 mod min_release;
 mod parts;
+mod pooler;
 mod probe;
 mod query;
 mod read;
@@ -87,20 +88,21 @@ impl PostgresStore {
     ///
     /// See [`OpenError`].
     pub async fn open(dsn: &str, options: &OpenOptions, supervisor: &Supervisor) -> Result<Self, OpenError> {
-        let config = dsn::config(dsn)?;
+        let connector = dsn::connector(dsn)?;
         let location = dsn::redacted(dsn);
-        let mut alone = Alone::connect(&config, &location).await?;
+        let mut alone = Alone::connect(&connector, &location).await?;
         safety::writable(&alone.client, &location).await?;
         let not_durable = safety::not_durable(&alone.client, &location, options).await?;
         let (ledger, _) = migrate::prepare(&mut alone.client, &location, options).await?;
+        let description = alone.describe(dsn, not_durable);
         drop(alone);
-        let commits = CommitPath::open(&config, &location, options, &ledger, supervisor).await?;
+        let commits = CommitPath::open(&connector, &location, options, &ledger, supervisor).await?;
         Ok(Self {
             ledger,
-            description: Description { kind: "postgres", location, not_durable },
+            description,
             commits,
             over_shards: OverShards::new(ledger.shard_count),
-            announcer: if options.notify { Announcer::start(config, supervisor) } else { Announcer::silent() },
+            announcer: if options.notify { Announcer::start(connector, supervisor) } else { Announcer::silent() },
         })
     }
 
@@ -110,9 +112,9 @@ impl PostgresStore {
     ///
     /// See [`OpenError`].
     pub async fn migrate(dsn: &str, options: &OpenOptions) -> Result<Migrated, OpenError> {
-        let config = dsn::config(dsn)?;
+        let connector = dsn::connector(dsn)?;
         let location = dsn::redacted(dsn);
-        let mut alone = Alone::connect(&config, &location).await?;
+        let mut alone = Alone::connect(&connector, &location).await?;
         safety::writable(&alone.client, &location).await?;
         let options = OpenOptions { migrate: true, ..*options };
         migrate::prepare(&mut alone.client, &location, &options).await.map(|(_, migrated)| migrated)

@@ -72,7 +72,8 @@ impl SqliteStore {
     pub async fn open(path: PathBuf, options: &OpenOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = open::absolute(&path)?;
         let location = path.display().to_string();
-        let description = Description { kind: "sqlite", location: format!("sqlite:{location}"), not_durable: None };
+        let description =
+            Description { kind: "sqlite", location: format!("sqlite:{location}"), connection: None, not_durable: None };
         let (options, its_clock) = (*options, clock.clone());
         let opened =
             errors::opening(&location, move || open::file(&path, &options, its_clock.as_ref(), open::READERS)).await?;
@@ -93,6 +94,7 @@ impl SqliteStore {
         let description = Description {
             kind: "memory",
             location: "memory".to_owned(),
+            connection: None,
             not_durable: Some("the store is in memory: runs are gone when the process ends".to_owned()),
         };
         let (options, its_clock) = (*options, clock.clone());

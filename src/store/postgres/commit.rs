@@ -17,8 +17,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use runledger_postgres::Connector;
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_postgres::{Config, Error};
+use tokio_postgres::Error;
 use uuid::Uuid;
 
 use self::hints::{Hints, RestedOn};
@@ -101,7 +102,7 @@ pub(super) struct CommitPath {
 impl CommitPath {
     /// The uptime begins here.
     pub(super) async fn open(
-        config: &Config,
+        connector: &Connector,
         location: &str,
         options: &OpenOptions,
         ledger: &Ledger,
@@ -111,7 +112,8 @@ impl CommitPath {
         let hints = Arc::new(Hints::new(shard_count));
         let lineage = Arc::new(Lineage::new(ledger, hints.clone()));
         let forget = hints.clone();
-        let sessions = Sessions::new(config, options.connections, supervisor, Some(&lineage), move || forget.forget());
+        let sessions =
+            Sessions::new(connector, options.connections, supervisor, Some(&lineage), move || forget.forget());
         safety::isolated(&sessions, location).await?;
         let now = clock(&sessions).await.map_err(|error| errors::opening_with(location, error))?;
         let (ends, uptime) = (ends::statement(shard_count), ReplicaUptime::new(now, options.monotonic));

@@ -105,7 +105,8 @@ mod tests {
     async fn an_answer_that_comes_in_the_moment_of_sending_is_the_servers_word() {
         #[expect(clippy::disallowed_methods, reason = "`make test` says where its Postgres is in the environment")]
         let dsn = std::env::var("RUNLEDGER_TEST_POSTGRES").expect("`make test` runs a Postgres for this");
-        let sessions = Sessions::new(&dsn.parse().unwrap(), 3, &Supervisor::new(), None, || {});
+        let sessions =
+            Sessions::new(&crate::store::postgres::dsn::connector(&dsn).unwrap(), 3, &Supervisor::new(), None, || {});
         let session = sessions.commit().await.unwrap();
         session.batch_execute(BEGIN).await.unwrap();
         let lost_race = session.query_one("select 1 / 0", &[]).await.unwrap_err();
