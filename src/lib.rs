@@ -253,4 +253,5 @@ pub mod share;
 pub mod store;
 pub mod supervise;
 pub mod telemetry;
+pub mod tls;
 pub mod wire;

@@ -23,7 +23,7 @@ impl Authority {
         let query::ClaimNext { filter, lease_ttl_ms, wait, max_running, request } =
             query::claim_next_run(call.message, &call.caller).map_err(problem::invalid)?;
         let Caller { namespace, principal } = call.caller;
-        let wait_until = Instant::now() + self.wait_max(wait, call.until);
+        let wait_until = Instant::now() + self.wait_max(wait, &call.until);
         let retry_is_safe = request.is_some();
         let claim = Claim {
             namespace,

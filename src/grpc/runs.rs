@@ -28,7 +28,7 @@ pub(super) fn until(extensions: &Extensions) -> Until {
     let context = extensions.get::<Context>();
     Until {
         deadline: context.and_then(|context| context.deadline),
-        connection: context.map(|context| context.peer.streams_end_at()),
+        connection: context.map(|context| context.peer.end_of_streams()),
     }
 }
 
