@@ -233,6 +233,7 @@
 //!   session is a connection to the database, and in the transport a frame is HTTP/2's.
 //! - *problem* and *violation*: a refusal as the wire shows it, and one field that is wrong in a request.
 
+pub mod admin;
 pub mod app;
 pub mod auth;
 pub mod authority;

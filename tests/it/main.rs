@@ -17,3 +17,4 @@ mod postgres;
 mod process;
 mod reads;
 mod support;
+mod tls;
