@@ -44,9 +44,7 @@ mod tests {
         for method in [Method::GET, Method::HEAD] {
             assert_eq!(status(&method, "/livez", Readiness::Draining), 200);
             assert_eq!(status(&method, "/readyz", Readiness::Ready), 200);
-            for not_ready in
-                [Readiness::Opening, Readiness::StoreAway, Readiness::CommitsFail, Readiness::Draining]
-            {
+            for not_ready in [Readiness::Opening, Readiness::StoreAway, Readiness::CommitsFail, Readiness::Draining] {
                 assert_eq!(status(&method, "/readyz", not_ready), 503, "{not_ready:?}");
             }
             for path in ["/", "/livez/", "/readyz2", "/metrics"] {

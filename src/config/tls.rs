@@ -28,8 +28,7 @@ pub struct TlsConfig {
     tls_client_crl: Option<PathBuf>,
 
     /// Whether a client without a certificate is let in [default: required]
-    #[arg(long, env = "RUNLEDGER_TLS_CLIENT_AUTH", value_name = "WHETHER", value_enum,
-          requires = "tls_client_ca")]
+    #[arg(long, env = "RUNLEDGER_TLS_CLIENT_AUTH", value_name = "WHETHER", value_enum, requires = "tls_client_ca")]
     tls_client_auth: Option<ClientAuth>,
 
     /// The interval at which the files of TLS are looked at

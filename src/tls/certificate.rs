@@ -39,14 +39,9 @@ impl ClientCertificate {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|_broken| Unnamed::Unreadable)?;
         let names = certificate.subject_alternative_name().map_err(|_twice| Unnamed::Unreadable)?;
         let names = names.map_or(&[][..], |names| &names.value.general_names);
-        let mut uris = names.iter().filter_map(|name| match name {
-            GeneralName::URI(uri) => Some(*uri),
-            _ => None,
-        });
-        let mut hosts = names.iter().filter_map(|name| match name {
-            GeneralName::DNSName(host) => Some(*host),
-            _ => None,
-        });
+        let mut uris = names.iter().filter_map(|name| if let GeneralName::URI(uri) = name { Some(*uri) } else { None });
+        let mut hosts =
+            names.iter().filter_map(|it| if let GeneralName::DNSName(host) = it { Some(*host) } else { None });
         let name = match (uris.next(), uris.next()) {
             (Some(_), Some(_)) => return Err(Unnamed::TwoUris),
             (Some(uri), None) => uri,

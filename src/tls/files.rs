@@ -148,7 +148,7 @@ fn unreadable(path: &Path, source: io::Error) -> TlsError {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tempfile::TempDir;
 
@@ -171,31 +171,32 @@ mod tests {
 
     #[test]
     fn certificate_and_key_come_from_one_version_of_a_secret() {
+        const READS: usize = 400;
         let root = TempDir::new().unwrap();
         let files = secret(root.path());
-        let over = AtomicBool::new(false);
-        let mut seen = [0_u32; 2];
+        let begun = AtomicUsize::new(0);
+        let mut seen = [0; 2];
         std::thread::scope(|scope| {
+            // The version turns once while the files are read, at any moment of it.
             scope.spawn(|| {
-                for turn in 0_u64.. {
-                    let next = if turn.is_multiple_of(2) { "..2" } else { "..1" };
+                let mut turns = 0;
+                while turns < READS {
+                    if begun.load(Ordering::Acquire) == turns {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    let next = if turns % 2 == 0 { "..2" } else { "..1" };
                     symlink(next, root.path().join("..next")).unwrap();
                     fs::rename(root.path().join("..next"), root.path().join("..data")).unwrap();
-                    if over.load(Ordering::Relaxed) {
-                        return;
-                    }
+                    turns += 1;
                 }
             });
-            for _ in 0..2_000 {
-                match files.read() {
-                    Ok(read) => {
-                        assert_eq!(read.certificate, read.key);
-                        seen[usize::from(read.key == b"..2")] += 1;
-                    }
-                    Err(error) => assert!(matches!(error, TlsError::Unsteady), "{error:?}"),
-                }
+            for _ in 0..READS {
+                begun.fetch_add(1, Ordering::Release);
+                let read = files.read().unwrap();
+                assert_eq!(read.certificate, read.key);
+                seen[usize::from(read.key == b"..2")] += 1;
             }
-            over.store(true, Ordering::Relaxed);
         });
         assert!(seen.iter().all(|times| *times > 0), "both versions were read: {seen:?}");
     }

@@ -62,12 +62,14 @@ impl Offer {
             None => builder.with_no_client_auth(),
             Some(trust) => builder.with_client_cert_verifier(trust.verifier.clone()),
         };
-        let mut server = builder.with_single_cert(chain, key).map_err(|error| match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                TlsError::Pair { certificate: files.certificate.clone(), key: files.key.clone() }
+        let mut server = builder.with_single_cert(chain, key).map_err(|source| {
+            let TlsFiles { certificate, key, .. } = files.clone();
+            if source == Error::InconsistentKeys(InconsistentKeys::KeyMismatch) {
+                TlsError::Pair { certificate, key }
+            } else {
+                let file = if matches!(source, Error::InvalidCertificate(_)) { certificate } else { key };
+                TlsError::Unusable { file, source }
             }
-            Error::InvalidCertificate(_) => TlsError::Unusable { file: files.certificate.clone(), source: error },
-            source => TlsError::Unusable { file: files.key.clone(), source },
         })?;
         server.alpn_protocols = vec![PROTOCOL.to_vec()];
         if trust.is_some() {

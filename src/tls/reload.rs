@@ -87,7 +87,11 @@ impl Tls {
         self.failed_reloads.fetch_add(1, Ordering::Relaxed);
         if let Some(unsaid) = said.is_due() {
             let error = chain(error);
-            tracing::error!(error, unsaid, "the files of TLS have changed and cannot be used: the ones before stay in force");
+            tracing::error!(
+                error,
+                unsaid,
+                "the files of TLS have changed and cannot be used: the ones before stay in force"
+            );
         }
     }
 }

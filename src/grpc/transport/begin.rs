@@ -99,11 +99,9 @@ async fn tell(refused: Refused<Ciphertext>) -> NotBegun {
             if stream.shutdown().await.is_ok() {
                 goodbye::linger(&mut stream).await;
             }
-            return match source.kind() {
-                // rustls says so where the client broke a rule, or has another opinion.
-                io::ErrorKind::InvalidData => NotBegun::Disagreed { what, source: Some(source) },
-                _ => source.into(),
-            };
+            // rustls says so where the client broke a rule, or has another opinion.
+            let is_disagreed = source.kind() == io::ErrorKind::InvalidData;
+            return if is_disagreed { NotBegun::Disagreed { what, source: Some(source) } } else { source.into() };
         }
         Refused::NoProtocol(mut stream) => {
             let _gone = goodbye::http_1(&mut stream, "This port speaks gRPC, over HTTP/2: offer h2 by ALPN.").await;

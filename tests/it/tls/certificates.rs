@@ -59,10 +59,9 @@ async fn a_certificate_that_names_two_clients_or_none_is_refused_with_the_reason
 #[tokio::test]
 async fn a_session_is_never_resumed_where_clients_show_certificates() {
     let clients = Ca::new("clients");
-    for (files, expected) in [
-        (&[][..], HandshakeKind::Resumed),
-        (&[("tls-client-ca", clients.pem().as_str())][..], HandshakeKind::Full),
-    ] {
+    for (files, expected) in
+        [(&[][..], HandshakeKind::Resumed), (&[("tls-client-ca", clients.pem().as_str())][..], HandshakeKind::Full)]
+    {
         let served = Served::start_with(files, &[]).await;
         let pair = clients.client(URI);
         // Tickets are kept with these settings.

@@ -42,7 +42,7 @@ impl Watching {
     }
 
     /// The streams and a wait end, and say that they may be resumed elsewhere; a call is not begun. Gives the cursor.
-    async fn is_ended(mut self) -> String {
+    async fn ends(mut self) -> String {
         let wait = WaitRunRequest { run_id: "watched".to_owned(), ..WaitRunRequest::default() };
         let mut waiting = self.client.clone();
         let waits = async { waiting.wait_run(wait).await.unwrap_err() };
@@ -55,7 +55,13 @@ impl Watching {
                 }
             }
         };
-        let many = async { loop { if let Err(status) = self.many.message().await { break status } } };
+        let many = async {
+            loop {
+                if let Err(status) = self.many.message().await {
+                    break status;
+                }
+            }
+        };
         let ended = timeout(END_WAIT_MAX, async { tokio::join!(waits, one, many) }).await;
         let (waited, one, many) = ended.expect("they end");
         for status in [&one, &many] {
@@ -81,15 +87,21 @@ async fn a_ca_that_is_taken_out_ends_its_clients_connections_and_no_others() {
     let ending = Watching::begin(&served, &left).await;
     let mut going_on = Watching::begin(&served, &stayed).await;
     replace(&served.file("tls-client-ca"), &staying.pem());
-    let cursor = ending.is_ended().await;
+    let cursor = ending.ends().await;
     assert!(served.begins(served.trusted(Some(&left))).await.is_err(), "it does not come back");
     let asked = WatchRunsRequest { cursor, ..WatchRunsRequest::default() };
     let resumed = going_on.client.watch_runs(asked).await;
     assert!(resumed.is_ok(), "the cursor is good: {resumed:?}");
     ask(&mut going_on.client, "watched", Step::Update(7), "").await.unwrap();
-    while going_on.many.message().await.unwrap().unwrap().frame.is_none_or(|frame| {
-        !matches!(frame, watch_runs_response::Frame::Change(_))
-    }) {}
+    while going_on
+        .many
+        .message()
+        .await
+        .unwrap()
+        .unwrap()
+        .frame
+        .is_none_or(|frame| !matches!(frame, watch_runs_response::Frame::Change(_)))
+    {}
     served.server.process.says("its client's certificate holds no more").await;
     assert_eq!(served.server.process.said().matches("its client's certificate holds no more").count(), 1);
 }
@@ -105,7 +117,7 @@ async fn a_certificate_that_is_revoked_ends_its_connections() {
     let mut going_on = served.client(Some(&other));
     ask(&mut going_on, "watched", Step::Update(1), "").await.unwrap();
     replace(&served.file("tls-client-crl"), &clients.revokes(&[&revoked]));
-    ending.is_ended().await;
+    ending.ends().await;
     assert!(served.begins(served.trusted(Some(&revoked))).await.is_err());
     ask(&mut going_on, "watched", Step::Update(2), "").await.unwrap();
     served.server.process.says("Revoked").await;
@@ -127,28 +139,27 @@ async fn a_certificate_that_comes_to_its_end_ends_its_connections() {
     watched(&served, &clients.client(URI)).await;
     let begun = Instant::now();
     let ending = Watching::begin(&served, &clients.client_until(URI, seconds_after_now(2))).await;
-    ending.is_ended().await;
+    ending.ends().await;
     assert!(begun.elapsed() > Duration::from_millis(500), "it held for as long as it said");
     served.server.process.says("its client's certificate holds no more").await;
 }
 
 #[tokio::test]
 async fn a_call_on_a_connection_that_is_being_closed_is_refused_and_the_connection_cut() {
-    use crate::support::http2::{GOAWAY, HEADERS, MAGIC, call, settings};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use crate::support::http2::{GOAWAY, HEADERS, call};
     let clients = Ca::new("clients");
     let served = Served::start_with(&[("tls-client-ca", &clients.pem())], &[]).await;
     let pair = clients.client(URI);
     watched(&served, &pair).await;
-    let (mut stream, _) = served.begins(served.trusted(Some(&pair))).await.unwrap();
+    let (mut stream, mut bytes) = served.begins(served.trusted(Some(&pair))).await.unwrap();
     replace(&served.file("tls-client-ca"), &Ca::new("others").pem());
     served.server.process.says("its client's certificate holds no more").await;
     let begun = Instant::now();
     // A client that overlooks the GOAWAY, and neither acknowledges nor closes.
     let wait = call(1, "/runledger.v1.RunService/WaitRun", b"\x0a\x07watched");
     stream.write_all(&wait).await.unwrap();
-    let _ = (MAGIC, settings(&[]), HEADERS);
-    let mut bytes = Vec::new();
     let closed = timeout(SOON, stream.read_to_end(&mut bytes)).await;
     assert!(closed.is_ok(), "it is cut");
     assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
