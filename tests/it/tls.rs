@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
+use crate::process::admin;
 use crate::process::server::{Client, SOON, Server};
 use crate::support::http2::{Frame, MAGIC, settings};
 use crate::support::tls::{Ca, Pair, channel, connect};
@@ -55,8 +56,8 @@ impl Served {
             args.extend([format!("--{flag}"), path(flag)]);
         }
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        let server = Server::start_with(&args.iter().map(String::as_str).collect::<Vec<_>>()).await;
-        server.process.says("the store is open").await;
+        let (server, admin) = admin::start(&args.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        admin::ready(admin).await;
         Self { server, files: directory, ca, pair }
     }
 

@@ -13,7 +13,7 @@ use crate::support::http2::{Connection, END_HEADERS, HEADERS, frame, header_bloc
 const ASK: &str = "host: x\r\nconnection: close\r\n\r\n";
 
 /// A server with an admin port, and the port's address.
-async fn start(flags: &[&str]) -> (Server, SocketAddr) {
+pub(crate) async fn start(flags: &[&str]) -> (Server, SocketAddr) {
     let server = Server::start_with(&[&["--admin-listen", "127.0.0.1:0"], flags].concat()).await;
     server.process.says("  admin  ").await;
     let said = server.process.said();
@@ -31,13 +31,18 @@ async fn asked(address: SocketAddr, line: &str) -> Option<String> {
     Some(answer)
 }
 
-#[tokio::test]
-async fn it_says_that_the_process_lives_and_may_be_sent_traffic() {
-    let (_server, admin) = start(&["--store", "memory"]).await;
+/// Waits until the process may be sent traffic, and gives the answer that says so.
+pub(crate) async fn ready(admin: SocketAddr) -> String {
     let ready = eventually(SOON, async || {
         asked(admin, "GET /readyz").await.filter(|answer| answer.starts_with("HTTP/1.1 200 "))
     });
-    assert!(ready.await.unwrap().ends_with("\r\n\r\nready\n"));
+    ready.await.expect("it is ready")
+}
+
+#[tokio::test]
+async fn it_says_that_the_process_lives_and_may_be_sent_traffic() {
+    let (_server, admin) = start(&["--store", "memory"]).await;
+    assert!(ready(admin).await.ends_with("\r\n\r\nready\n"));
     for (line, status, text) in [
         ("GET /livez", "200", "alive\n"),
         ("GET /readyz?verbose", "200", "ready\n"),
