@@ -1,7 +1,9 @@
 //! The only place that wires everything: bind, open the store, serve, drain.
 
+mod admin_port;
+mod banner;
+
 use std::convert::Infallible;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -14,6 +16,8 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::admin_port::AdminPort;
+use self::banner::{Ports, Spoken};
 use crate::auth::Gate;
 use crate::auth::reload::AccessFile;
 use crate::authority::{Authority, AuthoritySlot, Turns};
@@ -22,7 +26,7 @@ use crate::clock::SystemClock;
 use crate::config::{Identity, ServeConfig};
 use crate::engine::{self, ANSWER_WAIT_MAX, Engine};
 use crate::feed::{self, Feed};
-use crate::grpc::transport::listener::{self, Limits};
+use crate::grpc::transport::listener::{self, Limits, Port};
 use crate::grpc::transport::{CallerLimits, Lifetime};
 use crate::grpc::{health, server};
 use crate::leases::progress::ProgressBoard;
@@ -36,6 +40,7 @@ use crate::store::{Commits, Description, OpenError, Store, Upkeep};
 use crate::supervise::Supervisor;
 use crate::supervise::signals::Signals;
 use crate::telemetry::chain;
+use crate::tls::Tls;
 use crate::wire::WireFrames;
 use crate::wire::seal::Seals;
 
@@ -78,13 +83,32 @@ async fn run(
     listen: &[SocketAddr],
     supervisor: Supervisor,
 ) -> anyhow::Result<()> {
+    let tls = config.tls.files().map(|files| Tls::load(files, Arc::new(SystemClock))).transpose()?.map(Arc::new);
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
+    let admin = AdminPort::bind(&config).await?;
+    let ports = Ports {
+        address,
+        admin: admin.as_ref().map(|admin| admin.address),
+        tls: Spoken::of(&config),
+        asks_for_credentials: config.access_file.is_some(),
+    };
 
     // The port answers, and health can be asked, before the store is opened, because opening may take its time.
     let slot = AuthoritySlot::default();
     let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
+    let admin = admin.map(|admin| admin.start(monitor.readiness(), &supervisor));
     supervisor.vital("health", monitor.run());
+    if let Some(tls) = tls.clone() {
+        let (interval, stop) = (config.tls.tls_reload_interval, supervisor.stop());
+        supervisor.vital("tls", async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = tls.follow(interval) => {}
+            }
+        });
+    }
     // The listener has its own supervisor, because the drain waits for it after the committers.
     let listening = Supervisor::new();
     let asked = config.client_connections;
@@ -107,16 +131,9 @@ async fn run(
     memory::give_back_freed();
     let memory = Arc::new(Memory::new(config.memory_limit));
     let gate = gate(&config, &supervisor)?;
-    let serving = server::serve(
-        listener,
-        slot.clone(),
-        health,
-        gate,
-        limits,
-        memory.clone(),
-        listening.clone(),
-        supervisor.stop(),
-    );
+    let port = Port { listener, tls };
+    let serving =
+        server::serve(port, slot.clone(), health, gate, limits, memory.clone(), listening.clone(), supervisor.stop());
     supervisor.vital("listener", serving.map_err(|error| anyhow::anyhow!("reflection: {}", chain(&*error)))?);
 
     let lost = Arc::new(OnceLock::new());
@@ -125,7 +142,7 @@ async fn run(
     let opened = tokio::select! {
         biased;
         () = stop.cancelled() => None,
-        opened = open(&config, &location, address, &supervisor) => Some(opened),
+        opened = open(&config, &location, ports, &supervisor) => Some(opened),
     };
     match opened {
         None => {}
@@ -141,6 +158,10 @@ async fn run(
     }
     stop.cancelled().await;
     drain(&slot, &supervisor, &listening).await;
+    if let Some(admin) = admin {
+        admin.stop().cancel();
+        admin.finished(GOODBYE_WAIT_MAX).await;
+    }
     match (supervisor.failed(), lost.get()) {
         (None, _) => Ok(()),
         (Some(_), Some(why)) => anyhow::bail!("{why}"),
@@ -185,14 +206,15 @@ async fn until_lost(store: Arc<dyn Store>, why: Arc<OnceLock<String>>, stop: Can
 async fn open(
     config: &ServeConfig,
     location: &Location,
-    address: SocketAddr,
+    ports: Ports,
     supervisor: &Supervisor,
 ) -> anyhow::Result<Arc<dyn Store>> {
-    let mut untold = Some(address);
+    let address = ports.address;
+    let mut untold = Some(ports);
     let mut tell = |store: Option<&Description>| match untold.take() {
-        Some(address) => {
+        Some(ports) => {
             tracing::info!(%address, store = %location, "listening");
-            banner(config, address, location, store)
+            banner::print(&ports, location, store)
         }
         None => Ok(()),
     };
@@ -306,33 +328,4 @@ pub fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = I
             stop.cancel();
         }
     })
-}
-
-/// Prints the address, the store, and a command to try. The address is the first line's last word.
-fn banner(
-    config: &ServeConfig,
-    address: SocketAddr,
-    location: &Location,
-    store: Option<&Description>,
-) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "Runledger {} listens on {address}", env!("CARGO_PKG_VERSION"))?;
-    match store {
-        Some(Description { location, connection, not_durable, .. }) => {
-            let connection = connection.as_ref().map(|connection| format!(" ({connection})")).unwrap_or_default();
-            let not_durable = not_durable.as_ref().map(|why| format!(", NOT DURABLE: {why}")).unwrap_or_default();
-            writeln!(out, "  store  {location}{connection}{not_durable}")?;
-        }
-        None => writeln!(out, "  store  {location}, not open yet: waiting for it")?,
-    }
-    if config.access_file.is_none() {
-        let sentence = "agents are believed, not authenticated: ownership keeps honest agents apart, not hostile ones";
-        writeln!(out, "  {sentence}")?;
-    }
-    let token = if config.access_file.is_some() { " -H \"authorization: Bearer $TOKEN\"" } else { "" };
-    writeln!(
-        out,
-        "  try    grpcurl -plaintext{token} -d '{{\"task_thread_id\": \"hello\"}}' {address} runledger.v1.RunService/StartRun"
-    )?;
-    out.flush()
 }

@@ -8,6 +8,7 @@ mod lists;
 mod memory;
 mod mutations;
 mod reads;
+mod until;
 mod watch;
 
 use std::sync::{Arc, OnceLock};
@@ -16,9 +17,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use self::lists::Turns;
+pub use self::until::Until;
 pub use self::watch::{OneFrame, over};
 use crate::auth::Caller;
-use crate::auth::gate::Session;
 use crate::claims::Claims;
 use crate::domain::{LedgerEpoch, Refusal, RunKey};
 use crate::engine::Engine;
@@ -102,31 +103,11 @@ pub struct Call<M> {
     pub message: M,
 }
 
-/// The times at which a call is over, at the first of them.
-#[derive(Clone, Debug)]
-pub struct Until {
-    /// The time at which the caller stops waiting.
-    pub deadline: Option<Instant>,
-    /// The time at which the connection is closed, or the caller's credential ends.
-    pub connection: Option<Instant>,
-    /// Tells when the caller is let in no more.
-    pub session: Option<Arc<Session>>,
-}
-
-impl Until {
-    /// A call without an end.
-    #[must_use]
-    pub fn never() -> Self {
-        Self { deadline: None, connection: None, session: None }
-    }
-}
-
 impl Authority {
     /// Time that a call waits where it was asked to. The wait ends before the call does, because an answer tells more
     /// than the passing of a deadline.
     fn wait_max(&self, asked: Duration, until: &Until) -> Duration {
-        let end = until.deadline.into_iter().chain(until.connection).min();
-        let left = end.map_or(WAIT_MAX, |end| {
+        let left = until.end().map_or(WAIT_MAX, |end| {
             let left = end.saturating_duration_since(Instant::now());
             left.saturating_sub((left / 10).min(ANSWER_MARGIN_MAX))
         });

@@ -1,5 +1,7 @@
 //! The process's settings: flags, then `RUNLEDGER_*`, then defaults. No other module reads the environment.
 
+mod tls;
+
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
@@ -14,6 +16,7 @@ use clap::{ArgAction, Args, Command, ValueEnum};
 use jiff::{Span, SpanRelativeTo};
 use runledger_client::{HostPort, Token};
 
+pub use self::tls::TlsConfig;
 use crate::auth::Kinds;
 use crate::store::OpenOptions;
 use crate::store::open::Location;
@@ -28,6 +31,14 @@ pub struct ServeConfig {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, env = "RUNLEDGER_LISTEN", value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
     pub listen: HostPort,
+
+    /// TLS on that address.
+    #[command(flatten)]
+    pub tls: TlsConfig,
+
+    /// Address to answer /livez and /readyz on, by HTTP/1 and without TLS: not for the public [default: none]
+    #[arg(long, env = "RUNLEDGER_ADMIN_LISTEN", value_name = "HOST:PORT")]
+    pub admin_listen: Option<HostPort>,
 
     /// The store to serve, and how to open it.
     #[command(flatten)]
@@ -288,7 +299,7 @@ impl ServeConfig {
     }
 
     fn is_encrypted(&self) -> bool {
-        false
+        self.tls.files().is_some()
     }
 }
 

@@ -109,8 +109,8 @@
 //! # The transport
 //!
 //! ```text
-//! listener: a place -> preface -> hyper, h2 -> by its headers: refused, or begun -> its request -> its turn -> grpc
-//!                                                                answer, in parts, counted until written <--------+
+//! listener: a place -> TLS, preface -> h2 -> by its headers: refused, or begun -> its request -> its turn -> grpc
+//!                                                             answer, in parts, counted until written <--------+
 //! ```
 //!
 //! - A connection's share is bounded: the bytes that it has read before others are read, frames without a call, calls
@@ -118,6 +118,11 @@
 //! - A connection that reaches its own bound waits, or its calls do. Only where all connections together reach a bound,
 //!   calls are refused or connections cut, of those that have more than their share.
 //! - A call that is refused by its headers was not decoded, and wrote nothing.
+//! - TLS and the preface have one bound of time together. A handshake holds a turn while it computes, and none while it
+//!   waits for its client; half of the processors have turns.
+//! - The files of TLS are taken whole or not at all. When client CAs or revocation lists change, and when a certificate
+//!   comes to its end, the chains of connected clients are verified again. A client whose chain does not verify any more
+//!   begins no call, and its connection ends within seconds: its streams end themselves, to be resumed elsewhere.
 //!
 //! # Claims
 //!
@@ -171,6 +176,8 @@
 //! | `wire::seal` | what only this ledger may read again: its key, and what a text is bound to |
 //! | [`authority`] | the calls without a transport: a request in, an answer or a problem out |
 //! | [`grpc`] | the gRPC face on top of it, health, and the listener with its bounds |
+//! | [`tls`] | certificates and client CAs, read again when they change; handshakes; the trust in connected clients |
+//! | [`admin`] | the port for those who run the process: `/livez`, `/readyz` |
 //! | [`auth`] | who makes a call, and what the caller may do |
 //! | `auth::{gate, access, grant}` | the gate that every call passes; the access that each method needs; what was granted |
 //! | `auth::{access_file, rules, token, reload}` | the access file: its form, what it says of whom, new rules while the server runs |
@@ -250,8 +257,11 @@
 //! - *tailer*, *ring*, *session*: the tailer reads the log's end, the ring keeps its last part, and a session serves
 //!   one watch from it. A *frame* is one message of a watch, a *cursor* the place to go on from. In the stores a
 //!   session is a connection to the database, and in the transport a frame is HTTP/2's.
+//! - *chain*: a certificate and those between it and a CA; a client's *name* is in the first of them. The trust in a
+//!   client is *withdrawn* when its chain verifies no more.
 //! - *problem* and *violation*: a refusal as the wire shows it, and one field that is wrong in a request.
 
+pub mod admin;
 pub mod app;
 pub mod auth;
 pub mod authority;
@@ -272,4 +282,5 @@ pub mod share;
 pub mod store;
 pub mod supervise;
 pub mod telemetry;
+pub mod tls;
 pub mod wire;

@@ -24,10 +24,10 @@ pub(super) struct Runs {
 /// The end of a call, as the transport knows it.
 pub(super) fn until(extensions: &Extensions) -> Until {
     let Some(Context { deadline, peer, admitted }) = extensions.get::<Context>() else { return Until::never() };
-    let connection = peer.streams_end_at();
     Until {
         deadline: *deadline,
-        connection: Some(admitted.ends_at.map_or(connection, |end| end.min(connection))),
+        connection: Some(peer.end_of_streams()),
+        credential: admitted.ends_at,
         session: admitted.session.clone(),
     }
 }

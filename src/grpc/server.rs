@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic_health::pb::health_server::{Health, HealthServer};
 
@@ -10,7 +9,7 @@ use super::replica::Replica;
 use super::routes::Routes;
 use super::runs::Runs;
 use super::transport::Totals;
-use super::transport::listener::{Limits, listen};
+use super::transport::listener::{Limits, Port, listen};
 use crate::auth::Gate;
 use crate::authority::AuthoritySlot;
 use crate::memory::Memory;
@@ -22,14 +21,14 @@ use runledger_proto::FILE_DESCRIPTOR_SET;
 /// Bytes of one question to reflection: a name.
 const QUESTION_BYTES_MAX: usize = 1024;
 
-/// Serves on a listener, with this health service, until the stop. Each connection is a task of `connections`; after
+/// Serves on a port, with this health service, until the stop. Each connection is a task of `connections`; after
 /// the stop, these tasks let the calls in flight end.
 ///
 /// # Errors
 ///
 /// The bytes for reflection are no descriptor set.
 pub fn serve(
-    listener: TcpListener,
+    port: Port,
     slot: AuthoritySlot,
     health: HealthServer<impl Health>,
     gate: Arc<Gate>,
@@ -50,5 +49,5 @@ pub fn serve(
         .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))
         .add_service(reflection().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES_MAX));
     let routes = Routes { runs: RunServiceServer::new(Runs::new(slot)), others: others.prepare() };
-    Ok(listen(listener, routes, gate, limits, totals, connections, stop))
+    Ok(listen(port, routes, gate, limits, totals, connections, stop))
 }

@@ -112,10 +112,17 @@ pub fn draining() -> Problem {
     Problem::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY))
 }
 
-/// The stream's connection has come of age; the stream goes on on another one.
+/// The connection has come of age, or its client's certificate holds no more; the call or stream goes on on another one.
 #[must_use]
 pub fn connection_ends() -> Problem {
-    let message = "The connection is being closed because of its age: resume the stream on a new one.";
+    let message = "The connection is being closed, for its age or the end of its certificate: go on on a new one.";
+    Problem::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY))
+}
+
+/// The credential of the stream's caller has come to its end; the stream goes on with another one.
+#[must_use]
+pub fn credential_ends() -> Problem {
+    let message = "The credential's time is over: resume the stream with a new one.";
     Problem::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY))
 }
 

@@ -24,7 +24,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("reads", &["domain", "store", "supervise"]),
     ("auth", &["clock", "domain"]),
     ("wire", &["auth", "clock", "domain", "feed", "store"]),
-    ("config", &["auth", "domain", "store", "telemetry"]),
+    ("tls", &["clock", "domain", "telemetry"]),
+    ("config", &["auth", "domain", "store", "telemetry", "tls"]),
     (
         "authority",
         &[
@@ -57,12 +58,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "store",
             "supervise",
             "telemetry",
+            "tls",
             "wire",
         ],
     ),
+    ("admin", &["grpc", "supervise", "telemetry"]),
     (
         "app",
         &[
+            "admin",
             "auth",
             "authority",
             "claims",
@@ -79,6 +83,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "store",
             "supervise",
             "telemetry",
+            "tls",
             "wire",
         ],
     ),
@@ -113,6 +118,8 @@ const INNER: &[(&str, &[&str])] =
 const CRATES: &[(&str, &[&str])] = &[
     ("tonic", &["auth", "grpc", "wire"]),
     ("governor", &["grpc::transport"]),
+    ("tokio_rustls", &["grpc::transport", "tls"]),
+    ("x509_parser", &["tls"]),
     ("tikv_jemalloc_ctl", &["memory"]),
     ("tikv_jemallocator", &["main"]),
     ("prost", &["auth", "authority", "grpc", "wire"]),

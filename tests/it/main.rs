@@ -18,3 +18,4 @@ mod postgres;
 mod process;
 mod reads;
 mod support;
+mod tls;

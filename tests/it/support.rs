@@ -10,4 +10,5 @@ pub(crate) mod postgres;
 pub(crate) mod proxy;
 pub(crate) mod random;
 pub(crate) mod server;
+pub(crate) mod tls;
 pub(crate) mod wrapped;

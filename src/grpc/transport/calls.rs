@@ -24,7 +24,7 @@ use super::peer::{Open, Peer};
 use super::request;
 use super::stall::StreamTasks;
 use crate::auth::Gate;
-use crate::auth::gate::{Admitted, Looked};
+use crate::auth::gate::{Admitted, Certificate, Looked};
 use crate::domain::Violation;
 use crate::wire::problem;
 
@@ -130,7 +130,9 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
             }
         };
         let lasts = matches!(kind, Kind::Wait | Kind::Watch);
-        let admitted = match self.gate.look(request.uri().path(), request.headers(), None, lasts) {
+        let shown = self.peer.certificate();
+        let certificate = shown.map(|shown| Certificate { name: &shown.name, issuer: &shown.issuer });
+        let admitted = match self.gate.look(request.uri().path(), request.headers(), certificate, lasts) {
             Looked::Admitted(admitted) => Arc::<Admitted>::from(admitted),
             Looked::Denied(denied) => {
                 let refused = Status::from(problem::denied(denied)).into_http();

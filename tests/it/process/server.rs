@@ -11,8 +11,13 @@ use runledger_proto::v1::run_service_client::RunServiceClient;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::postgres::variable;
+use crate::support::tls::Everywhere;
 
 /// The time within which an event must come: long enough for a busy machine, short enough to fail a test.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
@@ -178,7 +183,9 @@ impl Server {
     }
 
     pub(crate) async fn start_with(args: &[&str]) -> Self {
-        let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+        let everywhere = Everywhere::get().filter(|_| !args.contains(&"--tls-cert")).map(Everywhere::flags);
+        let tls: Vec<&str> = everywhere.iter().flatten().map(String::as_str).collect();
+        let args = [&["serve", "--listen", "127.0.0.1:0"], args, &tls].concat();
         Self::of(Process::spawn(&args)).await
     }
 
@@ -196,8 +203,19 @@ impl Server {
     }
 
     pub(crate) async fn health(&self, service: &str) -> Option<Health> {
-        let client = Caller::new(&self.address.to_string(), None).unwrap();
-        client.health(service, Instant::now() + Duration::from_secs(2)).await.ok()
+        let Some(everywhere) = Everywhere::get() else {
+            let client = Caller::new(&self.address.to_string(), None).unwrap();
+            return client.health(service, Instant::now() + Duration::from_secs(2)).await.ok();
+        };
+        let mut client = HealthClient::new(everywhere.channel(self.address));
+        let mut asked = Request::new(HealthCheckRequest { service: service.to_owned() });
+        asked.set_timeout(Duration::from_secs(2));
+        match client.check(asked).await {
+            Ok(answer) if answer.get_ref().status() == ServingStatus::Serving => Some(Health::Serving),
+            Ok(_) => Some(Health::NotServing),
+            Err(status) if status.code() == Code::NotFound => Some(Health::Unknown),
+            Err(_) => None,
+        }
     }
 
     /// Waits until a health service says this, and gives how long that took.
@@ -221,6 +239,9 @@ impl Server {
 
 /// A client that connects when it is first used, and again after each cut.
 pub(crate) fn client(address: SocketAddr) -> Client {
+    if let Some(everywhere) = Everywhere::get() {
+        return RunServiceClient::new(everywhere.channel(address));
+    }
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap().tcp_nodelay(true);
     RunServiceClient::new(endpoint.connect_timeout(Duration::from_secs(5)).connect_lazy())
 }
