@@ -27,6 +27,7 @@ use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
 use crate::leases::upkeep;
 use crate::memory::{self, Memory};
+use crate::namespaces::Registry;
 use crate::reads::Reads;
 use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
@@ -252,6 +253,7 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
         reads: Reads::new(store.clone(), supervisor),
         wait_max,
         turns: Turns::default(),
+        namespaces: Registry::new(store.clone()),
         store,
     });
 }

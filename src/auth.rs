@@ -8,6 +8,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::limits::LINK_BYTES_MAX;
+use crate::domain::namespace::{NAME_RULE, is_name};
 use crate::domain::{Namespace, Principal, Violation};
 
 /// The caller of a call, and the namespace.
@@ -66,10 +67,12 @@ fn any(id: Option<&[u8]>) -> Result<String, Violation> {
 
 fn namespace(metadata: &MetadataMap) -> Result<Namespace, Violation> {
     match at_most_once(NAMESPACE_HEADER, metadata.get_all(NAMESPACE_HEADER).iter())? {
-        Some(value) if value.as_bytes() != DEFAULT_NAMESPACE.as_bytes() => {
-            Err(Violation::new(NAMESPACE_HEADER, format!("only the namespace `{DEFAULT_NAMESPACE}` exists")))
+        None => Ok(Namespace::only()),
+        Some(value) if value.as_bytes() == DEFAULT_NAMESPACE.as_bytes() => Ok(Namespace::only()),
+        Some(value) => {
+            let name = value.to_str().ok().filter(|name| is_name(name));
+            name.map(Namespace::from).ok_or_else(|| Violation::new(NAMESPACE_HEADER, NAME_RULE))
         }
-        Some(_) | None => Ok(Namespace::only()),
     }
 }
 
@@ -103,6 +106,16 @@ mod tests {
         let caller = caller(&metadata(&[])).unwrap();
         assert_eq!(caller, Caller { namespace: "default".into(), principal: Principal::anonymous() });
         assert_eq!(super::caller(&metadata(&[(NAMESPACE_HEADER, b"default")])).unwrap(), caller);
+    }
+
+    #[test]
+    fn a_namespace_is_named_by_a_dns_label() {
+        let named = caller(&metadata(&[(NAMESPACE_HEADER, b"team-a")])).unwrap();
+        assert_eq!(named.namespace, "team-a");
+        for value in [b"".as_slice(), b"Team", b"-a", b"a-", b"a_b", b"a,b", "ä".as_bytes(), &[b'a'; 64]] {
+            let violations = caller(&metadata(&[(NAMESPACE_HEADER, value)])).unwrap_err();
+            assert_eq!(violations[0].field, NAMESPACE_HEADER, "{value:?}");
+        }
     }
 
     #[test]
@@ -157,9 +170,9 @@ mod tests {
 
     #[test]
     fn both_headers_are_complained_of_in_one_answer() {
-        let violations = caller(&metadata(&[(AGENT_ID_HEADER, b""), (NAMESPACE_HEADER, b"other")])).unwrap_err();
+        let violations = caller(&metadata(&[(AGENT_ID_HEADER, b""), (NAMESPACE_HEADER, b"Other")])).unwrap_err();
         let fields: Vec<_> = violations.iter().map(|violation| violation.field.as_str()).collect();
         assert_eq!(fields, [AGENT_ID_HEADER, NAMESPACE_HEADER]);
-        assert_eq!(violations[1].description, "only the namespace `default` exists");
+        assert_eq!(violations[1].description, NAME_RULE);
     }
 }

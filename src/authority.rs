@@ -7,6 +7,7 @@ mod history;
 mod lists;
 mod memory;
 mod mutations;
+mod namespaces;
 mod reads;
 mod watch;
 
@@ -24,6 +25,7 @@ use crate::engine::Engine;
 use crate::feed::Feed;
 use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
+use crate::namespaces::Registry;
 use crate::reads::Reads;
 use crate::share::CallerKey;
 use crate::store::{Store, StoreError};
@@ -57,6 +59,8 @@ pub struct Authority {
     pub wait_max: Duration,
     /// The turns of large reads.
     pub turns: Turns,
+    /// The namespaces that are there.
+    pub namespaces: Registry,
 }
 
 /// The authority's place: empty until the store is open.

@@ -248,6 +248,7 @@ pub mod fill;
 pub mod grpc;
 pub mod leases;
 pub mod memory;
+pub mod namespaces;
 pub mod reads;
 pub mod share;
 pub mod store;

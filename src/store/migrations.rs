@@ -47,6 +47,7 @@ pub const POSTGRES: &[Migration] = &[
         name: "drop_alive_at",
         sql: include_str!("../../migrations/postgres/0008_drop_alive_at.sql"),
     },
+    Migration { number: 9, name: "namespaces", sql: include_str!("../../migrations/postgres/0010_namespaces.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -63,6 +64,7 @@ pub const SQLITE: &[Migration] = &[
     Migration { number: 6, name: "lineage", sql: include_str!("../../migrations/sqlite/0006_lineage.sql") },
     Migration { number: 7, name: "ready", sql: include_str!("../../migrations/sqlite/0007_ready.sql") },
     Migration { number: 8, name: "drop_alive_at", sql: include_str!("../../migrations/sqlite/0008_drop_alive_at.sql") },
+    Migration { number: 9, name: "namespaces", sql: include_str!("../../migrations/sqlite/0010_namespaces.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

@@ -4,6 +4,7 @@
 //! and says what to do. Values from a caller are shown only where they were found valid, or as an excerpt.
 
 mod code;
+mod namespaces;
 mod not_held;
 mod refused;
 mod sealed;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use tonic_types::pb::RetryInfo;
 
 pub use self::code::Code;
+pub use self::namespaces::{namespace_refusal, not_found as namespace_not_found};
 pub use self::refused::refusal;
 pub use self::sealed::Problem;
 use super::cursor::CursorInvalid;
