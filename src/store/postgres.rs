@@ -47,6 +47,7 @@ use self::commit::CommitPath;
 pub use self::commit::write::of_a_commit;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
+pub use self::namespaces::of_namespaces;
 pub use self::query::{count as of_a_count, list as of_a_list};
 pub use self::read::of_held_runs;
 use self::sessions::CREATE_MAX;

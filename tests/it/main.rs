@@ -13,6 +13,7 @@ mod engine;
 mod hostile;
 mod inspect;
 mod layering;
+mod namespaces;
 mod postgres;
 mod process;
 mod reads;

@@ -10,6 +10,7 @@ use runledger::engine::{self, Engine, Failure};
 use runledger::grpc::health;
 use runledger::leases::progress::ProgressBoard;
 use runledger::leases::renewals::Renewals;
+use runledger::namespaces::Registry;
 use runledger::reads::Reads;
 use runledger::store::{Commits, Upkeep};
 use tokio::sync::Notify;
@@ -53,7 +54,8 @@ fn backend(process: &Process) -> Authority {
     );
     let progress = ProgressBoard::start(upkeep, &process.supervisor);
     let (feed, wait_max, turns) = (process.feed.clone(), Duration::MAX, Turns::default());
-    Authority { store, reads, engine, renewals, progress, claims, feed, wait_max, turns }
+    let namespaces = Registry::new(store.clone());
+    Authority { store, reads, engine, renewals, progress, claims, feed, wait_max, turns, namespaces }
 }
 
 /// A store that was opened and has not answered since.

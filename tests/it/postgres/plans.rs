@@ -103,6 +103,7 @@ fn everything_at_once() -> Decided {
                     leases: Vec::new(),
                     max_running: vec![(value.clone(), Vec::new())],
                     claims: vec![((DEFAULT_NAMESPACE.into(), "other".to_owned()), claimed.clone())],
+                    namespaces: Vec::new(),
                 },
                 ledger_epoch: LedgerEpoch::FIRST,
             },

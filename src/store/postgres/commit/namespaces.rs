@@ -38,7 +38,9 @@ impl HintedNamespaces {
         let mut named = commands.iter().filter_map(|command| wanted(command)).peekable();
         if named.peek().is_some() {
             let mut known = self.known();
-            named.for_each(|namespace| drop(known.remove(namespace)));
+            for namespace in named {
+                known.remove(namespace);
+            }
         }
     }
 
