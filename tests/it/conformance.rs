@@ -9,7 +9,7 @@ mod leases;
 mod lists;
 mod max_running;
 mod model;
-mod namespaces;
+pub(crate) mod namespaces;
 mod races;
 mod ready;
 mod replays;

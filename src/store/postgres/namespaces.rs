@@ -181,9 +181,9 @@ async fn write(session: &Session, sql: &str, record: &NamespaceRecord) -> Result
     Ok(write_and_commit(session, session.query_one(&statement, &arguments)).await)
 }
 
-/// The statements that look for namespaces, for a look at their plans.
+/// The statements by which a commit reads namespaces, for a look at their plans.
 #[must_use]
 pub fn of_namespaces() -> Vec<String> {
-    use super::sides::namespaces::{LOAD, LOCK as LOCK_ROWS};
-    [NAMED, LIST, LOCK, FACTS, LOAD, LOCK_ROWS].map(str::to_owned).to_vec()
+    use super::sides::namespaces::{LOAD, LOCK};
+    [LOCK, LOAD].map(str::to_owned).to_vec()
 }

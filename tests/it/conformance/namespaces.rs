@@ -21,7 +21,11 @@ fn settings(max_active_runs: Option<u64>) -> NamespaceSettings {
     NamespaceSettings { description: "for a team".to_owned(), quotas: Quotas { max_active_runs } }
 }
 
-async fn change(store: &dyn Store, name: &str, ask: NamespaceAsk) -> Result<NamespaceDecision, NamespaceRefusal> {
+pub(crate) async fn change(
+    store: &dyn Store,
+    name: &str,
+    ask: NamespaceAsk,
+) -> Result<NamespaceDecision, NamespaceRefusal> {
     match store.change_namespace(&asked(name, ask)).await {
         Ok(decided) => Ok(decided),
         Err(ChangeError::Refused(refusal)) => Err(refusal),
@@ -42,7 +46,7 @@ async fn found(store: &dyn Store, name: &str) -> Option<NamespaceRecord> {
 }
 
 /// The command, in a namespace.
-fn within(name: &str, mut command: Command) -> Command {
+pub(crate) fn within(name: &str, mut command: Command) -> Command {
     command.key.namespace = name.into();
     command
 }
@@ -53,7 +57,7 @@ fn one_in_shard(store: &dyn Store, name: &str, shard: Shard) -> String {
     let lives_there = |id: &String| {
         shard_of(ledger.id, ledger.shard_count, &RunKey { namespace: name.into(), run_id: id.as_str().into() }) == shard
     };
-    (0..).map(|n| format!("run-{n}")).find(lives_there).expect("each shard has some")
+    (0..1_000).map(|n| format!("run-{n}")).find(lives_there).expect("each shard has some")
 }
 
 pub(crate) async fn a_namespace_is_made_changed_listed_and_deleted<F: Fixture>(fixture: F) {
@@ -132,8 +136,10 @@ pub(crate) async fn of_a_start_and_a_deletion_the_first_wins<F: Fixture>(fixture
     for round in 0..40 {
         let name = format!("team-{round}");
         make(store, &name, None).await;
-        // A run elsewhere first, so that this replica has hints of the shards' ends.
+        // This replica has hints of the shards' ends and of the namespace: it may decide on them.
         apply(store, start(&format!("warm-{round}"))).await;
+        let hinted = ask(store, within(&name, start("run").revision(7))).await;
+        assert_eq!(word(&hinted), "REVISION_MISMATCH");
         let run = within(&name, start("run"));
         let key = run.key.clone();
         let (answer, decided) = if round % 2 == 0 {

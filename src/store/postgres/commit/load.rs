@@ -10,7 +10,7 @@ use super::statements::{BEGIN, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
 use super::{Failed, Failure};
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, Loaded, Run, RunKey, Shard, Sides, Time, Wanted};
+use crate::domain::{Command, Loaded, Namespace, Run, RunKey, Shard, Sides, Time, Wanted};
 use crate::store::StoreError;
 use crate::store::postgres::ends::Ends;
 use crate::store::postgres::errors;
@@ -106,7 +106,7 @@ impl<'a> Keys<'a> {
             leases: sides.leases.iter().map(of_run).unzip(),
             max_running: sides.max_running.iter().map(limit).collect(),
             claims: sides.claims.iter().map(|(namespace, id)| (namespace.as_str(), id.as_str())).unzip(),
-            created_in: sides.namespaces.iter().map(|namespace| namespace.as_str()).collect(),
+            created_in: sides.namespaces.iter().map(Namespace::as_str).collect(),
         }
     }
 }
