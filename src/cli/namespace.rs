@@ -3,18 +3,47 @@
 use clap::{Args, Subcommand};
 
 use super::connect::Caller;
-use super::ending::{Stop, say};
+use super::ending::{Stop, exit_codes, say};
 use super::output::{Format, Out, Output};
 use super::table::{Column, Table};
 use super::time::time;
 use super::view::{Times, moment};
 use runledger_proto::{Timestamp, v1};
 
-pub(super) const HELP: &str = "Examples:\n  \
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
     runledger namespace create team-a --max-active-runs 500   a wall round a team's runs\n  \
-    runledger namespace list                                  which are there?\n  \
-    runledger namespace update team-a --max-active-runs 0     no limit any more\n  \
-    runledger namespace delete team-a                         if it never had a run";
+    runledger namespace list                                  which are there?\n\n\
+    Every command may be repeated: what was made or changed stays as it is.\n",
+    exit_codes!()
+);
+
+const CREATE: &str = concat!(
+    "Examples:\n  \
+    runledger namespace create team-a\n  \
+    runledger namespace create team-a --description 'the crawlers' --max-active-runs 500\n\n\
+    One that is there with the same settings stays as it is, and the command succeeds.\n",
+    exit_codes!()
+);
+
+const GET: &str = concat!("Example:\n  runledger namespace get team-b\n\n", exit_codes!());
+
+const LIST: &str = concat!("Example:\n  runledger namespace list --output json\n\n", exit_codes!());
+
+const UPDATE: &str = concat!(
+    "Examples:\n  \
+    runledger namespace update team-b --max-active-runs 100\n  \
+    runledger namespace update team-b --max-active-runs 0      no limit any more\n  \
+    runledger namespace update team-b --description 'the testers' --expected-revision 1\n\n",
+    exit_codes!()
+);
+
+const DELETE: &str = concat!(
+    "Example:\n  \
+    runledger namespace delete team-b\n\n\
+    A namespace that has runs, which are kept for ever, is not deleted.\n",
+    exit_codes!()
+);
 
 const COLUMNS: &[Column] = &[
     Column::whole("NAME"),
@@ -35,14 +64,19 @@ pub(super) struct NamespaceArgs {
 #[derive(Debug, Subcommand)]
 enum NamespaceCommand {
     /// Make a namespace
+    #[command(after_help = CREATE)]
     Create(CreateArgs),
     /// Show a namespace
+    #[command(after_help = GET)]
     Get(NamedArgs),
     /// List the namespaces by name
+    #[command(after_help = LIST)]
     List(ListArgs),
     /// Change a namespace's settings: what is not named stays
+    #[command(after_help = UPDATE)]
     Update(UpdateArgs),
     /// Delete a namespace that has no run
+    #[command(after_help = DELETE)]
     Delete(DeleteArgs),
 }
 

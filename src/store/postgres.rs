@@ -43,6 +43,7 @@ use self::alone::Alone;
 use self::announce::Announcer;
 pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
+pub use self::changes::of_a_namespace;
 use self::commit::CommitPath;
 pub use self::commit::write::of_a_commit;
 use self::errors::TimedOut;

@@ -143,6 +143,12 @@ union all
     }
 }
 
+/// The statement that reads the history of one namespace, for a look at its plan.
+#[must_use]
+pub fn of_a_namespace(shard_count: u16) -> String {
+    OverShards::new(shard_count).changes_of
+}
+
 /// The arguments of a page: `bytes_max` is for one shard.
 struct Asked {
     after: Vec<i64>,

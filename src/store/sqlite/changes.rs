@@ -103,3 +103,27 @@ fn part(
     }
     Ok(part)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::migrations::SQLITE;
+
+    #[test]
+    fn the_history_of_one_namespace_is_found_by_an_index_of_its_own() {
+        let connection = Connection::open_in_memory().unwrap();
+        for migration in SQLITE {
+            connection.execute_batch(migration.sql).unwrap();
+        }
+        for (statement, expected) in [
+            (PART, "SEARCH run_events USING PRIMARY KEY (shard=? AND position>?)"),
+            (PART_OF, "SEARCH run_events USING INDEX run_events_by_namespace (namespace=? AND shard=? AND position>?)"),
+        ] {
+            let mut plan = connection.prepare(&format!("explain query plan {statement}")).unwrap();
+            let none = vec![rusqlite::types::Null; plan.parameter_count()];
+            let steps = plan.query_map(rusqlite::params_from_iter(none), |row| row.get::<_, String>("detail")).unwrap();
+            let plan: Vec<String> = steps.map(Result::unwrap).collect();
+            assert_eq!(plan, [expected], "neither another way, nor a sort");
+        }
+    }
+}

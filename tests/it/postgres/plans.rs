@@ -7,8 +7,8 @@ use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::{Claimed, Command, Decided, LabelValue, LedgerEpoch, Loaded, Request, Sides, Time};
 use runledger::store::postgres::{
-    COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_claims, of_held_runs, of_leases, of_max_running, of_namespaces,
-    of_overdue,
+    COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_a_namespace, of_claims, of_held_runs, of_leases, of_max_running,
+    of_namespaces, of_overdue,
 };
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -215,6 +215,29 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
             found.sort_unstable();
             assert_eq!(found, expected, "{place}");
         }
+    }
+}
+
+/// However much others write, the history of a namespace is read by its own index, and in its order.
+#[tokio::test]
+async fn the_history_of_a_namespace_is_read_by_index_with_statistics_and_without() {
+    let database = Database::fresh().await;
+    open(&database.dsn()).await;
+    let (session, other) = (direct(&database.dsn()).await, direct(&database.dsn()).await);
+    session.batch_execute(READ_SETTINGS).await.unwrap();
+    let named = "update run_events set namespace = case position % 100 when 0 then 'small' else 'large' end";
+    let mut rows = 0;
+    for (more, analysed) in [(0, false), (1_000, false), (20_000, true)] {
+        other.batch_execute(&filled(rows, more)).await.unwrap();
+        other.batch_execute(named).await.unwrap();
+        rows = more;
+        if analysed {
+            other.batch_execute("analyze").await.unwrap();
+        }
+        let plan = plan(&session, &of_a_namespace(2)).await;
+        let place = format!("{rows} rows, analysed: {analysed}:\n{plan}");
+        assert!(!["Seq Scan", "Bitmap", "JIT"].iter().any(|bad| plan.contains(bad)), "{place}");
+        assert_eq!(plan.matches("using run_events_by_namespace").count(), 2, "{place}");
     }
 }
 
