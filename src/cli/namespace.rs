@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::connect::Caller;
-use super::ending::{Stop, exit_codes, say};
+use super::ending::{Stop, exit_codes};
 use super::output::{Format, Out, Output};
 use super::table::{Column, Table};
 use super::time::time;
@@ -177,8 +177,9 @@ async fn update(args: UpdateArgs) -> Result<(), Stop> {
 async fn delete(args: DeleteArgs) -> Result<(), Stop> {
     let request = v1::DeleteNamespaceRequest { name: args.name, expected_revision: args.expected_revision };
     args.caller.ask(&mut args.caller.client()?, &request).await?;
-    say(&format!("deleted {}", request.name));
-    Ok(())
+    let mut out = Out::new();
+    out.line(&format!("deleted {}", request.name))?;
+    Ok(out.flush()?)
 }
 
 async fn list(args: ListArgs) -> Result<(), Stop> {

@@ -116,7 +116,7 @@ mod tests {
             connection.execute_batch(migration.sql).unwrap();
         }
         for (statement, expected) in [
-            (PART, "SEARCH run_events USING PRIMARY KEY (shard=? AND position>?)"),
+            (PART, "SEARCH run_events USING INDEX sqlite_autoindex_run_events_1 (shard=? AND position>?)"),
             (PART_OF, "SEARCH run_events USING INDEX run_events_by_namespace (namespace=? AND shard=? AND position>?)"),
         ] {
             let mut plan = connection.prepare(&format!("explain query plan {statement}")).unwrap();

@@ -23,7 +23,7 @@ async fn namespaces_are_made_shown_changed_and_deleted(store: &str) {
     assert_eq!(json(server, &["namespace", "get", "team-a"]).await[0]["revision"], "2");
     let stale = cli(server, &["namespace", "delete", "team-a", "--expected-revision", "1"]).await;
     assert!(stale.code != 0 && stale.err.contains("REVISION_MISMATCH"), "{}", stale.err);
-    done(server, &["namespace", "delete", "team-a"]).await;
+    assert_eq!(done(server, &["namespace", "delete", "team-a"]).await, "deleted team-a\n");
     let gone = cli(server, &["namespace", "get", "team-a"]).await;
     assert!(gone.code != 0 && gone.err.contains("NAMESPACE_NOT_FOUND"), "{}", gone.err);
 }
