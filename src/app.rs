@@ -33,6 +33,7 @@ use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
 use crate::leases::upkeep;
 use crate::memory::{self, Memory};
+use crate::namespaces::Registry;
 use crate::reads::Reads;
 use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
@@ -307,6 +308,7 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
         wait_max,
         turns: Turns::default(),
         seals,
+        namespaces: Registry::new(store.clone()),
         store,
     });
 }

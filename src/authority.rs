@@ -7,6 +7,7 @@ mod history;
 mod lists;
 mod memory;
 mod mutations;
+mod namespaces;
 mod reads;
 mod until;
 mod watch;
@@ -26,6 +27,7 @@ use crate::engine::Engine;
 use crate::feed::Feed;
 use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
+use crate::namespaces::Registry;
 use crate::reads::Reads;
 use crate::share::CallerKey;
 use crate::store::{Store, StoreError};
@@ -62,6 +64,8 @@ pub struct Authority {
     pub turns: Turns,
     /// The seals of cursors and page tokens.
     pub seals: Arc<Seals>,
+    /// The namespaces that are there.
+    pub namespaces: Registry,
 }
 
 /// The authority's place: empty until the store is open.

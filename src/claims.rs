@@ -264,6 +264,8 @@ impl Claims {
                 refusal @ (Refusal::RequestIdReused { .. }
                 | Refusal::RunBegun { .. }
                 | Refusal::RunIdConflict { .. }
+                | Refusal::NamespaceNotFound { .. }
+                | Refusal::QuotaExceeded { .. }
                 | Refusal::InvalidFields(_)) => Err(Failure::Engine(engine::Failure::Refused(Box::new(refusal)))),
             },
             // Dropped, the candidate waits for the next claimer.

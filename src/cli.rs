@@ -14,6 +14,7 @@ mod health;
 mod live;
 mod look;
 mod migrate;
+mod namespace;
 mod output;
 mod run;
 mod screen;
@@ -38,6 +39,7 @@ use self::context::ContextArgs;
 use self::doctor::DoctorArgs;
 use self::export::ExportArgs;
 use self::health::HealthArgs;
+use self::namespace::NamespaceArgs;
 use self::run::RunArgs;
 use self::token::TokenArgs;
 use self::verify::VerifyArgs;
@@ -78,6 +80,9 @@ enum Command {
     /// Watch all runs that match: a live table on a terminal, else a line for each change
     #[command(after_help = watch::HELP)]
     Watch(Box<WatchArgs>),
+    /// Make, change, show and delete namespaces
+    #[command(after_help = namespace::HELP)]
+    Namespace(NamespaceArgs),
     /// Write the log as JSON lines
     #[command(after_help = export::HELP)]
     Export(ExportArgs),
@@ -153,6 +158,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Serve(config) => serve::run(*config).await,
         Command::Run(args) => run::run(args).await,
         Command::Watch(args) => watch::run(*args).await,
+        Command::Namespace(args) => namespace::run(args).await,
         Command::Export(args) => export::run(args).await,
         Command::Health(args) => health::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,

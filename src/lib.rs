@@ -57,6 +57,11 @@
 //!   to its run or filter. Whatever does not open is noise, and all noise has one answer. A place has one text, so that
 //!   a frame is encoded once for all its watchers: that the log has moved on shows, and nothing else. The key is in no
 //!   log, error or output.
+//! - A namespace is part of every key: of runs, requests, claims, values of `max_running`, cursors and page tokens. So a
+//!   run of another namespace is not found by the statement that would find it, and its answer is that for a run which
+//!   never was. A run comes into being only in a namespace that is there: the commit reads its row under the head, and
+//!   who deletes a namespace takes every head before it looks whether there is a run. `default` is always there, and no
+//!   row is read for it. A quota is decided on the row as well, which is then the mutex of all creations there.
 //! - A lease's epoch is part of the run and decides which worker may write. The expiry is not part of the run: it
 //!   stands in a row of its own (`leases`), which a heartbeat renews without the head and without an event. A sweep, a
 //!   give-back and a claim of a running run read that row under the head and lock it, so that of a heartbeat and an end
@@ -86,13 +91,14 @@
 //!
 //! ```text
 //! store.changes: all shards in one statement -> tailer (folds once, encodes once) -> ring (in bytes) -> sessions
-//! store.changes, run_events: history, a page at a time --------------------------------------------------^
+//! store.changes_of, run_events: history, a page at a time -----------------------------------------------^
 //! ```
 //!
 //! - One tailer a process reads the log's end. The tailer is woken by this process's commits, by `NOTIFY`, and by a
 //!   poll: wake-ups may be lost, events may not. While there are no sessions, it reads nothing.
 //! - A session takes its place first, then reads history up to ends that it read itself, then the ring. By shard and
-//!   position, which are dense, it knows the events that it has seen. When the ring has moved on, the session goes back
+//!   position, which are dense, it knows the events that it has seen. History of another namespace than `default` is read
+//!   by an index of its own, and leads over the events of others. When the ring has moved on, the session goes back
 //!   to history. So a slow reader costs a page and a number, never a queue.
 //! - A cursor is a position for each shard, and in the first view the last run that was shown. The first view shows
 //!   runs as they were at these positions, whatever has happened since. So every event after them is due, and the
@@ -161,8 +167,9 @@
 //! | `domain::sides` | what a decision rests on besides its run: leases, `max_running`, claim requests |
 //! | `domain::decide`, `domain::evolve` | a command on a run makes an event; an event makes a run |
 //! | `domain::{renewal, sweep}` | when a lease is renewed; when the authority ends a run |
+//! | `domain::namespace` | how a namespace is made, changed and deleted |
 //! | [`store`] | durable runs and their log, on SQLite and on Postgres |
-//! | `store::{commits, log, runs, upkeep}` | the contract, by path: the engine, the feed and the others take the paths that they use |
+//! | `store::{commits, log, namespaces, runs, upkeep}` | the contract, by path: the engine, the feed and the others take the paths that they use |
 //! | `store::observed` | a wrapper that counts the calls of a store |
 //! | `store::{postgres, sqlite}` | the two stores: `commit`, `sides`, `upkeep`, `read`, `changes`, `query` in both |
 //! | `store::{inspect, bulk}` | the contracts of the tools: export, verify and doctor; the fill |
@@ -171,6 +178,7 @@
 //! | [`claims`] | queues of runs that wait for a claim |
 //! | [`leases`] | heartbeats in batches, the sweep of runs whose time is over, the board of progress, tidying |
 //! | [`reads`] | reads that share a query |
+//! | [`namespaces`] | which namespaces are there, as a process knows |
 //! | [`share`] | how much each caller may take of a thing that callers share |
 //! | [`wire`] | requests as commands and queries, runs and refusals as answers, cursors and page tokens |
 //! | `wire::seal` | what only this ledger may read again: its key, and what a text is bound to |
@@ -226,6 +234,7 @@
 //!   of its past.
 //! - *shard*: a part of the ledger whose events are in one order; a *position* is an event's place in it, and the
 //!   shard's *end* is its newest event. A shard's *head* is the lock that every commit takes first.
+//! - *namespace*: a wall round runs; an admin makes it. Its *quotas* are its own limits.
 //! - *run*: the fold of its events; its *revision* counts them. A *keyframe* is a whole run kept with an event.
 //! - *command*: an *ask* of one run, by a *principal*. A command is *decided*: it makes an event (it is *applied*, or
 //!   a late report is *recorded late*), is *unchanged*, *replayed* (it was applied before), or *refused*. The
@@ -277,6 +286,7 @@ pub mod fill;
 pub mod grpc;
 pub mod leases;
 pub mod memory;
+pub mod namespaces;
 pub mod reads;
 pub mod share;
 pub mod store;

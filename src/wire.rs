@@ -9,6 +9,7 @@ pub mod cursor;
 mod frames;
 mod links;
 mod metadata;
+pub mod namespace;
 pub mod page_token;
 pub mod problem;
 pub mod query;

@@ -91,6 +91,11 @@ const RUN_SERVICE: &[(&str, Access)] = &[
 /// All other methods, and services whose methods are alike.
 const OTHERS: &[(&str, Access)] = &[
     ("/runledger.v1.ReplicaService/GetReplica", Access::Inspect),
+    ("/runledger.v1.NamespaceService/CreateNamespace", Access::Govern),
+    ("/runledger.v1.NamespaceService/UpdateNamespace", Access::Govern),
+    ("/runledger.v1.NamespaceService/DeleteNamespace", Access::Govern),
+    ("/runledger.v1.NamespaceService/GetNamespace", Access::Know),
+    ("/runledger.v1.NamespaceService/ListNamespaces", Access::Know),
     // Probes have no credential, and the status of a service is no secret.
     ("/grpc.health.v1.Health/", Access::Open),
     // The protocol is public.

@@ -181,7 +181,7 @@ impl Checked {
         let known = match credential {
             Credential::Token(_) if !self.kinds.token => return Err(BadCredential::NotTaken.into()),
             Credential::Token(hash) => rules.of_token(hash).ok_or(BadCredential::Unknown)?.clone(),
-            Credential::Jwt(_) => return Err(BadCredential::NotTaken.into()),
+            Credential::Jwt => return Err(BadCredential::NotTaken.into()),
             Credential::Certificate { .. } if !self.kinds.certificate => return Err(Denied::NoCredential),
             Credential::Certificate { name, issuer } => {
                 rules.of_certificate(name, issuer).ok_or(BadCredential::Unknown)?

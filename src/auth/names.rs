@@ -10,6 +10,7 @@ use runledger_proto::headers::{
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::limits::LINK_BYTES_MAX;
+use crate::domain::namespace::{NAME_RULE, is_name};
 use crate::domain::{Namespace, Violation};
 
 /// Headers in base64 come with padding or without.
@@ -78,10 +79,12 @@ fn any(id: Option<&[u8]>) -> Result<String, Violation> {
 
 fn namespace(headers: &HeaderMap) -> Result<Namespace, Violation> {
     match at_most_once(NAMESPACE_HEADER, headers.get_all(NAMESPACE_HEADER).iter())? {
-        Some(value) if value.as_bytes() != DEFAULT_NAMESPACE.as_bytes() => {
-            Err(Violation::new(NAMESPACE_HEADER, format!("only the namespace `{DEFAULT_NAMESPACE}` exists")))
+        None => Ok(Namespace::only()),
+        Some(value) if value.as_bytes() == DEFAULT_NAMESPACE.as_bytes() => Ok(Namespace::only()),
+        Some(value) => {
+            let name = value.to_str().ok().filter(|name| is_name(name));
+            name.map(Namespace::from).ok_or_else(|| Violation::new(NAMESPACE_HEADER, NAME_RULE))
         }
-        Some(_) | None => Ok(Namespace::only()),
     }
 }
 
@@ -114,6 +117,16 @@ mod tests {
         let names = Names::of(&metadata(&[])).unwrap();
         assert_eq!(names, Names { namespace: "default".into(), agent: None });
         assert_eq!(Names::of(&metadata(&[(NAMESPACE_HEADER, b"default")])).unwrap(), names);
+    }
+
+    #[test]
+    fn a_namespace_is_named_by_a_dns_label() {
+        let named = Names::of(&metadata(&[(NAMESPACE_HEADER, b"team-a")])).unwrap();
+        assert_eq!(named.namespace, "team-a");
+        for value in [b"".as_slice(), b"Team", b"-a", b"a-", b"a_b", b"a,b", "ä".as_bytes(), &[b'a'; 64]] {
+            let violations = Names::of(&metadata(&[(NAMESPACE_HEADER, value)])).unwrap_err();
+            assert_eq!(violations[0].field, NAMESPACE_HEADER, "{value:?}");
+        }
     }
 
     #[test]
@@ -168,9 +181,9 @@ mod tests {
 
     #[test]
     fn both_headers_are_complained_of_in_one_answer() {
-        let violations = Names::of(&metadata(&[(AGENT_ID_HEADER, b""), (NAMESPACE_HEADER, b"other")])).unwrap_err();
+        let violations = Names::of(&metadata(&[(AGENT_ID_HEADER, b""), (NAMESPACE_HEADER, b"Other")])).unwrap_err();
         let fields: Vec<_> = violations.iter().map(|violation| violation.field.as_str()).collect();
         assert_eq!(fields, [AGENT_ID_HEADER, NAMESPACE_HEADER]);
-        assert_eq!(violations[1].description, "only the namespace `default` exists");
+        assert_eq!(violations[1].description, NAME_RULE);
     }
 }

@@ -90,6 +90,9 @@ impl AccessFile {
                 return Err(format!("{path} has no {table}, which --auth asks for"));
             }
         }
+        if has.jwt {
+            return Err(format!("{path}: [[issuer]]: this release takes no signed tokens yet"));
+        }
         if has == Kinds::none() {
             return Err(format!("{path} has no [[token]], [[issuer]] or [[certificate]]: nobody would be let in"));
         }

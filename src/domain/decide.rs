@@ -23,7 +23,9 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
     }
     claimed_before(command, context)?;
     let Some(run) = existing(run, command)? else {
+        context.sides.namespace.is_there(command)?;
         at_revision(None, command)?;
+        context.sides.namespace.has_room()?;
         return event(None, command, context, EventType::Created);
     };
     same_identity(run, command)?;

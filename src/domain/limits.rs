@@ -42,3 +42,11 @@ pub const MAX_RUNNING_LIMIT_MAX: u32 = 100;
 pub const PROGRESS_MESSAGE_BYTES_MAX: usize = 256;
 /// Events from one keyframe to the next: the state after any event is fewer than this many events away.
 pub const KEYFRAME_EVENTS: u64 = 32;
+/// A namespace's name.
+pub const NAMESPACE_BYTES_MAX: usize = 63;
+/// A namespace's `description`.
+pub const NAMESPACE_DESCRIPTION_BYTES_MAX: usize = 1024;
+/// Namespaces of one ledger, about: creations at the same moment may go above it.
+pub const NAMESPACES_MAX: u64 = 10_000;
+/// `max_active_runs` at most: a commit that creates a run counts the active ones up to it.
+pub const MAX_ACTIVE_RUNS_MAX: u64 = 100_000;

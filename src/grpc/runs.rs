@@ -45,20 +45,28 @@ impl Runs {
         Self { slot }
     }
 
-    fn open<M>(&self, request: Request<M>) -> Result<Opened<'_, M>, Status> {
+    /// The call, once its namespace is found to be there: the one way to all calls on runs.
+    async fn open<M>(&self, request: Request<M>) -> Result<Opened<'_, M>, Status> {
         let authority = self.slot.ready()?;
-        let until = until(request.extensions());
-        let context = request.extensions().get::<Context>().expect("the transport has put it there");
-        let (caller, peer) = (context.admitted.caller.clone(), context.peer.clone());
-        let key = peer.key(&caller);
-        Ok((authority, Call { caller, key, until, message: request.into_inner() }, peer))
+        let (call, peer) = call(request);
+        authority.enter(&call.caller).await?;
+        Ok((authority, call, peer))
     }
+}
+
+/// A call as its request and its headers have it, and the connection that it came on.
+pub(super) fn call<M>(request: Request<M>) -> (Call<M>, Arc<Peer>) {
+    let until = until(request.extensions());
+    let context = request.extensions().get::<Context>().expect("the transport has put it there");
+    let (caller, peer) = (context.admitted.caller.clone(), context.peer.clone());
+    let key = peer.key(&caller);
+    (Call { caller, key, until, message: request.into_inner() }, peer)
 }
 
 #[tonic::async_trait]
 impl RunService for Runs {
     async fn start_run(&self, request: Request<v1::StartRunRequest>) -> Result<Response<v1::StartRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.start_run(call).await?))
     }
 
@@ -66,7 +74,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::UpdateRunRequest>,
     ) -> Result<Response<v1::UpdateRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.update_run(call).await?))
     }
 
@@ -74,22 +82,22 @@ impl RunService for Runs {
         &self,
         request: Request<v1::CompleteRunRequest>,
     ) -> Result<Response<v1::CompleteRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.complete_run(call).await?))
     }
 
     async fn abort_run(&self, request: Request<v1::AbortRunRequest>) -> Result<Response<v1::AbortRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.abort_run(call).await?))
     }
 
     async fn fail_run(&self, request: Request<v1::FailRunRequest>) -> Result<Response<v1::FailRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.fail_run(call).await?))
     }
 
     async fn claim_run(&self, request: Request<v1::ClaimRunRequest>) -> Result<Response<v1::ClaimRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.claim_run(call).await?))
     }
 
@@ -97,7 +105,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::ClaimNextRunRequest>,
     ) -> Result<Response<v1::ClaimNextRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.claim_next_run(call).await?))
     }
 
@@ -105,7 +113,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::ReleaseRunRequest>,
     ) -> Result<Response<v1::ReleaseRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.release_run(call).await?))
     }
 
@@ -113,7 +121,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::RequestAbortRequest>,
     ) -> Result<Response<v1::RequestAbortResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.request_abort(call).await?))
     }
 
@@ -121,12 +129,12 @@ impl RunService for Runs {
         &self,
         request: Request<v1::HeartbeatRunRequest>,
     ) -> Result<Response<v1::HeartbeatRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.heartbeat_run(call).await?))
     }
 
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.get_run(call).await?))
     }
 
@@ -134,7 +142,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::CheckTransitionRequest>,
     ) -> Result<Response<v1::CheckTransitionResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.check_transition(call).await?))
     }
 
@@ -142,12 +150,12 @@ impl RunService for Runs {
         &self,
         request: Request<v1::ListRunEventsRequest>,
     ) -> Result<Response<v1::ListRunEventsResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.list_run_events(call).await?))
     }
 
     async fn list_runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.list_runs(call).await?))
     }
 
@@ -155,14 +163,14 @@ impl RunService for Runs {
         &self,
         request: Request<v1::CountRunsRequest>,
     ) -> Result<Response<v1::CountRunsResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.count_runs(call).await?))
     }
 
     type WatchRunStream = Pin<Box<dyn Stream<Item = Result<served::WatchRunResponse, Status>> + Send>>;
 
     async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
-        let (authority, call, peer) = self.open(request)?;
+        let (authority, call, peer) = self.open(request).await?;
         let (epoch, frames) = authority.watch_run(feed_of(authority, call.key, peer), call).await?;
         let frames = frames.map(move |frame| Ok(of_one(frame?, epoch)));
         Ok(Response::new(Box::pin(frames)))
@@ -174,7 +182,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::WatchRunsRequest>,
     ) -> Result<Response<Self::WatchRunsStream>, Status> {
-        let (authority, call, peer) = self.open(request)?;
+        let (authority, call, peer) = self.open(request).await?;
         let frames = authority.watch_runs(feed_of(authority, call.key, peer), call).await?;
         Ok(Response::new(Box::pin(frames.map(|frame| Ok(of_many(frame?))))))
     }
@@ -183,7 +191,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::WaitRunRequest>,
     ) -> Result<Response<served::WaitRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         let Waited { run, timed_out } = authority.wait_run(call).await?;
         Ok(Response::new(served::WaitRunResponse { run, timed_out }))
     }

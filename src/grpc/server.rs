@@ -1,10 +1,11 @@
-//! The port: the run service, the replica service, health, and reflection.
+//! The port: the run service, the namespace service, the replica service, health, and reflection.
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use tonic_health::pb::health_server::{Health, HealthServer};
 
+use super::namespaces::Namespaces;
 use super::replica::Replica;
 use super::routes::Routes;
 use super::runs::Runs;
@@ -14,6 +15,7 @@ use crate::auth::Gate;
 use crate::authority::AuthoritySlot;
 use crate::memory::Memory;
 use crate::supervise::Supervisor;
+use crate::wire::served::namespace_service_server::NamespaceServiceServer;
 use crate::wire::served::replica_service_server::ReplicaServiceServer;
 use crate::wire::served::run_service_server::RunServiceServer;
 use runledger_proto::FILE_DESCRIPTOR_SET;
@@ -45,6 +47,7 @@ pub fn serve(
     };
     let totals = Arc::new(Totals::new(limits.callers, memory));
     let others = tonic::service::Routes::new(ReplicaServiceServer::new(Replica::new(slot.clone(), totals.clone())))
+        .add_service(NamespaceServiceServer::new(Namespaces::new(slot.clone())))
         .add_service(health)
         .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))
         .add_service(reflection().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES_MAX));

@@ -52,6 +52,7 @@ pub const POSTGRES: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0008_drop_alive_at.sql"),
     },
     Migration { number: SEAL_KEY, name: "seal_key", sql: include_str!("../../migrations/postgres/0009_seal_key.sql") },
+    Migration { number: 10, name: "namespaces", sql: include_str!("../../migrations/postgres/0010_namespaces.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -69,6 +70,7 @@ pub const SQLITE: &[Migration] = &[
     Migration { number: 7, name: "ready", sql: include_str!("../../migrations/sqlite/0007_ready.sql") },
     Migration { number: 8, name: "drop_alive_at", sql: include_str!("../../migrations/sqlite/0008_drop_alive_at.sql") },
     Migration { number: SEAL_KEY, name: "seal_key", sql: include_str!("../../migrations/sqlite/0009_seal_key.sql") },
+    Migration { number: 10, name: "namespaces", sql: include_str!("../../migrations/sqlite/0010_namespaces.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

@@ -19,6 +19,7 @@ mod inspect;
 mod lineage;
 mod migrate;
 mod min_release;
+mod namespaces;
 mod parts;
 mod pooler;
 mod probe;
@@ -43,10 +44,12 @@ use self::alone::Alone;
 use self::announce::Announcer;
 pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
+pub use self::changes::of_a_namespace;
 use self::commit::CommitPath;
 pub use self::commit::write::of_a_commit;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
+pub use self::namespaces::of_namespaces;
 pub use self::query::{count as of_a_count, list as of_a_list};
 pub use self::read::of_held_runs;
 use self::sessions::CREATE_MAX;
@@ -60,13 +63,13 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{
-    CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, RunLog, Runs, Store, StoreError,
-    Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, OpenError, Page, RunLog, Runs,
+    Store, StoreError, Unsettled, Upkeep,
 };
-use crate::domain::ids::shard_of;
+use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
-    RunKey, Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
+    NamespaceRecord, Positions, Renewal, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 use crate::supervise::Supervisor;
@@ -192,6 +195,22 @@ impl RunLog for PostgresStore {
         Ok(page)
     }
 
+    async fn changes_of(
+        &self,
+        namespace: &Namespace,
+        after: &Positions,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Page, StoreError> {
+        if *namespace == DEFAULT_NAMESPACE {
+            return self.changes(after, limit, bytes_max).await;
+        }
+        let epoch = self.commits.lineage.epoch();
+        let page = self.over_shards.page_of(&self.commits.sessions, namespace, after, limit, bytes_max).await?;
+        self.commits.lineage.saw(epoch, page.places());
+        Ok(page)
+    }
+
     async fn run_events(
         &self,
         key: &RunKey,
@@ -289,6 +308,21 @@ impl Upkeep for PostgresStore {
     async fn tidy(&self) -> Result<bool, StoreError> {
         let counted = max_running::tidy(&self.commits.sessions).await?;
         Ok(claims::forget(&self.commits.sessions).await? || counted)
+    }
+}
+
+#[async_trait]
+impl Namespaces for PostgresStore {
+    async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
+        namespaces::named(&self.commits.sessions, names).await
+    }
+
+    async fn list_namespaces(&self, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
+        namespaces::list(&self.commits.sessions, after, limit).await
+    }
+
+    async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
+        namespaces::change(&self.commits.sessions, command).await
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod code;
 mod denied;
+mod namespaces;
 mod not_held;
 mod refused;
 mod sealed;
@@ -14,7 +15,8 @@ use std::time::Duration;
 use tonic_types::pb::RetryInfo;
 
 pub use self::code::Code;
-pub use self::denied::{agent_denied, denied, namespace_denied, role_denied};
+pub use self::denied::{agent_denied, denied, lacking, namespace_denied, role_denied};
+pub use self::namespaces::{namespace_refusal, not_found as namespace_not_found};
 pub use self::refused::refusal;
 pub use self::sealed::Problem;
 use super::cursor::CursorInvalid;

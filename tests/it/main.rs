@@ -14,6 +14,7 @@ mod hostile;
 mod identity;
 mod inspect;
 mod layering;
+mod namespaces;
 mod postgres;
 mod process;
 mod reads;

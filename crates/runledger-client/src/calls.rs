@@ -1,20 +1,47 @@
 //! The calls that a client makes: for each request its RPC, its answer, and whether it changes a run.
 
 use std::future::Future;
+use std::ops::{Deref, DerefMut};
 
 use runledger_proto::v1;
+use runledger_proto::v1::namespace_service_client::NamespaceServiceClient;
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-/// A connection.
-pub(crate) type Wire = RunServiceClient<Channel>;
+/// A connection, for the calls of each service: those of the run service directly.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    runs: Box<RunServiceClient<Channel>>,
+    namespaces: Box<NamespaceServiceClient<Channel>>,
+}
+
+impl Wire {
+    pub(crate) fn new(channel: Channel) -> Self {
+        let runs = Box::new(RunServiceClient::new(channel.clone()));
+        Self { runs, namespaces: Box::new(NamespaceServiceClient::new(channel)) }
+    }
+}
+
+impl Deref for Wire {
+    type Target = RunServiceClient<Channel>;
+
+    fn deref(&self) -> &RunServiceClient<Channel> {
+        &self.runs
+    }
+}
+
+impl DerefMut for Wire {
+    fn deref_mut(&mut self) -> &mut RunServiceClient<Channel> {
+        &mut self.runs
+    }
+}
 
 /// A request that is answered once.
 pub trait Call: Clone + Send + Sync {
     /// The message that answers the request.
     type Answer: Send;
-    /// Whether the call may change a run.
+    /// Whether the call may change a run or a namespace.
     const MUTATES: bool;
 
     /// Whether the call may be sent again without harm: it changes nothing, or its `request_id` makes the repetition
@@ -23,7 +50,7 @@ pub trait Call: Clone + Send + Sync {
 
     /// Sends the request.
     fn send(
-        wire: &mut RunServiceClient<Channel>,
+        wire: &mut Wire,
         request: Request<Self>,
     ) -> impl Future<Output = Result<Response<Self::Answer>, Status>> + Send;
 }
@@ -62,4 +89,29 @@ calls! {
     ListRunsRequest -> ListRunsResponse by list_runs, mutates: false;
     CountRunsRequest -> CountRunsResponse by count_runs, mutates: false;
     WaitRunRequest -> WaitRunResponse by wait_run, mutates: false;
+}
+
+macro_rules! namespace_calls {
+    ($($request:ident -> $answer:ident by $rpc:ident, mutates: $mutates:literal;)*) => {$(
+        impl Call for v1::$request {
+            type Answer = v1::$answer;
+            const MUTATES: bool = $mutates;
+
+            fn is_repeatable(&self) -> bool {
+                !$mutates
+            }
+
+            async fn send(wire: &mut Wire, request: Request<Self>) -> Result<Response<v1::$answer>, Status> {
+                wire.namespaces.$rpc(request).await
+            }
+        }
+    )*};
+}
+
+namespace_calls! {
+    CreateNamespaceRequest -> CreateNamespaceResponse by create_namespace, mutates: true;
+    GetNamespaceRequest -> GetNamespaceResponse by get_namespace, mutates: false;
+    ListNamespacesRequest -> ListNamespacesResponse by list_namespaces, mutates: false;
+    UpdateNamespaceRequest -> UpdateNamespaceResponse by update_namespace, mutates: true;
+    DeleteNamespaceRequest -> DeleteNamespaceResponse by delete_namespace, mutates: true;
 }

@@ -13,7 +13,7 @@ pub(super) enum Credential {
     /// A token of the access file, of which only the hash is kept.
     Token(TokenHash),
     /// A signed token.
-    Jwt(TokenHash),
+    Jwt,
     /// A client certificate.
     Certificate { name: String, issuer: String },
 }
@@ -22,7 +22,7 @@ impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Token(_) => "Credential::Token",
-            Self::Jwt(_) => "Credential::Jwt",
+            Self::Jwt => "Credential::Jwt",
             Self::Certificate { .. } => "Credential::Certificate",
         })
     }
@@ -39,8 +39,7 @@ impl Credential {
             return Ok(certificate.map(owned));
         };
         let is_jwt = token.iter().filter(|byte| **byte == b'.').count() == 2;
-        let hash = TokenHash::of(token);
-        Ok(Some(if is_jwt { Self::Jwt(hash) } else { Self::Token(hash) }))
+        Ok(Some(if is_jwt { Self::Jwt } else { Self::Token(TokenHash::of(token)) }))
     }
 }
 

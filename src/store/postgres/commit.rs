@@ -7,6 +7,7 @@
 
 pub(super) mod hints;
 mod load;
+mod namespaces;
 mod optimistic;
 mod outcome;
 pub(super) mod settle;
@@ -25,7 +26,7 @@ use uuid::Uuid;
 use self::hints::{Hints, RestedOn};
 use self::load::{Keys, Prepared, Read, load_runs, lock_and_load, read_runs};
 use self::optimistic::Optimistic;
-use self::outcome::{Written, write_and_commit};
+pub(super) use self::outcome::{Written, write_and_commit};
 use self::statements::ROLLBACK;
 use self::write::{Place, write};
 use super::ends;
@@ -199,6 +200,7 @@ async fn attempt_on(
     let Read { loaded, now, min_release } =
         before(deadline, lock_and_load(session, &commits.uptime, &prepared, shard, keys, kept.is_none())).await??;
     commits.hints.clock(now);
+    commits.hints.namespaces().note(&loaded.sides.namespaces);
     let last = loaded.last.map_or(0, |(position, _)| position);
 
     let hinted = kept.map(|runs| rules.decide(commands, Loaded { runs, ..loaded.clone() }));

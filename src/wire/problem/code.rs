@@ -9,9 +9,9 @@ pub enum Code {
     InvalidArgument,
     /// The time was over.
     DeadlineExceeded,
-    /// The named run does not exist.
+    /// The named run or namespace does not exist.
     NotFound,
-    /// Another run has this name.
+    /// Another run or namespace has this name.
     AlreadyExists,
     /// The caller may not make the call.
     PermissionDenied,

@@ -1,8 +1,8 @@
 //! The answers to calls that do not pass the gate.
 
 use super::{Code, Problem, invalid};
-use crate::auth::Access;
 use crate::auth::gate::{BadCredential, Denied};
+use crate::auth::{Access, Lacking};
 
 /// A call that does not pass: nothing of its request was read.
 #[must_use]
@@ -19,6 +19,16 @@ pub fn denied(denied: Denied) -> Problem {
         Denied::Namespace => namespace_denied(),
         Denied::Role(access) => role_denied(access),
         Denied::Agent(agent) => agent_denied(agent.as_deref()),
+    }
+}
+
+/// A call that lacks a grant in the namespace that its request names.
+#[must_use]
+pub fn lacking(lacking: Lacking) -> Problem {
+    match lacking {
+        Lacking::Namespace => namespace_denied(),
+        Lacking::Role(access) => role_denied(access),
+        Lacking::Agent => agent_denied(None),
     }
 }
 

@@ -40,6 +40,10 @@ pub fn refusal(refusal: &Refusal) -> Problem {
         Refusal::RunNotRunning { run } => run_not_running(refusal, run),
         Refusal::RunBegun { run } => run_begun(refusal, run),
         Refusal::ClaimedBefore { claimed } => claimed_before(refusal, &claimed.key),
+        Refusal::NamespaceNotFound { namespace } => super::namespaces::not_found(namespace),
+        Refusal::QuotaExceeded { namespace, quota, limit, used } => {
+            super::namespaces::quota_exceeded(namespace, quota, *limit, *used)
+        }
         Refusal::InvalidFields(violations) => invalid(violations.clone()),
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use clap::Parser as _;
 use runledger::cli::Cli;
 use runledger_proto::v1;
+use runledger_proto::v1::namespace_service_client::NamespaceServiceClient;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -14,7 +15,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use super::cli::{Going, Ran, completed, ran, started};
 use super::{every_command, examples_of};
 use crate::support::postgres::{Database, program};
-use crate::support::server::Server;
+use crate::support::server::{Server, channel};
 
 /// The way in which an example is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +109,7 @@ fn adapted(line: &str) -> String {
 }
 
 /// A server as the examples expect it, on the store that they name; else on the default one: `run-1` is running,
-/// `run-2` pending, `run-3` held under epoch 1, and `run-4` claimed under it.
+/// `run-2` pending, `run-3` held under epoch 1, and `run-4` claimed under it; the namespace `team-b` is empty.
 struct Scene {
     server: Server,
     directory: TempDir,
@@ -159,6 +160,9 @@ impl Scene {
         let lease_ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
         let claim = v1::ClaimRunRequest { run_id: "run-4".to_owned(), lease_ttl, ..v1::ClaimRunRequest::default() };
         server.client().await.claim_run(claim).await.unwrap();
+        let mut namespaces = NamespaceServiceClient::new(channel(server.address()).await);
+        let team = v1::CreateNamespaceRequest { name: "team-b".to_owned(), ..v1::CreateNamespaceRequest::default() };
+        namespaces.create_namespace(team).await.unwrap();
         Self { server, directory, database }
     }
 

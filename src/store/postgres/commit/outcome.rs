@@ -12,7 +12,7 @@ use crate::store::postgres::errors;
 use crate::store::postgres::sessions::Session;
 
 /// The outcome of a writing statement and its transaction.
-pub(super) enum Written<T> {
+pub(in crate::store::postgres) enum Written<T> {
     /// The transaction is durable, and this is the statement's answer.
     Committed(T),
     /// The statement could not be sent, so that COMMIT was not sent either.
@@ -43,7 +43,7 @@ fn ended<T>(error: Error) -> Written<T> {
 }
 
 /// Sends the flush that ends with COMMIT. The statement's answer is looked at before COMMIT's.
-pub(super) async fn write_and_commit<T>(
+pub(in crate::store::postgres) async fn write_and_commit<T>(
     session: &Session,
     statement: impl Future<Output = Result<T, Error>>,
 ) -> Written<T> {
