@@ -101,7 +101,7 @@ async fn run(
     let admin = admin.map(|admin| admin.start(monitor.readiness(), &supervisor));
     supervisor.vital("health", monitor.run());
     if let Some(tls) = tls.clone() {
-        let (interval, stop) = (config.tls.tls_reload_interval, supervisor.stop());
+        let (interval, stop) = (config.reload_interval, supervisor.stop());
         supervisor.vital("tls", async move {
             tokio::select! {
                 biased;

@@ -96,7 +96,7 @@ pub struct ServeConfig {
     #[arg(long, env = "RUNLEDGER_ACCESS_FILE", value_name = "FILE")]
     pub access_file: Option<PathBuf>,
 
-    /// Time between two looks at files that may change, such as the access file
+    /// Time between two looks at files that may change: those of TLS, and the access file
     #[arg(long, env = "RUNLEDGER_RELOAD_INTERVAL", value_name = "DURATION", default_value = "10s",
           value_parser = reload_interval)]
     pub reload_interval: Duration,
@@ -375,8 +375,8 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 
 /// The time between two looks at files.
 fn reload_interval(text: &str) -> Result<Duration, String> {
-    let range = Duration::from_millis(100)..=Duration::from_hours(1);
-    duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 100ms to 1h".to_owned()) })
+    let range = Duration::from_millis(50)..=Duration::from_hours(1);
+    duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 50ms to 1h".to_owned()) })
 }
 
 /// A number of bytes such as `512MiB`, `2GiB` or `1073741824`.

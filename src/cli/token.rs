@@ -18,13 +18,30 @@ use crate::auth::token::{NewToken, TokenHash};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
 
-pub(super) const HELP: &str = "Examples:\n  \
-    runledger token new --name ci --namespace team-a --role reporter --agent 'ci-*' --access-file access.toml > ci.token\n  \
+macro_rules! exit_codes {
+    () => {
+        "Exit codes: 0 done; 1 the file cannot be read or written, or is wrong; 2 usage."
+    };
+}
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
     runledger token new --name grafana --namespace '*' --role reader --expires-in 90d\n  \
-    runledger token list --access-file access.toml\n\n\
+    runledger token list --access-file access.toml\n\n",
+    exit_codes!()
+);
+
+const HELP_NEW: &str = concat!(
+    "Examples:\n  \
+    runledger token new --name ci --namespace default --role reporter --agent 'ci-*'\n  \
+    runledger token new --name ops --namespace '*' --role operator --access-file access.toml\n\n\
     The token is printed once, on standard output, and kept nowhere: the access file has its hash. Without \
-    --access-file, the entry to put there is printed on standard error.\n\
-    Exit codes: 0 done; 1 the file cannot be read or written, or is wrong; 2 usage.";
+    --access-file, the entry to put there is printed on standard error.\n",
+    exit_codes!()
+);
+
+const HELP_LIST: &str =
+    concat!("Example:\n  runledger token list --access-file access.toml -o json\n\n", exit_codes!());
 
 /// Columns of `token list`.
 const COLUMNS: &[Column] = &[
@@ -48,8 +65,10 @@ pub(super) struct TokenArgs {
 #[derive(Debug, Subcommand)]
 enum TokenCommand {
     /// Make a token
+    #[command(after_help = HELP_NEW)]
     New(NewArgs),
     /// List the tokens of an access file
+    #[command(after_help = HELP_LIST)]
     List(ListArgs),
 }
 

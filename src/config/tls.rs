@@ -1,11 +1,9 @@
 //! The settings of TLS on the server's port.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 
-use super::duration;
 use crate::tls::{ClientAuth, ClientFiles, TlsFiles};
 
 /// See the module. All files are PEM, and are read again when they change.
@@ -30,11 +28,6 @@ pub struct TlsConfig {
     /// Whether a client without a certificate is let in [default: required]
     #[arg(long, env = "RUNLEDGER_TLS_CLIENT_AUTH", value_name = "WHETHER", value_enum, requires = "tls_client_ca")]
     tls_client_auth: Option<ClientAuth>,
-
-    /// The interval at which the files of TLS are looked at
-    #[arg(long, env = "RUNLEDGER_TLS_RELOAD_INTERVAL", value_name = "DURATION",
-          default_value = "10s", value_parser = interval)]
-    pub tls_reload_interval: Duration,
 }
 
 impl TlsConfig {
@@ -46,11 +39,6 @@ impl TlsConfig {
         let client = self.tls_client_ca.clone().map(|ca| ClientFiles { ca, crl: self.tls_client_crl.clone(), auth });
         Some(TlsFiles { certificate, key, client })
     }
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let range = Duration::from_millis(50)..=Duration::from_hours(1);
-    duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 50ms to 1h".to_owned()) })
 }
 
 #[cfg(test)]
@@ -90,6 +78,5 @@ mod tests {
             let error = read(flags).unwrap_err();
             assert!(error.contains(missing), "{flags}: {error}");
         }
-        assert!(read("--tls-reload-interval 1ms").unwrap_err().contains("50ms to 1h"));
     }
 }

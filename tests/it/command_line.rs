@@ -28,6 +28,7 @@ const ENDS: &[(&str, &[u8])] = &[
     ("migrate", &[0, 1, 2]),
     ("bench", &[0, 1, 2, 3, 130]),
     ("context", &[0, 1, 2]),
+    ("token", &[0, 1, 2]),
     ("completions", &[0, 1, 2]),
 ];
 
@@ -76,7 +77,8 @@ fn every_command_that_calls_servers_takes_every_flag_of_the_connection() {
         let names = ["tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "token-file", "namespace", "context"];
         for name in names.into_iter().chain(["allow-plaintext-token"]) {
             let inherited = name == "context" && path(command).split(' ').next() == Some("bench");
-            assert!(flags.contains(&name) == is_client || inherited, "{} and --{name}", path(command));
+            let own = path(command) == "serve" && ["tls-cert", "tls-key"].contains(&name);
+            assert!(flags.contains(&name) == is_client || inherited || own, "{} and --{name}", path(command));
         }
         let secret = flags.iter().find(|flag| ["token", "password"].contains(flag));
         assert_eq!(secret, None, "{}: others see the flags of a process", path(command));

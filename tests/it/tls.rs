@@ -49,7 +49,7 @@ impl Served {
         let path = |name: &str| directory.path().join(name).display().to_string();
         let pair = ca.server();
         pair.write(&directory.path().join("server.pem"), &directory.path().join("server.key"));
-        let mut args = ["--store", "memory", "--tls-reload-interval", "50ms"].map(str::to_owned).to_vec();
+        let mut args = ["--store", "memory", "--reload-interval", "50ms"].map(str::to_owned).to_vec();
         args.extend(["--tls-cert".to_owned(), path("server.pem"), "--tls-key".to_owned(), path("server.key")]);
         for (flag, text) in files {
             std::fs::write(path(flag), text).unwrap();

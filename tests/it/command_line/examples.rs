@@ -121,6 +121,9 @@ impl Scene {
         let directory = TempDir::new().unwrap();
         std::fs::write(directory.path().join("metadata.json"), "{\"step\": 2}").unwrap();
         std::fs::create_dir(directory.path().join("runledger")).unwrap();
+        let access = "[[token]]\nname = \"first\"\nsha256 = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n\
+                      grants = [{ namespaces = [\"*\"], roles = [\"reader\"] }]\n";
+        std::fs::write(directory.path().join("access.toml"), access).unwrap();
         let contexts = "current = \"local\"\n[contexts.local]\nas = \"agent-1\"\n";
         std::fs::write(directory.path().join("runledger/contexts.toml"), contexts).unwrap();
         let crawl = directory.path().join("crawl");
