@@ -23,7 +23,8 @@ pub(super) async fn some_runs(server: &Server, ids: [&str; 3]) {
 /// the stand-in for an older replica looks at.
 async fn as_the_first_release_left_it(data: &Data) {
     data.sql("drop index active_by_start").await;
-    for table in ["leases", "uptime", "max_running", "suspended", "claims"] {
+    data.sql("drop index run_events_by_namespace").await;
+    for table in ["leases", "uptime", "max_running", "suspended", "claims", "namespaces"] {
         data.sql(&format!("drop table {table}")).await;
     }
     data.sql("drop index active_by_due").await;
