@@ -77,7 +77,8 @@ fn every_command_that_calls_servers_takes_every_flag_of_the_connection() {
         let names = ["tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "token-file", "namespace", "context"];
         for name in names.into_iter().chain(["allow-plaintext-token"]) {
             let inherited = name == "context" && path(command).split(' ').next() == Some("bench");
-            let own = path(command) == "serve" && ["tls-cert", "tls-key"].contains(&name);
+            let own = [("serve", "tls-cert"), ("serve", "tls-key"), ("export", "namespace")];
+            let own = own.contains(&(path(command).as_str(), name));
             assert!(flags.contains(&name) == is_client || inherited || own, "{} and --{name}", path(command));
         }
         let secret = flags.iter().find(|flag| ["token", "password"].contains(flag));
