@@ -77,7 +77,8 @@ fn every_command_that_calls_servers_takes_every_flag_of_the_connection() {
         let names = ["tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "token-file", "namespace", "context"];
         for name in names.into_iter().chain(["allow-plaintext-token"]) {
             let inherited = name == "context" && path(command).split(' ').next() == Some("bench");
-            let own = [("serve", "tls-cert"), ("serve", "tls-key"), ("export", "namespace"), ("token new", "namespace")];
+            let own =
+                [("serve", "tls-cert"), ("serve", "tls-key"), ("export", "namespace"), ("token new", "namespace")];
             let own = own.iter().any(|(of, flag)| path(command) == *of && name == *flag);
             assert!(flags.contains(&name) == is_client || inherited || own, "{} and --{name}", path(command));
         }

@@ -123,7 +123,7 @@ impl Route {
         let tcp = tcp.oneshot(uri).await.map_err(|error| Unconnected::Tcp(error.into()))?.into_inner();
         let stream = |io, is_tls, has_identity| {
             let beginnings = beginnings.clone();
-            Stream { io, is_tls, has_identity, has_heard: false, number, beginnings }
+            Stream { io, is_tls, has_identity, has_heard: false, failed: None, number, beginnings }
         };
         let Some(tls) = &self.tls else { return Ok(stream(Box::new(tcp), false, false)) };
         let loaded = {
@@ -163,11 +163,54 @@ struct Stream {
     is_tls: bool,
     has_identity: bool,
     has_heard: bool,
+    /// The error of a write before anything was heard: it is told when what the server said before is read.
+    failed: Option<io::Error>,
     number: u64,
     beginnings: Beginnings,
 }
 
 impl Stream {
+    /// Notes what the server said first. A fault is an error of the read.
+    fn hear(&mut self, read: Result<&[u8], &io::Error>) -> io::Result<()> {
+        if std::mem::replace(&mut self.has_heard, true) {
+            return Ok(());
+        }
+        let beginning = match read {
+            Ok([]) => self.ended("the connection was closed"),
+            Ok(_) if self.is_tls => Beginning::Heard,
+            Ok(said) => Fault::of_first_bytes(said).map_or(Beginning::Heard, Beginning::Fault),
+            Err(error) => match Fault::of_first_read(error, self.has_identity) {
+                Some(fault) => Beginning::Fault(fault),
+                None => self.ended(&error.to_string()),
+            },
+        };
+        self.beginnings.is(self.number, beginning.clone());
+        match beginning {
+            Beginning::Fault(fault) => Err(io::Error::new(io::ErrorKind::InvalidData, fault)),
+            Beginning::Silent | Beginning::Heard | Beginning::Ended(_) => Ok(()),
+        }
+    }
+
+    /// Writes. A server that refuses the first bytes says why and closes, and a further write may then fail before that
+    /// was read: so it is read.
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut dyn Io>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if self.failed.is_none() {
+            match ready!(write(Pin::new(&mut *self.io), cx)) {
+                Err(error) if !self.has_heard => self.failed = Some(error),
+                written => return Poll::Ready(written),
+            }
+        }
+        let mut first = [0; 16];
+        let mut buffer = ReadBuf::new(&mut first);
+        let read = ready!(Pin::new(&mut *self.io).poll_read(cx, &mut buffer));
+        self.hear(read.as_ref().map(|()| buffer.filled()))?;
+        Poll::Ready(Err(self.failed.take().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())))
+    }
+
     /// The state of a connection that the server ended before it said anything. Over TLS that is how a client may see
     /// that its certificate is missing or refused: what the server says of it can get lost.
     fn ended(&self, reason: &str) -> Beginning {
@@ -192,30 +235,15 @@ impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
-        let read = ready!(Pin::new(&mut this.io).poll_read(cx, buffer));
-        if !std::mem::replace(&mut this.has_heard, true) {
-            let said = &buffer.filled()[before..];
-            let beginning = match &read {
-                Ok(()) if said.is_empty() => this.ended("the connection was closed"),
-                Ok(()) if this.is_tls => Beginning::Heard,
-                Ok(()) => Fault::of_first_bytes(said).map_or(Beginning::Heard, Beginning::Fault),
-                Err(error) => match Fault::of_first_read(error, this.has_identity) {
-                    Some(fault) => Beginning::Fault(fault),
-                    None => this.ended(&error.to_string()),
-                },
-            };
-            this.beginnings.is(this.number, beginning.clone());
-            if let Beginning::Fault(fault) = beginning {
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, fault)));
-            }
-        }
+        let read = ready!(Pin::new(&mut *this.io).poll_read(cx, buffer));
+        this.hear(read.as_ref().map(|()| &buffer.filled()[before..]))?;
         Poll::Ready(read)
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
+        self.written(cx, |io, cx| io.poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -223,7 +251,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+        self.written(cx, |io, cx| io.poll_write_vectored(cx, slices))
     }
 
     /// Over TLS a frame's head and body are copied together, or each would become a record of its own.
@@ -232,7 +260,7 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        self.written(cx, |io, cx| io.poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
