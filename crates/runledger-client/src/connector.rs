@@ -259,6 +259,10 @@ impl AsyncWrite for Stream {
         !self.is_tls && self.io.is_write_vectored()
     }
 
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method by its name is not general enough in its lifetimes"
+    )]
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.written(cx, |io, cx| io.poll_flush(cx))
     }

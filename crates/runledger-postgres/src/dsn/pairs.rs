@@ -12,12 +12,11 @@ pub(super) fn parts(text: &str) -> Result<Parts, String> {
     let (mut drivers, mut ours) = (String::new(), Vec::new());
     for (key, value) in pairs(text).ok_or(UNREADABLE)? {
         admit(&key)?;
-        match OURS.into_iter().find(|name| *name == key) {
-            Some(name) => ours.push((name, value)),
-            None => {
-                let value = value.replace('\\', "\\\\").replace('\'', "\\'");
-                drivers = drivers + &key + "='" + &value + "' ";
-            }
+        if let Some(name) = OURS.into_iter().find(|name| *name == key) {
+            ours.push((name, value));
+        } else {
+            let value = value.replace('\\', "\\\\").replace('\'', "\\'");
+            drivers = drivers + &key + "='" + &value + "' ";
         }
     }
     Ok(Parts { drivers, ours })

@@ -23,7 +23,7 @@ use crate::settings::{Roots, Settings};
 const LOOK_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The platform's roots are many, and change with the system's updates.
-const SYSTEM_LOOK_INTERVAL: Duration = Duration::from_secs(60);
+const SYSTEM_LOOK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The reason why the files that a connection string names cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -111,7 +111,7 @@ fn verifier(settings: &Settings, read: &Read, provider: &Arc<CryptoProvider>) ->
     let certificates = match (&settings.roots, &read.roots) {
         (Some(Roots::File(path)), Some(Found::File(bytes))) => pem::certificates(parameter, path, bytes)?,
         (_, Some(Found::System(certificates))) => certificates.clone(),
-        (_, None) | (_, Some(Found::File(_))) => return Ok(Verifier { algorithms, chain: None }),
+        (_, None | Some(Found::File(_))) => return Ok(Verifier { algorithms, chain: None }),
     };
     // Old certificates that are their own root are not read as roots, and stand for themselves nonetheless.
     store.add_parsable_certificates(certificates.iter().cloned());
