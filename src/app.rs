@@ -26,6 +26,7 @@ use crate::clock::SystemClock;
 use crate::config::{Identity, ServeConfig};
 use crate::engine::{self, ANSWER_WAIT_MAX, Engine};
 use crate::feed::{self, Feed};
+use crate::grpc::server::Served;
 use crate::grpc::transport::listener::{self, Limits, Port};
 use crate::grpc::transport::{CallerLimits, Lifetime};
 use crate::grpc::{health, server};
@@ -133,8 +134,8 @@ async fn run(
     let memory = Arc::new(Memory::new(config.memory_limit));
     let gate = gate(&config, &supervisor)?;
     let port = Port { listener, tls };
-    let serving =
-        server::serve(port, slot.clone(), health, gate, limits, memory.clone(), listening.clone(), supervisor.stop());
+    let served = Served { slot: slot.clone(), health, gate, limits, memory: memory.clone() };
+    let serving = server::serve(port, served, listening.clone(), supervisor.stop());
     supervisor.vital("listener", serving.map_err(|error| anyhow::anyhow!("reflection: {}", chain(&*error)))?);
 
     let lost = Arc::new(OnceLock::new());

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use runledger::auth::Caller;
+use runledger::auth::{Caller, Rights};
 use runledger::domain::batch::decide_batch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Command, Event, LedgerEpoch, Loaded, Principal, Run, Sides, Time};
+use runledger::domain::{Agents, Command, Event, LedgerEpoch, Loaded, Principal, Run, Sides, Time};
 use runledger::store::{Ledger, SealKey};
 use runledger::wire::request;
 use runledger_proto::{json::structure, v1};
@@ -38,7 +38,12 @@ pub(super) fn now() -> Time {
 }
 
 pub(super) fn caller() -> Caller {
-    Caller { namespace: DEFAULT_NAMESPACE.into(), principal: Principal::claimed("agent-1".to_owned()) }
+    Caller {
+        namespace: DEFAULT_NAMESPACE.into(),
+        principal: Principal::claimed("agent-1".to_owned()),
+        agents: Agents::All,
+        rights: Rights::all(),
+    }
 }
 
 /// A `StartRun` whose metadata is about so large.

@@ -44,7 +44,8 @@ struct Certificate {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Issuer {
-    issuer: Option<String>,
+    #[serde(rename = "issuer")]
+    name: Option<String>,
     audience: Option<OneOrMore>,
     #[serde(default)]
     kubernetes: bool,
@@ -143,16 +144,16 @@ impl Place<'_> {
         Some(())
     }
 
-    fn grants(&mut self, raw: Vec<RawGrant>) -> Option<Vec<GrantTemplate>> {
+    fn grants(&mut self, raw: &[RawGrant]) -> Option<Vec<GrantTemplate>> {
         if raw.is_empty() {
             return self.wrong("grants must have one grant at least");
         }
         let before = self.faults.0.len();
-        let grants = raw.into_iter().filter_map(|raw| self.grant(raw)).collect();
+        let grants = raw.iter().filter_map(|raw| self.grant(raw)).collect();
         (self.faults.0.len() == before).then_some(grants)
     }
 
-    fn grant(&mut self, raw: RawGrant) -> Option<GrantTemplate> {
+    fn grant(&mut self, raw: &RawGrant) -> Option<GrantTemplate> {
         let namespaces = self.templates("namespaces", &raw.namespaces);
         let agents = self.templates("agents", raw.agents.as_deref().unwrap_or_default());
         let mut roles = Vec::new();
@@ -200,7 +201,7 @@ impl Place<'_> {
     }
 
     /// Grants that need no claims.
-    fn plain(&mut self, raw: Vec<RawGrant>) -> Option<Grants> {
+    fn plain(&mut self, raw: &[RawGrant]) -> Option<Grants> {
         let templates = self.grants(raw)?;
         let grants: Option<Vec<Grant>> = templates.iter().map(GrantTemplate::plain).collect();
         match grants {
@@ -216,22 +217,23 @@ fn token(place: &mut Place<'_>, raw: Token) -> Option<TokenRule> {
         Some(hash) => Some(hash),
         None => place.wrong("sha256 must be 64 hexadecimal digits, as `runledger token new` prints them"),
     };
-    let grants = place.plain(raw.grants);
+    let grants = place.plain(&raw.grants);
     Some(TokenRule { name: raw.name, hash: hash?, expires_at: raw.expires_at, grants: grants? })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "all kinds of entries are read alike")]
 fn certificate(place: &mut Place<'_>, raw: Certificate) -> Option<CertificateRule> {
     place.name(&raw.name, SUBJECT_BYTES_MAX)?;
     let name = match Pattern::parse(&raw.name) {
         Some(pattern) => Some(pattern),
         None => place.wrong("name must be a certificate's name, or name*"),
     };
-    let grants = place.plain(raw.grants);
+    let grants = place.plain(&raw.grants);
     Some(CertificateRule { name: name?, grants: grants? })
 }
 
 fn issuer(place: &mut Place<'_>, raw: Issuer) -> Option<IssuerRule> {
-    let issuer = match (raw.issuer, raw.kubernetes) {
+    let issuer = match (raw.name, raw.kubernetes) {
         (Some(issuer), _) => issuer,
         (None, true) => "https://kubernetes.default.svc.cluster.local".to_owned(),
         (None, false) => return place.wrong("issuer must be the `iss` of its tokens"),
@@ -272,7 +274,7 @@ fn subject(place: &mut Place<'_>, raw: Subject) -> Option<SubjectRule> {
     for pointer in raw.claims.keys().filter(|pointer| !pointer.starts_with('/')) {
         place.wrong::<()>(format!("claims: `{pointer}` is no JSON pointer, such as /kubernetes.io/namespace"));
     }
-    let grants = place.grants(raw.grants);
+    let grants = place.grants(&raw.grants);
     Some(SubjectRule { name: name?, claims: raw.claims.into_iter().collect(), grants: grants? })
 }
 

@@ -123,7 +123,7 @@ impl Gate {
             let rules = checked.rules.load();
             sessions::held(&checked.sessions).end_denied(|session| {
                 let known = checked.known_by(&rules, &session.credential)?;
-                checked.admit(known, session.access, session.names.clone()).map(drop)
+                Checked::admit(known, session.access, session.names.clone()).map(drop)
             });
         }
     }
@@ -163,14 +163,14 @@ impl Checked {
             Access::Read | Access::Report => Names::of(headers).map_err(Denied::Headers)?,
             Access::Open | Access::Know | Access::Govern | Access::Inspect => Names::none(),
         };
-        let mut admitted = self.admit(known, access, names.clone())?;
+        let mut admitted = Self::admit(known, access, names.clone())?;
         admitted.ends_at = ends_at;
         if lasts {
             let session = Arc::new(Session::new(credential, access, names));
             sessions::held(&self.sessions).add(&session);
             // New rules may have come before the session was there to be told.
             let known = self.known_by(&self.rules.load(), &session.credential)?;
-            self.admit(known, session.access, session.names.clone())?;
+            Self::admit(known, session.access, session.names.clone())?;
             admitted.session = Some(session);
         }
         Ok(admitted)
@@ -195,7 +195,7 @@ impl Checked {
     }
 
     /// Lets a known caller in, or says what its grants lack.
-    fn admit(&self, known: Known, access: Access, names: Names) -> Result<Admitted, Denied> {
+    fn admit(known: Known, access: Access, names: Names) -> Result<Admitted, Denied> {
         let Known { identity, grants, .. } = known;
         let Allowed { agent_id, agents } = match access {
             Access::Read | Access::Report => {

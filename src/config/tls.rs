@@ -8,6 +8,7 @@ use crate::tls::{ClientAuth, ClientFiles, TlsFiles};
 
 /// See the module. All files are PEM, and are read again when they change.
 #[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_field_names, reason = "the flags are named after the fields")]
 pub struct TlsConfig {
     /// The server's certificate, and those up to its root (PEM): the port speaks TLS, and nothing else
     #[arg(long, env = "RUNLEDGER_TLS_CERT", value_name = "FILE", requires = "tls_key")]

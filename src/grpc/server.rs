@@ -23,7 +23,21 @@ use runledger_proto::FILE_DESCRIPTOR_SET;
 /// Bytes of one question to reflection: a name.
 const QUESTION_BYTES_MAX: usize = 1024;
 
-/// Serves on a port, with this health service, until the stop. Each connection is a task of `connections`; after
+/// What a port serves, to whom, and in which bounds.
+pub struct Served<H> {
+    /// The authority, once there is one.
+    pub slot: AuthoritySlot,
+    /// The health service.
+    pub health: HealthServer<H>,
+    /// The gate that every call passes.
+    pub gate: Arc<Gate>,
+    /// The bounds of connections and of callers.
+    pub limits: Limits,
+    /// The memory that all calls share.
+    pub memory: Arc<Memory>,
+}
+
+/// Serves on a port until the stop. Each connection is a task of `connections`; after
 /// the stop, these tasks let the calls in flight end.
 ///
 /// # Errors
@@ -31,11 +45,7 @@ const QUESTION_BYTES_MAX: usize = 1024;
 /// The bytes for reflection are no descriptor set.
 pub fn serve(
     port: Port,
-    slot: AuthoritySlot,
-    health: HealthServer<impl Health>,
-    gate: Arc<Gate>,
-    limits: Limits,
-    memory: Arc<Memory>,
+    Served { slot, health, gate, limits, memory }: Served<impl Health>,
     connections: Supervisor,
     stop: CancellationToken,
 ) -> Result<impl Future<Output = ()> + Send, Box<dyn std::error::Error + Send + Sync>> {

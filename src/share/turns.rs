@@ -263,9 +263,9 @@ impl State {
             party.and_then(|party| self.users.get(&party)).map_or(0.0, |usage| usage.seconds(now))
         };
         Used {
-            by_namespace: seconds(Some(caller.namespace())),
-            by_identity: seconds(caller.subject.map(Party::Subject)),
-            by_name: seconds(Some(caller.connection())).max(seconds(caller.agent())),
+            namespace: seconds(Some(caller.namespace())),
+            identity: seconds(caller.subject.map(Party::Subject)),
+            name: seconds(Some(caller.connection())).max(seconds(caller.agent())),
         }
     }
 
@@ -326,24 +326,24 @@ fn users_of(caller: CallerKey) -> impl Iterator<Item = Party> {
 /// Seconds of late.
 #[derive(Clone, Copy, Debug)]
 struct Used {
-    by_namespace: f64,
-    by_identity: f64,
+    namespace: f64,
+    identity: f64,
     /// By the connection or the agent, whichever has used more.
-    by_name: f64,
+    name: f64,
 }
 
 impl Used {
     /// Who has used less comes first.
     fn compare(&self, other: &Self) -> Ordering {
-        self.by_namespace
-            .total_cmp(&other.by_namespace)
-            .then(self.by_identity.total_cmp(&other.by_identity))
-            .then(self.by_name.total_cmp(&other.by_name))
+        self.namespace
+            .total_cmp(&other.namespace)
+            .then(self.identity.total_cmp(&other.identity))
+            .then(self.name.total_cmp(&other.name))
     }
 
     /// What the caller itself has used.
     fn by_caller(&self) -> f64 {
-        self.by_identity.max(self.by_name)
+        self.identity.max(self.name)
     }
 }
 

@@ -38,7 +38,7 @@ impl Credential {
             };
             return Ok(certificate.map(owned));
         };
-        let is_jwt = token.iter().filter(|byte| **byte == b'.').count() == 2;
+        let is_jwt = token.split(|byte| *byte == b'.').count() == 3;
         Ok(Some(if is_jwt { Self::Jwt } else { Self::Token(TokenHash::of(token)) }))
     }
 }

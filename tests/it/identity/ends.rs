@@ -1,6 +1,7 @@
 //! Streams and waits end when what let them in does.
 
 use runledger_proto::v1::{StartRunRequest, WaitRunRequest, WatchRunsRequest};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
 
@@ -30,18 +31,14 @@ async fn a_stream_and_a_wait_end_when_new_rules_take_their_grant_and_others_go_o
     start(&mut admin_client).await;
     let watch = reader.watch_runs(WatchRunsRequest::default()).await.unwrap().into_inner();
     let mut kept = admin_client.watch_runs(WatchRunsRequest::default()).await.unwrap().into_inner();
-    let wait = WaitRunRequest {
-        run_id: "run".into(),
-        timeout: Some(prost_types::Duration { seconds: 600, nanos: 0 }),
-        ..Default::default()
-    };
-    let mut waiter = place.client(Caller::of("reader"));
-    let waiting = tokio::spawn(async move { waiter.wait_run(wait).await });
-    // The server has read the call when it answers another one of the same connection.
+    let wait = WaitRunRequest { run_id: "run".into(), timeout: Some(prost_types::Duration { seconds: 600, nanos: 0 }) };
+    let mut caller = place.client(Caller::of("reader"));
+    let mut waits = JoinSet::new();
+    waits.spawn(async move { caller.wait_run(wait).await });
     place.rewrite(&format!("{admin}{}", entry("reader", &grant("elsewhere", "reader", ""))));
     let status = end(watch).await;
     assert_eq!((status.code(), reason(&status).as_str()), (Code::PermissionDenied, "NAMESPACE_DENIED"));
-    let waited = timeout(SOON, waiting).await.unwrap().unwrap().unwrap_err();
+    let waited = timeout(SOON, waits.join_next()).await.unwrap().unwrap().unwrap().unwrap_err();
     assert_eq!(waited.code(), Code::PermissionDenied, "{waited:?}");
     let again = reader.watch_runs(WatchRunsRequest::default()).await.unwrap_err();
     assert_eq!(reason(&again), "NAMESPACE_DENIED");
