@@ -1,7 +1,9 @@
 //! The only place that wires everything: bind, open the store, serve, drain.
 
+mod admin_port;
+mod banner;
+
 use std::convert::Infallible;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -14,19 +16,25 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::admin_port::AdminPort;
+use self::banner::{Ports, Spoken};
+use crate::auth::Gate;
+use crate::auth::reload::AccessFile;
 use crate::authority::{Authority, AuthoritySlot, Turns};
 use crate::claims::{self, Claims};
 use crate::clock::SystemClock;
-use crate::config::ServeConfig;
+use crate::config::{Identity, ServeConfig};
 use crate::engine::{self, ANSWER_WAIT_MAX, Engine};
 use crate::feed::{self, Feed};
-use crate::grpc::transport::listener::{self, Limits};
+use crate::grpc::server::Served;
+use crate::grpc::transport::listener::{self, Limits, Port};
 use crate::grpc::transport::{CallerLimits, Lifetime};
 use crate::grpc::{health, server};
 use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
 use crate::leases::upkeep;
 use crate::memory::{self, Memory};
+use crate::namespaces::Registry;
 use crate::reads::Reads;
 use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
@@ -34,7 +42,9 @@ use crate::store::{Commits, Description, OpenError, Store, Upkeep};
 use crate::supervise::Supervisor;
 use crate::supervise::signals::Signals;
 use crate::telemetry::chain;
+use crate::tls::Tls;
 use crate::wire::WireFrames;
+use crate::wire::seal::Seals;
 
 /// Time that accepted commands may take to be answered, once the stop has come.
 const SETTLE_WAIT_MAX: Duration = ANSWER_WAIT_MAX.saturating_add(Duration::from_secs(1));
@@ -75,13 +85,32 @@ async fn run(
     listen: &[SocketAddr],
     supervisor: Supervisor,
 ) -> anyhow::Result<()> {
+    let tls = config.tls.files().map(|files| Tls::load(files, Arc::new(SystemClock))).transpose()?.map(Arc::new);
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
+    let admin = AdminPort::bind(&config).await?;
+    let ports = Ports {
+        address,
+        admin: admin.as_ref().map(|admin| admin.address),
+        tls: Spoken::of(&config),
+        asks_for_credentials: config.access_file.is_some(),
+    };
 
     // The port answers, and health can be asked, before the store is opened, because opening may take its time.
     let slot = AuthoritySlot::default();
     let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
+    let admin = admin.map(|admin| admin.start(monitor.readiness(), &supervisor));
     supervisor.vital("health", monitor.run());
+    if let Some(tls) = tls.clone() {
+        let (interval, stop) = (config.reload_interval, supervisor.stop());
+        supervisor.vital("tls", async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = tls.follow(interval) => {}
+            }
+        });
+    }
     // The listener has its own supervisor, because the drain waits for it after the committers.
     let listening = Supervisor::new();
     let asked = config.client_connections;
@@ -103,8 +132,10 @@ async fn run(
     };
     memory::give_back_freed();
     let memory = Arc::new(Memory::new(config.memory_limit));
-    let serving =
-        server::serve(listener, slot.clone(), health, limits, memory.clone(), listening.clone(), supervisor.stop());
+    let gate = gate(&config, &supervisor)?;
+    let port = Port { listener, tls };
+    let served = Served { slot: slot.clone(), health, gate, limits, memory: memory.clone() };
+    let serving = server::serve(port, served, listening.clone(), supervisor.stop());
     supervisor.vital("listener", serving.map_err(|error| anyhow::anyhow!("reflection: {}", chain(&*error)))?);
 
     let lost = Arc::new(OnceLock::new());
@@ -113,7 +144,7 @@ async fn run(
     let opened = tokio::select! {
         biased;
         () = stop.cancelled() => None,
-        opened = open(&config, &location, address, &supervisor) => Some(opened),
+        opened = open(&config, &location, ports, &supervisor) => Some(opened),
     };
     match opened {
         None => {}
@@ -129,11 +160,34 @@ async fn run(
     }
     stop.cancelled().await;
     drain(&slot, &supervisor, &listening).await;
+    if let Some(admin) = admin {
+        admin.stop().cancel();
+        admin.finished(GOODBYE_WAIT_MAX).await;
+    }
     match (supervisor.failed(), lost.get()) {
         (None, _) => Ok(()),
         (Some(_), Some(why)) => anyhow::bail!("{why}"),
         (Some(task), None) => anyhow::bail!("a vital part failed: {task}"),
     }
+}
+
+/// The gate that calls pass. Its rules follow the access file.
+fn gate(config: &ServeConfig, supervisor: &Supervisor) -> anyhow::Result<Arc<Gate>> {
+    let (access_file, kinds) = match config.identity().map_err(anyhow::Error::msg)? {
+        Identity::Believed => return Ok(Arc::new(Gate::open())),
+        Identity::Proven { access_file, kinds } => (access_file, kinds),
+    };
+    let (file, kinds, rules) = AccessFile::open(access_file, kinds).map_err(anyhow::Error::msg)?;
+    let gate = Arc::new(Gate::of(kinds, rules, Arc::new(SystemClock)));
+    let (stop, following) = (supervisor.stop(), file.follow(gate.clone(), config.reload_interval));
+    supervisor.vital("access rules", async move {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = following => {}
+        }
+    });
+    Ok(gate)
 }
 
 /// Ends before the stop once the store is not the ledger any more, and leaves the sentence that tells the reason.
@@ -154,14 +208,15 @@ async fn until_lost(store: Arc<dyn Store>, why: Arc<OnceLock<String>>, stop: Can
 async fn open(
     config: &ServeConfig,
     location: &Location,
-    address: SocketAddr,
+    ports: Ports,
     supervisor: &Supervisor,
 ) -> anyhow::Result<Arc<dyn Store>> {
-    let mut untold = Some(address);
+    let address = ports.address;
+    let mut untold = Some(ports);
     let mut tell = |store: Option<&Description>| match untold.take() {
-        Some(address) => {
+        Some(ports) => {
             tracing::info!(%address, store = %location, "listening");
-            banner(address, location, store)
+            banner::print(&ports, location, store)
         }
         None => Ok(()),
     };
@@ -179,8 +234,8 @@ async fn open(
             Ok(store) => {
                 let description = store.describe();
                 tell(Some(&description))?;
-                let Description { location, not_durable, .. } = description;
-                tracing::info!(%address, store = location, not_durable, "the store is open");
+                let Description { location, connection, not_durable, .. } = description;
+                tracing::info!(%address, store = location, connection, not_durable, "the store is open");
                 return Ok(Arc::new(Observed::around(store)));
             }
             Err(error) if error.is_temporary() => {
@@ -236,7 +291,8 @@ async fn open_store(
 }
 
 fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor, wait_max: Duration) {
-    let frames = WireFrames { ledger: store.ledger() };
+    let seals = Arc::new(Seals::of(store.ledger()));
+    let frames = WireFrames { seals: seals.clone() };
     let committed = Arc::new(Notify::new());
     let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
     let engine = Arc::new(Engine::start(&commits, store.clone(), supervisor, &committed, engine::Limits::default()));
@@ -252,6 +308,8 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
         reads: Reads::new(store.clone(), supervisor),
         wait_max,
         turns: Turns::default(),
+        seals,
+        namespaces: Registry::new(store.clone()),
         store,
     });
 }
@@ -273,23 +331,4 @@ pub fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = I
             stop.cancel();
         }
     })
-}
-
-/// Prints the address, the store, and a command to try. The address is the first line's last word.
-fn banner(address: SocketAddr, location: &Location, store: Option<&Description>) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "Runledger {} listens on {address}", env!("CARGO_PKG_VERSION"))?;
-    match store {
-        Some(Description { location, not_durable: None, .. }) => writeln!(out, "  store  {location}")?,
-        Some(Description { location, not_durable: Some(why), .. }) => {
-            writeln!(out, "  store  {location}, NOT DURABLE: {why}")?;
-        }
-        None => writeln!(out, "  store  {location}, not open yet: waiting for it")?,
-    }
-    writeln!(out, "  agents are believed, not authenticated: ownership keeps honest agents apart, not hostile ones")?;
-    writeln!(
-        out,
-        "  try    grpcurl -plaintext -d '{{\"task_thread_id\": \"hello\"}}' {address} runledger.v1.RunService/StartRun"
-    )?;
-    out.flush()
 }

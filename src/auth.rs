@@ -1,17 +1,24 @@
-//! The caller of a call, by the call's metadata. The name is believed, not proven: it keeps honest agents apart, not
-//! hostile ones.
+//! Who calls, and what the caller may do. Where no identity is configured, a caller is believed: its name keeps honest
+//! agents apart, not hostile ones. Else a credential proves it, and the access file says what was granted to it.
 
+pub mod access_file;
+pub mod gate;
 pub mod jwks;
 pub mod jwt;
+pub mod reload;
+pub mod rules;
+pub mod token;
 
-use runledger_proto::headers::{
-    AGENT_ID as AGENT_ID_HEADER, AGENT_ID_BIN as AGENT_ID_BIN_HEADER, NAMESPACE as NAMESPACE_HEADER,
-};
-use tonic::metadata::MetadataMap;
+mod access;
+mod grant;
+mod names;
+mod template;
 
-use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::limits::LINK_BYTES_MAX;
-use crate::domain::{Namespace, Principal, Violation};
+pub use self::access::Access;
+pub use self::gate::{Gate, Kinds};
+pub use self::grant::{Allowed, Grant, Grants, Lacking, Role};
+pub use self::names::agent as named_agent;
+use crate::domain::{Agents, Namespace, Principal};
 
 /// The caller of a call, and the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,149 +27,47 @@ pub struct Caller {
     pub namespace: Namespace,
     /// The principal that makes the call.
     pub principal: Principal,
+    /// The agents whose runs the call may write.
+    pub agents: Agents,
+    /// What else the caller may do.
+    pub rights: Rights,
 }
 
-/// The caller that a call's metadata names.
-///
-/// # Errors
-///
-/// Every header that breaks its rule.
-pub fn caller(metadata: &MetadataMap) -> Result<Caller, Vec<Violation>> {
-    let principal = principal(metadata);
-    let namespace = namespace(metadata);
-    match (principal, namespace) {
-        (Ok(principal), Ok(namespace)) => Ok(Caller { namespace, principal }),
-        (principal, namespace) => Err(principal.err().into_iter().chain(namespace.err()).collect()),
-    }
-}
+/// What a caller may do beside the call's own namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rights(Option<Grants>);
 
-fn principal(metadata: &MetadataMap) -> Result<Principal, Violation> {
-    let text = at_most_once(AGENT_ID_HEADER, metadata.get_all(AGENT_ID_HEADER).iter())?;
-    let binary = at_most_once(AGENT_ID_BIN_HEADER, metadata.get_all_bin(AGENT_ID_BIN_HEADER).iter())?;
-    match (text, binary) {
-        (None, None) => Ok(Principal::anonymous()),
-        (Some(text), None) => visible(text.as_bytes()).map(Principal::claimed),
-        (None, Some(binary)) => any(binary.to_bytes().ok().as_deref()).map(Principal::claimed),
-        (Some(_), Some(_)) => {
-            Err(Violation::new(AGENT_ID_BIN_HEADER, format!("name one acting agent: {AGENT_ID_HEADER} came too")))
-        }
-    }
-}
-
-fn visible(id: &[u8]) -> Result<String, Violation> {
-    let sound = (1..=LINK_BYTES_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic);
-    std::str::from_utf8(id).ok().filter(|_| sound).map(str::to_owned).ok_or_else(|| {
-        let rule = format!(
-            "must be 1 to {LINK_BYTES_MAX} visible ASCII characters, no spaces: {AGENT_ID_BIN_HEADER} takes any id"
-        );
-        Violation::new(AGENT_ID_HEADER, rule)
-    })
-}
-
-fn any(id: Option<&[u8]>) -> Result<String, Violation> {
-    let id = id.filter(|id| (1..=LINK_BYTES_MAX).contains(&id.len()) && !id.contains(&0));
-    id.and_then(|id| std::str::from_utf8(id).ok()).map(str::to_owned).ok_or_else(|| {
-        let rule = format!("must be 1 to {LINK_BYTES_MAX} bytes of UTF-8 without U+0000, encoded as base64");
-        Violation::new(AGENT_ID_BIN_HEADER, rule)
-    })
-}
-
-fn namespace(metadata: &MetadataMap) -> Result<Namespace, Violation> {
-    match at_most_once(NAMESPACE_HEADER, metadata.get_all(NAMESPACE_HEADER).iter())? {
-        Some(value) if value.as_bytes() != DEFAULT_NAMESPACE.as_bytes() => {
-            Err(Violation::new(NAMESPACE_HEADER, format!("only the namespace `{DEFAULT_NAMESPACE}` exists")))
-        }
-        Some(_) | None => Ok(Namespace::only()),
-    }
-}
-
-/// The one value of a header, if it came.
-fn at_most_once<T>(header: &str, mut values: impl Iterator<Item = T>) -> Result<Option<T>, Violation> {
-    let value = values.next();
-    match values.next() {
-        None => Ok(value),
-        Some(_) => Err(Violation::new(header, "must come once at most")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-
-    use super::*;
-    use crate::domain::PrincipalKind;
-
-    fn metadata(headers: &[(&'static str, &[u8])]) -> MetadataMap {
-        let mut map = http::HeaderMap::new();
-        for (name, value) in headers {
-            map.append(*name, http::HeaderValue::from_bytes(value).unwrap());
-        }
-        MetadataMap::from_headers(map)
+impl Rights {
+    /// Everything: the caller is believed.
+    #[must_use]
+    pub fn all() -> Self {
+        Self(None)
     }
 
-    #[test]
-    fn a_caller_that_names_nobody_is_anonymous_in_the_default_namespace() {
-        let caller = caller(&metadata(&[])).unwrap();
-        assert_eq!(caller, Caller { namespace: "default".into(), principal: Principal::anonymous() });
-        assert_eq!(super::caller(&metadata(&[(NAMESPACE_HEADER, b"default")])).unwrap(), caller);
+    /// Nothing.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Some(Grants::default()))
     }
 
-    #[test]
-    fn an_agent_named_in_the_header_is_claimed() {
-        let longest = [b'~'; LINK_BYTES_MAX];
-        for value in [b"a".as_slice(), b"agent-7/x", &longest] {
-            let principal = caller(&metadata(&[(AGENT_ID_HEADER, value)])).unwrap().principal;
-            assert_eq!(principal.kind, PrincipalKind::Claimed);
-            assert_eq!(principal.agent_id.unwrap().as_bytes(), value);
-        }
+    /// What was granted.
+    #[must_use]
+    pub fn of(grants: Grants) -> Self {
+        Self(Some(grants))
     }
 
-    #[test]
-    fn an_agent_that_cannot_be_told_is_refused() {
-        let too_long = [b'a'; LINK_BYTES_MAX + 1];
-        for value in [b"".as_slice(), b"a b", b"a\tb", "agént".as_bytes(), b"\xff", &too_long] {
-            let violations = caller(&metadata(&[(AGENT_ID_HEADER, value)])).unwrap_err();
-            assert_eq!(violations.len(), 1, "{value:?}");
-            assert_eq!(violations[0].field, AGENT_ID_HEADER);
-        }
+    /// Whether the caller may do this in a namespace.
+    ///
+    /// # Errors
+    ///
+    /// What its grants lack.
+    pub fn allow(&self, access: Access, namespace: &str) -> Result<(), Lacking> {
+        self.0.as_ref().map_or(Ok(()), |grants| grants.allow(access, namespace))
     }
 
-    #[test]
-    fn an_agent_whose_id_is_not_ascii_is_named_in_the_binary_header() {
-        let longest = [b'~'; LINK_BYTES_MAX];
-        for id in ["agént 7".as_bytes(), "エージェント".as_bytes(), b"a", b"\n", &longest] {
-            for encoded in [STANDARD.encode(id), STANDARD_NO_PAD.encode(id)] {
-                let caller = caller(&metadata(&[(AGENT_ID_BIN_HEADER, encoded.as_bytes())]));
-                assert_eq!(caller.unwrap().principal, Principal::claimed(std::str::from_utf8(id).unwrap().into()));
-            }
-        }
-        for id in [b"".as_slice(), b"a\0b", b"\xff", &[b'a'; LINK_BYTES_MAX + 1]] {
-            let violations = caller(&metadata(&[(AGENT_ID_BIN_HEADER, STANDARD.encode(id).as_bytes())])).unwrap_err();
-            assert_eq!(violations[0].field, AGENT_ID_BIN_HEADER, "{id:?}");
-        }
-        let noise = caller(&metadata(&[(AGENT_ID_BIN_HEADER, "a".as_bytes())])).unwrap_err();
-        assert_eq!(noise[0].field, AGENT_ID_BIN_HEADER);
-    }
-
-    #[test]
-    fn a_header_comes_once_and_one_header_names_the_agent() {
-        for (headers, field) in [
-            ([(AGENT_ID_HEADER, b"a".as_slice()), (AGENT_ID_HEADER, b"a")], AGENT_ID_HEADER),
-            ([(AGENT_ID_BIN_HEADER, b"YQ"), (AGENT_ID_BIN_HEADER, b"YQ")], AGENT_ID_BIN_HEADER),
-            ([(AGENT_ID_HEADER, b"a"), (AGENT_ID_BIN_HEADER, b"YQ")], AGENT_ID_BIN_HEADER),
-            ([(NAMESPACE_HEADER, b"default"), (NAMESPACE_HEADER, b"default")], NAMESPACE_HEADER),
-        ] {
-            let violations = caller(&metadata(&headers)).unwrap_err();
-            assert_eq!((violations.len(), violations[0].field.as_str()), (1, field));
-        }
-    }
-
-    #[test]
-    fn both_headers_are_complained_of_in_one_answer() {
-        let violations = caller(&metadata(&[(AGENT_ID_HEADER, b""), (NAMESPACE_HEADER, b"other")])).unwrap_err();
-        let fields: Vec<_> = violations.iter().map(|violation| violation.field.as_str()).collect();
-        assert_eq!(fields, [AGENT_ID_HEADER, NAMESPACE_HEADER]);
-        assert_eq!(violations[1].description, "only the namespace `default` exists");
+    /// Whether the caller may make an agent the owner of a run in a namespace.
+    #[must_use]
+    pub fn may_act_as(&self, namespace: &str, agent: &str) -> bool {
+        self.0.as_ref().is_none_or(|grants| grants.may_act_as(namespace, agent))
     }
 }

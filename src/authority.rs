@@ -7,7 +7,9 @@ mod history;
 mod lists;
 mod memory;
 mod mutations;
+mod namespaces;
 mod reads;
+mod until;
 mod watch;
 
 use std::sync::{Arc, OnceLock};
@@ -16,6 +18,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use self::lists::Turns;
+pub use self::until::Until;
 pub use self::watch::{OneFrame, over};
 use crate::auth::Caller;
 use crate::claims::Claims;
@@ -24,12 +27,14 @@ use crate::engine::Engine;
 use crate::feed::Feed;
 use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
+use crate::namespaces::Registry;
 use crate::reads::Reads;
 use crate::share::CallerKey;
 use crate::store::{Store, StoreError};
 use crate::telemetry::chain;
 use crate::wire::problem::{self, Problem};
 use crate::wire::query::WAIT_MAX;
+use crate::wire::seal::Seals;
 
 /// Bytes of one answer at most: clients refuse 4 MiB, and a page that ends early loses nothing.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -57,6 +62,10 @@ pub struct Authority {
     pub wait_max: Duration,
     /// The turns of large reads.
     pub turns: Turns,
+    /// The seals of cursors and page tokens.
+    pub seals: Arc<Seals>,
+    /// The namespaces that are there.
+    pub namespaces: Registry,
 }
 
 /// The authority's place: empty until the store is open.
@@ -98,21 +107,11 @@ pub struct Call<M> {
     pub message: M,
 }
 
-/// The times at which a call is over, at the first of them.
-#[derive(Clone, Copy, Debug)]
-pub struct Until {
-    /// The time at which the caller stops waiting.
-    pub deadline: Option<Instant>,
-    /// The time at which the connection is closed.
-    pub connection: Option<Instant>,
-}
-
 impl Authority {
     /// Time that a call waits where it was asked to. The wait ends before the call does, because an answer tells more
     /// than the passing of a deadline.
-    fn wait_max(&self, asked: Duration, until: Until) -> Duration {
-        let end = until.deadline.into_iter().chain(until.connection).min();
-        let left = end.map_or(WAIT_MAX, |end| {
+    fn wait_max(&self, asked: Duration, until: &Until) -> Duration {
+        let left = until.end().map_or(WAIT_MAX, |end| {
             let left = end.saturating_duration_since(Instant::now());
             left.saturating_sub((left / 10).min(ANSWER_MARGIN_MAX))
         });

@@ -33,7 +33,7 @@ pub use self::limits::Limits;
 use self::queue::Candidate;
 use self::queues::{Claimer, QueueKey, Queues};
 use crate::domain::{
-    self, Ask, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, Run, RunId, RunKey,
+    self, Agents, Ask, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, Run, RunId, RunKey,
 };
 use crate::engine::{self, Engine};
 use crate::feed::Feed;
@@ -66,6 +66,8 @@ pub struct Claim {
     pub lease_ttl_ms: u64,
     /// The caller.
     pub principal: Principal,
+    /// The agents whose runs the caller may write.
+    pub agents: Agents,
     /// The key by which limits count the caller.
     pub caller: CallerKey,
     /// The claimer's own request, by which the claimer may ask again for the run that was granted.
@@ -262,6 +264,8 @@ impl Claims {
                 refusal @ (Refusal::RequestIdReused { .. }
                 | Refusal::RunBegun { .. }
                 | Refusal::RunIdConflict { .. }
+                | Refusal::NamespaceNotFound { .. }
+                | Refusal::QuotaExceeded { .. }
                 | Refusal::InvalidFields(_)) => Err(Failure::Engine(engine::Failure::Refused(Box::new(refusal)))),
             },
             // Dropped, the candidate waits for the next claimer.
@@ -284,6 +288,7 @@ fn command(claim: &Claim, run_id: &RunId) -> Command {
         expected_revision: None,
         request: None,
         principal: claim.principal.clone(),
+        agents: claim.agents.clone(),
     }
 }
 

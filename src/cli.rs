@@ -4,6 +4,7 @@
 mod bench;
 mod completions;
 mod connect;
+mod context;
 mod doctor;
 mod ending;
 mod export;
@@ -13,12 +14,14 @@ mod health;
 mod live;
 mod look;
 mod migrate;
+mod namespace;
 mod output;
 mod run;
 mod screen;
 mod serve;
 mod table;
 mod time;
+mod token;
 mod verify;
 mod view;
 mod watch;
@@ -32,10 +35,13 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 #[cfg(feature = "bench")]
 use self::bench::BenchArgs;
 use self::completions::CompletionsArgs;
+use self::context::ContextArgs;
 use self::doctor::DoctorArgs;
 use self::export::ExportArgs;
 use self::health::HealthArgs;
+use self::namespace::NamespaceArgs;
 use self::run::RunArgs;
+use self::token::TokenArgs;
 use self::verify::VerifyArgs;
 use self::watch::WatchArgs;
 use crate::config::{self, ServeConfig, StoreConfig};
@@ -55,7 +61,8 @@ use crate::store::open::Location;
         runledger export --output lifecycle.jsonl                      the whole history\n  \
         runledger doctor                                               is it well, and what to do?\n  \
         runledger verify                                               is every run what its events say?\n  \
-        runledger migrate --store postgres://app:secret@db/runs        to this release's schema"
+        runledger migrate --store postgres://app:secret@db/runs        to this release's schema\n  \
+        runledger context use local                                    call another server from now on"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -73,6 +80,9 @@ enum Command {
     /// Watch all runs that match: a live table on a terminal, else a line for each change
     #[command(after_help = watch::HELP)]
     Watch(Box<WatchArgs>),
+    /// Make, change, show and delete namespaces
+    #[command(after_help = namespace::HELP)]
+    Namespace(NamespaceArgs),
     /// Write the log as JSON lines
     #[command(after_help = export::HELP)]
     Export(ExportArgs),
@@ -85,6 +95,9 @@ enum Command {
     /// Hold every run against its events
     #[command(after_help = verify::HELP)]
     Verify(VerifyArgs),
+    /// Make tokens for callers, and list those of an access file
+    #[command(after_help = token::HELP)]
+    Token(TokenArgs),
     /// Bring a database to this release's schema
     #[command(after_help = migrate::HELP)]
     Migrate(StoreConfig),
@@ -92,6 +105,9 @@ enum Command {
     /// Load a server and measure what its callers see
     #[command(after_help = bench::HELP)]
     Bench(Box<BenchArgs>),
+    /// Name servers and how they are reached, for use by their name
+    #[command(after_help = context::HELP)]
+    Context(ContextArgs),
     /// Print what completes this command line in a shell
     #[command(after_help = completions::HELP)]
     Completions(CompletionsArgs),
@@ -126,7 +142,10 @@ fn redacted(text: &str, given: impl Iterator<Item = String>) -> String {
     let mut text = text.to_owned();
     for word in given {
         let values = [Some(word.as_str()), word.split_once('=').map(|(_flag, value)| value)];
-        for value in values.into_iter().flatten().filter(|value| value.contains("://") || value.contains("password=")) {
+        // The address of a server holds no password, and is shown as it is.
+        let is_address = |value: &str| !value.contains('@') && value.starts_with("http");
+        let may_hold = |value: &&str| value.contains("://") && !is_address(value) || value.contains("password=");
+        for value in values.into_iter().flatten().filter(may_hold) {
             text = text.replace(value, &Location::Postgres(value.to_owned()).to_string());
         }
     }
@@ -139,13 +158,16 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Serve(config) => serve::run(*config).await,
         Command::Run(args) => run::run(args).await,
         Command::Watch(args) => watch::run(*args).await,
+        Command::Namespace(args) => namespace::run(args).await,
         Command::Export(args) => export::run(args).await,
         Command::Health(args) => health::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Verify(args) => verify::run(args).await,
+        Command::Token(args) => token::run(args),
         Command::Migrate(config) => migrate::run(&config).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(*args).await,
+        Command::Context(args) => context::run(args),
         Command::Completions(args) => completions::run(&args),
     })
 }

@@ -1,5 +1,7 @@
-//! The one place that reads the machine's clock and draws random ids. Everything else is given both.
+//! The one place that reads the machine's clock and draws random ids and keys. Everything else is given
+//! them.
 
+use ring::rand::{SecureRandom as _, SystemRandom};
 use uuid::Uuid;
 
 use crate::domain::Time;
@@ -26,4 +28,12 @@ impl Clock for SystemClock {
 #[expect(clippy::disallowed_methods, reason = "the one place that draws ids")]
 pub fn draw_id() -> Uuid {
     Uuid::now_v7()
+}
+
+/// A fresh secret, of the system's cryptographic random numbers.
+#[must_use]
+pub fn draw_key() -> [u8; 32] {
+    let mut key = [0; 32];
+    SystemRandom::new().fill(&mut key).expect("no key may be made where the system has no random numbers");
+    key
 }

@@ -1,18 +1,23 @@
 //! The process's settings: flags, then `RUNLEDGER_*`, then defaults. No other module reads the environment.
 
+mod tls;
+
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, Resettable};
-use clap::{ArgAction, Args, Command};
+use clap::{ArgAction, Args, Command, ValueEnum};
 use jiff::{Span, SpanRelativeTo};
-use runledger_client::HostPort;
+use runledger_client::{HostPort, Token};
 
+pub use self::tls::TlsConfig;
+use crate::auth::Kinds;
 use crate::store::OpenOptions;
 use crate::store::open::Location;
 use crate::telemetry::{self, LogFormat};
@@ -26,6 +31,14 @@ pub struct ServeConfig {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, env = "RUNLEDGER_LISTEN", value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
     pub listen: HostPort,
+
+    /// TLS on that address.
+    #[command(flatten)]
+    pub tls: TlsConfig,
+
+    /// Address to answer /livez and /readyz on, by HTTP/1 and without TLS: not for the public [default: none]
+    #[arg(long, env = "RUNLEDGER_ADMIN_LISTEN", value_name = "HOST:PORT")]
+    pub admin_listen: Option<HostPort>,
 
     /// The store to serve, and how to open it.
     #[command(flatten)]
@@ -74,7 +87,22 @@ pub struct ServeConfig {
           value_parser = telemetry::filter)]
     pub log: String,
 
-    /// Listen on an address other than loopback, although callers are believed and not authenticated
+    /// Credentials that callers prove themselves with, comma-separated; none: callers are believed [default: what the
+    /// access file has, none without one]
+    #[arg(long, env = "RUNLEDGER_AUTH", value_name = "KIND", value_enum, value_delimiter = ',')]
+    pub auth: Vec<AuthKind>,
+
+    /// File that says who has which credential, and what each may do. Looked at again and again
+    #[arg(long, env = "RUNLEDGER_ACCESS_FILE", value_name = "FILE")]
+    pub access_file: Option<PathBuf>,
+
+    /// Time between two looks at files that may change: those of TLS, and the access file
+    #[arg(long, env = "RUNLEDGER_RELOAD_INTERVAL", value_name = "DURATION", default_value = "10s",
+          value_parser = reload_interval)]
+    pub reload_interval: Duration,
+
+    /// Listen on an address other than loopback, although callers are believed and not authenticated, or their
+    /// credentials can be read on the way
     #[arg(long, env = "RUNLEDGER_INSECURE", value_parser = BoolishValueParser::new())]
     pub insecure: bool,
 
@@ -196,20 +224,82 @@ impl fmt::Debug for Asked {
     }
 }
 
+/// A kind of credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AuthKind {
+    /// Callers are believed
+    None,
+    /// Tokens of the access file
+    Token,
+    /// Signed tokens of the access file's issuers
+    Jwt,
+    /// Client certificates
+    Certificate,
+}
+
+/// How callers prove who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity<'a> {
+    /// They do not: they are believed.
+    Believed,
+    /// By the access file. The kinds of credentials; none: all that the file has.
+    Proven {
+        /// The file.
+        access_file: &'a Path,
+        /// The kinds.
+        kinds: Option<Kinds>,
+    },
+}
+
 impl ServeConfig {
+    /// How callers prove who they are.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what to do.
+    pub fn identity(&self) -> Result<Identity<'_>, String> {
+        let has = |kind| self.auth.contains(&kind);
+        match (&self.access_file, self.auth.as_slice()) {
+            (None, [] | [AuthKind::None]) => Ok(Identity::Believed),
+            (Some(_), auth) if auth.contains(&AuthKind::None) => {
+                Err("--auth none takes no --access-file: callers are believed, or they prove who they are".to_owned())
+            }
+            (None, auth) if auth.contains(&AuthKind::None) => Err("--auth none stands alone".to_owned()),
+            (None, _) => Err("--auth needs --access-file, which says who has which credential".to_owned()),
+            (Some(access_file), []) => Ok(Identity::Proven { access_file, kinds: None }),
+            (Some(access_file), _) => {
+                let (token, jwt) = (has(AuthKind::Token), has(AuthKind::Jwt));
+                let kinds = Kinds { token, jwt, certificate: has(AuthKind::Certificate) };
+                Ok(Identity::Proven { access_file, kinds: Some(kinds) })
+            }
+        }
+    }
+
     /// Whether the service may listen on the addresses that `listen` stands for.
     ///
     /// # Errors
     ///
     /// A sentence that says what to do.
     pub fn admit(&self, addresses: &[SocketAddr]) -> Result<(), String> {
-        match addresses.iter().find(|address| !address.ip().is_loopback()) {
-            Some(open) if !self.insecure => Err(format!(
-                "callers are believed and not authenticated, so {open} is open to whoever reaches it: listen on a \
-                 loopback address, or add --insecure when the network keeps others out"
+        let identity = self.identity()?;
+        let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback() && !self.insecure) else {
+            return Ok(());
+        };
+        match identity {
+            Identity::Believed => Err(format!(
+                "callers are believed and not authenticated, so {open} is open to whoever reaches it: give \
+                 --access-file, listen on a loopback address, or add --insecure when the network keeps others out"
             )),
-            Some(_) | None => Ok(()),
+            Identity::Proven { .. } if !self.is_encrypted() => Err(format!(
+                "credentials that come to {open} could be read on the way: give --tls-cert and --tls-key, listen on a \
+                 loopback address, or add --insecure when the network encrypts"
+            )),
+            Identity::Proven { .. } => Ok(()),
         }
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.tls.files().is_some()
     }
 }
 
@@ -231,14 +321,42 @@ pub fn variables() -> impl Iterator<Item = String> {
 }
 
 /// The file of the embedded store, where no store was asked for.
-#[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
 fn default_database() -> PathBuf {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let data = variable("XDG_DATA_HOME")
-        .filter(|path| path.is_absolute())
-        .or_else(|| variable("HOME").map(|home| home.join(".local/share")))
-        .unwrap_or_else(|| PathBuf::from("."));
+    let data = user_directory("XDG_DATA_HOME", ".local/share").unwrap_or_else(|| PathBuf::from("."));
     data.join("runledger/ledger.db")
+}
+
+/// The file of the named contexts of a client; none where the user has no home.
+#[must_use]
+pub fn contexts_file() -> Option<PathBuf> {
+    Some(user_directory("XDG_CONFIG_HOME", ".config")?.join("runledger/contexts.toml"))
+}
+
+/// The bearer token that stands in the environment itself.
+///
+/// # Errors
+///
+/// The variable's value is no token. The value is not shown.
+pub fn token() -> Result<Option<Token>, String> {
+    let Some(value) = variable("RUNLEDGER_TOKEN") else { return Ok(None) };
+    let token = value.to_str().map(Token::of_value);
+    match token {
+        Some(Ok(token)) => Ok(Some(token)),
+        Some(Err(error)) => Err(format!("RUNLEDGER_TOKEN: {error}")),
+        None => Err("RUNLEDGER_TOKEN holds no token".to_owned()),
+    }
+}
+
+/// A directory of the user's, by its variable or in the user's home.
+fn user_directory(name: &str, in_home: &str) -> Option<PathBuf> {
+    let named = variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    named.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(in_home)))
+}
+
+/// The value of a variable that is not empty.
+#[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn on_or_off(text: &str) -> Result<bool, &'static str> {
@@ -253,6 +371,12 @@ fn on_or_off(text: &str) -> Result<bool, &'static str> {
 fn lifetime(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(1)..=Duration::from_hours(24 * 366);
     duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 1s to 366 days".to_owned()) })
+}
+
+/// The time between two looks at files.
+fn reload_interval(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(50)..=Duration::from_hours(1);
+    duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 50ms to 1h".to_owned()) })
 }
 
 /// A number of bytes such as `512MiB`, `2GiB` or `1073741824`.

@@ -19,7 +19,9 @@ pub mod filter;
 pub mod ids;
 pub mod limits;
 pub mod metadata;
+pub mod namespace;
 mod number;
+pub mod pattern;
 pub mod positions;
 pub mod principal;
 pub mod ready;
@@ -42,8 +44,13 @@ pub use event::{Event, EventType};
 pub use filter::Filter;
 pub use ids::{Namespace, Position, RunId, RunKey, Shard};
 pub use metadata::Metadata;
+pub use namespace::{
+    NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, NamespaceRefusal,
+    NamespaceSettings, Quotas,
+};
+pub use pattern::Pattern;
 pub use positions::Positions;
-pub use principal::{Principal, PrincipalKind};
+pub use principal::{Agents, Identity, Principal, PrincipalKind};
 pub use ready::{Ready, Unbegun};
 pub use refusal::{Refusal, Violation};
 pub use revision::Revision;
@@ -53,6 +60,7 @@ pub use run::{
 };
 pub use sides::claims::{ClaimKey, Claimed};
 pub use sides::max_running::{LabelValue, MaxRunning};
+pub use sides::namespaces::{NamespaceFound, NamespaceRow, Used};
 pub use sides::{Found, SideWrites, Sides, Wanted};
 pub use status::Status;
 pub use time::Time;

@@ -51,6 +51,17 @@
 //!   the ledger's epoch is raised, once for all replicas, before a session is used that may read the new past. Code
 //!   that gives out a place in the log (cursors, revisions of a watch) compares the epoch between the read and the
 //!   answer: no watch goes from one past to another.
+//! - A cursor or a page token is sealed with a key that is derived from the ledger's own (`ledger.seal_key`), for one use
+//!   and one namespace. It hides its content; its length depends on the number of shards, or on a run's id. It is bound
+//!   to the ledger, the namespace and the use; a cursor and a page of events to the epoch, which stands in clear; a page
+//!   to its run or filter. Whatever does not open is noise, and all noise has one answer. A place has one text, so that
+//!   a frame is encoded once for all its watchers: that the log has moved on shows, and nothing else. The key is in no
+//!   log, error or output.
+//! - A namespace is part of every key: of runs, requests, claims, values of `max_running`, cursors and page tokens. So a
+//!   run of another namespace is not found by the statement that would find it, and its answer is that for a run which
+//!   never was. A run comes into being only in a namespace that is there: the commit reads its row under the head, and
+//!   who deletes a namespace takes every head before it looks whether there is a run. `default` is always there, and no
+//!   row is read for it. A quota is decided on the row as well, which is then the mutex of all creations there.
 //! - A lease's epoch is part of the run and decides which worker may write. The expiry is not part of the run: it
 //!   stands in a row of its own (`leases`), which a heartbeat renews without the head and without an event. A sweep, a
 //!   give-back and a claim of a running run read that row under the head and lock it, so that of a heartbeat and an end
@@ -69,17 +80,25 @@
 //!   each caller where callers share it. [`share`] has the key by which callers are told apart, and no other module
 //!   makes one.
 //!
+//! - Every call passes [`auth::gate`] by its headers, before its request is read: a good credential, a namespace and a
+//!   role that were granted, an agent of the caller's own. A method without a row in the table of accesses is denied to
+//!   everybody. A credential that comes is good or the call is refused: no call falls back to another one. A stream or a
+//!   wait ends when new rules would refuse it, or its credential ends.
+//! - The principal of an event is the server's own finding. A caller that is confined to its agents writes no run of
+//!   others: [`domain::decide`] refuses it, whatever the call.
+//!
 //! # The path of a watch
 //!
 //! ```text
 //! store.changes: all shards in one statement -> tailer (folds once, encodes once) -> ring (in bytes) -> sessions
-//! store.changes, run_events: history, a page at a time --------------------------------------------------^
+//! store.changes_of, run_events: history, a page at a time -----------------------------------------------^
 //! ```
 //!
 //! - One tailer a process reads the log's end. The tailer is woken by this process's commits, by `NOTIFY`, and by a
 //!   poll: wake-ups may be lost, events may not. While there are no sessions, it reads nothing.
 //! - A session takes its place first, then reads history up to ends that it read itself, then the ring. By shard and
-//!   position, which are dense, it knows the events that it has seen. When the ring has moved on, the session goes back
+//!   position, which are dense, it knows the events that it has seen. History of another namespace than `default` is read
+//!   by an index of its own, and leads over the events of others. When the ring has moved on, the session goes back
 //!   to history. So a slow reader costs a page and a number, never a queue.
 //! - A cursor is a position for each shard, and in the first view the last run that was shown. The first view shows
 //!   runs as they were at these positions, whatever has happened since. So every event after them is due, and the
@@ -96,8 +115,8 @@
 //! # The transport
 //!
 //! ```text
-//! listener: a place -> preface -> hyper, h2 -> by its headers: refused, or begun -> its request -> its turn -> grpc
-//!                                                                answer, in parts, counted until written <--------+
+//! listener: a place -> TLS, preface -> h2 -> by its headers: refused, or begun -> its request -> its turn -> grpc
+//!                                                             answer, in parts, counted until written <--------+
 //! ```
 //!
 //! - A connection's share is bounded: the bytes that it has read before others are read, frames without a call, calls
@@ -105,6 +124,11 @@
 //! - A connection that reaches its own bound waits, or its calls do. Only where all connections together reach a bound,
 //!   calls are refused or connections cut, of those that have more than their share.
 //! - A call that is refused by its headers was not decoded, and wrote nothing.
+//! - TLS and the preface have one bound of time together. A handshake holds a turn while it computes, and none while it
+//!   waits for its client; half of the processors have turns.
+//! - The files of TLS are taken whole or not at all. When client CAs or revocation lists change, and when a certificate
+//!   comes to its end, the chains of connected clients are verified again. A client whose chain does not verify any more
+//!   begins no call, and its connection ends within seconds: its streams end themselves, to be resumed elsewhere.
 //!
 //! # Claims
 //!
@@ -143,8 +167,9 @@
 //! | `domain::sides` | what a decision rests on besides its run: leases, `max_running`, claim requests |
 //! | `domain::decide`, `domain::evolve` | a command on a run makes an event; an event makes a run |
 //! | `domain::{renewal, sweep}` | when a lease is renewed; when the authority ends a run |
+//! | `domain::namespace` | how a namespace is made, changed and deleted |
 //! | [`store`] | durable runs and their log, on SQLite and on Postgres |
-//! | `store::{commits, log, runs, upkeep}` | the contract, by path: the engine, the feed and the others take the paths that they use |
+//! | `store::{commits, log, namespaces, runs, upkeep}` | the contract, by path: the engine, the feed and the others take the paths that they use |
 //! | `store::observed` | a wrapper that counts the calls of a store |
 //! | `store::{postgres, sqlite}` | the two stores: `commit`, `sides`, `upkeep`, `read`, `changes`, `query` in both |
 //! | `store::{inspect, bulk}` | the contracts of the tools: export, verify and doctor; the fill |
@@ -153,18 +178,26 @@
 //! | [`claims`] | queues of runs that wait for a claim |
 //! | [`leases`] | heartbeats in batches, the sweep of runs whose time is over, the board of progress, tidying |
 //! | [`reads`] | reads that share a query |
+//! | [`namespaces`] | which namespaces are there, as a process knows |
 //! | [`share`] | how much each caller may take of a thing that callers share |
 //! | [`wire`] | requests as commands and queries, runs and refusals as answers, cursors and page tokens |
+//! | `wire::seal` | what only this ledger may read again: its key, and what a text is bound to |
 //! | [`authority`] | the calls without a transport: a request in, an answer or a problem out |
 //! | [`grpc`] | the gRPC face on top of it, health, and the listener with its bounds |
-//! | [`auth`] | who makes a call |
+//! | [`tls`] | certificates and client CAs, read again when they change; handshakes; the trust in connected clients |
+//! | [`admin`] | the port for those who run the process: `/livez`, `/readyz` |
+//! | [`auth`] | who makes a call, and what the caller may do |
+//! | `auth::{gate, access, grant}` | the gate that every call passes; the access that each method needs; what was granted |
+//! | `auth::{access_file, rules, token, reload}` | the access file: its form, what it says of whom, new rules while the server runs |
 //! | [`memory`] | how much memory the process takes and may take, and what is refused when little is left |
 //! | [`app`], [`config`], [`supervise`], [`telemetry`], [`clock`] | the process: wired, told what to do, stopped, heard |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
+//! | `cli::{connect, context}` | how servers are reached: by flags, then the environment, then a named context |
 //! | `fill` | makes a large ledger for measurements, past the service |
 //!
-//! Beside this package, `crates/` has the messages (`runledger-proto`), a client with a worker's loop
-//! (`runledger-client`) and the measurements (`runledger-bench`).
+//! Beside this package, `crates/` has the messages (`runledger-proto`), a client with TLS, tokens and a worker's loop
+//! (`runledger-client`) and the measurements (`runledger-bench`). Both callers of servers, `cli` and the measurements,
+//! reach them by that client alone.
 //!
 //! # Where to look
 //!
@@ -201,6 +234,7 @@
 //!   of its past.
 //! - *shard*: a part of the ledger whose events are in one order; a *position* is an event's place in it, and the
 //!   shard's *end* is its newest event. A shard's *head* is the lock that every commit takes first.
+//! - *namespace*: a wall round runs; an admin makes it. Its *quotas* are its own limits.
 //! - *run*: the fold of its events; its *revision* counts them. A *keyframe* is a whole run kept with an event.
 //! - *command*: an *ask* of one run, by a *principal*. A command is *decided*: it makes an event (it is *applied*, or
 //!   a late report is *recorded late*), is *unchanged*, *replayed* (it was applied before), or *refused*. The
@@ -221,8 +255,9 @@
 //! - *`max_running`*: the largest number of runs with one value of a label that may be running, as a claim states it:
 //!   the runs *count* that were claimed under it. A *limit* is also a bound of the contract or of a part of the
 //!   process.
-//! - *caller*: whoever makes a call, told apart by a key of two *parties*, its connection and the agent that it names. A
-//!   *share* is the part of a bounded thing that a caller has taken; a *turn* is the right to use a thing that few may
+//! - *caller*: whoever makes a call. A *credential* proves its *identity* (a subject and an issuer); its *grants* say what
+//!   it may do, in which *role*, as which agents. Where nothing is to be proven, a caller is *believed*. Limits tell
+//!   callers apart by a key of *parties*: the identity, or the connection and the named agent. A *share* is the part of a bounded thing that a caller has taken; a *turn* is the right to use a thing that few may
 //!   use at once.
 //! - *upkeep*: whatever changes without a commit: renewals, stamps by which servers tell that they are alive, and
 //!   tidying, which deletes rows that nothing needs any more.
@@ -231,8 +266,11 @@
 //! - *tailer*, *ring*, *session*: the tailer reads the log's end, the ring keeps its last part, and a session serves
 //!   one watch from it. A *frame* is one message of a watch, a *cursor* the place to go on from. In the stores a
 //!   session is a connection to the database, and in the transport a frame is HTTP/2's.
+//! - *chain*: a certificate and those between it and a CA; a client's *name* is in the first of them. The trust in a
+//!   client is *withdrawn* when its chain verifies no more.
 //! - *problem* and *violation*: a refusal as the wire shows it, and one field that is wrong in a request.
 
+pub mod admin;
 pub mod app;
 pub mod auth;
 pub mod authority;
@@ -248,9 +286,11 @@ pub mod fill;
 pub mod grpc;
 pub mod leases;
 pub mod memory;
+pub mod namespaces;
 pub mod reads;
 pub mod share;
 pub mod store;
 pub mod supervise;
 pub mod telemetry;
+pub mod tls;
 pub mod wire;

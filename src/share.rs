@@ -7,53 +7,95 @@
 mod shares;
 mod turns;
 
-use std::hash::BuildHasher as _;
 use std::hash::RandomState;
+use std::hash::{BuildHasher as _, Hash};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 pub use shares::{Share, Shares};
 pub use turns::{Turn, Turns};
 
-/// One of the two that a call counts for.
+/// One of those that a call counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Party {
     /// A connection, by its number.
     Connection(u64),
-    /// An agent, by its name.
+    /// An agent, by its namespace and its name.
     Agent(u64),
+    /// A proven identity, by its issuer and its subject.
+    Subject(u64),
+    /// A namespace, by its name.
+    Namespace(u64),
 }
 
-/// The key by which limits count a call: the connection that it came on, and the agent that it names. Callers are not
-/// proven, so each of the two is bounded: who names many agents has one connection, and who opens many connections has
-/// one name.
+/// The key by which limits count a call. A caller that was proven is its identity, on whatever connections and by
+/// whatever names. One that is believed is both the connection that the call came on and the agent that the call names:
+/// who names many agents has one connection, and who opens many connections has one name. And what callers of different
+/// namespaces share, the namespaces share first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallerKey {
     connection: u64,
     agent: Option<u64>,
+    subject: Option<u64>,
+    namespace: u64,
 }
+
+/// Drawn anew in each process, so that nobody can choose a name that counts as another one.
+static NAMES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl CallerKey {
     /// The authority itself, whose commands count as one caller's.
-    pub const AUTHORITY: Self = Self { connection: 0, agent: None };
+    pub const AUTHORITY: Self = Self { connection: 0, agent: None, subject: None, namespace: 0 };
 
     /// The key of a connection, by its number from 1, and of the agent that a call on it names.
     #[must_use]
     pub fn of(connection: u64, agent: Option<&[u8]>) -> Self {
-        // Drawn anew in each process, so that nobody can choose a name that counts as another one.
-        static NAMES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        Self { connection, agent: agent.map(|agent| NAMES.hash_one(agent)) }
+        Self { connection, agent: agent.map(|agent| NAMES.hash_one(agent)), ..Self::AUTHORITY }
     }
 
-    /// The parties that a call of this caller counts for.
+    /// The key for calls within a namespace. Agents of one name in two namespaces are two.
+    #[must_use]
+    pub fn within(self, namespace: &str) -> Self {
+        let namespace = NAMES.hash_one(namespace);
+        Self { namespace, agent: self.agent.map(|agent| NAMES.hash_one((namespace, agent))), ..self }
+    }
+
+    /// The key of a caller whose identity was proven.
+    #[must_use]
+    pub fn proven(self, identity: &impl Hash) -> Self {
+        Self { subject: Some(NAMES.hash_one(identity)), ..self }
+    }
+
+    /// The parties of which each is bounded by what one caller may have.
     pub fn parties(self) -> impl Iterator<Item = Party> {
-        [Some(Party::Connection(self.connection)), self.agent.map(Party::Agent)].into_iter().flatten()
+        let [holder, agent] = match self.subject {
+            Some(subject) => [Some(Party::Subject(subject)), None],
+            None => [Some(self.connection()), self.agent()],
+        };
+        [holder, agent].into_iter().flatten()
     }
 
-    /// Whether calls of both count for the same connection or the same agent.
+    /// The party that the caller is, whatever it names.
+    fn holder(self) -> Party {
+        self.subject.map_or(self.connection(), Party::Subject)
+    }
+
+    fn connection(self) -> Party {
+        Party::Connection(self.connection)
+    }
+
+    fn agent(self) -> Option<Party> {
+        self.agent.map(Party::Agent)
+    }
+
+    fn namespace(self) -> Party {
+        Party::Namespace(self.namespace)
+    }
+
+    /// Whether calls of both count for the same caller.
     #[must_use]
     pub fn shares_party(self, other: Self) -> bool {
-        self.connection == other.connection || (self.agent.is_some() && self.agent == other.agent)
+        self.parties().any(|party| other.parties().any(|other| party == other))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Where runs and events are kept.
 //!
-//! A store has four paths, so that a part of the service takes only the paths that it uses: [`Commits`] for the
+//! A store has five paths, so that a part of the service takes only the paths that it uses: [`Commits`] for the
 //! engine, [`RunLog`] for the feed and the tools, [`Runs`] for reads and lists, [`Upkeep`] for leases, sweeps and
-//! tidying. [`Store`] is all of them, for the authority. Their comments are the contract that every store keeps and
+//! tidying, [`Namespaces`] for the walls between them. [`Store`] is all of them, for the authority. Their comments are the contract that every store keeps and
 //! that one list of behaviours tests. A commit holds no rules: the store reads under the shard's head lock, lets the
 //! [rules](crate::domain::Decide) decide, and writes what was decided.
 
@@ -18,6 +18,7 @@ mod ledger;
 mod log;
 mod merge;
 pub mod migrations;
+mod namespaces;
 pub mod observed;
 pub mod open;
 pub mod postgres;
@@ -34,8 +35,9 @@ use tokio::time::Instant;
 
 pub use commits::{Commits, Unsettled};
 pub use error::{CommitError, OpenError, StoreError};
-pub use ledger::{EPOCH_ZERO, Ledger, OfLedger};
+pub use ledger::{EPOCH_ZERO, Ledger, OfLedger, SealKey};
 pub use log::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Unreadable};
+pub use namespaces::{ChangeError, Namespaces};
 pub use runs::{Found, RunAsKept, Runs};
 pub use upkeep::Upkeep;
 
@@ -46,7 +48,7 @@ use crate::memory::Part;
 /// Every method of this and of the paths may be called from many tasks at once. A method whose future is dropped
 /// leaves the store sound; a dropped [`commit`](Commits::commit) may or may not be applied.
 #[async_trait]
-pub trait Store: Commits + RunLog + Runs + Upkeep {
+pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces {
     /// What kind of store it is and how durable, for banner, log and health.
     fn describe(&self) -> Description;
 
@@ -90,6 +92,8 @@ pub struct Description {
     pub kind: &'static str,
     /// Where the data is, without any password.
     pub location: String,
+    /// How the connections to a server are protected, and whether a pooler is between; none without a server.
+    pub connection: Option<String>,
     /// Why an acknowledged call may be lost by a crash; none when it may not.
     pub not_durable: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! The wire: generated messages, and what turns them into domain values and back.
 //!
 //! No rule of a run's life is here. [`request`] checks a request whole before the domain sees it, [`answer`] shows
-//! domain values, and [`problem`] says why a call was not done; only `status` makes a [`tonic::Status`] of a problem.
+//! domain values, [`seal`] closes what only this ledger may read again, and [`problem`] says why a call was not done; only `status` makes a [`tonic::Status`] of a problem.
 
 pub mod answer;
 pub mod codec;
@@ -9,10 +9,12 @@ pub mod cursor;
 mod frames;
 mod links;
 mod metadata;
+pub mod namespace;
 pub mod page_token;
 pub mod problem;
 pub mod query;
 pub mod request;
+pub mod seal;
 mod status;
 mod validate;
 

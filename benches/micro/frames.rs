@@ -1,6 +1,7 @@
 //! The frames of a watch: encoded once for all sessions, and once more around that for each of them.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion};
 use prost::Message as _;
@@ -9,6 +10,7 @@ use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::feed::Encode as _;
 use runledger::feed::cursor::Cursor;
 use runledger::wire::WireFrames;
+use runledger::wire::seal::Seals;
 use runledger::wire::served::WatchRunsResponse;
 use runledger::wire::served::watch_runs_response::{Change, Frame};
 
@@ -16,7 +18,7 @@ use super::samples::{self, SIZES};
 
 pub(super) fn measure(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("frames");
-    let frames = WireFrames { ledger: samples::ledger() };
+    let frames = WireFrames { seals: Arc::new(Seals::of(samples::ledger())) };
     let cursor = Cursor {
         epoch: LedgerEpoch::FIRST,
         positions: vec![1_000_000; samples::ledger().shard_count.into()].into(),

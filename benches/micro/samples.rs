@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use runledger::auth::Caller;
+use runledger::auth::{Caller, Rights};
 use runledger::domain::batch::decide_batch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Command, Event, LedgerEpoch, Loaded, Principal, Run, Sides, Time};
-use runledger::store::Ledger;
+use runledger::domain::{Agents, Command, Event, LedgerEpoch, Loaded, Principal, Run, Sides, Time};
+use runledger::store::{Ledger, SealKey};
 use runledger::wire::request;
 use runledger_proto::{json::structure, v1};
 use serde_json::{Map, Value, json};
@@ -25,7 +25,12 @@ pub(super) struct Sample {
 }
 
 pub(super) fn ledger() -> Ledger {
-    Ledger { id: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10), epoch: LedgerEpoch::FIRST, shard_count: 4 }
+    Ledger {
+        id: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10),
+        epoch: LedgerEpoch::FIRST,
+        shard_count: 4,
+        seal_key: SealKey::new([7; 32]),
+    }
 }
 
 pub(super) fn now() -> Time {
@@ -33,7 +38,12 @@ pub(super) fn now() -> Time {
 }
 
 pub(super) fn caller() -> Caller {
-    Caller { namespace: DEFAULT_NAMESPACE.into(), principal: Principal::claimed("agent-1".to_owned()) }
+    Caller {
+        namespace: DEFAULT_NAMESPACE.into(),
+        principal: Principal::claimed("agent-1".to_owned()),
+        agents: Agents::All,
+        rights: Rights::all(),
+    }
 }
 
 /// A `StartRun` whose metadata is about so large.

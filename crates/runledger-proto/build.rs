@@ -1,11 +1,13 @@
 //! Compiles the protos without protoc: messages, clients, and the descriptor set that reflection serves.
 use std::path::PathBuf;
 
-const PROTOS: [&str; 5] = [
+const PROTOS: [&str; 7] = [
     "runledger/v1/run.proto",
     "runledger/v1/watch.proto",
     "runledger/v1/error.proto",
     "runledger/v1/run_service.proto",
+    "runledger/v1/namespace.proto",
+    "runledger/v1/namespace_service.proto",
     "runledger/v1/replica_service.proto",
 ];
 

@@ -22,8 +22,8 @@ impl Authority {
     ) -> Result<v1::ClaimNextRunResponse, Problem> {
         let query::ClaimNext { filter, lease_ttl_ms, wait, max_running, request } =
             query::claim_next_run(call.message, &call.caller).map_err(problem::invalid)?;
-        let Caller { namespace, principal } = call.caller;
-        let wait_until = Instant::now() + self.wait_max(wait, call.until);
+        let Caller { namespace, principal, agents, .. } = call.caller;
+        let wait_until = Instant::now() + self.wait_max(wait, &call.until);
         let retry_is_safe = request.is_some();
         let claim = Claim {
             namespace,
@@ -31,6 +31,7 @@ impl Authority {
             max_running,
             lease_ttl_ms,
             principal,
+            agents,
             caller: call.key,
             request,
             wait_until,

@@ -22,10 +22,10 @@ impl Authority {
         call: Call<v1::ListRunEventsRequest>,
     ) -> Result<v1::ListRunEventsResponse, Problem> {
         let (key, page_size) = query::list_run_events(&call.message, &call.caller).map_err(problem::invalid)?;
-        let ledger = self.store.ledger();
+        let epoch = self.store.ledger().epoch;
         let after = match call.message.page_token.as_str() {
             "" => Revision::NONE,
-            token => page_token::revision(token, ledger, &key).map_err(problem::page_token_invalid)?,
+            token => page_token::revision(token, &self.seals, epoch, &key).map_err(problem::page_token_invalid)?,
         };
         let unreadable = |error| unreadable("ListRunEvents", &key, &error);
         // The run is read first: a run that is found has its first event, whatever is committed in between.
@@ -36,7 +36,7 @@ impl Authority {
         let read = |reach: Reach| async move {
             let bytes_max = reach.page_bytes_max();
             let page = self.store.run_events(run_key, after, page_size, bytes_max).await.map_err(unreadable)?;
-            if after > Revision::NONE && self.store.ledger().epoch != ledger.epoch {
+            if after > Revision::NONE && self.store.ledger().epoch != epoch {
                 // The caller's pages may be of another past than this page.
                 return Err(problem::page_token_invalid(page_token::PageTokenInvalid));
             }
@@ -57,7 +57,9 @@ impl Authority {
             events.push(event);
         }
         let next_page_token = match page[..events.len()].last() {
-            Some(last) if last.revision < run.revision => page_token::after_revision(last.revision, ledger, &key),
+            Some(last) if last.revision < run.revision => {
+                page_token::after_revision(last.revision, &self.seals, epoch, &key)
+            }
             Some(_) | None => String::new(),
         };
         Ok(v1::ListRunEventsResponse { events, next_page_token })

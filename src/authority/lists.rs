@@ -29,12 +29,12 @@ impl Authority {
     /// The runs cannot be read, or the page token is not one of this filter's.
     pub async fn list_runs(&self, call: Call<v1::ListRunsRequest>) -> Result<v1::ListRunsResponse, Problem> {
         let Call { caller, key, message: request, .. } = call;
-        let (ledger, namespace) = (self.store.ledger().id, &caller.namespace);
+        let (seals, namespace) = (&self.seals, &caller.namespace);
         let token = request.page_token.clone();
         let query::RunList { filter, page_size, full } = query::list_runs(request).map_err(problem::invalid)?;
         let after = match token.as_str() {
             "" => None,
-            token => Some(page_token::place(token, ledger, namespace, &filter).map_err(problem::page_token_invalid)?),
+            token => Some(page_token::place(token, seals, namespace, &filter).map_err(problem::page_token_invalid)?),
         };
         let read = |reach: Reach| {
             let query = RunQuery {
@@ -56,7 +56,7 @@ impl Authority {
         let (page, _turn) = self.turns.read(key, read).await?;
         let (runs, next) = fitting(page, ANSWER_BYTES_MAX.saturating_sub(PAGE_TOKEN_BYTES_MAX + 8)).await;
         let next_page_token =
-            next.map(|place| page_token::after_place(&place, ledger, namespace, &filter)).unwrap_or_default();
+            next.map(|place| page_token::after_place(&place, seals, namespace, &filter)).unwrap_or_default();
         Ok(v1::ListRunsResponse { runs, next_page_token })
     }
 

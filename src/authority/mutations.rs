@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::{Authority, Call};
 use crate::auth::Caller;
-use crate::domain::{Command, Violation};
+use crate::domain::{Ask, Command, Violation};
 use crate::engine::{Disposition, Failure};
 use crate::wire::problem::{self, Problem};
 use crate::wire::request;
@@ -104,6 +104,7 @@ impl Authority {
         command: impl FnOnce(M, &Caller, Uuid) -> Result<Command, Vec<Violation>>,
     ) -> Result<Mutated, Problem> {
         let command = command(call.message, &call.caller, self.store.ledger().id).map_err(problem::invalid)?;
+        may_name(&call.caller, &command)?;
         let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
         let answer = self.engine.submit_for(call.key, command, call.until.deadline).await;
         let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
@@ -133,5 +134,26 @@ pub(super) fn failed(failure: Failure, retry_is_safe: bool) -> Problem {
         Failure::StoreCorrupt => problem::store_corrupt(),
         Failure::Deadline => problem::deadline(),
         Failure::OutcomeUnknown => problem::outcome_unknown(retry_is_safe),
+    }
+}
+
+/// Refuses a start that makes an agent the owner as which its caller may not act.
+fn may_name(caller: &Caller, command: &Command) -> Result<(), Problem> {
+    match &command.ask {
+        Ask::Start(start) => match &start.agent_id {
+            Some(owner) if !caller.rights.may_act_as(&caller.namespace, owner) => {
+                Err(problem::agent_denied(Some(owner)))
+            }
+            Some(_) | None => Ok(()),
+        },
+        Ask::Update(_)
+        | Ask::Complete(_)
+        | Ask::Abort(_)
+        | Ask::Fail(_)
+        | Ask::Claim(_)
+        | Ask::Release(_)
+        | Ask::GiveBack(_)
+        | Ask::RequestAbort(_)
+        | Ask::Sweep => Ok(()),
     }
 }

@@ -49,7 +49,7 @@ impl Authority {
             TransitionQuestion::Matrix { from, to } => check_matrix(from, to),
             TransitionQuestion::Run { key, to } => {
                 let read = self.reads.run(&key).await.map_err(|error| unreadable("CheckTransition", &key, &error))?;
-                check_run(&key, read.as_ref().map(|read| &read.run), to, call.caller.principal)
+                check_run(&key, read.as_ref().map(|read| &read.run), to, call.caller.principal, call.caller.agents)
             }
         };
         let (disposition, reason) = match &check.outcome {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use async_stream::stream;
 use futures_util::{Stream, StreamExt as _};
 use tokio::pin;
-use tokio::time::sleep_until;
 
 use super::{Authority, Call, Until, run_not_found, unlisted, unreadable};
 use crate::domain::{LedgerEpoch, Namespace, Progress, Revision, RunId, RunKey, Time};
@@ -66,10 +65,10 @@ impl Authority {
         let begin = match cursor.as_str() {
             "" => Begin::Now(view),
             cursor => {
-                self.knows(cursor::epoch(cursor, self.store.ledger(), &namespace))
+                self.knows(cursor::epoch(cursor, &self.seals, &namespace))
                     .await
                     .map_err(|error| unlisted("WatchRuns", &namespace, &error))?;
-                let cursor = cursor::decode(cursor, self.store.ledger(), &namespace);
+                let cursor = cursor::decode(cursor, &self.seals, self.store.ledger(), &namespace);
                 Begin::After(cursor.map_err(problem::cursor_invalid)?)
             }
         };
@@ -86,8 +85,13 @@ impl Authority {
     /// The run is not there, or cannot be read.
     pub async fn wait_run(&self, call: Call<v1::WaitRunRequest>) -> Result<Waited, Problem> {
         let (key, timeout) = query::wait_run(call.message, &call.caller).map_err(problem::invalid)?;
-        let wait_max = self.wait_max(timeout, call.until);
-        self.feed.of_caller(call.key).wait_run(&key, wait_max).await.map_err(|error| cut("WaitRun", &error, &key, None))
+        let wait_max = self.wait_max(timeout, &call.until);
+        let feed = self.feed.of_caller(call.key);
+        tokio::select! {
+            biased;
+            waited = feed.wait_run(&key, wait_max) => waited.map_err(|error| cut("WaitRun", &error, &key, None)),
+            why = call.until.cut_short() => Err(why),
+        }
     }
 }
 
@@ -140,19 +144,13 @@ pub fn over<F, E: From<Problem>>(
     // The frames are boxed: a value that is moved into the stream below takes its room there twice.
     let mut frames = Box::pin(frames);
     stream! {
-        let deadline_is_first = until.deadline.is_some_and(|deadline| until.connection.is_none_or(|end| deadline < end));
-        let over = async {
-            match until.deadline.into_iter().chain(until.connection).min() {
-                Some(end) => sleep_until(end).await,
-                None => future::pending().await,
-            }
-        };
+        let over = until.over();
         pin!(over);
         loop {
             tokio::select! {
                 biased;
-                () = &mut over => {
-                    yield Err(if deadline_is_first { problem::deadline() } else { problem::connection_ends() }.into());
+                why = &mut over => {
+                    yield Err(why.into());
                     return;
                 }
                 frame = frames.next() => match frame {

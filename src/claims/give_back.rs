@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Ask, Command, GiveBack, Principal, Refusal, Release, RunKey};
+use crate::domain::{Agents, Ask, Command, GiveBack, Principal, Refusal, Release, RunKey};
 use crate::engine::{Disposition, Engine, Failure, Unreceived};
 
 /// Claims that are given back at once at most.
@@ -43,6 +43,7 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
         expected_revision: None,
         request: None,
         principal: Principal::authority(),
+        agents: Agents::All,
     };
     let until = Instant::now() + Duration::from_millis(lease.ttl_ms);
     while Instant::now() < until {

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use tokio::signal::unix::SignalKind;
 use tokio_util::sync::CancellationToken;
 
+use super::connect;
 use super::ending::Stop;
 use super::output::{Output, tell};
 use crate::supervise::signals::Signals;
@@ -17,6 +18,7 @@ use runledger_bench::leases::{claims, heartbeats};
 use runledger_bench::load::{self, HotRunPlan, Plan, ReadPlan, Workload};
 use runledger_bench::overload;
 use runledger_bench::report::Report;
+use runledger_bench::servers::Reach;
 use runledger_bench::watch::{catch_up, delay, idle, waiters};
 
 macro_rules! exit_codes {
@@ -175,6 +177,9 @@ const WAITERS_HELP: &str = help!(
 pub(super) struct BenchArgs {
     #[command(subcommand)]
     what: What,
+    /// The named context that says what the flags and the environment do not [default: the current one]
+    #[arg(long, global = true, env = "RUNLEDGER_CONTEXT", value_name = "NAME", help_heading = "Connection")]
+    context: Option<String>,
     /// Form of the output
     #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value = "table")]
     output: Output,
@@ -249,7 +254,30 @@ enum Mode {
     Waiters(waiters::Plan),
 }
 
-pub(super) async fn run(args: BenchArgs) -> Result<(), Stop> {
+impl What {
+    /// The servers that are called and the way to them; none where the store is written to.
+    fn reach(&mut self) -> Option<Reach<'_>> {
+        Some(match self {
+            Self::Lifecycle(plan) | Self::StartComplete(plan) | Self::Wait(plan) => plan.reach(),
+            Self::HotRun(plan) => plan.reach(),
+            Self::Read(plan) => plan.reach(),
+            Self::Overload(plan) => plan.reach(),
+            Self::Watch(WatchArgs { mode: Mode::Delay(plan) }) => plan.reach(),
+            Self::Watch(WatchArgs { mode: Mode::Idle(plan) }) => plan.reach(),
+            Self::Watch(WatchArgs { mode: Mode::CatchUp(plan) }) => plan.reach(),
+            Self::Watch(WatchArgs { mode: Mode::Waiters(plan) }) => plan.reach(),
+            Self::Leases(LeasesArgs { mode: LeasesMode::Heartbeats(plan) }) => plan.reach(),
+            Self::Leases(LeasesArgs { mode: LeasesMode::Claims(plan) }) => plan.reach(),
+            Self::Fill(_) => return None,
+        })
+    }
+}
+
+pub(super) async fn run(mut args: BenchArgs) -> Result<(), Stop> {
+    if let Some((servers, access)) = args.what.reach() {
+        let target = connect::target(args.context.as_deref(), servers, access)?;
+        (*servers, *access) = (target.servers, target.access);
+    }
     let stop = CancellationToken::new();
     let stopped_by = OnceCell::new();
     let signals = Signals::caught(&[SignalKind::interrupt(), SignalKind::terminate()]);

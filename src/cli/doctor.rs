@@ -10,11 +10,13 @@ use std::time::Duration;
 use clap::Args;
 
 use self::report::Report;
+use super::connect::Selected;
 use super::ending::Stop;
+use super::fields::time_limit;
 use super::look::{self, patiently};
 use super::output::{Format, Output, tell};
 use crate::config::StoreLocation;
-use runledger_client::HostPort;
+use runledger_client::ServerAddress;
 use runledger_proto::json;
 
 /// Time for which a store that answered before is asked again: the operator is in a hurry.
@@ -36,8 +38,13 @@ pub(super) struct DoctorArgs {
     store: StoreLocation,
     /// A replica of this ledger, to ask what it is doing: commands that wait in it, and its watches. May be given for
     /// each of them
-    #[arg(long, value_name = "HOST:PORT")]
-    server: Vec<HostPort>,
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', help_heading = "Connection")]
+    server: Vec<ServerAddress>,
+    /// Time that a replica has for its answers: seconds, or such as 500ms or 2m
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = time_limit, help_heading = "Connection")]
+    timeout: Duration,
+    #[command(flatten)]
+    selected: Selected,
     #[command(flatten)]
     format: Format,
 }
@@ -46,7 +53,8 @@ pub(super) async fn run(args: DoctorArgs) -> Result<(), Stop> {
     let inspect = look::open(&args.store).await?;
     let condition = patiently(ASKED_MAX, || inspect.condition()).await?;
     let ledger = inspect.ledger();
-    let report = Report::of(inspect.describe(), ledger, condition, replicas::ask(&args.server, ledger).await);
+    let replicas = replicas::ask(&args.server, &args.selected, args.timeout, ledger).await?;
+    let report = Report::of(inspect.describe(), ledger, condition, replicas);
     match args.format.output {
         Output::Table => tell(&table::text(&report))?,
         Output::Json => {

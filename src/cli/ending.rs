@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::table::shown;
 use crate::store::StoreError;
 use crate::telemetry::chain;
-use runledger_client::{Failure, Kind};
+use runledger_client::{Failure, Fault, Kind};
 
 /// The exit codes of every command that calls a server, as its help says them.
 macro_rules! exit_codes {
@@ -75,6 +75,28 @@ impl From<anyhow::Error> for Stop {
 pub(super) const NO_SERVER: &str =
     "is the server running? `runledger serve` starts one here; --server or RUNLEDGER_SERVER names another";
 
+/// The next step of a user whose call failed, where the command line has one for it.
+fn hint(failure: &Failure) -> Option<&'static str> {
+    match failure.fault() {
+        Some(Fault::UnknownCa) => Some("--tls-ca or RUNLEDGER_CLIENT_TLS_CA names the file of the CA to trust"),
+        Some(Fault::WrongName { .. }) => Some("--tls-server-name says which name its certificate must have"),
+        Some(Fault::SpeaksTls) => Some("--tls, or an https:// address, calls it over TLS"),
+        Some(Fault::PlainText | Fault::HungUp) => Some("it is called in plain text without the flags of TLS"),
+        Some(Fault::WantsCertificate) => Some("--tls-cert and --tls-key name the files of one"),
+        None if failure.is_unauthenticated() => Some(
+            "--token-file or RUNLEDGER_TOKEN_FILE names a file with a token, RUNLEDGER_TOKEN holds one; --tls-cert and \
+             --tls-key show a certificate",
+        ),
+        None if failure.is_denied() && failure.reason.as_deref() == Some("NOT_OWNER") => None,
+        None if failure.is_denied() => Some(
+            "the caller is known and has no grant for this: ask the server's operator for one, or name another \
+             namespace (--namespace) or agent (--as)",
+        ),
+        None if failure.kind == Kind::Unreachable && failure.reason.is_none() => Some(NO_SERVER),
+        Some(_) | None => None,
+    }
+}
+
 /// Prints the reason of a stop, and gives the exit code.
 pub(super) fn code(done: Result<(), Stop>) -> ExitCode {
     let code = match done {
@@ -90,8 +112,8 @@ pub(super) fn code(done: Result<(), Stop>) -> ExitCode {
             for line in &failure.details {
                 warn(&format!("  {}", shown(line)));
             }
-            if failure.kind == Kind::Unreachable && failure.reason.is_none() {
-                warn(&format!("  {NO_SERVER}"));
+            if let Some(hint) = hint(&failure) {
+                warn(&format!("  {hint}"));
             }
             match failure.kind {
                 Kind::Refused => 1,

@@ -45,7 +45,7 @@ pub(super) const HELP: &str = "Examples:\n  \
     runledger export --store postgres://app:secret@db/runs --since 2026-01-31 --until 2026-02-01\n  \
     runledger export --follow --since 0s\n\n\
     One object a line and event, by time: at, runId, auditSessionId, taskThreadId, revision, type, from, to, principal \
-    {kind, agentId}, reason {code, text} or null. The links are the run's right after the event. Goes on while servers \
+    {kind, agentId}, reason {code, text} or null, and namespace where it is not default. The links are the run's right after the event. Goes on while servers \
     write, and writes nothing to the store. With --follow on a ledger that is restored or failed over, it says so and \
     goes back to what both have in common. With --follow, Ctrl-C ends it after the last whole line.\n\n\
     Exit codes: 0 written, or stopped while following, or nobody reads on; 1 the output cannot be written, or there is \
@@ -61,6 +61,9 @@ pub(super) struct ExportArgs {
     /// Only events of runs of this task thread
     #[arg(long, visible_alias = "task-thread-id", value_name = "ID")]
     task_thread: Option<String>,
+    /// Only events of this namespace; with --run, the run's [default: all, with --run default]
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<Namespace>,
     /// Only events of this run
     #[arg(long, visible_alias = "run-id", value_name = "ID")]
     run: Option<String>,
@@ -100,6 +103,8 @@ enum Ended {
 /// An export under way.
 struct Export {
     inspect: Arc<dyn Inspect>,
+    /// The only namespace; none: all.
+    namespace: Option<Namespace>,
     /// The links that runs must have.
     wanted: Vec<Link>,
     since: Option<Time>,
@@ -149,6 +154,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
     let links = [args.audit_session.map(Link::AuditSession), args.task_thread.map(Link::TaskThread)];
     let mut export = Export {
         inspect,
+        namespace: args.namespace.clone(),
         wanted: links.into_iter().flatten().collect(),
         since: None,
         until: None,
@@ -159,7 +165,8 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         seen: Seen::default(),
         written: 0,
     };
-    let run = args.run.map(|run_id| RunKey { namespace: Namespace::only(), run_id: run_id.into() });
+    let namespace = args.namespace.unwrap_or_else(Namespace::only);
+    let run = args.run.map(|run_id| RunKey { namespace, run_id: run_id.into() });
     match export.all(run, args.since, args.until).await {
         Ok(()) | Err(Ended::Stopped) => export.sink.finish().await.map_err(Ended::Output).map_err(failed)?,
         Err(ended) => return Err(failed(ended)),
@@ -234,9 +241,10 @@ impl Export {
         }
     }
 
-    /// Gathers a line, unless the file has it.
+    /// Gathers a line, unless the file has it, or its namespace was not asked for.
     fn write(&mut self, event: &Event, links: &Links) {
-        if !self.seen.has(event) {
+        let is_asked_for = self.namespace.as_ref().is_none_or(|namespace| event.key.namespace == *namespace);
+        if is_asked_for && !self.seen.has(event) {
             self.lines.write(event, links);
         }
     }

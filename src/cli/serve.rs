@@ -12,7 +12,8 @@ use crate::{app, telemetry};
 pub(super) const HELP: &str = "Examples:\n  \
     runledger serve\n  \
     runledger serve --store sqlite:/var/lib/runledger/ledger.db\n  \
-    RUNLEDGER_STORE=postgres://app:secret@db/runs runledger serve --listen 0.0.0.0:50051 --insecure\n\n\
+    RUNLEDGER_STORE=postgres://app:secret@db/runs runledger serve --listen 0.0.0.0:50051 --insecure\n  \
+    runledger serve --access-file access.toml --tls-cert server.pem --tls-key server.key\n\n\
     SIGTERM or Ctrl-C stops it: commands that were accepted are answered, watchers are told to come back. That \
     takes less than a second, and 22 s at most when callers or the store hang. A second signal ends it at once.\n\n\
     Exit codes: 0 after a stop that was asked for; 1 when it could not serve or a part of it failed; 2 usage; \

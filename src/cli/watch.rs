@@ -10,7 +10,7 @@ use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use tokio::task::consume_budget;
 use tokio::time::timeout;
 
-use super::connect::Server;
+use super::connect::Watched;
 use super::ending::{Stop, exit_codes, say};
 use super::fields::time_limit;
 use super::filter::Filter;
@@ -73,11 +73,11 @@ pub(super) struct WatchArgs {
     #[arg(long, short, value_name = "FORMAT", value_enum)]
     output: Option<Output>,
     #[command(flatten)]
-    server: Server,
+    watched: Watched,
 }
 
 pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
-    let client = args.server.client()?;
+    let client = args.watched.client()?;
     let server = client.servers();
     let initial = match args.initial {
         Initial::Active => WireInitial::Active,

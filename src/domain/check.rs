@@ -4,8 +4,8 @@ use super::decide::decide;
 use super::decision::{Context, Decision};
 use super::evolve::evolve;
 use super::{
-    Ask, Changes, Command, Complete, End, Event, EventType, Namespace, Principal, Refusal, Revision, Run, RunId,
-    RunKey, Start, Status, Time,
+    Agents, Ask, Changes, Command, Complete, End, Event, EventType, Namespace, Principal, Refusal, Revision, Run,
+    RunId, RunKey, Start, Status, Time,
 };
 
 /// The result that the RPC which leads to a status would have on a run as it is.
@@ -32,7 +32,7 @@ pub enum Outcome {
 
 /// Tries the transition on a run, or on none.
 #[must_use]
-pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Principal) -> Check {
+pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Principal, agents: Agents) -> Check {
     // The check asks as the lease's holder would, since only a real request says who calls.
     let lease_epoch = run.map(|run| run.supervision.epoch());
     let start = |deferred| {
@@ -52,6 +52,7 @@ pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Princip
         expected_revision: None,
         request: None,
         principal,
+        agents,
     };
     let now = run.map_or(Time::from_micros(0), |run| run.updated_at);
     let context = Context::at(now);
@@ -82,5 +83,5 @@ pub fn check_matrix(from: Option<Status>, to: Status) -> Check {
         };
         evolve(None, &event)
     });
-    check_run(&key, run.as_ref(), to, Principal::anonymous())
+    check_run(&key, run.as_ref(), to, Principal::anonymous(), Agents::All)
 }

@@ -2,7 +2,7 @@
 
 mod digest;
 
-use super::{Ask, MaxRunning, Principal, Revision, RunKey};
+use super::{Agents, Ask, MaxRunning, Principal, Revision, RunKey};
 
 /// One mutation, validated as far as it can be without the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub struct Command {
     pub request: Option<Request>,
     /// The caller.
     pub principal: Principal,
+    /// The agents whose runs the caller may write.
+    pub agents: Agents,
 }
 
 impl Command {

@@ -23,7 +23,9 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
     }
     claimed_before(command, context)?;
     let Some(run) = existing(run, command)? else {
+        context.sides.namespace.is_there(command)?;
         at_revision(None, command)?;
+        context.sides.namespace.has_room()?;
         return event(None, command, context, EventType::Created);
     };
     same_identity(run, command)?;
@@ -150,8 +152,10 @@ fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
 }
 
 /// Refuses an agent that is not the run's owner. Aborts are open to every agent, and all asks to a caller that names no
-/// agent. A claim that takes over a running run takes it from its owner.
+/// agent. A claim that takes over a running run takes it from its owner. But a caller that is confined to its agents
+/// writes runs of others in no way.
 fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
+    confined(run, command)?;
     match (&command.ask, run.status) {
         (Ask::Start(_) | Ask::Abort(_) | Ask::RequestAbort(_) | Ask::Sweep, _) => Ok(()),
         (Ask::Claim(_), Status::Running) if !run.is_ready() => Ok(()),
@@ -161,15 +165,56 @@ fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
     }
 }
 
+/// Refuses a caller that is confined to its agents where the run is of none of them. A run without an owner can be
+/// taken, and is the taker's from then on.
+fn confined(run: &Run, command: &Command) -> Result<(), Refusal> {
+    if !command.agents.is_confined() {
+        return Ok(());
+    }
+    let is_own = match (&run.agent_id, &command.ask) {
+        (Some(owner), _) => command.agents.contains(owner),
+        (None, Ask::Start(_) | Ask::Claim(_)) => true,
+        (
+            None,
+            Ask::Update(_)
+            | Ask::Complete(_)
+            | Ask::Abort(_)
+            | Ask::Fail(_)
+            | Ask::Release(_)
+            | Ask::GiveBack(_)
+            | Ask::RequestAbort(_)
+            | Ask::Sweep,
+        ) => false,
+    };
+    if is_own { Ok(()) } else { Err(not_owner(run, command.ask.rpc(), command.principal.agent_id.as_deref())) }
+}
+
+fn not_owner(run: &Run, rpc: &'static str, agent_id: Option<&str>) -> Refusal {
+    Refusal::NotOwner {
+        agent_id: agent_id.unwrap_or_default().to_owned(),
+        owner_agent_id: run.agent_id.clone().unwrap_or_default(),
+        tab_group_id: run.links.tab_group_id.clone(),
+        rpc,
+        key: run.key(),
+    }
+}
+
+/// See [`confined`]: the same for a heartbeat, whose caller names its agent.
+pub(super) fn renewed_by(
+    run: &Run,
+    rpc: &'static str,
+    agent_id: Option<&String>,
+    is_confined: bool,
+) -> Result<(), Refusal> {
+    if is_confined && run.agent_id.is_none() {
+        return Err(not_owner(run, rpc, agent_id.map(String::as_str)));
+    }
+    owned_by(run, rpc, agent_id)
+}
+
 pub(super) fn owned_by(run: &Run, rpc: &'static str, agent_id: Option<&String>) -> Result<(), Refusal> {
     match (agent_id, &run.agent_id) {
-        (Some(agent_id), Some(owner)) if agent_id != owner => Err(Refusal::NotOwner {
-            agent_id: agent_id.clone(),
-            owner_agent_id: owner.clone(),
-            tab_group_id: run.links.tab_group_id.clone(),
-            rpc,
-            key: run.key(),
-        }),
+        (Some(agent_id), Some(owner)) if agent_id != owner => Err(not_owner(run, rpc, Some(agent_id))),
         (Some(_) | None, Some(_) | None) => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use siphasher::sip::SipHasher13;
 use uuid::Uuid;
 
-/// The only namespace until namespaces exist.
+/// The namespace of a call that names none. It is always there.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// A name that is compared, kept and shown, and never changed: a clone shares the text.
@@ -128,11 +128,11 @@ name!(
     RunId
 );
 
-/// The [only namespace](DEFAULT_NAMESPACE), which all keys share.
+/// The [default namespace](DEFAULT_NAMESPACE), whose text most keys share.
 static DEFAULT: LazyLock<Namespace> = LazyLock::new(|| DEFAULT_NAMESPACE.into());
 
 impl Namespace {
-    /// The [only namespace](DEFAULT_NAMESPACE) until namespaces exist.
+    /// The [default namespace](DEFAULT_NAMESPACE).
     #[must_use]
     pub fn only() -> Self {
         DEFAULT.clone()

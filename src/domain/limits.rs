@@ -2,6 +2,10 @@
 
 /// `task_thread_id`, `agent_id`, `tab_group_id`, `audit_session_id`, `workflow_id`.
 pub const LINK_BYTES_MAX: usize = 256;
+/// The `subject` and the `issuer` of an authenticated principal.
+pub const SUBJECT_BYTES_MAX: usize = 512;
+/// See [`SUBJECT_BYTES_MAX`].
+pub const ISSUER_BYTES_MAX: usize = 512;
 /// `run_id`.
 pub const RUN_ID_BYTES_MAX: usize = 128;
 /// `request_id`.
@@ -38,3 +42,11 @@ pub const MAX_RUNNING_LIMIT_MAX: u32 = 100;
 pub const PROGRESS_MESSAGE_BYTES_MAX: usize = 256;
 /// Events from one keyframe to the next: the state after any event is fewer than this many events away.
 pub const KEYFRAME_EVENTS: u64 = 32;
+/// A namespace's name.
+pub const NAMESPACE_BYTES_MAX: usize = 63;
+/// A namespace's `description`.
+pub const NAMESPACE_DESCRIPTION_BYTES_MAX: usize = 1024;
+/// Namespaces of one ledger, about: creations at the same moment may go above it.
+pub const NAMESPACES_MAX: u64 = 10_000;
+/// `max_active_runs` at most: a commit that creates a run counts the active ones up to it.
+pub const MAX_ACTIVE_RUNS_MAX: u64 = 100_000;

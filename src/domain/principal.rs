@@ -1,6 +1,10 @@
 //! The caller of a call.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+
+use super::Pattern;
 
 /// The degree to which the authority knows a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +20,16 @@ pub enum PrincipalKind {
     Authority,
 }
 
+/// An identity that a credential proved.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// The name that the issuer gave to whoever holds the credential.
+    pub subject: String,
+    /// The issuer of the credential.
+    pub issuer: String,
+}
+
 /// The caller of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -25,24 +39,63 @@ pub struct Principal {
     /// The acting agent; none when anonymous.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
+    /// The identity that was proven; none unless authenticated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Arc<Identity>>,
 }
 
 impl Principal {
     /// A caller that gave no name.
     #[must_use]
     pub fn anonymous() -> Self {
-        Self { kind: PrincipalKind::Anonymous, agent_id: None }
+        Self { kind: PrincipalKind::Anonymous, agent_id: None, identity: None }
     }
 
     /// The authority itself.
     #[must_use]
     pub fn authority() -> Self {
-        Self { kind: PrincipalKind::Authority, agent_id: None }
+        Self { kind: PrincipalKind::Authority, agent_id: None, identity: None }
     }
 
     /// A caller that named an agent, unproven.
     #[must_use]
     pub fn claimed(agent_id: String) -> Self {
-        Self { kind: PrincipalKind::Claimed, agent_id: Some(agent_id) }
+        Self { kind: PrincipalKind::Claimed, agent_id: Some(agent_id), identity: None }
+    }
+
+    /// A caller that proved its identity, and acts as an agent of its own if it names one.
+    #[must_use]
+    pub fn authenticated(identity: Arc<Identity>, agent_id: Option<String>) -> Self {
+        Self { kind: PrincipalKind::Authenticated, agent_id, identity: Some(identity) }
+    }
+}
+
+/// The agents whose runs a caller may write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Agents {
+    /// Every agent, and runs without an owner.
+    #[default]
+    All,
+    /// The agents that one of these patterns stands for. A run without an owner is none of theirs before it is taken.
+    Of(Arc<[Pattern]>),
+}
+
+impl Agents {
+    /// Whether these are not all agents: the caller writes runs of its own agents only.
+    #[must_use]
+    pub fn is_confined(&self) -> bool {
+        match self {
+            Self::All => false,
+            Self::Of(_) => true,
+        }
+    }
+
+    /// Whether an agent is one of these.
+    #[must_use]
+    pub fn contains(&self, agent_id: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Of(patterns) => patterns.iter().any(|pattern| pattern.matches(agent_id)),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Refusals: the reasons for which a command was not applied. A refusal carries the values that were asked for and the
 //! values that were found.
 
-use super::{Claimed, LeaseEpoch, MaxRunning, Revision, Run, RunId, RunKey, Status, Summary, Time};
+use super::{Claimed, LeaseEpoch, MaxRunning, Namespace, Revision, Run, RunId, RunKey, Status, Summary, Time};
 
 /// A command's typed refusal. A refused command changes nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +106,22 @@ pub enum Refusal {
         /// The claim.
         claimed: Claimed,
     },
+    /// The run would be created in a namespace that does not exist, or not any more.
+    NamespaceNotFound {
+        /// The namespace.
+        namespace: Namespace,
+    },
+    /// The run would be created above a quota of its namespace.
+    QuotaExceeded {
+        /// The namespace.
+        namespace: Namespace,
+        /// The quota's name, as the settings have it.
+        quota: &'static str,
+        /// The quota.
+        limit: u64,
+        /// The part of it that is used.
+        used: u64,
+    },
     /// The command would take the run beyond its limits.
     InvalidFields(Vec<Violation>),
 }
@@ -134,6 +150,8 @@ impl Refusal {
             Self::RunNotRunning { .. } => "RUN_NOT_RUNNING",
             Self::RunBegun { .. } => "RUN_BEGUN",
             Self::ClaimedBefore { .. } => "CLAIMED_BEFORE",
+            Self::NamespaceNotFound { .. } => "NAMESPACE_NOT_FOUND",
+            Self::QuotaExceeded { .. } => "QUOTA_EXCEEDED",
             Self::InvalidFields(_) => "INVALID_FIELD",
         }
     }

@@ -5,7 +5,7 @@
 //! on the run as it is.
 
 use super::decide::lease::lease_is;
-use super::decide::owned_by;
+use super::decide::renewed_by;
 use super::{HeldLease, Refusal, Renewal, Run, RunKey, Status, Time};
 
 /// The RPC, as refusals name it.
@@ -13,15 +13,23 @@ const RPC: &str = "HeartbeatRun";
 
 impl Renewal {
     /// Whether a heartbeat renews a run's lease at a time: the caller names the lease's epoch, the lease is neither
-    /// over nor released, and the run has no owner, or the caller's agent, if it names one, is the owner. The
+    /// over nor released, and the run has no owner, or the caller's agent, if it names one, is the owner; where the
+    /// caller is confined to its agents, the run must have an owner. The
     /// statement `leases.renew` on Postgres says the same in SQL, and one list of tests holds both.
     #[must_use]
     pub fn renews(&self, held: &HeldLease, run: &Run, now: Time) -> bool {
         let released = run.supervision.lease.is_some_and(|lease| lease.released);
-        self.epoch == held.epoch
-            && !released
-            && held.expires_at > now
-            && owned_by(run, RPC, self.agent_id.as_ref()).is_ok()
+        self.epoch == held.epoch && !released && held.expires_at > now && self.is_of_an_owner(run).is_ok()
+    }
+
+    /// Whether another heartbeat, of the same lease, has the same caller as this one.
+    #[must_use]
+    pub fn is_of_same_caller(&self, other: &Self) -> bool {
+        (self.epoch, &self.agent_id, self.is_confined) == (other.epoch, &other.agent_id, other.is_confined)
+    }
+
+    fn is_of_an_owner(&self, run: &Run) -> Result<(), Refusal> {
+        renewed_by(run, RPC, self.agent_id.as_ref(), self.is_confined)
     }
 }
 
@@ -29,7 +37,7 @@ impl Renewal {
 #[must_use]
 pub fn refusal(key: &RunKey, run: Option<&Run>, renewal: &Renewal) -> Refusal {
     let Some(run) = run else { return Refusal::RunNotFound { key: key.clone() } };
-    let held = lease_is(run, RPC, renewal.epoch, true).and_then(|()| owned_by(run, RPC, renewal.agent_id.as_ref()));
+    let held = lease_is(run, RPC, renewal.epoch, true).and_then(|()| renewal.is_of_an_owner(run));
     if let Err(refusal) = held {
         return refusal;
     }

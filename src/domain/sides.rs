@@ -7,13 +7,15 @@
 pub mod claims;
 mod leases;
 pub mod max_running;
+pub mod namespaces;
 
 use std::collections::BTreeSet;
 
 use self::claims::{ClaimKey, Claimed, Claims};
 use self::leases::Leases;
 use self::max_running::{Counted, LabelValue};
-use super::{Command, Event, HeldLease, Lease, Run, RunId, RunKey, RunWrite, Time};
+use self::namespaces::{NamespaceFound, NamespaceRow, Namespaces};
+use super::{Command, Event, HeldLease, Lease, Namespace, Run, RunId, RunKey, RunWrite, Time};
 
 /// The rows that the decisions on some commands may rest on.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +26,8 @@ pub struct Wanted {
     pub max_running: BTreeSet<(RunKey, String)>,
     /// The claims of these claim requests.
     pub claims: BTreeSet<ClaimKey>,
+    /// The namespaces in which runs may be created.
+    pub namespaces: BTreeSet<Namespace>,
 }
 
 impl Wanted {
@@ -37,6 +41,7 @@ impl Wanted {
             }
             wanted.max_running.extend(command.max_running().map(|max| (command.key.clone(), max.label.clone())));
             wanted.claims.extend(claims::key(command));
+            wanted.namespaces.extend(namespaces::wanted(command).cloned());
         }
         wanted
     }
@@ -60,6 +65,9 @@ pub struct Sides {
     pub max_running: Vec<(LabelValue, Vec<RunId>)>,
     /// The claims of claim requests. Invariant: no other commit changes such a row until this one has ended.
     pub claims: Vec<(ClaimKey, Claimed)>,
+    /// The namespaces that are there. Invariant: nobody deletes one, and of those that have a quota no other commit
+    /// creates a run, until this one has ended.
+    pub namespaces: Vec<NamespaceRow>,
 }
 
 /// The rows of the sides to be written, in the order of their keys.
@@ -84,6 +92,8 @@ pub struct Found<'a> {
     pub running: &'a [RunId],
     /// The claim of the command's [claim request](Command::claim_request).
     pub claimed: Option<&'a Claimed>,
+    /// The command's namespace, where it may create a run.
+    pub namespace: NamespaceFound<'a>,
 }
 
 /// The rows, as the commands of a batch leave them.
@@ -92,12 +102,18 @@ pub(super) struct Batch {
     leases: Leases,
     max_running: Counted,
     claims: Claims,
+    namespaces: Namespaces,
 }
 
 impl Batch {
     pub(super) fn of(sides: Sides) -> Self {
-        let Sides { leases, max_running, claims } = sides;
-        Self { leases: Leases::of(leases), max_running: Counted::of(max_running), claims: Claims::of(claims) }
+        let Sides { leases, max_running, claims, namespaces } = sides;
+        Self {
+            leases: Leases::of(leases),
+            max_running: Counted::of(max_running),
+            claims: Claims::of(claims),
+            namespaces: Namespaces::of(namespaces),
+        }
     }
 
     /// Whether the batch has not read, and so not locked, a row that the command is decided on. The next batch reads
@@ -111,6 +127,7 @@ impl Batch {
             lease: self.leases.row(command),
             running: self.max_running.row(command, run),
             claimed: self.claims.row(command),
+            namespace: self.namespaces.row(command),
         }
     }
 
@@ -118,6 +135,7 @@ impl Batch {
         self.leases.apply(command, event, run, clock);
         self.max_running.apply(command, before, run);
         self.claims.apply(command, run);
+        self.namespaces.apply(command, before);
     }
 
     pub(super) fn writes(self, runs: &[RunWrite]) -> SideWrites {

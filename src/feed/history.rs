@@ -9,6 +9,7 @@ use super::pages::{Read, Shared};
 use super::ring::Stand;
 use super::watch_runs::Watch;
 use super::{Change, Feed, Held, Reader, WatchError};
+use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Changes, Filter, Positions, Revision, Run, RunKey, Status, Time};
 use crate::store::{LoggedEvent, StoreError};
 
@@ -49,13 +50,18 @@ impl History {
             self.held = None;
             let (page, held) = watch.page(stand.positions.clone()).await?;
             self.held = held;
-            self.at_end = page.events.is_empty();
+            // A page of one namespace without an event leads over those of others, and another step may follow.
+            self.at_end = page.events.is_empty() && stand.positions.reaches(page.end());
             self.as_of = page.as_of;
             self.page = Some((page, 0));
         }
         let runs = Folder { runs: &feed.runs, cache: &watch.folded, turns: Some((&feed.reads, feed.caller)) };
         while let Some((page, next)) = &mut self.page {
-            let Some(read) = page.events.get(*next) else { break };
+            let Some(read) = page.events.get(*next) else {
+                // A page of one namespace leaves out events of others: the session need not see them.
+                stand.positions.advance(page.end());
+                break;
+            };
             let (index, place) = (*next, read.place());
             *next += 1;
             if next.is_multiple_of(YIELD_EVENTS) {
@@ -124,14 +130,19 @@ impl Watch<'_> {
     /// store's.
     async fn page(&self, stand: Positions) -> Result<(Arc<Shared>, Option<Held>), StoreError> {
         let epoch = self.epoch;
+        let of = (self.namespace != DEFAULT_NAMESPACE).then(|| self.namespace.clone());
         let read = move |feed: Feed| async move {
             // The session that had the turn before may have read the page.
-            if let Some(page) = feed.pages.find(epoch, &stand) {
+            if let Some(page) = feed.pages.find(epoch, of.as_ref(), &stand) {
                 return Ok(page);
             }
             let Feed { log, limits, pages, .. } = &feed;
-            let read = log.changes(&stand, limits.log_page_events_max, limits.page_bytes_max).await?;
-            let page = Arc::new(Shared::of(stand, read));
+            let (events_max, bytes_max) = (limits.log_page_events_max, limits.page_bytes_max);
+            let read = match &of {
+                Some(namespace) => log.changes_of(namespace, &stand, events_max, bytes_max).await?,
+                None => log.changes(&stand, events_max, bytes_max).await?,
+            };
+            let page = Arc::new(Shared::of(stand, of, read));
             // A page that was read while the ledger turned out to have lost its past may be of either.
             if feed.epoch() == epoch {
                 pages.keep(epoch, &page);

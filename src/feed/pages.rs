@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::domain::{LedgerEpoch, Positions, Revision, RunKey, Time};
+use crate::domain::{LedgerEpoch, Namespace, Positions, Revision, RunKey, Time};
 use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
 
 use super::{Change, Held, LogPlace};
@@ -54,6 +54,9 @@ pub(super) struct Shared {
     /// The place that the page goes on from, and the place at its end.
     after: Positions,
     end: Positions,
+    /// The namespace whose events alone are in the page; none: all events are. Of `default`, pages are of the latter
+    /// kind.
+    of: Option<Namespace>,
     pub(super) events: Vec<Read>,
     /// The changes that sessions have shown already, by their events. Invariant: the list is empty unless the page is
     /// kept.
@@ -68,26 +71,35 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn of(after: Positions, page: Page) -> Self {
+    pub(super) fn of(after: Positions, of: Option<Namespace>, page: Page) -> Self {
         // A page that is cut shows for certain only the log up to its last event.
         let last = page.events.last().map(|read| match read {
             Ok(logged) => logged.event.at,
             Err(unreadable) => unreadable.at,
         });
         let (as_of, cut) = (if page.cut { last } else { Some(page.as_of) }, page.cut);
+        let ends = page.ends;
         let events: Vec<Read> = page.events.into_iter().map(Read::of).collect();
         let mut end = after.clone();
+        if let Some(ends) = &ends {
+            end.advance(ends);
+        }
         for (shard, position) in events.iter().map(Read::place) {
             end.set(shard, position.max(end.of(shard)));
         }
         let weight = events.iter().map(Read::weight).sum();
         let (changes, counted) = (Mutex::default(), Mutex::default());
-        Self { after, end, events, changes, weight, counted, as_of, cut }
+        Self { after, end, of, events, changes, weight, counted, as_of, cut }
     }
 
     /// The bytes of the events.
     pub(super) fn weight(&self) -> usize {
         self.weight
+    }
+
+    /// The place to which a session may go on that has taken all of the page's events.
+    pub(super) fn end(&self) -> &Positions {
+        &self.end
     }
 
     /// Whether the page has what comes next for a session that stands here.
@@ -158,10 +170,10 @@ impl Pages {
         (self.kept().bytes, self.bytes_max)
     }
 
-    /// A page that has what comes next for a session of this epoch that stands here.
-    pub(super) fn find(&self, epoch: LedgerEpoch, stand: &Positions) -> Option<Arc<Shared>> {
+    /// A page that has what comes next, of a namespace or of all, for a session of this epoch that stands here.
+    pub(super) fn find(&self, epoch: LedgerEpoch, of: Option<&Namespace>, stand: &Positions) -> Option<Arc<Shared>> {
         let kept = self.kept();
-        let of_epoch = kept.pages.iter().filter(|_| kept.epoch == epoch);
+        let of_epoch = kept.pages.iter().filter(|page| kept.epoch == epoch && page.of.as_ref() == of);
         of_epoch.rev().find(|page| page.serves(stand)).cloned()
     }
 
@@ -233,8 +245,8 @@ mod tests {
         let event = |&(shard, position): &(u16, u64)| {
             Ok(LoggedEvent { shard: Shard(shard), position, event: event((shard, position)) })
         };
-        let page = Page { as_of: Time::from_micros(99), events: places.iter().map(event).collect(), cut };
-        Arc::new(Shared::of(positions(after), page))
+        let page = Page { as_of: Time::from_micros(99), events: places.iter().map(event).collect(), cut, ends: None };
+        Arc::new(Shared::of(positions(after), None, page))
     }
 
     /// A change whose run takes so many bytes.
@@ -256,7 +268,7 @@ mod tests {
     fn a_page_serves_whoever_stands_at_its_beginning_or_later_and_not_at_its_end() {
         let pages = Pages::new(1 << 20);
         pages.keep(EPOCH, &page([5, 5], &[(0, 6), (1, 6), (0, 7)], true));
-        let serves = |of| pages.find(EPOCH, &positions(of)).is_some();
+        let serves = |of| pages.find(EPOCH, None, &positions(of)).is_some();
         assert!(serves([5, 5]) && serves([6, 5]) && serves([5, 6]) && serves([6, 6]) && serves([7, 5]));
         assert!(serves([5, 900]), "it has seen more of the other shard, and needs this one's events");
         assert!(!serves([4, 5]) && !serves([5, 4]), "events before the page would be skipped");
@@ -267,15 +279,18 @@ mod tests {
     fn the_logs_end_is_not_kept_and_neither_is_a_lost_past() {
         let pages = Pages::new(1 << 20);
         pages.keep(EPOCH, &page([0, 0], &[(0, 1)], false));
-        assert!(pages.find(EPOCH, &positions([0, 0])).is_none());
+        assert!(pages.find(EPOCH, None, &positions([0, 0])).is_none());
         pages.keep(EPOCH, &page([0, 0], &[(0, 1)], true));
-        assert!(pages.find(EPOCH, &positions([0, 0])).is_some());
+        assert!(pages.find(EPOCH, None, &positions([0, 0])).is_some());
         let next = LedgerEpoch::from(EPOCH.get() + 1);
-        assert!(pages.find(next, &positions([0, 0])).is_none());
+        assert!(pages.find(next, None, &positions([0, 0])).is_none());
         pages.keep(next, &page([3, 3], &[(0, 4)], true));
-        assert!(pages.find(EPOCH, &positions([0, 0])).is_none() && pages.find(next, &positions([3, 3])).is_some());
+        assert!(
+            pages.find(EPOCH, None, &positions([0, 0])).is_none()
+                && pages.find(next, None, &positions([3, 3])).is_some()
+        );
         pages.keep(EPOCH, &page([0, 0], &[(0, 1)], true));
-        assert!(pages.find(EPOCH, &positions([0, 0])).is_none(), "a session of the past leaves nothing");
+        assert!(pages.find(EPOCH, None, &positions([0, 0])).is_none(), "a session of the past leaves nothing");
     }
 
     #[test]
@@ -285,7 +300,8 @@ mod tests {
         for number in 0..9 {
             pages.keep(EPOCH, &page([number, 0], &[(0, number + 1)], true));
         }
-        let kept: Vec<u64> = (0..9).filter(|number| pages.find(EPOCH, &positions([*number, 0])).is_some()).collect();
+        let kept: Vec<u64> =
+            (0..9).filter(|number| pages.find(EPOCH, None, &positions([*number, 0])).is_some()).collect();
         assert_eq!(kept, [6, 7, 8]);
         assert!(pages.bytes().0 <= 3 * one);
     }

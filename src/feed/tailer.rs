@@ -127,7 +127,7 @@ impl Tailer<'_> {
         };
         let wants_all = self.hub.wants_all(reached);
         let number = self.hub.begin_read();
-        let Page { as_of, events, cut } = self.log.changes(reached, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
+        let Page { as_of, events, cut, ends: _ } = self.log.changes(reached, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
         if self.log.ledger().epoch != self.epoch {
             return Ok(true);
         }

@@ -4,8 +4,8 @@ use runledger_bench::filled::run_id;
 use serde_json::json;
 
 use crate::domain::{
-    Ask, Command, Complete, End, Ending, Labels, LinksChange, Metadata, Namespace, Principal, Request, Route, RunKey,
-    Start, Update,
+    Agents, Ask, Command, Complete, End, Ending, Labels, LinksChange, Metadata, Namespace, Principal, Request, Route,
+    RunKey, Start, Update,
 };
 
 /// The number of small task threads among `RUNS_OF_THREADS` consecutive runs, ten runs each. The runs of a thread lie
@@ -62,7 +62,7 @@ impl Recipe {
         let command = |(revision, ask): (u64, Ask)| {
             let principal = Principal::claimed(agent_id.clone());
             let (key, expected_revision, request) = (key.clone(), None, None);
-            let mut command = Command { key, ask, expected_revision, request, principal };
+            let mut command = Command { key, ask, expected_revision, request, principal, agents: Agents::All };
             if keyed {
                 let (id, digest) = (format!("{}/{revision}", command.key.run_id), command.digest());
                 command.request = Some(Request { id, digest });

@@ -11,24 +11,25 @@
 //! this replica then probes by itself, with a write that means nothing, until one succeeds. While commits do not fail,
 //! the replica writes no probe.
 
+mod readiness;
+
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::time::Duration;
 
 use async_stream::stream;
 use futures_util::{Stream, StreamExt as _};
+use tokio::sync::watch;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Endpoint;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 use tonic_health::ServingStatus;
-use tonic_health::pb::health_check_response::ServingStatus as WireStatus;
-use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::health_server::{Health as HealthService, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_health::server::{HealthReporter, HealthService as Inner};
 
+pub use self::readiness::Readiness;
 use super::runs::until;
 use crate::authority::{Authority, AuthoritySlot, over};
 use crate::domain::Shard;
@@ -66,7 +67,8 @@ pub async fn service(slot: AuthoritySlot, stop: CancellationToken) -> (HealthSer
     for part in STORE_PARTS.into_iter().chain(["readiness", "durability"]) {
         board.says(part, false).await;
     }
-    (HealthServer::new(watched), Monitor { board, slot, told, stop })
+    let readiness = watch::Sender::new(Readiness::Opening);
+    (HealthServer::new(watched), Monitor { board, readiness, slot, told, stop })
 }
 
 /// The health service, whose watches end: with their call, their connection, and once the stop was told of.
@@ -110,6 +112,7 @@ impl HealthService for Watched {
 /// Keeps the statuses of the health service true.
 pub struct Monitor {
     board: Board,
+    readiness: watch::Sender<Readiness>,
     slot: AuthoritySlot,
     /// Cancelled once the watches were told of the stop.
     told: CancellationToken,
@@ -117,19 +120,26 @@ pub struct Monitor {
 }
 
 impl Monitor {
+    /// The status of `readiness`, for others than callers of the health service.
+    #[must_use]
+    pub fn readiness(&self) -> watch::Receiver<Readiness> {
+        self.readiness.subscribe()
+    }
+
     /// Follows the store until the stop.
     pub async fn run(self) {
-        let Self { mut board, slot, told, stop } = self;
+        let Self { mut board, readiness, slot, told, stop } = self;
         let work = async {
             let backend = opened(&slot).await;
             // Durability is known of an open store, whether the store answers now or not.
             board.says("durability", backend.store.describe().not_durable.is_none()).await;
-            tokio::join!(follow(&mut board, backend), probe(backend));
+            tokio::join!(follow(&mut board, &readiness, backend), probe(backend));
         };
         tokio::select! {
             () = work => {}
             () = stop.cancelled() => {}
         }
+        readiness.send_replace(Readiness::Draining);
         for part in STORE_PARTS.into_iter().chain(["readiness"]) {
             board.says(part, false).await;
         }
@@ -148,7 +158,7 @@ async fn opened(slot: &AuthoritySlot) -> &Authority {
 }
 
 /// Reports the store's health, for ever.
-async fn follow(board: &mut Board, backend: &Authority) {
+async fn follow(board: &mut Board, readiness: &watch::Sender<Readiness>, backend: &Authority) {
     let mut ticks = interval(PING_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = Known::default();
@@ -164,7 +174,13 @@ async fn follow(board: &mut Board, backend: &Authority) {
         for part in STORE_PARTS {
             board.says(part, well).await;
         }
-        board.says("readiness", last_well.elapsed() < UNREADY_AFTER).await;
+        let ready = match (last_well.elapsed() < UNREADY_AFTER, answers) {
+            (true, _) => Readiness::Ready,
+            (false, false) => Readiness::StoreAway,
+            (false, true) => Readiness::CommitsFail,
+        };
+        readiness.send_replace(ready);
+        board.says("readiness", ready.is_ready()).await;
     }
 }
 
@@ -247,42 +263,5 @@ impl Board {
             self.reporter.set_service_status(part, status).await;
             self.said.insert(part, serving);
         }
-    }
-}
-
-/// A server's health status of one of its services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
-    /// The service is served.
-    Serving,
-    /// The service is not served now.
-    NotServing,
-    /// The server has no such service.
-    Unknown,
-}
-
-/// Asks a server for one of its services.
-///
-/// # Errors
-///
-/// The server does not answer in time.
-pub async fn ask(
-    server: &str,
-    service: &str,
-    wait_max: Duration,
-) -> Result<Health, Box<dyn std::error::Error + Send + Sync>> {
-    let endpoint = Endpoint::from_shared(format!("http://{server}"))?.connect_timeout(wait_max);
-    let asked = timeout(wait_max, async {
-        let mut client = HealthClient::new(endpoint.connect().await?);
-        Ok(client.check(HealthCheckRequest { service: service.to_owned() }).await)
-    });
-    let answer: Result<_, tonic::transport::Error> = asked.await.map_err(|_elapsed| "no answer in time")?;
-    match answer? {
-        Ok(answer) => Ok(match answer.into_inner().status() {
-            WireStatus::Serving => Health::Serving,
-            WireStatus::Unknown | WireStatus::NotServing | WireStatus::ServiceUnknown => Health::NotServing,
-        }),
-        Err(status) if status.code() == Code::NotFound => Ok(Health::Unknown),
-        Err(status) => Err(status.into()),
     }
 }

@@ -9,11 +9,9 @@ use tonic::{Request, Response, Status};
 
 use super::transport::{Context, Peer};
 use super::watch::{of_many, of_one};
-use crate::auth;
 use crate::authority::{Authority, AuthoritySlot, Call, Until};
 use crate::feed::{Feed, Waited};
 use crate::share::CallerKey;
-use crate::wire::problem;
 use crate::wire::served;
 use crate::wire::served::run_service_server::RunService;
 use runledger_proto::v1;
@@ -25,45 +23,50 @@ pub(super) struct Runs {
 
 /// The end of a call, as the transport knows it.
 pub(super) fn until(extensions: &Extensions) -> Until {
-    let context = extensions.get::<Context>();
+    let Some(Context { deadline, peer, admitted }) = extensions.get::<Context>() else { return Until::never() };
     Until {
-        deadline: context.and_then(|context| context.deadline),
-        connection: context.map(|context| context.peer.streams_end_at()),
+        deadline: *deadline,
+        connection: Some(peer.end_of_streams()),
+        credential: admitted.ends_at,
+        session: admitted.session.clone(),
     }
 }
 
 /// The feed that a watch of a caller on a connection reads from.
-fn feed_of(authority: &Authority, caller: CallerKey, peer: Option<Arc<Peer>>) -> Feed {
-    let feed = authority.feed.of_caller(caller);
-    match peer {
-        Some(peer) => feed.of_reader(peer),
-        None => feed,
-    }
+fn feed_of(authority: &Authority, caller: CallerKey, peer: Arc<Peer>) -> Feed {
+    authority.feed.of_caller(caller).of_reader(peer)
 }
 
 /// A call, the authority that is to answer it, and the connection that it came on.
-type Opened<'a, M> = (&'a Authority, Call<M>, Option<Arc<Peer>>);
+type Opened<'a, M> = (&'a Authority, Call<M>, Arc<Peer>);
 
 impl Runs {
     pub(super) fn new(slot: AuthoritySlot) -> Self {
         Self { slot }
     }
 
-    fn open<M>(&self, request: Request<M>) -> Result<Opened<'_, M>, Status> {
+    /// The call, once its namespace is found to be there: the one way to all calls on runs.
+    async fn open<M>(&self, request: Request<M>) -> Result<Opened<'_, M>, Status> {
         let authority = self.slot.ready()?;
-        let caller = auth::caller(request.metadata()).map_err(problem::invalid)?;
-        let until = until(request.extensions());
-        let peer = request.extensions().get::<Context>().map(|context| context.peer.clone());
-        let agent = caller.principal.agent_id.as_deref().map(str::as_bytes);
-        let key = peer.as_ref().map_or(CallerKey::AUTHORITY, |peer| peer.key(agent));
-        Ok((authority, Call { caller, key, until, message: request.into_inner() }, peer))
+        let (call, peer) = call(request);
+        authority.enter(&call.caller).await?;
+        Ok((authority, call, peer))
     }
+}
+
+/// A call as its request and its headers have it, and the connection that it came on.
+pub(super) fn call<M>(request: Request<M>) -> (Call<M>, Arc<Peer>) {
+    let until = until(request.extensions());
+    let context = request.extensions().get::<Context>().expect("the transport has put it there");
+    let (caller, peer) = (context.admitted.caller.clone(), context.peer.clone());
+    let key = peer.key(&caller);
+    (Call { caller, key, until, message: request.into_inner() }, peer)
 }
 
 #[tonic::async_trait]
 impl RunService for Runs {
     async fn start_run(&self, request: Request<v1::StartRunRequest>) -> Result<Response<v1::StartRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.start_run(call).await?))
     }
 
@@ -71,7 +74,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::UpdateRunRequest>,
     ) -> Result<Response<v1::UpdateRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.update_run(call).await?))
     }
 
@@ -79,22 +82,22 @@ impl RunService for Runs {
         &self,
         request: Request<v1::CompleteRunRequest>,
     ) -> Result<Response<v1::CompleteRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.complete_run(call).await?))
     }
 
     async fn abort_run(&self, request: Request<v1::AbortRunRequest>) -> Result<Response<v1::AbortRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.abort_run(call).await?))
     }
 
     async fn fail_run(&self, request: Request<v1::FailRunRequest>) -> Result<Response<v1::FailRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.fail_run(call).await?))
     }
 
     async fn claim_run(&self, request: Request<v1::ClaimRunRequest>) -> Result<Response<v1::ClaimRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.claim_run(call).await?))
     }
 
@@ -102,7 +105,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::ClaimNextRunRequest>,
     ) -> Result<Response<v1::ClaimNextRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.claim_next_run(call).await?))
     }
 
@@ -110,7 +113,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::ReleaseRunRequest>,
     ) -> Result<Response<v1::ReleaseRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.release_run(call).await?))
     }
 
@@ -118,7 +121,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::RequestAbortRequest>,
     ) -> Result<Response<v1::RequestAbortResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.request_abort(call).await?))
     }
 
@@ -126,12 +129,12 @@ impl RunService for Runs {
         &self,
         request: Request<v1::HeartbeatRunRequest>,
     ) -> Result<Response<v1::HeartbeatRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.heartbeat_run(call).await?))
     }
 
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.get_run(call).await?))
     }
 
@@ -139,7 +142,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::CheckTransitionRequest>,
     ) -> Result<Response<v1::CheckTransitionResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.check_transition(call).await?))
     }
 
@@ -147,12 +150,12 @@ impl RunService for Runs {
         &self,
         request: Request<v1::ListRunEventsRequest>,
     ) -> Result<Response<v1::ListRunEventsResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.list_run_events(call).await?))
     }
 
     async fn list_runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.list_runs(call).await?))
     }
 
@@ -160,14 +163,14 @@ impl RunService for Runs {
         &self,
         request: Request<v1::CountRunsRequest>,
     ) -> Result<Response<v1::CountRunsResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         Ok(Response::new(authority.count_runs(call).await?))
     }
 
     type WatchRunStream = Pin<Box<dyn Stream<Item = Result<served::WatchRunResponse, Status>> + Send>>;
 
     async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
-        let (authority, call, peer) = self.open(request)?;
+        let (authority, call, peer) = self.open(request).await?;
         let (epoch, frames) = authority.watch_run(feed_of(authority, call.key, peer), call).await?;
         let frames = frames.map(move |frame| Ok(of_one(frame?, epoch)));
         Ok(Response::new(Box::pin(frames)))
@@ -179,7 +182,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::WatchRunsRequest>,
     ) -> Result<Response<Self::WatchRunsStream>, Status> {
-        let (authority, call, peer) = self.open(request)?;
+        let (authority, call, peer) = self.open(request).await?;
         let frames = authority.watch_runs(feed_of(authority, call.key, peer), call).await?;
         Ok(Response::new(Box::pin(frames.map(|frame| Ok(of_many(frame?))))))
     }
@@ -188,7 +191,7 @@ impl RunService for Runs {
         &self,
         request: Request<v1::WaitRunRequest>,
     ) -> Result<Response<served::WaitRunResponse>, Status> {
-        let (authority, call, _) = self.open(request)?;
+        let (authority, call, _) = self.open(request).await?;
         let Waited { run, timed_out } = authority.wait_run(call).await?;
         Ok(Response::new(served::WaitRunResponse { run, timed_out }))
     }

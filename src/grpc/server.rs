@@ -1,19 +1,21 @@
-//! The port: the run service, the replica service, health, and reflection.
+//! The port: the run service, the namespace service, the replica service, health, and reflection.
 
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic_health::pb::health_server::{Health, HealthServer};
 
+use super::namespaces::Namespaces;
 use super::replica::Replica;
 use super::routes::Routes;
 use super::runs::Runs;
 use super::transport::Totals;
-use super::transport::listener::{Limits, listen};
+use super::transport::listener::{Limits, Port, listen};
+use crate::auth::Gate;
 use crate::authority::AuthoritySlot;
 use crate::memory::Memory;
 use crate::supervise::Supervisor;
+use crate::wire::served::namespace_service_server::NamespaceServiceServer;
 use crate::wire::served::replica_service_server::ReplicaServiceServer;
 use crate::wire::served::run_service_server::RunServiceServer;
 use runledger_proto::FILE_DESCRIPTOR_SET;
@@ -21,18 +23,29 @@ use runledger_proto::FILE_DESCRIPTOR_SET;
 /// Bytes of one question to reflection: a name.
 const QUESTION_BYTES_MAX: usize = 1024;
 
-/// Serves on a listener, with this health service, until the stop. Each connection is a task of `connections`; after
+/// What a port serves, to whom, and in which bounds.
+pub struct Served<H> {
+    /// The authority, once there is one.
+    pub slot: AuthoritySlot,
+    /// The health service.
+    pub health: HealthServer<H>,
+    /// The gate that every call passes.
+    pub gate: Arc<Gate>,
+    /// The bounds of connections and of callers.
+    pub limits: Limits,
+    /// The memory that all calls share.
+    pub memory: Arc<Memory>,
+}
+
+/// Serves on a port until the stop. Each connection is a task of `connections`; after
 /// the stop, these tasks let the calls in flight end.
 ///
 /// # Errors
 ///
 /// The bytes for reflection are no descriptor set.
 pub fn serve(
-    listener: TcpListener,
-    slot: AuthoritySlot,
-    health: HealthServer<impl Health>,
-    limits: Limits,
-    memory: Arc<Memory>,
+    port: Port,
+    Served { slot, health, gate, limits, memory }: Served<impl Health>,
     connections: Supervisor,
     stop: CancellationToken,
 ) -> Result<impl Future<Output = ()> + Send, Box<dyn std::error::Error + Send + Sync>> {
@@ -44,9 +57,10 @@ pub fn serve(
     };
     let totals = Arc::new(Totals::new(limits.callers, memory));
     let others = tonic::service::Routes::new(ReplicaServiceServer::new(Replica::new(slot.clone(), totals.clone())))
+        .add_service(NamespaceServiceServer::new(Namespaces::new(slot.clone())))
         .add_service(health)
         .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))
         .add_service(reflection().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES_MAX));
     let routes = Routes { runs: RunServiceServer::new(Runs::new(slot)), others: others.prepare() };
-    Ok(listen(listener, routes, limits, totals, connections, stop))
+    Ok(listen(port, routes, gate, limits, totals, connections, stop))
 }

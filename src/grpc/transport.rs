@@ -5,9 +5,12 @@
 //! that cannot be slowed down is refused or cut.
 
 mod answer;
+mod begin;
 mod caller_limits;
 mod calls;
+mod ciphertext;
 mod connection;
+mod goodbye;
 pub mod listener;
 mod load_shed;
 mod method;

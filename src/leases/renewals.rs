@@ -246,7 +246,7 @@ impl Batch {
             return;
         };
         let (_, renewal) = &mut self.renewals[*place];
-        if (renewal.epoch, &renewal.agent_id) == (ask.renewal.epoch, &ask.renewal.agent_id) {
+        if renewal.is_of_same_caller(&ask.renewal) {
             renewal.progress = ask.renewal.progress.or(renewal.progress.take());
             self.replies[*place].extend(ask.reply);
         } else if self.rest.len() < CONFLICTS_MAX {
@@ -271,7 +271,7 @@ mod tests {
             answers.push(answer);
             let progress = done.map(|done| Progress { done, total: 0, message: String::new() });
             let key = RunKey { namespace: "default".into(), run_id: run_id.into() };
-            let renewal = Renewal { epoch: epoch.into(), agent_id: None, progress };
+            let renewal = Renewal { epoch: epoch.into(), agent_id: None, is_confined: false, progress };
             Ask { key, renewal, since: Some(Instant::now()), reply: Some(reply) }
         };
         let waiting = [
@@ -302,7 +302,7 @@ mod tests {
             let (reply, answer) = oneshot::channel();
             answers.push(answer);
             let key = RunKey { namespace: "default".into(), run_id: run_id.into() };
-            let renewal = Renewal { epoch: epoch.into(), agent_id: None, progress: None };
+            let renewal = Renewal { epoch: epoch.into(), agent_id: None, is_confined: false, progress: None };
             Ask { key, renewal, since: Some(Instant::now()), reply: Some(reply) }
         };
         let mut batch = Batch::default();

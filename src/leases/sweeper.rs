@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::domain::{Ask, Command, Principal, RunKey, Shard};
+use crate::domain::{Agents, Ask, Command, Principal, RunKey, Shard};
 use crate::engine::{Disposition, Engine, Failure};
 use crate::store::leases::OverduePlace;
 use crate::store::{StoreError, Upkeep};
@@ -51,8 +51,14 @@ enum End {
 /// Ends a run. The next sweep tries again after a failure.
 async fn end(engine: &Engine, key: RunKey) -> End {
     let RunKey { namespace, run_id } = key.clone();
-    let command =
-        Command { key, ask: Ask::Sweep, expected_revision: None, request: None, principal: Principal::authority() };
+    let command = Command {
+        key,
+        ask: Ask::Sweep,
+        expected_revision: None,
+        request: None,
+        principal: Principal::authority(),
+        agents: Agents::All,
+    };
     match engine.submit(command, Some(Instant::now() + END_WAIT_MAX)).await {
         Ok(answer) => match answer.disposition {
             Disposition::Applied => {

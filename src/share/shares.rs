@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::CallerKey;
+use super::{CallerKey, Party};
 
 /// A thing of which there is so much, in units of the user's choice.
 ///
@@ -21,9 +21,11 @@ pub struct Shares {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    by_connection: HashMap<u64, usize>,
-    /// Calls that name no agent are one entry.
-    by_agent: HashMap<Option<u64>, usize>,
+    /// By connection, or by identity where one was proven.
+    by_holder: HashMap<Party, usize>,
+    /// By the agent that calls name. Those that name none, and those of proven callers, are one entry.
+    by_agent: HashMap<Option<Party>, usize>,
+    by_namespace: HashMap<Party, usize>,
 }
 
 impl Shares {
@@ -37,14 +39,19 @@ impl Shares {
     #[must_use]
     pub fn take(self: &Arc<Self>, caller: CallerKey, units: usize) -> Option<Share> {
         let mut taken = self.taken();
-        let Taken { all, by_connection, by_agent } = &mut *taken;
-        let by_name = self.admits(*all, by_agent, &caller.agent, units) || caller.agent.is_none();
-        if !by_name || !self.admits(*all, by_connection, &caller.connection, units) {
+        let Taken { all, by_holder, by_agent, by_namespace } = &mut *taken;
+        let (holder, agent, namespace) = (caller.holder(), named(caller), caller.namespace());
+        let by_name = agent.is_none() || self.admits(*all, by_agent, &agent, units);
+        let is_own = by_name && self.admits(*all, by_holder, &holder, units);
+        // A namespace that is alone has everything: its callers share it.
+        let is_alone = by_namespace.keys().all(|other| *other == namespace);
+        if !is_own || !(is_alone || self.admits(*all, by_namespace, &namespace, units)) {
             return None;
         }
         *all += units;
-        *by_connection.entry(caller.connection).or_default() += units;
-        *by_agent.entry(caller.agent).or_default() += units;
+        *by_holder.entry(holder).or_default() += units;
+        *by_agent.entry(agent).or_default() += units;
+        *by_namespace.entry(namespace).or_default() += units;
         Some(Share { shares: self.clone(), caller, units })
     }
 
@@ -96,11 +103,17 @@ pub struct Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut taken = self.shares.taken();
-        let Taken { all, by_connection, by_agent } = &mut *taken;
+        let Taken { all, by_holder, by_agent, by_namespace } = &mut *taken;
         *all -= self.units;
-        give_back(by_connection, &self.caller.connection, self.units);
-        give_back(by_agent, &self.caller.agent, self.units);
+        give_back(by_holder, &self.caller.holder(), self.units);
+        give_back(by_agent, &named(self.caller), self.units);
+        give_back(by_namespace, &self.caller.namespace(), self.units);
     }
+}
+
+/// The agent for which a caller's share counts beside the caller itself.
+fn named(caller: CallerKey) -> Option<Party> {
+    caller.agent().filter(|_| caller.subject.is_none())
 }
 
 /// Takers that have nothing are forgotten, so that there are never more of them than units.
@@ -135,7 +148,8 @@ mod tests {
         drop(honest);
         drop(greedy);
         assert_eq!(shares.all(), 0);
-        assert!(shares.taken().by_connection.is_empty() && shares.taken().by_agent.is_empty());
+        let Taken { by_holder, by_agent, by_namespace, .. } = &*shares.taken();
+        assert!(by_holder.is_empty() && by_agent.is_empty() && by_namespace.is_empty());
     }
 
     #[test]
@@ -164,6 +178,27 @@ mod tests {
         assert!(held.iter().all(|shares| shares.len() >= 4), "granted");
         let more: Vec<Share> = (1_000..2_000).filter_map(|number| shares.take(connection(number), 4)).collect();
         assert_eq!((shares.all(), shares.max_in_all()), (300, 300), "however many callers come: {} more", more.len());
+    }
+
+    #[test]
+    fn a_namespace_with_many_callers_takes_half_while_another_one_has_some() {
+        let shares = Shares::new(100, 4);
+        let of = |number, namespace| connection(number).within(namespace);
+        let _other = shares.take(of(1_000, "small"), 1);
+        let large = (1..=200).filter_map(|number| shares.take(of(number, "large"), 1)).collect::<Vec<_>>();
+        assert_eq!(large.len(), 50);
+        assert!(shares.take(of(1_001, "small"), 30).is_some());
+    }
+
+    #[test]
+    fn a_proven_caller_is_one_on_many_connections_and_several_on_one_connection_are_several() {
+        let shares = Shares::new(100, 4);
+        let _other = shares.take(connection(1_000), 1);
+        let one: Vec<Share> =
+            (1..=200).filter_map(|number| shares.take(connection(number).proven(&"one"), 1)).collect();
+        assert_eq!(one.len(), 50);
+        let another = (0..49).filter_map(|_| shares.take(connection(1).proven(&"another"), 1)).collect::<Vec<_>>();
+        assert_eq!(another.len(), 49, "on a connection of the first");
     }
 
     #[test]

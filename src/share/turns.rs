@@ -1,5 +1,6 @@
 //! Turns at a thing that few may use at once.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,8 +25,9 @@ const CALLERS_MAX: usize = 1_024;
 
 /// Turns, of which each caller has half at once at most, short ones and long ones each.
 ///
-/// Of the callers that wait, the one is next that has used the least time of late, by its connection and by its agent.
-/// So a caller that asks rarely waits for turns that were begun and for no queue, however many others ask all the time.
+/// Of the callers that wait, the one is next whose namespace has used the least time of late; of one namespace, the
+/// proven identity that has; and then the connection and the agent. So a caller that asks rarely waits for turns that
+/// were begun and for no queue, however many others ask all the time.
 ///
 /// Of several turns, one is kept for what is short: long turns, and those of callers that have used much of late, are
 /// together all but one of them.
@@ -190,7 +192,7 @@ impl Turns {
         if let Some((call, turn)) = given {
             let _gone = call.send(turn);
         }
-        let halves = (used / MUCH_USE_SECONDS).log2();
+        let halves = (used.by_caller() / MUCH_USE_SECONDS).log2();
         (line.1 == Length::Short && halves > 0.0).then(|| now + HALF_LIFE.mul_f64(halves) + Duration::from_millis(1))
     }
 
@@ -238,14 +240,13 @@ impl State {
             return None;
         }
         let mut waiting = std::mem::take(&mut self.waiting);
-        let mut next: Option<(f64, u64, (CallerKey, Length), Length)> = None;
+        let mut next: Option<(Used, u64, (CallerKey, Length), Length)> = None;
         waiting.retain(|&key, line| {
             let Some(arrival) = line.first() else { return false };
             let used = self.used(key.0, now);
             // Of those that have used the same, the first that came.
-            let is_before = |(least, first, ..): (f64, u64, _, _)| {
-                used < least || (used.total_cmp(&least).is_eq() && arrival < first)
-            };
+            let is_before =
+                |(least, first, ..): (Used, u64, _, _)| used.compare(&least).then(arrival.cmp(&first)).is_lt();
             if next.is_none_or(is_before)
                 && let Some(as_long) = self.may_begin(turns, key, used)
             {
@@ -257,14 +258,20 @@ impl State {
         next.and_then(|(_, _, key, as_long)| self.take(key, as_long))
     }
 
-    /// Seconds that a caller has used of late, by the party that has used more.
-    fn used(&self, caller: CallerKey, now: Instant) -> f64 {
-        caller.parties().filter_map(|party| self.users.get(&party)).map(|usage| usage.seconds(now)).fold(0.0, f64::max)
+    fn used(&self, caller: CallerKey, now: Instant) -> Used {
+        let seconds = |party: Option<Party>| {
+            party.and_then(|party| self.users.get(&party)).map_or(0.0, |usage| usage.seconds(now))
+        };
+        Used {
+            namespace: seconds(Some(caller.namespace())),
+            identity: seconds(caller.subject.map(Party::Subject)),
+            name: seconds(Some(caller.connection())).max(seconds(caller.agent())),
+        }
     }
 
     /// Whether a caller that has used so much may have a turn of those that are free, and as which it counts.
-    fn may_begin(&self, turns: &Turns, (caller, length): (CallerKey, Length), used: f64) -> Option<Length> {
-        let as_long = if used > MUCH_USE_SECONDS { Length::Long } else { length };
+    fn may_begin(&self, turns: &Turns, (caller, length): (CallerKey, Length), used: Used) -> Option<Length> {
+        let as_long = if used.by_caller() > MUCH_USE_SECONDS { Length::Long } else { length };
         let is_free = self.free > 0 && (as_long == Length::Short || self.long < turns.long_max);
         let mut usages = caller.parties().filter_map(|party| self.users.get(&party));
         (is_free && usages.all(|usage| usage.turns(as_long) < turns.own_max)).then_some(as_long)
@@ -284,7 +291,7 @@ impl State {
     fn begin(&mut self, caller: CallerKey, length: Length, now: Instant) {
         self.free -= 1;
         self.long += usize::from(length == Length::Long);
-        for party in caller.parties() {
+        for party in users_of(caller) {
             let usage = self.users.entry(party).or_insert(Usage { short: 0, long: 0, seconds: 0.0, at: now });
             *usage.turns_mut(length) += 1;
         }
@@ -294,7 +301,7 @@ impl State {
         self.free += 1;
         self.long -= usize::from(length == Length::Long);
         let now = Instant::now();
-        for party in caller.parties() {
+        for party in users_of(caller) {
             if let Some(usage) = self.users.get_mut(&party) {
                 usage.seconds = usage.seconds(now) + (now - since).as_secs_f64();
                 usage.at = now;
@@ -307,6 +314,36 @@ impl State {
             let median = *median;
             self.users.retain(|_, usage| usage.short + usage.long > 0 || usage.seconds(now) > median);
         }
+    }
+}
+
+/// All for which the use of a turn counts.
+fn users_of(caller: CallerKey) -> impl Iterator<Item = Party> {
+    let named = [caller.agent(), caller.subject.map(Party::Subject)].into_iter().flatten();
+    [caller.connection(), caller.namespace()].into_iter().chain(named)
+}
+
+/// Seconds of late.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    namespace: f64,
+    identity: f64,
+    /// By the connection or the agent, whichever has used more.
+    name: f64,
+}
+
+impl Used {
+    /// Who has used less comes first.
+    fn compare(&self, other: &Self) -> Ordering {
+        self.namespace
+            .total_cmp(&other.namespace)
+            .then(self.identity.total_cmp(&other.identity))
+            .then(self.name.total_cmp(&other.name))
+    }
+
+    /// What the caller itself has used.
+    fn by_caller(&self) -> f64 {
+        self.identity.max(self.name)
     }
 }
 
@@ -334,155 +371,4 @@ impl Drop for Turn {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::Pin;
-
-    use futures_util::FutureExt as _;
-    use tokio::time::advance;
-
-    use super::*;
-
-    const LONG: Duration = Duration::from_mins(1);
-
-    type Asked = Pin<Box<dyn Future<Output = Result<Turn, Duration>>>>;
-
-    fn ask(turns: &Arc<Turns>, caller: CallerKey) -> Asked {
-        let turns = turns.clone();
-        let mut asked: Asked = Box::pin(async move { turns.turn(caller, LONG).await });
-        // A turn that is free is kept by the future until it is looked at.
-        assert!(asked.as_mut().now_or_never().is_none_or(|turn| panic!("{turn:?} was not to be free")));
-        asked
-    }
-
-    fn has_turn(asked: &mut Asked) -> Option<Turn> {
-        asked.as_mut().now_or_never().map(Result::unwrap)
-    }
-
-    fn connection(number: u64) -> CallerKey {
-        CallerKey::of(number, None)
-    }
-
-    async fn at_once(turns: &Arc<Turns>, caller: CallerKey) -> Turn {
-        turns.turn(caller, Duration::ZERO).await.expect("a turn is free")
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_caller_has_half_of_the_turns_and_another_one_gets_its_own_at_once() {
-        let turns = Turns::new(2);
-        let _first = at_once(&turns, connection(1)).await;
-        let mut more: Vec<Asked> = (0..64).map(|_| ask(&turns, connection(1))).collect();
-        let other = at_once(&turns, connection(2)).await;
-        drop(other);
-        assert!(more.iter_mut().all(|asked| has_turn(asked).is_none()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn long_turns_leave_one_for_what_is_short() {
-        let turns = Turns::new(2);
-        let long = turns.long_turn(connection(1), Duration::ZERO).await.expect("it is the only one");
-        let refused = turns.long_turn(connection(2), Duration::ZERO).await;
-        assert!(refused.is_err(), "the other turn is kept");
-        for _ in 0..3 {
-            drop(at_once(&turns, connection(3)).await);
-        }
-        drop(long);
-        let _next = turns.long_turn(connection(2), Duration::ZERO).await.expect("the first has ended");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_caller_whose_long_turn_lasts_has_a_short_one_beside_it() {
-        let turns = Turns::new(2);
-        let _long = turns.long_turn(connection(1), Duration::ZERO).await.expect("it is the only one");
-        let _short = at_once(&turns, connection(1)).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn callers_that_have_used_much_leave_a_turn_for_one_that_has_not() {
-        let turns = Turns::new(2);
-        for number in [1, 2] {
-            let much = at_once(&turns, connection(number)).await;
-            advance(Duration::from_secs_f64(1.1 * MUCH_USE_SECONDS)).await;
-            drop(much);
-        }
-        let greedy = at_once(&turns, connection(1)).await;
-        let mut waits = ask(&turns, connection(2));
-        drop(at_once(&turns, connection(3)).await);
-        assert!(has_turn(&mut waits).is_none());
-        let forgotten = waits.await.expect("what was used long ago is forgotten");
-        drop((greedy, forgotten));
-        assert_eq!(turns.state().long, 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_agent_on_many_connections_is_one_caller() {
-        let turns = Turns::new(2);
-        let agent = |number| CallerKey::of(number, Some(b"agent"));
-        let _first = at_once(&turns, agent(1)).await;
-        let _waits = ask(&turns, agent(2));
-        let _other = at_once(&turns, CallerKey::of(3, Some(b"other"))).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_has_used_little_of_late_is_next() {
-        let turns = Turns::new(1);
-        for _ in 0..10 {
-            let turn = at_once(&turns, connection(1)).await;
-            advance(Duration::from_millis(100)).await;
-            drop(turn);
-        }
-        let busy = at_once(&turns, connection(2)).await;
-        let (mut often, mut rarely) = (ask(&turns, connection(1)), ask(&turns, connection(3)));
-        drop(busy);
-        assert!(has_turn(&mut often).is_none());
-        drop(has_turn(&mut rarely).expect("it has used nothing"));
-        assert!(has_turn(&mut often).is_some());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_that_has_gone_holds_up_nobody_and_one_that_waits_too_long_is_told() {
-        let turns = Turns::new(1);
-        let first = at_once(&turns, connection(1)).await;
-        drop(ask(&turns, connection(2)));
-        let late = turns.turn(connection(3), Duration::from_secs(2)).await;
-        assert_eq!(late.unwrap_err(), Duration::from_secs(2));
-        let patient = ask(&turns, connection(4));
-        drop(first);
-        // The call goes before it has looked at the turn that it was given.
-        drop(patient);
-        let _next = at_once(&turns, connection(5)).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn calls_that_have_gone_do_not_pile_up_and_those_between_them_keep_their_order() {
-        let turns = Turns::new(1);
-        let first = at_once(&turns, connection(1)).await;
-        let mut stay = Vec::new();
-        for number in 0..10_000 {
-            let asked = ask(&turns, connection(2));
-            if number % 1_000 == 0 {
-                stay.push(asked);
-            }
-        }
-        assert!(
-            turns.state().waiting[&(connection(2), Length::Short)].calls.len() <= TIDY_MIN + 1,
-            "the others have gone"
-        );
-        drop(first);
-        for asked in &mut stay {
-            drop(has_turn(asked).expect("it is the next"));
-        }
-        let _last = at_once(&turns, connection(3)).await;
-        assert!(turns.state().waiting.is_empty(), "callers that do not wait are forgotten");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn callers_whose_use_is_remembered_are_bounded() {
-        let turns = Turns::new(1);
-        for number in 1..=4 * CALLERS_MAX as u64 {
-            let turn = at_once(&turns, connection(number)).await;
-            advance(Duration::from_millis(1)).await;
-            drop(turn);
-            assert!(turns.state().users.len() <= CALLERS_MAX + 1);
-        }
-    }
-}
+mod tests;

@@ -202,7 +202,7 @@ pub(super) fn broken(source: impl Into<Source>) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Ask, Complete, Ending, Principal, RunKey, Start, Status};
+    use crate::domain::{Agents, Ask, Complete, Ending, Principal, RunKey, Start, Status};
 
     fn command(run_id: &str, ask: Ask) -> Command {
         Command {
@@ -211,6 +211,7 @@ mod tests {
             expected_revision: None,
             request: None,
             principal: Principal::anonymous(),
+            agents: Agents::All,
         }
     }
 

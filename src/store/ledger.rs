@@ -1,5 +1,7 @@
 //! The database's own identity, and which past it is of.
 
+use std::fmt;
+
 use uuid::Uuid;
 
 use crate::domain::{LedgerEpoch, Time};
@@ -15,6 +17,33 @@ pub struct Ledger {
     pub epoch: LedgerEpoch,
     /// The number of shards.
     pub shard_count: u16,
+    /// The key that its cursors and page tokens are sealed with.
+    pub seal_key: SealKey,
+}
+
+/// The ledger's own secret: whoever has it can make and read what only the ledger gives out. It stands in the database,
+/// so that all replicas have the same and nobody distributes it, and is never shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SealKey([u8; 32]);
+
+impl SealKey {
+    /// The key of these bytes.
+    #[must_use]
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for the derivation of keys and for the store. They are never shown.
+    #[must_use]
+    pub const fn secret(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealKey(***)")
+    }
 }
 
 /// The time from which epochs count minutes: the beginning of 2026, in seconds since 1970.
@@ -37,4 +66,17 @@ pub trait OfLedger: Send + Sync + 'static {
     /// acknowledged calls, after a failover or from a copy: before any read of this store answers from the new past. So
     /// a reader that compares the epoch after a read with the one before it, and finds them alike, has read one past.
     fn ledger(&self) -> Ledger;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_that_is_shown_keeps_its_key_to_itself() {
+        let seal_key = SealKey::new([0xa7; 32]);
+        let ledger = Ledger { id: Uuid::nil(), epoch: LedgerEpoch::FIRST, shard_count: 1, seal_key };
+        let shown = format!("{ledger:?} {ledger:#?}");
+        assert!(shown.contains("SealKey(***)") && !shown.contains("167") && !shown.contains("a7"), "{shown}");
+    }
 }

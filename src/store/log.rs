@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{OfLedger, StoreError};
-use crate::domain::{Event, Position, Positions, Revision, RunKey, Shard, Time};
+use crate::domain::{Event, Namespace, Position, Positions, Revision, RunKey, Shard, Time};
 
 /// The log of the events of runs.
 #[async_trait]
@@ -24,6 +24,24 @@ pub trait RunLog: OfLedger {
     ///
     /// The store cannot be read.
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError>;
+
+    /// The events of one namespace above `after`: the page that [`changes`](RunLog::changes) would give of a log that
+    /// has no others, and as quickly. A page that is not cut says in [`ends`](Page::ends) up to which positions it has
+    /// all of them. Of `default`, and where nobody watches, it is [`changes`](RunLog::changes), with others' events.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn changes_of(
+        &self,
+        namespace: &Namespace,
+        after: &Positions,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Page, StoreError> {
+        let _all = namespace;
+        self.changes(after, limit, bytes_max).await
+    }
 
     /// A run's events above `after`, by revision, at most `limit` and about `bytes_max` as stored, at least one if
     /// there is one.
@@ -75,6 +93,9 @@ pub struct Page {
     pub events: Vec<Result<LoggedEvent, Unreadable>>,
     /// Whether there may be more right away.
     pub cut: bool,
+    /// The ends of the shards in the page's snapshot, where the page leaves out events of others: the log has no more
+    /// events of the namespace up to these. None: the page has every event, or is cut.
+    pub ends: Option<Positions>,
 }
 
 impl Page {

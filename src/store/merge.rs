@@ -2,7 +2,7 @@
 
 use super::json::{self, EventColumns};
 use super::{LoggedEvent, Page, Unreadable};
-use crate::domain::{Position, Shard, Time};
+use crate::domain::{Position, Positions, Shard, Time};
 
 /// The place of an event in the merged log.
 pub(super) type Place = (Time, Shard, Position);
@@ -25,6 +25,12 @@ fn merged<T>(parts: Vec<Part<T>>) -> (Vec<(Place, T)>, bool) {
     (events, end.is_some())
 }
 
+/// The page of one namespace's events that the shards' parts make, in a snapshot with these ends.
+pub(super) fn page_of(as_of: Time, parts: Vec<Part<EventColumns>>, ends: Positions) -> Page {
+    let page = page(as_of, parts);
+    Page { ends: (!page.cut).then_some(ends), ..page }
+}
+
 /// The page that the shards' parts make, read at this time.
 pub(super) fn page(as_of: Time, parts: Vec<Part<EventColumns>>) -> Page {
     let (events, cut) = merged(parts);
@@ -35,7 +41,7 @@ pub(super) fn page(as_of: Time, parts: Vec<Part<EventColumns>>) -> Page {
             Err(Unreadable { shard, position, at, key, revision, error })
         }
     });
-    Page { as_of, events: events.collect(), cut }
+    Page { as_of, events: events.collect(), cut, ends: None }
 }
 
 #[cfg(test)]

@@ -7,7 +7,11 @@ pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// The oldest release that can work with this release's schema. Every migration raises the database's `min_release`
 /// to it, and nothing else does.
-pub const MIN_RELEASE: &str = "0.2.0";
+pub const MIN_RELEASE: &str = "0.3.0";
+
+/// The migration that brings the ledger its key. On SQLite the program that migrates draws the key, in the transaction
+/// of this step.
+pub const SEAL_KEY: u32 = 9;
 
 /// One step of the schema: the same number and name in both stores.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +51,8 @@ pub const POSTGRES: &[Migration] = &[
         name: "drop_alive_at",
         sql: include_str!("../../migrations/postgres/0008_drop_alive_at.sql"),
     },
+    Migration { number: SEAL_KEY, name: "seal_key", sql: include_str!("../../migrations/postgres/0009_seal_key.sql") },
+    Migration { number: 10, name: "namespaces", sql: include_str!("../../migrations/postgres/0010_namespaces.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -63,6 +69,8 @@ pub const SQLITE: &[Migration] = &[
     Migration { number: 6, name: "lineage", sql: include_str!("../../migrations/sqlite/0006_lineage.sql") },
     Migration { number: 7, name: "ready", sql: include_str!("../../migrations/sqlite/0007_ready.sql") },
     Migration { number: 8, name: "drop_alive_at", sql: include_str!("../../migrations/sqlite/0008_drop_alive_at.sql") },
+    Migration { number: SEAL_KEY, name: "seal_key", sql: include_str!("../../migrations/sqlite/0009_seal_key.sql") },
+    Migration { number: 10, name: "namespaces", sql: include_str!("../../migrations/sqlite/0010_namespaces.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

@@ -15,12 +15,12 @@ pub use self::calls::{Call, Calls};
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{
-    CommitError, Commits, Description, Found, Ledger, OfLedger, Page, RunLog, Runs, Store, StoreError, Unsettled,
-    Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, Page, RunLog, Runs, Store,
+    StoreError, Unsettled, Upkeep,
 };
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
-    RunKey, Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
+    NamespaceRecord, Positions, Renewal, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 
@@ -92,6 +92,17 @@ impl<S: RunLog + ?Sized> RunLog for Observed<S> {
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         self.calls.count(Call::Changes);
         self.inner.changes(after, limit, bytes_max).await
+    }
+
+    async fn changes_of(
+        &self,
+        namespace: &Namespace,
+        after: &Positions,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Page, StoreError> {
+        self.calls.count(Call::ChangesOf);
+        self.inner.changes_of(namespace, after, limit, bytes_max).await
     }
 
     async fn run_events(
@@ -207,6 +218,24 @@ impl<S: Upkeep + ?Sized> Upkeep for Observed<S> {
     async fn tidy(&self) -> Result<bool, StoreError> {
         self.calls.count(Call::Tidy);
         self.inner.tidy().await
+    }
+}
+
+#[async_trait]
+impl<S: Namespaces + ?Sized> Namespaces for Observed<S> {
+    async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
+        self.calls.count(Call::Namespaces);
+        self.inner.namespaces(names).await
+    }
+
+    async fn list_namespaces(&self, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
+        self.calls.count(Call::ListNamespaces);
+        self.inner.list_namespaces(after, limit).await
+    }
+
+    async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
+        self.calls.count(Call::ChangeNamespace);
+        self.inner.change_namespace(command).await
     }
 }
 

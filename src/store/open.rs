@@ -21,7 +21,7 @@ pub enum Location {
     Sqlite(PathBuf),
     /// SQLite in memory: gone with the process.
     Memory,
-    /// A Postgres connection string.
+    /// A Postgres connection string, in either form.
     Postgres(String),
 }
 
@@ -33,7 +33,7 @@ impl FromStr for Location {
             Ok(Self::Memory)
         } else if let Some(path) = text.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
             Ok(Self::Sqlite(PathBuf::from(path)))
-        } else if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+        } else if dsn::is_connection_string(text) {
             dsn::check(text).map(|()| Self::Postgres(text.to_owned()))
         } else {
             Err("expected sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned())
@@ -138,10 +138,16 @@ mod tests {
 
     #[test]
     fn a_location_that_cannot_be_opened_is_told_from_one_that_may() {
-        for text in ["memory", "sqlite:runs.db", "postgres://u:p@h:1/d"] {
+        for text in [
+            "memory",
+            "sqlite:runs.db",
+            "postgres://u:p@h:1/d",
+            "postgres://u:p@h/d?sslmode=require",
+            "host=h dbname=d user=u password='p p'",
+        ] {
             assert!(text.parse::<Location>().is_ok(), "{text}");
         }
-        for text in ["", "sqlite:", "runs.db", "postgres://u:p@h/d?sslmode=require", "postgres://u:p@h:port/d"] {
+        for text in ["", "sqlite:", "runs.db", "postgres://u:p@h/d?sslmode=tls", "postgres://u:p@h:port/d", "host=h"] {
             assert!(text.parse::<Location>().is_err(), "{text}");
         }
     }

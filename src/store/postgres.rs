@@ -19,7 +19,9 @@ mod inspect;
 mod lineage;
 mod migrate;
 mod min_release;
+mod namespaces;
 mod parts;
+mod pooler;
 mod probe;
 mod query;
 mod read;
@@ -42,10 +44,12 @@ use self::alone::Alone;
 use self::announce::Announcer;
 pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
+pub use self::changes::of_a_namespace;
 use self::commit::CommitPath;
 pub use self::commit::write::of_a_commit;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
+pub use self::namespaces::of_namespaces;
 pub use self::query::{count as of_a_count, list as of_a_list};
 pub use self::read::of_held_runs;
 use self::sessions::CREATE_MAX;
@@ -59,13 +63,13 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{
-    CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, RunLog, Runs, Store, StoreError,
-    Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, OpenError, Page, RunLog, Runs,
+    Store, StoreError, Unsettled, Upkeep,
 };
-use crate::domain::ids::shard_of;
+use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
-    RunKey, Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
+    NamespaceRecord, Positions, Renewal, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 use crate::supervise::Supervisor;
@@ -87,20 +91,21 @@ impl PostgresStore {
     ///
     /// See [`OpenError`].
     pub async fn open(dsn: &str, options: &OpenOptions, supervisor: &Supervisor) -> Result<Self, OpenError> {
-        let config = dsn::config(dsn)?;
+        let connector = dsn::connector(dsn)?;
         let location = dsn::redacted(dsn);
-        let mut alone = Alone::connect(&config, &location).await?;
+        let mut alone = Alone::connect(&connector, &location).await?;
         safety::writable(&alone.client, &location).await?;
         let not_durable = safety::not_durable(&alone.client, &location, options).await?;
         let (ledger, _) = migrate::prepare(&mut alone.client, &location, options).await?;
+        let description = alone.describe(dsn, not_durable);
         drop(alone);
-        let commits = CommitPath::open(&config, &location, options, &ledger, supervisor).await?;
+        let commits = CommitPath::open(&connector, &location, options, &ledger, supervisor).await?;
         Ok(Self {
             ledger,
-            description: Description { kind: "postgres", location, not_durable },
+            description,
             commits,
             over_shards: OverShards::new(ledger.shard_count),
-            announcer: if options.notify { Announcer::start(config, supervisor) } else { Announcer::silent() },
+            announcer: if options.notify { Announcer::start(connector, supervisor) } else { Announcer::silent() },
         })
     }
 
@@ -110,9 +115,9 @@ impl PostgresStore {
     ///
     /// See [`OpenError`].
     pub async fn migrate(dsn: &str, options: &OpenOptions) -> Result<Migrated, OpenError> {
-        let config = dsn::config(dsn)?;
+        let connector = dsn::connector(dsn)?;
         let location = dsn::redacted(dsn);
-        let mut alone = Alone::connect(&config, &location).await?;
+        let mut alone = Alone::connect(&connector, &location).await?;
         safety::writable(&alone.client, &location).await?;
         let options = OpenOptions { migrate: true, ..*options };
         migrate::prepare(&mut alone.client, &location, &options).await.map(|(_, migrated)| migrated)
@@ -186,6 +191,22 @@ impl RunLog for PostgresStore {
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         let epoch = self.commits.lineage.epoch();
         let page = self.over_shards.page(&self.commits.sessions, after, limit, bytes_max).await?;
+        self.commits.lineage.saw(epoch, page.places());
+        Ok(page)
+    }
+
+    async fn changes_of(
+        &self,
+        namespace: &Namespace,
+        after: &Positions,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Page, StoreError> {
+        if *namespace == DEFAULT_NAMESPACE {
+            return self.changes(after, limit, bytes_max).await;
+        }
+        let epoch = self.commits.lineage.epoch();
+        let page = self.over_shards.page_of(&self.commits.sessions, namespace, after, limit, bytes_max).await?;
         self.commits.lineage.saw(epoch, page.places());
         Ok(page)
     }
@@ -287,6 +308,21 @@ impl Upkeep for PostgresStore {
     async fn tidy(&self) -> Result<bool, StoreError> {
         let counted = max_running::tidy(&self.commits.sessions).await?;
         Ok(claims::forget(&self.commits.sessions).await? || counted)
+    }
+}
+
+#[async_trait]
+impl Namespaces for PostgresStore {
+    async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
+        namespaces::named(&self.commits.sessions, names).await
+    }
+
+    async fn list_namespaces(&self, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
+        namespaces::list(&self.commits.sessions, after, limit).await
+    }
+
+    async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
+        namespaces::change(&self.commits.sessions, command).await
     }
 }
 

@@ -15,6 +15,7 @@ mod ids;
 mod inspect;
 mod lock;
 mod migrate;
+mod namespaces;
 mod open;
 mod probe;
 mod query;
@@ -40,14 +41,14 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{
-    CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, RunLog, Runs, Store, StoreError,
-    Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, OpenError, Page, RunLog, Runs,
+    Store, StoreError, Unsettled, Upkeep,
 };
 use crate::clock::Clock;
-use crate::domain::ids::shard_of;
+use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
-    RunKey, Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
+    NamespaceRecord, Positions, Renewal, Revision, Run, RunId, RunKey, Shard,
 };
 pub use bulk::SqliteBulk;
 use connections::Connections;
@@ -72,7 +73,8 @@ impl SqliteStore {
     pub async fn open(path: PathBuf, options: &OpenOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = open::absolute(&path)?;
         let location = path.display().to_string();
-        let description = Description { kind: "sqlite", location: format!("sqlite:{location}"), not_durable: None };
+        let description =
+            Description { kind: "sqlite", location: format!("sqlite:{location}"), connection: None, not_durable: None };
         let (options, its_clock) = (*options, clock.clone());
         let opened =
             errors::opening(&location, move || open::file(&path, &options, its_clock.as_ref(), open::READERS)).await?;
@@ -93,6 +95,7 @@ impl SqliteStore {
         let description = Description {
             kind: "memory",
             location: "memory".to_owned(),
+            connection: None,
             not_durable: Some("the store is in memory: runs are gone when the process ends".to_owned()),
         };
         let (options, its_clock) = (*options, clock.clone());
@@ -180,6 +183,24 @@ impl RunLog for SqliteStore {
         let (after, clock, shard_count) = (after.clone(), self.clock.clone(), self.ledger.shard_count);
         let page = move |connection: &mut rusqlite::Connection| {
             changes::page(connection, shard_count, &after, limit, bytes_max, clock.as_ref())
+        };
+        self.connections.read(page).await?
+    }
+
+    async fn changes_of(
+        &self,
+        namespace: &Namespace,
+        after: &Positions,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Page, StoreError> {
+        if *namespace == DEFAULT_NAMESPACE {
+            return self.changes(after, limit, bytes_max).await;
+        }
+        let (namespace, after, clock) = (namespace.clone(), after.clone(), self.clock.clone());
+        let shard_count = self.ledger.shard_count;
+        let page = move |connection: &mut rusqlite::Connection| {
+            changes::page_of(connection, shard_count, &namespace, &after, limit, bytes_max, clock.as_ref())
         };
         self.connections.read(page).await?
     }
@@ -344,5 +365,25 @@ impl Store for SqliteStore {
 
     async fn close(&self) {
         self.connections.close().await;
+    }
+}
+
+#[async_trait]
+impl Namespaces for SqliteStore {
+    async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
+        let names = names.to_vec();
+        self.connections.read(move |connection| namespaces::named(connection, &names)).await?
+    }
+
+    async fn list_namespaces(&self, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
+        let after = after.to_owned();
+        self.connections.read(move |connection| namespaces::list(connection, &after, limit)).await?
+    }
+
+    async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
+        let (command, clock) = (command.clone(), self.clock.clone());
+        let change =
+            move |connection: &mut rusqlite::Connection| namespaces::change(connection, &command, clock.as_ref());
+        self.connections.write(change).await?
     }
 }

@@ -169,7 +169,13 @@ impl From<&Principal> for v1::Principal {
             PrincipalKind::Authenticated => v1::PrincipalKind::Authenticated,
             PrincipalKind::Authority => v1::PrincipalKind::Authority,
         };
-        Self { kind: kind.into(), agent_id: text(principal.agent_id.as_ref()) }
+        let identity = principal.identity.as_ref();
+        Self {
+            kind: kind.into(),
+            agent_id: text(principal.agent_id.as_ref()),
+            subject: text(identity.map(|identity| &identity.subject)),
+            issuer: text(identity.map(|identity| &identity.issuer)),
+        }
     }
 }
 

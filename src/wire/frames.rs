@@ -1,20 +1,22 @@
 //! The encoding of the feed's runs, events and cursors for the wire.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use prost::Message as _;
 
 use super::cursor;
+use super::seal::Seals;
 use crate::domain::{Event, Run};
 use crate::feed::Encode;
 use crate::feed::cursor::Cursor;
-use crate::store::Ledger;
 use runledger_proto::v1;
 
 /// Encodes for the watches of one ledger.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WireFrames {
-    /// The ledger that cursors are bound to. Each cursor has its epoch.
-    pub ledger: Ledger,
+    /// The seals of cursors.
+    pub seals: Arc<Seals>,
 }
 
 impl Encode for WireFrames {
@@ -28,6 +30,6 @@ impl Encode for WireFrames {
     }
 
     fn cursor(&self, namespace: &str, cursor: &Cursor) -> Bytes {
-        cursor::encode(cursor, self.ledger, namespace).into()
+        cursor::encode(cursor, &self.seals, namespace).into()
     }
 }

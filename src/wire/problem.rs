@@ -4,6 +4,8 @@
 //! and says what to do. Values from a caller are shown only where they were found valid, or as an excerpt.
 
 mod code;
+mod denied;
+mod namespaces;
 mod not_held;
 mod refused;
 mod sealed;
@@ -13,6 +15,8 @@ use std::time::Duration;
 use tonic_types::pb::RetryInfo;
 
 pub use self::code::Code;
+pub use self::denied::{agent_denied, denied, lacking, namespace_denied, role_denied};
+pub use self::namespaces::{namespace_refusal, not_found as namespace_not_found};
 pub use self::refused::refusal;
 pub use self::sealed::Problem;
 use super::cursor::CursorInvalid;
@@ -110,10 +114,17 @@ pub fn draining() -> Problem {
     Problem::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY))
 }
 
-/// The stream's connection has come of age; the stream goes on on another one.
+/// The connection has come of age, or its client's certificate holds no more; the call or stream goes on on another one.
 #[must_use]
 pub fn connection_ends() -> Problem {
-    let message = "The connection is being closed because of its age: resume the stream on a new one.";
+    let message = "The connection is being closed, for its age or the end of its certificate: go on on a new one.";
+    Problem::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY))
+}
+
+/// The credential of the stream's caller has come to its end; the stream goes on with another one.
+#[must_use]
+pub fn credential_ends() -> Problem {
+    let message = "The credential's time is over: resume the stream with a new one.";
     Problem::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY))
 }
 

@@ -294,7 +294,7 @@ fn filter(filter: Option<v1::RunFilter>, violations: &mut Violations) -> Filter 
 }
 
 /// A page's size: 0 is the default.
-fn page_size(asked: i32, default: usize, violations: &mut Violations) -> usize {
+pub(super) fn page_size(asked: i32, default: usize, violations: &mut Violations) -> usize {
     match usize::try_from(asked) {
         Ok(0) => default,
         Ok(size) => size.min(PAGE_SIZE_MAX),

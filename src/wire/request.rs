@@ -178,6 +178,7 @@ pub fn heartbeat_run(request: v1::HeartbeatRunRequest, caller: &Caller) -> Resul
     let renewal = Renewal {
         epoch: violations.required_lease_epoch(request.lease_epoch),
         agent_id: caller.principal.agent_id.clone(),
+        is_confined: caller.agents.is_confined(),
         progress: violations.progress(request.progress),
     };
     violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() }, renewal))
@@ -190,7 +191,15 @@ pub fn update_renewal(request: &v1::UpdateRunRequest, caller: &Caller) -> Option
     let progress = Violations::default().progress(request.progress.clone())?;
     let agent_id = caller.principal.agent_id.clone();
     let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.as_str().into() };
-    Some((key, Renewal { epoch: request.lease_epoch.into(), agent_id, progress: Some(progress) }))
+    Some((
+        key,
+        Renewal {
+            epoch: request.lease_epoch.into(),
+            agent_id,
+            is_confined: caller.agents.is_confined(),
+            progress: Some(progress),
+        },
+    ))
 }
 
 /// The lease of a call that only the lease's holder may make; none: the call names no lease.
@@ -286,6 +295,7 @@ impl Asked {
             expected_revision: self.expected_revision.map(Revision::from),
             request: None,
             principal: caller.principal.clone(),
+            agents: caller.agents.clone(),
         })?;
         command.request = request_id.map(|id| Request { id, digest: command.digest() });
         Ok(command)

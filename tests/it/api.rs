@@ -14,6 +14,7 @@ mod limits;
 mod lists;
 mod malformed;
 mod matrix;
+mod namespaces;
 mod order;
 mod ownership;
 mod place;
@@ -106,6 +107,14 @@ behaviours! { on_one_server:
         what_is_reported_late_is_shown_by_every_new_watch
         what_is_wrong_with_leases_is_named_field_by_field
     ]
+    namespaces: [
+        namespaces_are_listed_by_name_in_pages
+        what_is_wrong_with_a_namespace_is_named
+        a_run_elsewhere_is_answered_for_as_one_that_never_was
+        lists_counts_claims_and_queues_end_at_the_wall
+        cursors_and_tokens_are_noise_behind_the_wall
+        a_namespace_that_nobody_made_answers_nothing
+    ]
     updates: [
         metadata_is_a_merge_patch
         absent_fields_stay_and_empty_ones_clear
@@ -196,6 +205,11 @@ behaviours! { on_one_or_two_servers:
         every_text_comes_back_as_it_was
         u_0000_is_refused_in_every_place
         numbers_come_back_as_doubles
+    ]
+    namespaces: [
+        a_namespace_is_made_read_changed_and_deleted
+        a_watch_shows_its_own_namespace_and_goes_on_from_its_cursors
+        a_start_above_the_quota_is_refused_until_a_run_ends
     ]
     replays: [
         an_applied_call_is_replayed_with_the_run_as_then

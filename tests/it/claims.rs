@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use runledger::claims::{Claim, Claims, Failure, Limits};
 use runledger::clock::SystemClock;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Command, Filter, LabelValue, MaxRunning, Principal, Run};
+use runledger::domain::{Agents, Command, Filter, LabelValue, MaxRunning, Principal, Run};
 use runledger::engine::{self, Engine};
 use runledger::feed::{self, Feed};
 use runledger::share::CallerKey;
@@ -19,6 +19,7 @@ use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OfLedger as _, OpenOptions, Runs as _, Upkeep as _};
 use runledger::supervise::Supervisor;
 use runledger::wire::WireFrames;
+use runledger::wire::seal::Seals;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
@@ -48,7 +49,7 @@ impl Process {
         let commits: Arc<dyn Commits> = store.clone();
         let engine =
             Arc::new(Engine::start(&commits, store.clone(), &supervisor, &committed, engine::Limits::default()));
-        let frames = Arc::new(WireFrames { ledger: store.ledger() });
+        let frames = Arc::new(WireFrames { seals: Arc::new(Seals::of(store.ledger())) });
         let feed = Feed::start(store.clone(), store.clone(), &supervisor, committed, frames, feed::Limits::default());
         let claims =
             Arc::new(Claims::new(store.clone(), store.clone(), engine.clone(), feed.clone(), &supervisor, limits));
@@ -71,6 +72,7 @@ async fn next(claims: Arc<Claims>, agent: Option<String>, wait: Duration) -> Res
         max_running: None,
         lease_ttl_ms: TTL_MS,
         principal: agent.map_or_else(Principal::anonymous, Principal::claimed),
+        agents: Agents::All,
         caller: CallerKey::AUTHORITY,
         request: None,
         wait_until: Instant::now() + wait,
@@ -174,6 +176,7 @@ async fn next_of_an_instance(claims: Arc<Claims>, wait: Duration) -> Option<Stri
         max_running: Some(MaxRunning { label: "instance".to_owned(), limit: 1 }),
         lease_ttl_ms: TTL_MS,
         principal: Principal::anonymous(),
+        agents: Agents::All,
         caller: CallerKey::AUTHORITY,
         request: None,
         wait_until: Instant::now() + wait,
@@ -354,6 +357,7 @@ async fn of_more_filters_than_there_may_be_queues_each_is_served() {
             max_running: None,
             lease_ttl_ms: TTL_MS,
             principal: Principal::anonymous(),
+            agents: Agents::All,
             caller: CallerKey::AUTHORITY,
             request: None,
             wait_until: Instant::now(),

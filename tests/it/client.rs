@@ -1,6 +1,10 @@
-//! The client crate against the real server: a worker's loop, several servers, and the example that its README shows.
+//! The client crate against the real server: a worker's loop, several servers, TLS and tokens, and the example that its
+//! README shows.
 
 mod fail_over;
+mod goaway;
+mod tls;
+mod token;
 mod worker;
 
 use runledger_proto::v1::{GetRunRequest, Run, StartRunRequest};

@@ -2,12 +2,14 @@
 
 mod calls;
 mod cli;
+mod contexts;
 mod cuts;
 mod endings;
 mod examples;
 mod hostile;
 mod lists;
 mod screen;
+mod secured;
 
 use clap::{Command, CommandFactory as _};
 use runledger::app::STOP_WAIT_MAX;
@@ -18,12 +20,15 @@ const ENDS: &[(&str, &[u8])] = &[
     ("serve", &[0, 1, 2, 130]),
     ("run", &[0, 1, 2, 3, 4]),
     ("watch", &[0, 1, 2, 3, 4, 130]),
+    ("namespace", &[0, 1, 2, 3, 4]),
     ("export", &[0, 1, 2, 3, 130]),
     ("health", &[0, 1, 2, 3]),
     ("doctor", &[0, 1, 2, 3]),
     ("verify", &[0, 1, 2, 3]),
     ("migrate", &[0, 1, 2]),
     ("bench", &[0, 1, 2, 3, 130]),
+    ("context", &[0, 1, 2]),
+    ("token", &[0, 1, 2]),
     ("completions", &[0, 1, 2]),
 ];
 
@@ -61,6 +66,27 @@ fn a_link_is_called_by_either_of_its_names_in_every_command() {
         }
     }
     assert!(seen >= 14, "{seen}");
+}
+
+#[test]
+fn every_command_that_calls_servers_takes_every_flag_of_the_connection() {
+    let mut seen = 0;
+    for command in every_command().iter().skip(1) {
+        let flags: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+        let is_client = flags.contains(&"server");
+        let names = ["tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name", "token-file", "namespace", "context"];
+        for name in names.into_iter().chain(["allow-plaintext-token"]) {
+            let inherited = name == "context" && path(command).split(' ').next() == Some("bench");
+            let own =
+                [("serve", "tls-cert"), ("serve", "tls-key"), ("export", "namespace"), ("token new", "namespace")];
+            let own = own.iter().any(|(of, flag)| path(command) == *of && name == *flag);
+            assert!(flags.contains(&name) == is_client || inherited || own, "{} and --{name}", path(command));
+        }
+        let secret = flags.iter().find(|flag| ["token", "password"].contains(flag));
+        assert_eq!(secret, None, "{}: others see the flags of a process", path(command));
+        seen += usize::from(is_client);
+    }
+    assert!(seen >= 30, "{seen}");
 }
 
 #[test]

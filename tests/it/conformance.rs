@@ -9,6 +9,7 @@ mod leases;
 mod lists;
 mod max_running;
 mod model;
+pub(crate) mod namespaces;
 mod races;
 mod ready;
 mod replays;
@@ -150,6 +151,14 @@ conformance! { conforms:
         a_page_ends_where_the_first_cut_shard_ends
         paging_while_writers_write_misses_and_repeats_nothing
         big_events_come_in_pages
+    ]
+    namespaces: [
+        a_namespace_is_made_changed_listed_and_deleted
+        a_run_is_created_only_in_a_namespace_that_is_there
+        a_namespace_with_a_run_is_not_deleted
+        of_a_start_and_a_deletion_the_first_wins
+        a_quota_of_active_runs_is_exact_on_every_replica
+        a_page_of_one_namespace_is_the_log_without_the_others
     ]
     values: [
         hostile_strings_read_back_equal

@@ -22,9 +22,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("feed", &["clock", "domain", "memory", "share", "store", "supervise", "telemetry"]),
     ("claims", &["domain", "engine", "feed", "share", "store", "supervise"]),
     ("reads", &["domain", "store", "supervise"]),
+    ("namespaces", &["domain", "store"]),
     ("auth", &["clock", "domain", "telemetry"]),
     ("wire", &["auth", "clock", "domain", "feed", "store"]),
-    ("config", &["domain", "store", "telemetry"]),
+    ("tls", &["clock", "domain", "telemetry"]),
+    ("config", &["auth", "domain", "store", "telemetry", "tls"]),
     (
         "authority",
         &[
@@ -35,6 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "feed",
             "leases",
             "memory",
+            "namespaces",
             "reads",
             "share",
             "store",
@@ -57,12 +60,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "store",
             "supervise",
             "telemetry",
+            "tls",
             "wire",
         ],
     ),
+    ("admin", &["grpc", "supervise", "telemetry"]),
     (
         "app",
         &[
+            "admin",
             "auth",
             "authority",
             "claims",
@@ -74,18 +80,36 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "grpc",
             "leases",
             "memory",
+            "namespaces",
             "reads",
             "share",
             "store",
             "supervise",
             "telemetry",
+            "tls",
             "wire",
         ],
     ),
     // The fill writes past the service and asks no server. So it is no part of the crate of measurements, whose numbers
     // are those of a client that may read the fill's runs.
     ("fill", &["clock", "domain", "store"]),
-    ("cli", &["app", "clock", "config", "domain", "fill", "grpc", "memory", "store", "supervise", "telemetry", "wire"]),
+    (
+        "cli",
+        &[
+            "app",
+            "auth",
+            "clock",
+            "config",
+            "domain",
+            "fill",
+            "grpc",
+            "memory",
+            "store",
+            "supervise",
+            "telemetry",
+            "wire",
+        ],
+    ),
     ("main", &["app", "cli"]),
 ];
 
@@ -97,6 +121,8 @@ const INNER: &[(&str, &[&str])] =
 const CRATES: &[(&str, &[&str])] = &[
     ("tonic", &["auth", "grpc", "wire"]),
     ("governor", &["grpc::transport"]),
+    ("tokio_rustls", &["grpc::transport", "tls"]),
+    ("x509_parser", &["tls"]),
     ("tikv_jemalloc_ctl", &["memory"]),
     ("tikv_jemallocator", &["main"]),
     ("prost", &["auth", "authority", "grpc", "wire"]),

@@ -1,5 +1,6 @@
 //! The real binary, killed, cut off, frozen, out of disk, and told to stop: what it promised still holds.
 
+pub(crate) mod admin;
 mod bench;
 pub(crate) mod calls;
 mod claims;
@@ -20,6 +21,7 @@ mod kills;
 pub(crate) mod load;
 mod loads;
 mod moved;
+mod older_tokens;
 mod oracle;
 mod outages;
 mod refusals;

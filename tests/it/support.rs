@@ -1,6 +1,8 @@
 //! Support for tests of every kind: commands in one line, the pure model, real Postgres.
 
+pub(crate) mod authorities;
 pub(crate) mod commands;
+pub(crate) mod gate;
 pub(crate) mod http2;
 pub(crate) mod model;
 pub(crate) mod mount;
@@ -8,4 +10,5 @@ pub(crate) mod postgres;
 pub(crate) mod proxy;
 pub(crate) mod random;
 pub(crate) mod server;
+pub(crate) mod tls;
 pub(crate) mod wrapped;

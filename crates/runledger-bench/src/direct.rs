@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use runledger_postgres::{Connected, Connector};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::Client;
 
 use self::callers::SqlCaller;
 use self::pgbench::Pgbench;
@@ -122,9 +123,9 @@ impl Versus {
 
     /// Connects and makes the tables; nothing, when there is nothing to compare with.
     pub(super) async fn prepare(&self, workload: Workload, asked: &Arc<Asked>) -> Result<Option<Direct>, BenchError> {
-        let Some(settings) = self.settings(workload)? else { return Ok(None) };
+        let Some(connector) = self.connector(workload)? else { return Ok(None) };
         let mut drivers = JoinSet::new();
-        let admin = connected(&settings, &mut drivers).await?;
+        let admin = connected(&connector, &mut drivers).await?;
         admin.batch_execute(statements::SCHEMA).await.map_err(failed("its schema cannot be made"))?;
         let metadata = asked.metadata_json();
         let runs: Arc<[String]> = (0..workload.runs().into()).map(|number| asked.run_id(number)).collect();
@@ -134,16 +135,17 @@ impl Versus {
         }
         let row = admin.query_one(statements::SETTINGS, &[]).await.map_err(failed("its settings cannot be read"))?;
         let durability: String = row.get(0);
-        let pgbench = self.pgbench.clone().map(|path| Pgbench::new(path, workload, asked, runs.len(), &settings));
-        Ok(Some(Direct { settings, admin, drivers, workload, asked: asked.clone(), runs, pgbench, durability }))
+        let pgbench =
+            self.pgbench.clone().map(|path| Pgbench::new(path, workload, asked, runs.len(), connector.settings()));
+        Ok(Some(Direct { connector, admin, drivers, workload, asked: asked.clone(), runs, pgbench, durability }))
     }
 
     /// Says what does not go together before anything is done.
     pub(super) fn check(&self, workload: Workload) -> Result<(), BenchError> {
-        self.settings(workload).map(drop)
+        self.connector(workload).map(drop)
     }
 
-    fn settings(&self, workload: Workload) -> Result<Option<Config>, BenchError> {
+    fn connector(&self, workload: Workload) -> Result<Option<Connector>, BenchError> {
         if self.baselines.is_empty() {
             return Ok(None);
         }
@@ -160,23 +162,20 @@ impl Versus {
             let wanted = "--versus: --database is to say which Postgres is written to directly".to_owned();
             return Err(BenchError::Senseless(wanted));
         };
-        let senseless = |why| BenchError::Senseless(format!("--database: {why}"));
-        let dsn = database.url().map_err(senseless)?;
-        // The text was found to be good: what the driver says of it is not shown, for it may quote a password.
-        let unreadable = |_: tokio_postgres::Error| senseless("the connection string cannot be read".to_owned());
-        let mut config: Config = dsn.parse().map_err(unreadable)?;
-        config.application_name(APPLICATION);
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_MAX);
+        let settings = database.settings();
+        let mut settings = settings.map_err(|why| BenchError::Senseless(format!("--database: {why}")))?;
+        settings.config.application_name(APPLICATION);
+        if settings.config.get_connect_timeout().is_none() {
+            settings.config.connect_timeout(CONNECT_MAX);
         }
-        Ok(Some(config))
+        Ok(Some(Connector::new(settings)))
     }
 }
 
 /// A Postgres that is written to directly.
 #[derive(Debug)]
 pub(super) struct Direct {
-    settings: Config,
+    connector: Connector,
     admin: Client,
     /// Drives `admin`.
     drivers: JoinSet<()>,
@@ -196,7 +195,7 @@ impl Direct {
         phase: &Phase,
         watched: Watched<'_>,
     ) -> Result<(Sum, Duration), BenchError> {
-        let sessions = Sessions::open(&self.settings, phase.callers.min(CONNECTIONS_MAX), baseline).await?;
+        let sessions = Sessions::open(&self.connector, phase.callers.min(CONNECTIONS_MAX), baseline).await?;
         let metadata = self.asked.metadata_json();
         let caller = |number| {
             let draws = self.asked.draws(number);
@@ -243,9 +242,10 @@ impl Direct {
     }
 }
 
-async fn connected(settings: &Config, drivers: &mut JoinSet<()>) -> Result<Client, BenchError> {
-    let connected = settings.connect(NoTls).await;
-    let (client, connection) = connected.map_err(|source| BenchError::DatabaseUnreachable { source: source.into() })?;
+async fn connected(connector: &Connector, drivers: &mut JoinSet<()>) -> Result<Client, BenchError> {
+    let connected = connector.connect().await;
+    let connected = connected.map_err(|source| BenchError::DatabaseUnreachable { source: source.into() })?;
+    let Connected { client, connection, .. } = connected;
     drivers.spawn(async move {
         // A caller that waits for an answer is told why there is none.
         let _ended = connection.await;

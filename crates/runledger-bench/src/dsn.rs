@@ -4,17 +4,20 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
+use runledger_postgres::{Settings, is_connection_string};
+
 /// The Postgres to compare with, unread: an error of the command line would show the password that may be in it.
 #[derive(Clone)]
 pub(crate) struct Dsn(String);
 
 impl Dsn {
-    /// The connection string.
-    pub(crate) fn url(&self) -> Result<&str, String> {
-        let named = ["postgres://", "postgresql://"].iter().any(|scheme| self.0.starts_with(scheme));
-        named
-            .then_some(self.0.as_str())
-            .ok_or_else(|| "expected postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned())
+    /// The settings that the connection string asks for.
+    pub(crate) fn settings(&self) -> Result<Settings, String> {
+        if is_connection_string(&self.0) {
+            Settings::parse(&self.0)
+        } else {
+            Err("expected postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned())
+        }
     }
 }
 

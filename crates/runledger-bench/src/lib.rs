@@ -23,20 +23,16 @@ pub mod watch;
 use std::error::Error;
 use std::io;
 
+use runledger_client::Failure;
 use tokio::task::JoinError;
 use tonic::{Code, Status};
 
 /// The reason why there is no measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The server does not answer.
-    #[error("{server} does not answer")]
-    Unreachable {
-        /// The server.
-        server: String,
-        /// The cause.
-        source: tonic::transport::Error,
-    },
+    /// There is no connection to a server.
+    #[error(transparent)]
+    Unreachable(Box<Failure>),
     /// A call of the load failed: the measurement would not be of the load that was asked for.
     #[error("{rpc} failed: {status}")]
     Call {
@@ -139,7 +135,7 @@ impl BenchError {
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::DatabaseUnreachable { .. } => true,
+            Self::Unreachable(_) | Self::DatabaseUnreachable { .. } => true,
             Self::Call { status, .. } => status.code() == Code::Unavailable,
             Self::Ended { .. }
             | Self::Answer { .. }

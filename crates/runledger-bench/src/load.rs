@@ -24,7 +24,7 @@ use super::direct::{Direct, Side, Versus};
 use super::pace::OPEN_MAX;
 use super::progress::Progress;
 use super::report::Report;
-use super::servers::Replicas;
+use super::servers::{Reach, Replicas};
 use crate::filled;
 
 /// The sequence of calls that the callers repeat.
@@ -111,7 +111,19 @@ pub struct ReadPlan {
     plan: Plan,
 }
 
+impl Plan {
+    /// The servers that are called, and the way to them.
+    pub fn reach(&mut self) -> Reach<'_> {
+        self.replicas.reach()
+    }
+}
+
 impl HotRunPlan {
+    /// The servers that are called, and the way to them.
+    pub fn reach(&mut self) -> Reach<'_> {
+        self.plan.reach()
+    }
+
     /// See [`measure`].
     ///
     /// # Errors
@@ -123,6 +135,11 @@ impl HotRunPlan {
 }
 
 impl ReadPlan {
+    /// The servers that are called, and the way to them.
+    pub fn reach(&mut self) -> Reach<'_> {
+        self.plan.reach()
+    }
+
     /// See [`measure`].
     ///
     /// # Errors

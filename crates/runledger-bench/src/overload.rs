@@ -18,7 +18,7 @@ use super::process::Usage;
 use super::progress::Progress;
 use super::report::{Number, Report, per_second};
 use super::runs::Runs;
-use super::servers::{Connections, Servers};
+use super::servers::{Connections, Reach, Servers};
 use runledger_proto::chain;
 use runledger_proto::v1::UpdateRunRequest;
 
@@ -51,6 +51,13 @@ pub struct Plan {
     warm_up: u32,
     #[command(flatten)]
     servers: Servers,
+}
+
+impl Plan {
+    /// The servers that are called, and the way to them.
+    pub fn reach(&mut self) -> Reach<'_> {
+        self.servers.reach()
+    }
 }
 
 /// Lets callers call, and counts what becomes of their calls: acknowledged, refused, or given up.

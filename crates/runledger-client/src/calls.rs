@@ -1,34 +1,69 @@
 //! The calls that a client makes: for each request its RPC, its answer, and whether it changes a run.
 
 use std::future::Future;
+use std::ops::{Deref, DerefMut};
 
 use runledger_proto::v1;
+use runledger_proto::v1::namespace_service_client::NamespaceServiceClient;
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-/// A connection.
-pub(crate) type Wire = RunServiceClient<Channel>;
+/// A connection, for the calls of each service: those of the run service directly.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    runs: Box<RunServiceClient<Channel>>,
+    namespaces: Box<NamespaceServiceClient<Channel>>,
+}
+
+impl Wire {
+    pub(crate) fn new(channel: Channel) -> Self {
+        let runs = Box::new(RunServiceClient::new(channel.clone()));
+        Self { runs, namespaces: Box::new(NamespaceServiceClient::new(channel)) }
+    }
+}
+
+impl Deref for Wire {
+    type Target = RunServiceClient<Channel>;
+
+    fn deref(&self) -> &RunServiceClient<Channel> {
+        &self.runs
+    }
+}
+
+impl DerefMut for Wire {
+    fn deref_mut(&mut self) -> &mut RunServiceClient<Channel> {
+        &mut self.runs
+    }
+}
 
 /// A request that is answered once.
 pub trait Call: Clone + Send + Sync {
     /// The message that answers the request.
     type Answer: Send;
-    /// Whether the call may change a run.
+    /// Whether the call may change a run or a namespace.
     const MUTATES: bool;
+
+    /// Whether the call may be sent again without harm: it changes nothing, or its `request_id` makes the repetition
+    /// the same call.
+    fn is_repeatable(&self) -> bool;
 
     /// Sends the request.
     fn send(
-        wire: &mut RunServiceClient<Channel>,
+        wire: &mut Wire,
         request: Request<Self>,
     ) -> impl Future<Output = Result<Response<Self::Answer>, Status>> + Send;
 }
 
 macro_rules! calls {
-    ($($request:ident -> $answer:ident by $rpc:ident, mutates: $mutates:literal;)*) => {$(
+    ($($request:ident -> $answer:ident by $rpc:ident, mutates: $mutates:literal $(, by its $id:ident)?;)*) => {$(
         impl Call for v1::$request {
             type Answer = v1::$answer;
             const MUTATES: bool = $mutates;
+
+            fn is_repeatable(&self) -> bool {
+                true $(&& !self.$id.is_empty())?
+            }
 
             async fn send(wire: &mut Wire, request: Request<Self>) -> Result<Response<v1::$answer>, Status> {
                 wire.$rpc(request).await
@@ -38,20 +73,45 @@ macro_rules! calls {
 }
 
 calls! {
-    StartRunRequest -> StartRunResponse by start_run, mutates: true;
-    UpdateRunRequest -> UpdateRunResponse by update_run, mutates: true;
-    CompleteRunRequest -> CompleteRunResponse by complete_run, mutates: true;
-    AbortRunRequest -> AbortRunResponse by abort_run, mutates: true;
-    FailRunRequest -> FailRunResponse by fail_run, mutates: true;
-    ClaimRunRequest -> ClaimRunResponse by claim_run, mutates: true;
-    ClaimNextRunRequest -> ClaimNextRunResponse by claim_next_run, mutates: false;
-    ReleaseRunRequest -> ReleaseRunResponse by release_run, mutates: true;
+    StartRunRequest -> StartRunResponse by start_run, mutates: true, by its request_id;
+    UpdateRunRequest -> UpdateRunResponse by update_run, mutates: true, by its request_id;
+    CompleteRunRequest -> CompleteRunResponse by complete_run, mutates: true, by its request_id;
+    AbortRunRequest -> AbortRunResponse by abort_run, mutates: true, by its request_id;
+    FailRunRequest -> FailRunResponse by fail_run, mutates: true, by its request_id;
+    ClaimRunRequest -> ClaimRunResponse by claim_run, mutates: true, by its request_id;
+    ClaimNextRunRequest -> ClaimNextRunResponse by claim_next_run, mutates: false, by its request_id;
+    ReleaseRunRequest -> ReleaseRunResponse by release_run, mutates: true, by its request_id;
     HeartbeatRunRequest -> HeartbeatRunResponse by heartbeat_run, mutates: false;
-    RequestAbortRequest -> RequestAbortResponse by request_abort, mutates: true;
+    RequestAbortRequest -> RequestAbortResponse by request_abort, mutates: true, by its request_id;
     CheckTransitionRequest -> CheckTransitionResponse by check_transition, mutates: false;
     GetRunRequest -> GetRunResponse by get_run, mutates: false;
     ListRunEventsRequest -> ListRunEventsResponse by list_run_events, mutates: false;
     ListRunsRequest -> ListRunsResponse by list_runs, mutates: false;
     CountRunsRequest -> CountRunsResponse by count_runs, mutates: false;
     WaitRunRequest -> WaitRunResponse by wait_run, mutates: false;
+}
+
+macro_rules! namespace_calls {
+    ($($request:ident -> $answer:ident by $rpc:ident, mutates: $mutates:literal;)*) => {$(
+        impl Call for v1::$request {
+            type Answer = v1::$answer;
+            const MUTATES: bool = $mutates;
+
+            fn is_repeatable(&self) -> bool {
+                !$mutates
+            }
+
+            async fn send(wire: &mut Wire, request: Request<Self>) -> Result<Response<v1::$answer>, Status> {
+                wire.namespaces.$rpc(request).await
+            }
+        }
+    )*};
+}
+
+namespace_calls! {
+    CreateNamespaceRequest -> CreateNamespaceResponse by create_namespace, mutates: true;
+    GetNamespaceRequest -> GetNamespaceResponse by get_namespace, mutates: false;
+    ListNamespacesRequest -> ListNamespacesResponse by list_namespaces, mutates: false;
+    UpdateNamespaceRequest -> UpdateNamespaceResponse by update_namespace, mutates: true;
+    DeleteNamespaceRequest -> DeleteNamespaceResponse by delete_namespace, mutates: true;
 }

@@ -8,6 +8,11 @@ use runledger_proto::{chain, v1};
 use tonic::{Code, Status};
 use tonic_types::pb::{BadRequest, ErrorInfo, RetryInfo, Status as RpcStatus};
 
+use crate::builder::Unusable;
+use crate::fault::Fault;
+use crate::races;
+use crate::server_address::ServerAddress;
+
 /// The reason why a call has no answer.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -22,6 +27,11 @@ pub struct Failure {
     /// The wait after which the server asks the caller to come back.
     pub retry_after: Option<Duration>,
     safe_to_repeat: bool,
+    /// The status's code; none where no status came.
+    code: Option<Code>,
+    fault: Option<Fault>,
+    /// Whether the call crossed the orderly end of its connection.
+    pub(crate) met_goaway: bool,
 }
 
 /// The kind of a failure, for the caller.
@@ -37,8 +47,14 @@ pub enum Kind {
 
 impl Failure {
     /// No connection could be made.
-    pub(crate) fn unreachable(server: &str, error: &dyn std::error::Error) -> Self {
+    pub(crate) fn unreachable(server: &ServerAddress, error: &dyn std::error::Error) -> Self {
         Self::own(Kind::Unreachable, format!("{server} does not answer: {}", chain(error)))
+    }
+
+    /// The server is there, and no connection came to be.
+    pub(crate) fn at_fault(server: &ServerAddress, fault: Fault) -> Self {
+        let message = if fault.is_own() { fault.to_string() } else { format!("{server} cannot be called: {fault}") };
+        Self { fault: Some(fault), ..Self::own(Kind::Unreachable, message) }
     }
 
     /// The caller's own time is over.
@@ -58,7 +74,51 @@ impl Failure {
     }
 
     fn own(kind: Kind, message: String) -> Self {
-        Self { kind, reason: None, message, details: Vec::new(), retry_after: None, safe_to_repeat: true }
+        Self {
+            kind,
+            reason: None,
+            message,
+            details: Vec::new(),
+            retry_after: None,
+            safe_to_repeat: true,
+            code: None,
+            fault: None,
+            met_goaway: false,
+        }
+    }
+
+    /// The same failure, whose cause is known better here than where it was made.
+    pub(crate) fn because(self, cause: &str) -> Self {
+        Self { message: format!("{}: {cause}", self.message.trim_end_matches('.')), ..self }
+    }
+
+    /// Whether another server may be called for the same call: none served it, and there is no [`Fault`] to look at.
+    pub(crate) fn lets_others_serve(&self) -> bool {
+        self.kind == Kind::Unreachable && self.fault.as_ref().is_none_or(Fault::may_be_an_end)
+    }
+
+    /// Whether the failure was made on the way, and says nothing of the server's own.
+    pub(crate) fn is_of_the_way(&self) -> bool {
+        self.reason.is_none() && self.kind != Kind::Refused
+    }
+
+    /// The reason why the client and a server that is there have no connection, such as a certificate that is not
+    /// trusted. Nothing was asked of the server.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    /// Whether the server does not know who calls: there was no credential, or one that it does not accept.
+    #[must_use]
+    pub fn is_unauthenticated(&self) -> bool {
+        self.code == Some(Code::Unauthenticated)
+    }
+
+    /// Whether the caller is known and has no right to this call.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        self.code == Some(Code::PermissionDenied)
     }
 
     /// Whether the call may have been applied, and asking again tells.
@@ -68,11 +128,20 @@ impl Failure {
     }
 }
 
+impl From<Unusable> for Failure {
+    /// Settings that cannot be used: nothing was done.
+    fn from(error: Unusable) -> Self {
+        let fault = Some(Fault::Files(chain(&error)));
+        Self { fault, ..Self::own(Kind::Unreachable, chain(&error)) }
+    }
+}
+
 impl From<&Status> for Failure {
     /// The failure that a status stands for. A status without an `ErrorInfo` was made on the way and not by the
     /// authority, so that nobody knows how far the call came.
     fn from(status: &Status) -> Self {
         let details = Details::of(status);
+        let met_goaway = details.reason.is_none() && races::met_goaway(status);
         let kind = match (details.reason.as_deref(), status.code()) {
             (Some("STORE_UNAVAILABLE" | "DRAINING" | "OVERLOADED"), _) => Kind::Unreachable,
             (Some("OUTCOME_UNKNOWN" | "DEADLINE"), _) => Kind::Cut,
@@ -80,6 +149,7 @@ impl From<&Status> for Failure {
             (Some(_) | None, _) => Kind::Refused,
         };
         let message = match (&details.reason, kind) {
+            (None, Kind::Cut) if met_goaway => "the connection ended as the call was sent".to_owned(),
             (None, Kind::Cut) => format!("the call was cut off: {}", said(status)),
             (None, Kind::Refused | Kind::Unreachable) => format!("{}: {}", status.code(), said(status)),
             (Some(_), _) => status.message().to_owned(),
@@ -87,7 +157,8 @@ impl From<&Status> for Failure {
         // The service answers with another code where the call cannot simply be sent again.
         let safe_to_repeat = details.reason.is_none() || status.code() == Code::Unavailable;
         let Details { reason, lines, retry_after } = details;
-        Self { kind, reason, message, details: lines, retry_after, safe_to_repeat }
+        let code = Some(status.code());
+        Self { kind, reason, message, details: lines, retry_after, safe_to_repeat, code, fault: None, met_goaway }
     }
 }
 

@@ -201,8 +201,8 @@ pub fn follow<W: Watch>(
         let mut opened = false;
         let mut backoff = Backoff::default();
         loop {
-            let lost = match client.open(&watch).await {
-                Err(failure) => failure,
+            let (lost, was_open) = match client.open(&watch).await {
+                Err(failure) => (failure, false),
                 Ok(mut frames) => {
                     if opened {
                         yield Ok(News::Found);
@@ -226,16 +226,19 @@ pub fn follow<W: Watch>(
                         }
                     };
                     client.disconnect();
-                    lost
+                    (lost, true)
                 }
             };
+            // A stream ends with its token, and may go on with the next one. Where that is not there in time, the call
+            // that opens the stream is refused.
+            let is_over = lost.kind == Kind::Refused && (!was_open || client.is_refused_for_good(&lost));
             if reconnect && opened && lost.reason.as_deref() == Some(W::RESTORED) {
                 watch.begin_again();
                 yield Ok(News::Restored);
                 sleep(backoff.next_wait()).await;
                 continue;
             }
-            if !reconnect || !opened || lost.kind == Kind::Refused {
+            if !reconnect || !opened || is_over {
                 // A server that ends a stream that it had opened has cut it, whatever its status says.
                 yield Err(if opened { lost.of_a_stream() } else { lost });
                 return;

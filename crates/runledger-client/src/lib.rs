@@ -7,15 +7,33 @@
 #![doc = include_str!("../README.md")]
 
 mod backoff;
+mod builder;
+mod caller;
 mod calls;
 mod client;
+mod connector;
 mod failure;
+mod fault;
+#[cfg(feature = "flags")]
+pub mod flags;
 mod follow;
+mod health;
 mod host_port;
+mod races;
+mod server_address;
+mod tls;
+mod token;
 pub mod worker;
 
+pub use builder::{Builder, Unusable};
+pub use caller::Caller;
 pub use calls::Call;
 pub use client::Client;
 pub use failure::{Failure, Kind};
+pub use fault::Fault;
 pub use follow::{News, Pass, RunWatch, RunsWatch, Watch, follow};
+pub use health::Health;
 pub use host_port::HostPort;
+pub use server_address::{Scheme, ServerAddress};
+pub use tls::{Tls, TlsFileError};
+pub use token::{Token, TokenError};

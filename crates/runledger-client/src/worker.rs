@@ -229,7 +229,9 @@ impl Worker {
         loop {
             match self.client.ask(call, until.min(Instant::now() + CALL_WAIT_MAX)).await {
                 Ok(answer) => return Ok(answer),
-                Err(failure) if failure.kind == Kind::Refused || Instant::now() >= until => return Err(failure),
+                Err(failure) if self.client.is_refused_for_good(&failure) || Instant::now() >= until => {
+                    return Err(failure);
+                }
                 Err(failure) => {
                     if !std::mem::replace(&mut lost, true) {
                         self.notice(Notice::Retrying(failure));

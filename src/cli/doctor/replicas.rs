@@ -8,19 +8,19 @@ use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::problems::{Problem, WAITED_MS_MAX, seconds};
+use crate::cli::connect::Selected;
+use crate::cli::ending::Stop;
 use crate::cli::table::shown;
 use crate::cli::time::time;
 use crate::domain::{Namespace, Time};
 use crate::memory::{SCARCE_PERCENT, TIGHT_PERCENT};
 use crate::store::Ledger;
 use crate::wire::cursor;
-use runledger_client::{Client, Failure, HostPort, News, RunsWatch, follow};
+use crate::wire::seal::Seals;
+use runledger_client::{Client, Failure, News, RunsWatch, ServerAddress, follow};
 use runledger_proto::v1;
 use runledger_proto::v1::watch_runs_request::Initial;
 use runledger_proto::v1::watch_runs_response::{CaughtUp, Checkpoint, Frame};
-
-/// Time that a replica has for its answers. The first waits for nothing, and the other for the replica's store.
-const ANSWER_WAIT_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -80,22 +80,30 @@ impl MemoryPart {
 }
 
 /// Asks each replica of a ledger.
-pub(super) async fn ask(servers: &[HostPort], ledger: Ledger) -> Vec<Replica> {
+pub(super) async fn ask(
+    servers: &[ServerAddress],
+    selected: &Selected,
+    wait_max: Duration,
+    ledger: Ledger,
+) -> Result<Vec<Replica>, Stop> {
     let mut replicas = Vec::new();
     for server in servers {
-        let answer = asked(server, ledger).await;
+        let answer = asked(selected.client_of(server)?, Instant::now() + wait_max, ledger).await;
         replicas.push(Replica::of(server, answer));
     }
-    replicas
+    Ok(replicas)
 }
 
-/// A replica's state, and whether it serves this ledger.
-async fn asked(server: &HostPort, ledger: Ledger) -> Result<(v1::GetReplicaResponse, Option<bool>), Failure> {
-    let until = Instant::now() + ANSWER_WAIT_MAX;
-    let client = Client::new(server.as_str(), None)?;
+/// A replica's state, and whether it serves this ledger. The first waits for nothing, and the other for the replica's
+/// store.
+async fn asked(
+    client: Client,
+    until: Instant,
+    ledger: Ledger,
+) -> Result<(v1::GetReplicaResponse, Option<bool>), Failure> {
     let said = client.replica(until).await?;
     let cursor = if said.store.is_empty() { None } else { first_cursor(client, until).await };
-    let same_ledger = cursor.map(|cursor| cursor::epoch(&cursor, ledger, &Namespace::only()).is_some());
+    let same_ledger = cursor.map(|cursor| cursor::epoch(&cursor, &Seals::of(ledger), &Namespace::only()).is_some());
     Ok((said, same_ledger))
 }
 
@@ -115,7 +123,7 @@ async fn first_cursor(client: Client, until: Instant) -> Option<String> {
 }
 
 impl Replica {
-    fn of(server: &HostPort, answer: Result<(v1::GetReplicaResponse, Option<bool>), Failure>) -> Self {
+    fn of(server: &ServerAddress, answer: Result<(v1::GetReplicaResponse, Option<bool>), Failure>) -> Self {
         let (said, same_ledger, silent) = match answer {
             Ok((said, same_ledger)) => (said, same_ledger, None),
             Err(failure) => (v1::GetReplicaResponse::default(), None, Some(shown(&failure.to_string()).into_owned())),

@@ -22,6 +22,8 @@ pub(super) struct Report {
     pub(super) store: &'static str,
     /// Without any password.
     pub(super) location: String,
+    /// How the doctor's own connection to a server is protected.
+    pub(super) connection: Option<String>,
     pub(super) ledger_id: String,
     pub(super) epoch: LedgerEpoch,
     /// The minute in which the ledger was last seen to be restored or failed over.
@@ -66,6 +68,7 @@ impl Report {
             release: RELEASE,
             store: description.kind,
             location: description.location,
+            connection: description.connection,
             ledger_id: ledger.id.to_string(),
             epoch: ledger.epoch,
             epoch_began: (ledger.epoch > LedgerEpoch::FIRST).then(|| ledger.epoch_began()),

@@ -29,6 +29,9 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out)?;
     let server = condition.server_version.as_ref().map(|version| format!(", PostgreSQL {version}"));
     writeln!(out, "store    {}{}", report.location, server.unwrap_or_default())?;
+    if let Some(connection) = &report.connection {
+        writeln!(out, "         {connection}")?;
+    }
     writeln!(out, "ledger   {}, epoch {}, created {}", report.ledger_id, report.epoch, condition.created_at)?;
     if let Some(began) = &report.epoch_began {
         writeln!(out, "         restored or failed over, last in {began}")?;

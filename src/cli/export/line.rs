@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Event, EventType, Principal, Revision, Status, Time};
 use crate::store::inspect::Links;
 use runledger_proto::json;
@@ -19,6 +20,9 @@ struct Line<'a> {
     to: Status,
     principal: &'a Principal,
     reason: Option<Reason<'a>>,
+    /// None: `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
 }
 
 /// The reason for the run's end, as far as the event has it.
@@ -53,6 +57,7 @@ impl Lines {
             to: event.to,
             principal: &event.principal,
             reason: (code.is_some() || text.is_some()).then_some(Reason { code, text }),
+            namespace: Some(event.key.namespace.as_str()).filter(|name| *name != DEFAULT_NAMESPACE),
         };
         let line = serde_json::to_string(&line).expect("strings and numbers serialize");
         self.bytes.extend_from_slice(json::plain(&line).as_bytes());
@@ -72,7 +77,7 @@ mod tests {
     use crate::domain::{Changes, RunKey};
 
     #[test]
-    fn a_line_has_the_ten_keys_in_their_order() {
+    fn a_line_has_the_ten_keys_in_their_order_and_a_namespace_that_is_not_default() {
         let mut event = Event {
             key: RunKey { namespace: "default".into(), run_id: "run-1".into() },
             revision: 1.into(),
@@ -89,6 +94,7 @@ mod tests {
         written.write(&event, &links);
         event.revision = 2.into();
         event.event_type = EventType::Failed;
+        event.key.namespace = "team-a".into();
         event.from = Some(Status::Running);
         event.to = Status::Failed;
         event.principal = Principal::claimed("agent-1".into());
@@ -106,7 +112,7 @@ mod tests {
                 "\n",
                 r#"{"at":"2025-11-24T16:00:00.123400Z","runId":"run-1","auditSessionId":"audit-1","#,
                 r#""taskThreadId":"thread-1","revision":2,"type":"failed","from":"running","to":"failed","#,
-                r#""principal":{"kind":"claimed","agentId":"agent-1"},"reason":{"code":"TIMEOUT","text":"it \"hung\""}}"#,
+                r#""principal":{"kind":"claimed","agentId":"agent-1"},"reason":{"code":"TIMEOUT","text":"it \"hung\""},"namespace":"team-a"}"#,
                 "\n",
             )
         );

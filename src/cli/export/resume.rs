@@ -34,7 +34,7 @@ pub(super) enum Seen {
     /// Each shard's last line.
     Places(HashMap<Shard, Place>),
     /// The last revision of each run.
-    Runs(HashMap<RunId, Revision>),
+    Runs(HashMap<RunKey, Revision>),
 }
 
 /// The fields of a line that tell its event.
@@ -44,6 +44,14 @@ pub(super) struct Place {
     at: Time,
     run_id: RunId,
     revision: Revision,
+    #[serde(default = "Namespace::only")]
+    namespace: Namespace,
+}
+
+impl Place {
+    fn key(&self) -> RunKey {
+        RunKey { namespace: self.namespace.clone(), run_id: self.run_id.clone() }
+    }
 }
 
 /// The lines that tell where to go on.
@@ -53,14 +61,14 @@ enum Telling {
     /// The last of each run.
     Runs,
     /// The last of this run.
-    Run(RunId),
+    Run(RunKey),
 }
 
 impl Seen {
     pub(super) fn has(&self, event: &Event) -> bool {
         match self {
             Self::Nothing | Self::Places(_) => false,
-            Self::Runs(runs) => runs.get(&event.key.run_id).is_some_and(|last| event.revision <= *last),
+            Self::Runs(runs) => runs.get(&event.key).is_some_and(|last| event.revision <= *last),
         }
     }
 }
@@ -71,7 +79,7 @@ impl Export {
         let Some(file) = self.sink.appended() else { return Ok(()) };
         let mut file = file.try_clone().map_err(Ended::Output)?;
         let telling = match run {
-            Some(key) => Telling::Run(key.run_id.clone()),
+            Some(key) => Telling::Run(key.clone()),
             None if self.wanted.iter().any(|link| matches!(link, Link::AuditSession(_))) => Telling::Runs,
             None => Telling::Shards(self.inspect.ledger()),
         };
@@ -91,7 +99,7 @@ impl Export {
     }
 
     async fn position(&self, shard: Shard, place: &Place, ends: &Positions) -> Result<Position, Ended> {
-        let inspect = self.inspect.as_ref();
+        let (inspect, key) = (self.inspect.as_ref(), place.key());
         let mut after = ends.clone();
         let end = ends.of(shard);
         after.set(shard, self.ask(|| range::before_in(inspect, shard, end, place.at)).await?);
@@ -100,7 +108,7 @@ impl Export {
             let events = page.whole()?;
             for logged in events.iter().filter(|logged| logged.shard == shard) {
                 let event = &logged.event;
-                if event.key.run_id == place.run_id && event.revision == place.revision && event.at == place.at {
+                if event.key == key && event.revision == place.revision && event.at == place.at {
                     return Ok(logged.position);
                 }
                 if event.at > place.at {
@@ -139,17 +147,16 @@ fn seen(file: &mut File, telling: &Telling) -> Result<Seen, Ended> {
         };
         match telling {
             Telling::Shards(ledger) => {
-                let key = RunKey { namespace: Namespace::only(), run_id: place.run_id.clone() };
-                places.entry(shard_of(ledger.id, ledger.shard_count, &key)).or_insert(place);
+                places.entry(shard_of(ledger.id, ledger.shard_count, &place.key())).or_insert(place);
                 if places.len() == usize::from(ledger.shard_count) {
                     break;
                 }
             }
             Telling::Runs => {
-                runs.entry(place.run_id).or_insert(place.revision);
+                runs.entry(place.key()).or_insert(place.revision);
             }
-            Telling::Run(run_id) if *run_id == place.run_id => {
-                runs.insert(place.run_id, place.revision);
+            Telling::Run(key) if *key == place.key() => {
+                runs.insert(place.key(), place.revision);
                 break;
             }
             Telling::Run(_) => {}

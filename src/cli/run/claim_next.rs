@@ -7,9 +7,9 @@ use clap::builder::NonEmptyStringValueParser;
 use tokio::time::{Instant, sleep};
 
 use super::mutations::show;
-use crate::cli::connect::{CALL_WAIT_MAX, Server};
+use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::{Label, MaxRunning, duration, labels};
+use crate::cli::fields::{Label, MaxRunning, duration, labels, time_limit};
 use crate::cli::output::RunFormat;
 use crate::clock;
 use runledger_client::Kind;
@@ -41,6 +41,9 @@ pub(super) struct ClaimNextArgs {
     /// Id that makes this call the same as an earlier one: it is then answered with the same run
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     request_id: Option<String>,
+    /// Time to wait for an answer, beside --wait: seconds, or such as 500ms or 2m
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = time_limit, help_heading = "Connection")]
+    timeout: Duration,
     #[command(flatten)]
     server: Server,
     #[command(flatten)]
@@ -66,12 +69,12 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
         max_running: args.max_running.as_ref().map(MaxRunning::message),
         request_id: args.request_id.unwrap_or_else(request_id),
     };
-    let until = Instant::now().checked_add(args.wait).and_then(|until| until.checked_add(CALL_WAIT_MAX));
+    let until = Instant::now().checked_add(args.wait).and_then(|until| until.checked_add(args.timeout));
     let until = until.ok_or_else(|| Stop::Usage("--wait is too long".to_owned()))?;
     let mut client = args.server.client()?;
     let mut lost = false;
     let answer = loop {
-        let left = until.saturating_duration_since(Instant::now()).saturating_sub(CALL_WAIT_MAX);
+        let left = until.saturating_duration_since(Instant::now()).saturating_sub(args.timeout);
         request.wait = Some(runledger_proto::duration(left));
         match client.ask(&request, until).await {
             Ok(answer) => break answer,

@@ -6,7 +6,9 @@ use super::super::ending::exit_codes;
 pub(in super::super) const HELP: &str = concat!(
     "Examples:\n  \
     runledger run start --task-thread-id thread-1 --run-id run-1\n  \
-    runledger run complete run-1\n\n",
+    runledger run complete run-1\n  \
+    runledger run list --context local\n\n\
+    `runledger context` names servers with their TLS, token and namespace.\n",
     exit_codes!()
 );
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::cli::connect::Server;
+use crate::cli::connect::Watched;
 use crate::cli::ending::Stop;
 use crate::cli::output::Output;
 use crate::cli::view::{self, Happening};
@@ -29,11 +29,11 @@ pub(super) struct WatchArgs {
     #[arg(long, short, value_name = "FORMAT", value_enum)]
     output: Option<Output>,
     #[command(flatten)]
-    server: Server,
+    watched: Watched,
 }
 
 pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
-    let client = args.server.client()?;
+    let client = args.watched.client()?;
     let WatchArgs { run_id, after_revision, ledger_epoch, .. } = args;
     let request = WatchRunRequest { run_id, after_revision, ledger_epoch };
     let news = follow(client, RunWatch::new(request), !args.no_reconnect);

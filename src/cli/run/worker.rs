@@ -97,8 +97,9 @@ impl WorkerArgs {
 }
 
 pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
-    let client = args.server.client()?;
-    let server = client.servers();
+    let target = args.server.target()?;
+    let client = target.client()?;
+    let called = target.environment(&client);
     let options = Options { lease_ttl: args.lease_ttl, report_for: args.report_for, cancel_grace: args.kill_after };
     let mut worker = Worker::new(client, options).with_notices(|notice| say(&notice.to_string()));
     let signals = Signals::caught(&[SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]);
@@ -106,12 +107,12 @@ pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
     let mut guard = Guard::start(args.kill_after.min(args.lease_ttl / 2));
     if !args.claim {
         let held = start(&args, &mut worker).await?;
-        return work(&args, &server, &worker, &mut signals, &mut guard, held).await;
+        return work(&args, &called, &worker, &mut signals, &mut guard, held).await;
     }
     let mut left = args.runs.unwrap_or(u64::MAX);
     while left > 0 {
         let Some(held) = claim(&args, &mut worker, &mut signals).await? else { return Ok(()) };
-        match work(&args, &server, &worker, &mut signals, &mut guard, held).await {
+        match work(&args, &called, &worker, &mut signals, &mut guard, held).await {
             // The end of one run, whatever it is, is no reason not to take the next.
             Ok(()) | Err(Stop::Program(_)) => {}
             Err(Stop::Failed(failure)) if failure.kind == Kind::Refused => say(&failure.to_string()),
@@ -166,14 +167,14 @@ async fn claim(args: &WorkerArgs, worker: &mut Worker, signals: &mut Signals) ->
 /// Runs the program as the run, and reports how it ended.
 async fn work(
     args: &WorkerArgs,
-    server: &str,
+    called: &[(&'static str, OsString)],
     worker: &Worker,
     signals: &mut Signals,
     guard: &mut Guard,
     held: Held,
 ) -> Result<(), Stop> {
     say(&format!("run {} begins, under the lease of epoch {}", held.run.run_id, held.epoch));
-    let environment = environment(&held, server);
+    let environment = environment(&held, called);
     let task = worker.begin(held);
     let mut program = match Program::start(&args.command, &environment, task.job.clone()) {
         Ok(program) => program,
@@ -238,18 +239,19 @@ async fn report(task: Task, outcome: Outcome) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The variables that the worker adds to the program's environment.
-fn environment(held: &Held, server: &str) -> [(&'static str, String); 6] {
+/// The variables that the worker adds to the program's environment: of the run, and of the servers that are called.
+fn environment(held: &Held, called: &[(&'static str, OsString)]) -> Vec<(&'static str, OsString)> {
     let run = &held.run;
     let labels: BTreeMap<&String, &String> = run.labels.iter().collect();
-    [
+    let of_the_run = [
         ("RUNLEDGER_RUN_ID", run.run_id.clone()),
         ("RUNLEDGER_TASK_THREAD_ID", run.task_thread_id.clone()),
         ("RUNLEDGER_LEASE_EPOCH", held.epoch.to_string()),
         ("RUNLEDGER_LABELS", serde_json::to_string(&labels).expect("texts are JSON")),
         ("RUNLEDGER_METADATA", run.metadata.as_ref().map_or_else(|| "{}".to_owned(), json::object)),
-        ("RUNLEDGER_SERVER", server.to_owned()),
-    ]
+    ];
+    let of_the_run = of_the_run.into_iter().map(|(name, value)| (name, OsString::from(value)));
+    of_the_run.chain(called.iter().cloned()).collect()
 }
 
 fn failed(reason: String, code: &str) -> Outcome {

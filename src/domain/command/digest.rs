@@ -161,7 +161,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::{Labels, Principal, Request, Route, RunKey};
+    use crate::domain::{Agents, Labels, Principal, Request, Route, RunKey};
 
     fn hex(digest: [u8; 32]) -> String {
         digest.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
@@ -279,6 +279,7 @@ mod tests {
                 expected_revision: Some(0.into()),
                 request: Some(Request { id: "not part of it".into(), digest: [0; 32] }),
                 principal: Principal::claimed("acting".into()),
+                agents: Agents::All,
             };
             assert_eq!(hex(command.digest()), digest, "{}", command.ask.rpc());
         }

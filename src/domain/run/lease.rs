@@ -44,6 +44,8 @@ pub struct Renewal {
     pub epoch: LeaseEpoch,
     /// The acting agent.
     pub agent_id: Option<String>,
+    /// Whether the caller may write runs of its own agents only.
+    pub is_confined: bool,
     /// The progress of the work.
     pub progress: Option<Progress>,
 }

@@ -9,7 +9,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -23,6 +23,8 @@ use super::method::Kind;
 use super::peer::{Open, Peer};
 use super::request;
 use super::stall::StreamTasks;
+use crate::auth::Gate;
+use crate::auth::gate::{Admitted, Certificate, Looked};
 use crate::domain::Violation;
 use crate::wire::problem;
 
@@ -40,12 +42,15 @@ pub(in crate::grpc) struct Context {
     pub(in crate::grpc) deadline: Option<Instant>,
     /// The connection.
     pub(in crate::grpc) peer: Arc<Peer>,
+    /// The caller, as the gate let it in.
+    pub(in crate::grpc) admitted: Arc<Admitted>,
 }
 
 /// The calls of one connection.
 #[derive(Clone)]
 pub(super) struct Calls {
     pub(super) routes: Routes,
+    pub(super) gate: Arc<Gate>,
     pub(super) peer: Arc<Peer>,
     pub(super) streams: StreamTasks,
 }
@@ -116,7 +121,7 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         // Deadlines count from here: the headers have just been read.
         let arrived = Instant::now();
         let kind = Kind::of(request.uri().path());
-        let begun = self.peer.begin(kind, request.uri().path(), request.headers());
+        let begun = self.peer.begin(kind, request.uri().path());
         let (deadlines, mut open) = match (asked_rightly(&request, arrived), begun) {
             (Ok(deadlines), Ok(open)) => (deadlines, open),
             (Err(refused), _) => return Begun::Refused(Refused::of(refused, request.into_body())),
@@ -124,15 +129,30 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
                 return Begun::Refused(Refused::of(self.peer.refusal(refused), request.into_body()));
             }
         };
+        let lasts = matches!(kind, Kind::Wait | Kind::Watch);
+        let shown = self.peer.certificate();
+        let certificate = shown.map(|shown| Certificate { name: &shown.name, issuer: &shown.issuer });
+        let admitted = match self.gate.look(request.uri().path(), request.headers(), certificate, lasts) {
+            Looked::Admitted(admitted) => Arc::<Admitted>::from(admitted),
+            Looked::Denied(denied) => {
+                let refused = Status::from(problem::denied(denied)).into_http();
+                return Begun::Refused(Refused::of(refused, request.into_body()));
+            }
+        };
+        if let Err(refused) = self.peer.admit(kind, &admitted.caller, &mut open) {
+            return Begun::Refused(Refused::of(self.peer.refusal(refused), request.into_body()));
+        }
+        // Nothing that handles the call needs its secret.
+        request.headers_mut().remove(AUTHORIZATION);
         let (routes, peer, sending) = (self.routes.clone(), self.peer.clone(), self.streams.begin());
         keep_known(request.headers_mut());
         let deadline = deadlines.map(|deadlines| deadlines.handler);
-        request.extensions_mut().insert(Context { deadline, peer: peer.clone() });
+        request.extensions_mut().insert(Context { deadline, peer: peer.clone(), admitted: admitted.clone() });
         // As many of these futures are in memory as there are open calls: a value that is moved into one is kept there
         // twice.
         Begun::Executed(Box::pin(async move {
             let answer = {
-                let executed = pin!(execute(routes, request, kind, &peer, &mut open));
+                let executed = pin!(while_admitted(kind, &admitted, execute(routes, request, kind, &peer, &mut open)));
                 match deadlines {
                     None => executed.await,
                     Some(Deadlines { around, .. }) => match timeout_at(around, executed).await {
@@ -233,6 +253,22 @@ fn execute<'a>(
             }
         }
         answer.await.unwrap_or_else(|never| match never {})
+    }
+}
+
+/// Ends a wait whose caller is let in no more. A watch ends itself, after the frames that it has.
+async fn while_admitted(
+    kind: Kind,
+    admitted: &Admitted,
+    executed: impl Future<Output = Response<Body>>,
+) -> Response<Body> {
+    match &admitted.session {
+        Some(session) if kind == Kind::Wait => tokio::select! {
+            biased;
+            answer = executed => answer,
+            denied = session.until_denied() => Status::from(problem::denied(denied)).into_http(),
+        },
+        Some(_) | None => executed.await,
     }
 }
 

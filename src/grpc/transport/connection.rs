@@ -16,14 +16,16 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::super::routes::Routes;
+use super::begin::{Begun, NotBegun, begin};
 use super::calls::Calls;
 use super::peer::Peer;
-use super::preface;
 use super::quantum::Quantum;
 use super::socket::Socket;
 use super::stall::StreamTasks;
 use super::totals::Totals;
+use crate::auth::Gate;
 use crate::telemetry::{LogThrottle, chain};
+use crate::tls::{Guard, Tls};
 
 /// Time that a connection may take to begin.
 const BEGIN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -56,6 +58,10 @@ const GRACE: Duration = Duration::from_mins(1);
 /// The same for a connection without a call.
 const IDLE_GRACE: Duration = Duration::from_secs(2);
 
+/// The same where the client is trusted no more: its streams end themselves at once, and calls in execution get their
+/// answers.
+const WITHDRAWN_GRACE: Duration = Duration::from_secs(5);
+
 /// Time that a connection may take to begin while others wait for its place.
 const CROWDED_BEGIN_MAX: Duration = Duration::from_secs(1);
 
@@ -77,6 +83,8 @@ pub struct Lifetime {
 /// A connection that was accepted.
 pub(super) struct Accepted {
     pub(super) stream: TcpStream,
+    /// How the port speaks TLS, if it does.
+    pub(super) tls: Option<Arc<Tls>>,
     pub(super) address: SocketAddr,
     pub(super) lifetime: Lifetime,
     /// Cancelled once the service stops.
@@ -86,40 +94,50 @@ pub(super) struct Accepted {
 impl Accepted {
     /// Serves the connection to its end. While others wait for a place (`crowded`), a connection that does not begin or
     /// is idle is closed sooner.
-    pub(super) async fn serve(self, routes: Routes, totals: Arc<Totals>, crowded: watch::Receiver<bool>) {
-        let Self { mut stream, address, lifetime, stop } = self;
+    pub(super) async fn serve(
+        self,
+        routes: Routes,
+        gate: Arc<Gate>,
+        totals: Arc<Totals>,
+        crowded: watch::Receiver<bool>,
+    ) {
+        let Self { stream, tls, address, lifetime, stop } = self;
+        let quantum = Quantum::new(totals.backlog.clone());
         let begun = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            begun = preface::read(&mut stream) => begun,
-            () = sleep(BEGIN_WAIT_MAX) => Err(io::ErrorKind::TimedOut.into()),
-            () = crowded_for(CROWDED_BEGIN_MAX, crowded.clone()) => Err(io::ErrorKind::TimedOut.into()),
+            begun = begin(stream, tls.as_deref(), &quantum) => begun,
+            () = sleep(BEGIN_WAIT_MAX) => Err(NotBegun::Io(io::ErrorKind::TimedOut.into())),
+            () = crowded_for(CROWDED_BEGIN_MAX, crowded.clone()) => Err(NotBegun::Io(io::ErrorKind::TimedOut.into())),
         };
-        let preface = match begun {
-            Ok(preface) => preface,
-            Err(error) => return tracing::debug!(%address, %error, "a connection did not begin"),
+        let Begun { stream, preface, client } = match begun {
+            Ok(begun) => begun,
+            Err(error) => return totals.not_begun(address, &error),
         };
         let aged_at = Instant::now() + spread(lifetime.age_max, address);
         // Where connections are to be short, they are to close soon, too.
         let grace = GRACE.min(lifetime.age_max);
-        let peer = Peer::new(address, aged_at + grace / 2, totals.clone());
+        let (certificate, guard) = client.map(|client| (client.certificate, client.guard)).unzip();
+        let peer = Peer::new(address, certificate, aged_at + grace / 2, totals.clone());
         let streams = StreamTasks::default();
-        let calls = Calls { routes, peer: peer.clone(), streams: streams.clone() };
-        let quantum = Quantum::new(totals.backlog.clone());
+        let calls = Calls { routes, gate, peer: peer.clone(), streams: streams.clone() };
         let socket = TokioIo::new(Socket::new(stream, preface, quantum.clone()));
         let mut served = pin!(builder(streams).serve_connection(socket, calls));
         let told_to_close = async {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
+                () = peer.until_withdrawn() => {}
                 () = sleep_until(aged_at) => {}
                 // Calls may still be on their way.
                 () = idle(&peer, lifetime.idle_max, crowded) => peer.end_streams_at(Instant::now() + grace / 2),
             }
         };
+        let mut distrusted = pin!(distrusted(&peer, guard));
         let ended = tokio::select! {
             biased;
             () = peer.until_cut() => return,
+            () = &mut distrusted => return,
             () = stuck(&peer) => return tracing::debug!(%address, "a connection is cut: it takes nothing"),
             ended = quantum.pace(served.as_mut()) => ended,
             () = told_to_close => {
@@ -127,6 +145,7 @@ impl Accepted {
                 tokio::select! {
                     biased;
                     () = peer.until_cut() => return,
+                    () = &mut distrusted => return,
                     () = closing(&peer, grace) => return tracing::debug!(%address, "a connection that did not close is cut"),
                     ended = quantum.pace(served.as_mut()) => ended,
                 }
@@ -156,6 +175,16 @@ async fn idle(peer: &Peer, idle_max: Duration, crowded: watch::Receiver<bool>) {
             return;
         }
     }
+}
+
+/// Ends when a connection whose client came to be trusted no more has had its time to close.
+async fn distrusted(peer: &Peer, guard: Option<Guard>) {
+    let Some(guard) = guard else { return pending().await };
+    let why = guard.until_withdrawn().await;
+    let name = peer.certificate().map(|certificate| certificate.name.as_str());
+    tracing::info!(address = %peer.address, name, why, "a connection is closed: its client's certificate holds no more");
+    peer.withdraw();
+    sleep(WITHDRAWN_GRACE).await;
 }
 
 /// Ends when a connection that was told to close has had its time: little where no call is open.

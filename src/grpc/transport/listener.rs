@@ -14,8 +14,10 @@ use super::super::routes::Routes;
 use super::caller_limits::CallerLimits;
 use super::connection::{Accepted, Lifetime};
 use super::totals::Totals;
+use crate::auth::Gate;
 use crate::supervise::Supervisor;
 use crate::telemetry::LogThrottle;
+use crate::tls::Tls;
 
 /// Descriptors that are kept for the store, its files, and everything else that the process opens.
 const DESCRIPTORS_KEPT: u64 = 90;
@@ -58,15 +60,26 @@ pub struct Limits {
     pub callers: CallerLimits,
 }
 
+/// A port that was bound.
+#[derive(Debug)]
+pub struct Port {
+    /// The port.
+    pub listener: TcpListener,
+    /// How the port speaks TLS, if it does.
+    pub tls: Option<Arc<Tls>>,
+}
+
 /// Accepts connections until the stop, and serves each in a task of `connections`.
 pub(in crate::grpc) async fn listen(
-    listener: TcpListener,
+    port: Port,
     routes: Routes,
+    gate: Arc<Gate>,
     limits: Limits,
     totals: Arc<Totals>,
     connections: Supervisor,
     stop: CancellationToken,
 ) {
+    let Port { listener, tls } = port;
     let places = Arc::new(Semaphore::new(limits.connections_max));
     let crowded = watch::Sender::new(false);
     let mut log = AcceptLog::default();
@@ -90,8 +103,9 @@ pub(in crate::grpc) async fn listen(
             log.is_over();
             // An answer waits for nothing.
             let _unset = stream.set_nodelay(true);
-            let accepted = Accepted { stream, address, lifetime: limits.lifetime, stop: stop.clone() };
-            let served = accepted.serve(routes.clone(), totals.clone(), crowded.subscribe());
+            let accepted =
+                Accepted { stream, tls: tls.clone(), address, lifetime: limits.lifetime, stop: stop.clone() };
+            let served = accepted.serve(routes.clone(), gate.clone(), totals.clone(), crowded.subscribe());
             connections.spawn(async move {
                 served.await;
                 drop(place);

@@ -5,7 +5,7 @@ use crate::memory::Pressure;
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A call that reads or changes a run, and is answered soon.
+    /// A call that reads or changes a run or a namespace, and is answered soon.
     Call,
     /// A call that reads many runs or events: its answer may be the largest there is.
     Page,
@@ -20,6 +20,9 @@ pub(super) enum Kind {
 impl Kind {
     /// The kind of a call to any of this port's services. A test checks the kind of every method of `RunService`.
     pub(super) fn of(path: &str) -> Self {
+        if let Some(method) = path.strip_prefix(NAMESPACES) {
+            return if method == "ListNamespaces" { Self::Page } else { Self::Call };
+        }
         let Some(method) = path.strip_prefix(RUNS) else {
             return if path == "/grpc.health.v1.Health/Watch" || path.starts_with("/grpc.reflection.") {
                 Self::Watch
@@ -59,6 +62,9 @@ pub(super) fn is_refused_from(path: &str) -> Option<Pressure> {
 
 /// The beginning of the paths of `RunService`.
 pub(in crate::grpc) const RUNS: &str = "/runledger.v1.RunService/";
+
+/// The beginning of the paths of `NamespaceService`.
+const NAMESPACES: &str = "/runledger.v1.NamespaceService/";
 
 #[cfg(test)]
 mod tests {

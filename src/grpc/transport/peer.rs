@@ -1,18 +1,14 @@
 //! One connection, as its calls see it.
 
-use std::borrow::Cow;
+mod reader;
+
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::GeneralPurpose;
-use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
-use futures_util::future::BoxFuture;
 use http::{HeaderMap, Response};
-use runledger_proto::headers::{AGENT_ID, AGENT_ID_BIN};
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -21,8 +17,10 @@ use tonic::body::Body;
 use super::caller_limits::{OpenCall, TooMany};
 use super::method::{self, Kind};
 use super::totals::{REQUEST_BYTES_MAX, Totals};
-use crate::feed::{Held, Reader, Turn};
+use crate::auth::Caller;
+use crate::domain::Principal;
 use crate::share::CallerKey;
+use crate::tls::ClientCertificate;
 use crate::wire::problem;
 
 /// Calls of one connection that are executed at once; the others wait for their turn in the order of their arrival.
@@ -53,7 +51,8 @@ pub(in crate::grpc) struct Peer {
     pub(super) address: SocketAddr,
     /// The connection's number among those of this process, from 1.
     number: u64,
-    streams_end_at: Mutex<Instant>,
+    certificate: Option<ClientCertificate>,
+    streams_end_at: watch::Sender<Instant>,
     totals: Arc<Totals>,
     open: AtomicUsize,
     unanswered: AtomicUsize,
@@ -66,15 +65,22 @@ pub(in crate::grpc) struct Peer {
     read_bytes: AtomicUsize,
     taken_at_ms: AtomicU64,
     sent: Notify,
+    withdrawn: CancellationToken,
     cut: CancellationToken,
 }
 
 impl Peer {
-    pub(super) fn new(address: SocketAddr, streams_end_at: Instant, totals: Arc<Totals>) -> Arc<Self> {
+    pub(super) fn new(
+        address: SocketAddr,
+        certificate: Option<ClientCertificate>,
+        streams_end_at: Instant,
+        totals: Arc<Totals>,
+    ) -> Arc<Self> {
         let peer = Arc::new(Self {
             address,
             number: totals.next_number(),
-            streams_end_at: Mutex::new(streams_end_at),
+            certificate,
+            streams_end_at: watch::Sender::new(streams_end_at),
             totals,
             open: AtomicUsize::new(0),
             unanswered: AtomicUsize::new(0),
@@ -87,6 +93,7 @@ impl Peer {
             read_bytes: AtomicUsize::new(0),
             taken_at_ms: AtomicU64::new(0),
             sent: Notify::new(),
+            withdrawn: CancellationToken::new(),
             cut: CancellationToken::new(),
         });
         peer.totals.add(&peer);
@@ -98,19 +105,41 @@ impl Peer {
         self.address.ip().to_canonical().is_loopback()
     }
 
-    /// The key by which limits count a call on this connection that names an agent.
-    pub(in crate::grpc) fn key(&self, agent: Option<&[u8]>) -> CallerKey {
-        CallerKey::of(self.number, agent)
+    /// The key by which limits count a call of a caller on this connection.
+    pub(in crate::grpc) fn key(&self, caller: &Caller) -> CallerKey {
+        let Principal { agent_id, identity, .. } = &caller.principal;
+        let agent = agent_id.as_deref().map(str::as_bytes);
+        let key = CallerKey::of(self.number, agent).within(&caller.namespace);
+        match identity {
+            Some(identity) => key.proven(identity),
+            None => key,
+        }
+    }
+
+    /// The certificate by which the client has shown who it is, if it has.
+    pub(in crate::grpc) fn certificate(&self) -> Option<&ClientCertificate> {
+        self.certificate.as_ref()
     }
 
     /// The time at which the connection's streams end themselves. The connection is told to close before.
-    pub(in crate::grpc) fn streams_end_at(&self) -> Instant {
-        *self.streams_end_at.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(in crate::grpc) fn end_of_streams(&self) -> watch::Receiver<Instant> {
+        self.streams_end_at.subscribe()
     }
 
-    /// Lets streams that begin from now on end themselves at this time.
+    /// Lets streams end themselves at this time.
     pub(super) fn end_streams_at(&self, at: Instant) {
-        *self.streams_end_at.lock().unwrap_or_else(PoisonError::into_inner) = at;
+        self.streams_end_at.send_replace(at);
+    }
+
+    /// Takes back the trust in the client: its streams end themselves now, and it begins no more calls.
+    pub(super) fn withdraw(&self) {
+        self.withdrawn.cancel();
+        self.end_streams_at(Instant::now());
+    }
+
+    /// Ends once the client is trusted no more.
+    pub(super) async fn until_withdrawn(&self) {
+        self.withdrawn.cancelled().await;
     }
 
     /// The number of calls that were begun; none while one is open.
@@ -119,27 +148,34 @@ impl Peer {
         (self.open.load(Ordering::Acquire) == 0).then_some(begun)
     }
 
-    /// Counts a call until the value is dropped. `path` and `headers` are the call's.
-    pub(super) fn begin(self: &Arc<Self>, kind: Kind, path: &str, headers: &HeaderMap) -> Result<Open, Refused> {
+    /// Counts a call until the value is dropped. `path` is the call's.
+    pub(super) fn begin(self: &Arc<Self>, kind: Kind, path: &str) -> Result<Open, Refused> {
         self.begun.fetch_add(1, Ordering::AcqRel);
+        if self.withdrawn.is_cancelled() {
+            return Err(Refused::Withdrawn);
+        }
         let is_short = |from| self.totals.memory.pressure() >= from;
         if method::is_refused_from(path).is_some_and(is_short) {
             return Err(Refused::MemoryShort);
         }
-        let callers = &self.totals.callers;
-        let own = if callers.limits_none() || kind == Kind::Local {
-            None
-        } else {
-            callers.admit(self.key(agent(headers).as_deref())).map_err(Refused::TooMany)?
-        };
         if !self.totals.begin(self.open.load(Ordering::Acquire)) {
             return Err(Refused::Overloaded);
         }
         self.open.fetch_add(1, Ordering::AcqRel);
-        let open = Open { peer: self.clone(), is_work: false, _own: own };
+        let open = Open { peer: self.clone(), is_work: false, own: None };
         let is_admitted =
             !kind.is_refused_in_need() || self.totals.load_shed.admit(self.unanswered.load(Ordering::Relaxed));
         is_admitted.then_some(open).ok_or(Refused::Overloaded)
+    }
+
+    /// Counts a call for its caller, where the operator set limits. A caller whose name was not proven yet would take
+    /// what is another one's.
+    pub(super) fn admit(&self, kind: Kind, caller: &Caller, open: &mut Open) -> Result<(), Refused> {
+        let callers = &self.totals.callers;
+        if !callers.limits_none() && kind != Kind::Local {
+            open.own = callers.admit(self.key(caller)).map_err(Refused::TooMany)?;
+        }
+        Ok(())
     }
 
     /// The answer to a call that cannot [begin](Self::begin).
@@ -155,6 +191,7 @@ impl Peer {
                 let wait = self.totals.refuse_limited("memory", problem::MEMORY_RETRY);
                 Status::from(problem::memory_short(wait)).into_http()
             }
+            Refused::Withdrawn => Status::from(problem::connection_ends()).into_http(),
         }
     }
 
@@ -283,21 +320,6 @@ impl Drop for Peer {
     }
 }
 
-/// Headers in base64 come with padding or without.
-const ANY_PADDING: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
-
-/// The agent that a call's headers name: one agent in either of the two forms. What is no name is refused later.
-fn agent(headers: &HeaderMap) -> Option<Cow<'_, [u8]>> {
-    if let Some(named) = headers.get(AGENT_ID) {
-        return Some(named.as_bytes().into());
-    }
-    let named = headers.get(AGENT_ID_BIN)?.as_bytes();
-    Some(ANY_PADDING.decode(named).map_or(named.into(), Cow::from))
-}
-
 /// The reason for which a call does not begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refused {
@@ -307,6 +329,8 @@ pub(super) enum Refused {
     TooMany(TooMany),
     /// Little memory is left.
     MemoryShort,
+    /// The client's certificate holds no more.
+    Withdrawn,
 }
 
 /// The refusal where there are too many calls, and too many of them are one connection's.
@@ -320,7 +344,7 @@ pub(super) struct Open {
     /// Whether the call is to be answered soon, and was not yet.
     is_work: bool,
     /// Counts the call for its caller, where the operator set a limit.
-    _own: Option<OpenCall>,
+    own: Option<OpenCall>,
 }
 
 impl Open {
@@ -378,64 +402,6 @@ impl Drop for RequestBytes {
     fn drop(&mut self) {
         self.peer.request_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         self.peer.totals.request_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-impl Reader for Peer {
-    fn turn(&self) -> BoxFuture<'_, Turn<'_>> {
-        Box::pin(async {
-            loop {
-                let sent = self.sent.notified();
-                if !self.has_much_untaken() {
-                    let turn = self.pages.acquire().await.expect("never closed");
-                    // The turn is not held during the wait: lists take the same turns.
-                    if !self.has_much_untaken() {
-                        return Box::new(turn) as Turn<'_>;
-                    }
-                    continue;
-                }
-                sent.await;
-            }
-        })
-    }
-
-    fn hold(self: Arc<Self>, bytes: usize) -> Held {
-        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Box::new(Read { peer: self, bytes })
-    }
-
-    fn hold_in_all(&self, bytes: usize) -> Held {
-        self.totals.add_unsent(bytes);
-        Box::new(ReadInAll { totals: self.totals.clone(), bytes })
-    }
-}
-
-/// See [`Reader::hold`].
-#[derive(Debug)]
-struct Read {
-    peer: Arc<Peer>,
-    bytes: usize,
-}
-
-impl Drop for Read {
-    fn drop(&mut self) {
-        let before = self.peer.read_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
-        if before > OWN_READ_BYTES_MAX {
-            self.peer.sent.notify_waiters();
-        }
-    }
-}
-
-/// See [`Reader::hold_in_all`].
-#[derive(Debug)]
-struct ReadInAll {
-    totals: Arc<Totals>,
-    bytes: usize,
-}
-
-impl Drop for ReadInAll {
-    fn drop(&mut self) {
-        self.totals.take_unsent(self.bytes);
     }
 }
 

@@ -5,7 +5,9 @@
 
 use std::io;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+
+use super::goodbye;
 
 /// The first bytes that every HTTP/2 client sends.
 const MAGIC: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -19,11 +21,6 @@ const SETTINGS: u8 = 4;
 /// The bytes that a connection began with.
 pub(super) type Preface = [u8; MAGIC.len() + HEAD_BYTES];
 
-/// The answer to a peer that speaks HTTP/1, such as a browser or a probe.
-const NOT_HTTP_1: &[u8] =
-    b"HTTP/1.1 505 HTTP Version Not Supported\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
-    This port speaks gRPC, over HTTP/2 without an upgrade from HTTP/1.\n";
-
 /// Reads the preface. An error says what came instead.
 pub(super) async fn read(socket: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<Preface> {
     let mut preface: Preface = [0; _];
@@ -36,8 +33,8 @@ pub(super) async fn read(socket: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> 
         let magic = filled.min(MAGIC.len());
         if preface[..magic] != MAGIC[..magic] {
             if preface[0].is_ascii_uppercase() {
-                socket.write_all(NOT_HTTP_1).await?;
-                socket.shutdown().await?;
+                // Such as a browser or a probe.
+                goodbye::http_1(socket, "This port speaks gRPC, over HTTP/2 without an upgrade from HTTP/1.").await?;
             }
             return Err(wrong("it does not begin with HTTP/2's preface"));
         }
@@ -55,7 +52,7 @@ fn wrong(what: &'static str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::duplex;
+    use tokio::io::{AsyncWriteExt as _, duplex};
 
     use super::*;
 

@@ -1,5 +1,6 @@
 //! The memory and the calls that all connections together take of the process.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -8,13 +9,14 @@ use governor::clock::DefaultClock;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
+use super::begin::NotBegun;
 use super::caller_limits::{CallerLimits, CallersLimited};
 use super::load_shed::LoadShed;
 use super::peer::Peer;
 use super::quantum::Backlog;
 use crate::memory::{Memory, Part};
 use crate::share::spread;
-use crate::telemetry::LogThrottle;
+use crate::telemetry::{LogThrottle, chain};
 
 /// Bytes of requests that are being received or executed, in all. A connection that takes little is served beyond it.
 pub(super) const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -63,6 +65,9 @@ pub struct Totals {
     looked_at_ms: AtomicU64,
     cut_said: LogThrottle,
     pub(super) fault_said: LogThrottle,
+    /// Connections whose clients did not agree with the port on TLS, or on who they are.
+    disagreed: AtomicU64,
+    disagreed_said: LogThrottle,
     /// Calls that were refused for a limit of their caller, or since little memory was left.
     limited: AtomicU64,
     limited_said: LogThrottle,
@@ -88,6 +93,8 @@ impl Totals {
             looked_at_ms: AtomicU64::new(0),
             cut_said: LogThrottle::default(),
             fault_said: LogThrottle::default(),
+            disagreed: AtomicU64::new(0),
+            disagreed_said: LogThrottle::default(),
             limited: AtomicU64::new(0),
             limited_said: LogThrottle::default(),
         }
@@ -111,6 +118,24 @@ impl Totals {
 
     pub(super) fn remove(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Takes note of a connection that did not begin.
+    pub(super) fn not_begun(&self, address: SocketAddr, error: &NotBegun) {
+        let why = chain(error);
+        if matches!(error, NotBegun::Disagreed { .. }) {
+            self.disagreed.fetch_add(1, Ordering::Relaxed);
+            if let Some(unsaid) = self.disagreed_said.is_due() {
+                return tracing::warn!(%address, error = why, unsaid, "a connection was refused");
+            }
+        }
+        tracing::debug!(%address, error = why, "a connection did not begin");
+    }
+
+    /// Connections that were refused, because their clients did not agree with the port on TLS or on who they are.
+    #[must_use]
+    pub fn disagreed(&self) -> u64 {
+        self.disagreed.load(Ordering::Relaxed)
     }
 
     /// The number of connections.

@@ -5,12 +5,16 @@ use uuid::Uuid;
 
 use super::{Call, Observed};
 use crate::clock::SystemClock;
-use crate::domain::{Ask, Command, Filter, LabelValue, Positions, Principal, Renewal, Rules, RunKey, Shard, Start};
+use crate::domain::{
+    Agents, Ask, Command, Filter, LabelValue, NamespaceAsk, NamespaceCommand, Positions, Principal, Renewal, Rules,
+    RunKey, Shard, Start,
+};
 use crate::store::leases::OverduePlace;
 use crate::store::open::{self, Location};
 use crate::store::query::{Order, Reach, RunQuery};
 use crate::store::{
-    Commits as _, Found, OfLedger as _, OpenOptions, RunLog as _, Runs as _, Store as _, Unsettled, Upkeep as _,
+    Commits as _, Found, Namespaces as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _, Store as _, Unsettled,
+    Upkeep as _,
 };
 use crate::supervise::Supervisor;
 
@@ -33,7 +37,8 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     let key = RunKey { namespace: "default".into(), run_id: "observed".into() };
     let ask = Ask::Start(Start { task_thread_id: "thread".to_owned(), ..Start::default() });
     let principal = Principal::anonymous();
-    let command = Command { key: key.clone(), ask, expected_revision: None, request: None, principal };
+    let command =
+        Command { key: key.clone(), ask, expected_revision: None, request: None, principal, agents: Agents::All };
     let commit_id = Uuid::from_u128(1);
     let decided = store.commit(Shard(0), commit_id, [Arc::new(command)].into(), &Rules::shared()).await.unwrap();
     let unsettled = Unsettled { shard: Shard(0), commit_id, first_position: 1, decided };
@@ -66,10 +71,16 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     store.ready(&key.namespace, None, 9).await.unwrap();
     let value = LabelValue { namespace: key.namespace.clone(), label: "k".to_owned(), value: "v".to_owned() };
     store.running(&[value]).await.unwrap();
-    let renewal = Renewal { epoch: 1.into(), agent_id: None, progress: None };
+    let renewal = Renewal { epoch: 1.into(), agent_id: None, is_confined: false, progress: None };
     assert_eq!(store.renew(Shard(0), &[(key.clone(), renewal)]).await.unwrap(), [None]);
     assert_eq!(store.leases(std::slice::from_ref(&key)).await.unwrap(), [None]);
     assert!(store.overdue(Shard(0), &OverduePlace::default(), 9).await.unwrap().runs.is_empty());
+    assert_eq!(store.changes_of(&key.namespace, &Positions::start(1), 9, 999).await.unwrap().events.len(), 1);
+    assert_eq!(store.namespaces(std::slice::from_ref(&key.namespace)).await.unwrap().len(), 1);
+    assert_eq!(store.list_namespaces("", 9).await.unwrap().len(), 1);
+    let ask = NamespaceAsk::Update { description: None, max_active_runs: None };
+    let change = NamespaceCommand { name: key.namespace.clone(), ask, expected_revision: None };
+    store.change_namespace(&change).await.unwrap();
     assert!(store.claimed(&key.namespace, "request").await.unwrap().is_none());
     assert!(store.replay_claim(&key.namespace, "request").await.unwrap().is_none());
     store.stay_alive().await.unwrap();

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use runledger_postgres::{Connected, Connector};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tokio_postgres::{AsyncMessage, Config, NoTls};
+use tokio_postgres::AsyncMessage;
 
 use super::errors::TimedOut;
 use super::sessions::CREATE_MAX;
@@ -49,8 +50,8 @@ struct Signals {
 impl Announcer {
     /// Starts to listen; while the database does not answer, the task goes on trying. The task is vital, and goes on
     /// after the stop of the service, until this announcer is told to stop: the last commits are announced as well.
-    pub(super) fn start(config: Config, supervisor: &Supervisor) -> Self {
-        Self::of(supervisor, |signals| keep_listening(config, signals))
+    pub(super) fn start(connector: Connector, supervisor: &Supervisor) -> Self {
+        Self::of(supervisor, |signals| keep_listening(connector, signals))
     }
 
     fn of<T>(supervisor: &Supervisor, task: impl FnOnce(Arc<Signals>) -> T) -> Self
@@ -87,12 +88,12 @@ impl Announcer {
     }
 }
 
-async fn keep_listening(config: Config, signals: Arc<Signals>) {
+async fn keep_listening(connector: Connector, signals: Arc<Signals>) {
     let mut backoff = BACKOFF_MIN;
     let mut silent = false;
     loop {
         let mut listened = false;
-        let end = listen(&config, &signals, || {
+        let end = listen(&connector, &signals, || {
             listened = true;
             if silent {
                 tracing::info!("the listener has a connection again");
@@ -111,8 +112,9 @@ async fn keep_listening(config: Config, signals: Arc<Signals>) {
 }
 
 /// Listens until the connection ends.
-async fn listen(config: &Config, signals: &Signals, listens: impl FnOnce()) -> Result<(), Source> {
-    let (client, mut connection) = timeout(CREATE_MAX, config.connect(NoTls)).await.map_err(|_| TimedOut)??;
+async fn listen(connector: &Connector, signals: &Signals, listens: impl FnOnce()) -> Result<(), Source> {
+    let connected = timeout(CREATE_MAX, connector.connect()).await.map_err(|_| TimedOut)??;
+    let Connected { client, mut connection, .. } = connected;
     // The own process id is known once the connection is polled; 0 is no process's.
     let own = AtomicI32::new(0);
     let hear = async {

@@ -9,6 +9,7 @@ use std::pin::pin;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::SinkExt as _;
+use runledger_postgres::Connector;
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
@@ -67,7 +68,7 @@ pub struct PostgresBulk {
     ledger: Ledger,
     description: Description,
     sessions: Sessions,
-    dsn: String,
+    connector: Connector,
     /// The statement that reads each shard's end.
     ends: String,
 }
@@ -80,22 +81,17 @@ impl PostgresBulk {
     ///
     /// See [`OpenError`].
     pub async fn open(dsn: &str, options: &OpenOptions) -> Result<Self, OpenError> {
-        let config = dsn::config(dsn)?;
+        let connector = dsn::connector(dsn)?;
         let location = dsn::redacted(dsn);
-        let mut alone = Alone::connect(&config, &location).await?;
+        let mut alone = Alone::connect(&connector, &location).await?;
         safety::writable(&alone.client, &location).await?;
         let options = OpenOptions { allow_unsafe: true, ..*options };
         let not_durable = safety::not_durable(&alone.client, &location, &options).await?;
         let (ledger, _) = migrate::prepare(&mut alone.client, &location, &options).await?;
-        let sessions = Sessions::new(&config, options.connections, &Supervisor::new(), None, || {});
+        let description = alone.describe(dsn, not_durable);
+        let sessions = Sessions::new(&connector, options.connections, &Supervisor::new(), None, || {});
         safety::isolated(&sessions, &location).await?;
-        Ok(Self {
-            ledger,
-            description: Description { kind: "postgres", location, not_durable },
-            sessions,
-            dsn: dsn.to_owned(),
-            ends: ends::statement(ledger.shard_count),
-        })
+        Ok(Self { ledger, description, sessions, connector, ends: ends::statement(ledger.shard_count) })
     }
 
     /// Takes the head and reads the shard's end. Every early return closes the session, and with it the transaction.
@@ -196,8 +192,7 @@ impl Bulk for PostgresBulk {
     }
 
     async fn vacuum(&self) -> Result<(), StoreError> {
-        let config = dsn::config(&self.dsn).map_err(bulk::broken)?;
-        let alone = Alone::connect(&config, &self.description.location).await.map_err(bulk::broken)?;
+        let alone = Alone::connect(&self.connector, &self.description.location).await.map_err(bulk::broken)?;
         for statement in VACUUM {
             alone.client.batch_execute(statement).await.map_err(errors::statement)?;
         }

@@ -11,7 +11,7 @@ use super::ends;
 use super::read::{self, reading};
 use super::rows::{Reader, bigint};
 use super::sessions::{Session, Sessions};
-use crate::domain::{Positions, Shard};
+use crate::domain::{Namespace, Positions, Shard, Time};
 use crate::store::json::EventColumns;
 use crate::store::merge::{self, Part};
 use crate::store::rows::events;
@@ -26,33 +26,22 @@ pub(super) struct OverShards {
     shard_count: u16,
     ends: String,
     changes: String,
+    /// The statement of one namespace's changes: its last rows are the ends of the shards, without an event.
+    changes_of: String,
 }
 
 impl OverShards {
     pub(super) fn new(shard_count: u16) -> Self {
-        let mut changes = "-- changes.changes".to_owned();
-        for shard in 0..shard_count {
-            let union = if shard == 0 { "" } else { "\nunion all" };
-            let index = u32::from(shard) + 1;
-            write!(
-                changes,
-                "{union}
-(select {shard}::bigint as shard, position, namespace, run_id, revision, at, event::text as event, request_id, stored
-from (
-    select *, sum(pg_column_size(event)) over (order by position rows unbounded preceding) as stored
-    from (
-        select position, namespace, run_id, revision, at, event, request_id
-        from run_events
-        where shard = {shard}::smallint and position > ($1::bigint[])[{index}]
-        order by position
-        limit $2::bigint) as page) as counted
-where stored - pg_column_size(event) < $3::bigint
-order by position)"
-            )
-            .expect("a string takes all");
-        }
+        let changes = format!("-- changes.changes{}", of_each_shard(shard_count, ""));
+        let changes_of = format!(
+            "-- changes.changes_of{}
+union all
+(select shard, position, null, null, null, null, null, null, null from ({}) as ends)",
+            of_each_shard(shard_count, " and namespace = $4::text and namespace <> 'default'"),
+            ends::ends(shard_count),
+        );
         let ends = format!("-- changes.ends\n{}", ends::ends(shard_count));
-        Self { shard_count, ends, changes }
+        Self { shard_count, ends, changes, changes_of }
     }
 
     /// Each shard's last position, in one snapshot.
@@ -85,52 +74,38 @@ order by position)"
         limit: usize,
         bytes_max: usize,
     ) -> Result<Page, StoreError> {
-        let limit = limit.max(1);
-        let bytes_max = (bytes_max / usize::from(self.shard_count.max(1))).max(1);
-        let after: Vec<i64> = (0..self.shard_count).map(|shard| bigint(after.of(Shard(shard)))).collect();
+        let asked = &self.asked(after, limit, bytes_max);
         let (now, rows) = reading(sessions, |session| async move {
-            let answer = self.read(&session, &after, limit, bytes_max).await;
+            let answer = read(&session, &self.changes, asked, None).await;
             (session, answer)
         })
         .await?;
-        let as_of = Reader { table: "clock_timestamp()", row: &now, key: &String::new }.get("now")?;
-        let parts = rows.chunk_by(|one, next| shard_of(one) == shard_of(next));
-        let parts = parts.map(|rows| self.part(rows, limit, bytes_max)).collect::<Result<_, StoreError>>()?;
-        drop(rows);
-        Ok(merge::page(as_of, parts))
+        Ok(merge::page(as_of(&now)?, self.parts(&rows, asked)?))
     }
 
-    /// Reads the clock before the events: every event of the page was there no earlier than `as_of` says.
-    async fn read(
+    /// One merged page of a namespace's events after `after`.
+    pub(super) async fn page_of(
         &self,
-        session: &Session,
-        after: &Vec<i64>,
+        sessions: &Sessions,
+        namespace: &Namespace,
+        after: &Positions,
         limit: usize,
         bytes_max: usize,
-    ) -> Result<(Row, Vec<Row>), Error> {
-        let now = session.prepare_cached(NOW).await?;
-        let changes = session.prepare_cached(&self.changes).await?;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let bytes = i64::try_from(bytes_max).unwrap_or(i64::MAX);
-        let arguments: [&(dyn ToSql + Sync); 3] = [after, &limit, &bytes];
-        let rows = async {
-            let mut stream = pin!(session.query_raw(&changes, arguments).await?);
-            let mut rows: Vec<Row> = Vec::new();
-            let (mut shard, mut bytes) = (None, 0);
-            while let Some(row) = stream.try_next().await? {
-                if shard != shard_of(&row) {
-                    (shard, bytes) = (shard_of(&row), 0);
-                }
-                // Past a shard's share, its rows are dropped as they come: they are not held in memory.
-                if bytes < bytes_max {
-                    bytes += event_bytes(&row);
-                    rows.push(row);
-                }
-            }
-            Ok::<_, Error>(rows)
-        };
-        let (now, rows) = tokio::join!(biased; session.query_one(&now, &[]), rows);
-        Ok((now?, rows?))
+    ) -> Result<Page, StoreError> {
+        let asked = &self.asked(after, limit, bytes_max);
+        let (now, rows) = reading(sessions, |session| async move {
+            let answer = read(&session, &self.changes_of, asked, Some(namespace.as_str())).await;
+            (session, answer)
+        })
+        .await?;
+        let (events, ends) = rows.split_at(rows.partition_point(|row| !is_end(row)));
+        Ok(merge::page_of(as_of(&now)?, self.parts(events, asked)?, self.ends_of(ends)?))
+    }
+
+    /// The shards' parts, from the rows of a page.
+    fn parts(&self, rows: &[Row], asked: &Asked) -> Result<Vec<Part<EventColumns>>, StoreError> {
+        let parts = rows.chunk_by(|one, next| shard_of(one) == shard_of(next));
+        parts.map(|rows| self.part(rows, asked.limit, asked.bytes_max)).collect()
     }
 
     /// One shard's events, by position.
@@ -151,6 +126,16 @@ order by position)"
         Ok(part)
     }
 
+    /// The arguments of a page.
+    fn asked(&self, after: &Positions, limit: usize, bytes_max: usize) -> Asked {
+        let bytes_max = (bytes_max / usize::from(self.shard_count.max(1))).max(1);
+        Asked {
+            after: (0..self.shard_count).map(|shard| bigint(after.of(Shard(shard)))).collect(),
+            limit: limit.max(1),
+            bytes_max,
+        }
+    }
+
     fn shard(&self, row: &Row) -> Result<Shard, StoreError> {
         let reader = Reader { table: "run_events", row, key: &|| "a row without its shard".to_owned() };
         let shard = reader.get("shard")?;
@@ -158,10 +143,93 @@ order by position)"
     }
 }
 
+/// The statement that reads the history of one namespace, for a look at its plan.
+#[must_use]
+pub fn of_a_namespace(shard_count: u16) -> String {
+    OverShards::new(shard_count).changes_of
+}
+
+/// The arguments of a page: `bytes_max` is for one shard.
+struct Asked {
+    after: Vec<i64>,
+    limit: usize,
+    bytes_max: usize,
+}
+
+/// The events of each shard, in one statement, that meet one more condition.
+fn of_each_shard(shard_count: u16, condition: &str) -> String {
+    let mut changes = String::new();
+    for shard in 0..shard_count {
+        let union = if shard == 0 { "" } else { "\nunion all" };
+        let index = u32::from(shard) + 1;
+        write!(
+            changes,
+            "{union}
+(select {shard}::bigint as shard, position, namespace, run_id, revision, at, event::text as event, request_id, stored
+from (
+    select *, sum(pg_column_size(event)) over (order by position rows unbounded preceding) as stored
+    from (
+        select position, namespace, run_id, revision, at, event, request_id
+        from run_events
+        where shard = {shard}::smallint and position > ($1::bigint[])[{index}]{condition}
+        order by position
+        limit $2::bigint) as page) as counted
+where stored - pg_column_size(event) < $3::bigint
+order by position)"
+        )
+        .expect("a string takes all");
+    }
+    changes
+}
+
+/// Reads the clock before the events: every event of the page was there no earlier than `as_of` says.
+async fn read(
+    session: &Session,
+    statement: &str,
+    asked: &Asked,
+    namespace: Option<&str>,
+) -> Result<(Row, Vec<Row>), Error> {
+    let now = session.prepare_cached(NOW).await?;
+    let changes = session.prepare_cached(statement).await?;
+    let limit = i64::try_from(asked.limit).unwrap_or(i64::MAX);
+    let bytes_max = i64::try_from(asked.bytes_max).unwrap_or(i64::MAX);
+    let mut arguments: Vec<&(dyn ToSql + Sync)> = vec![&asked.after, &limit, &bytes_max];
+    if let Some(namespace) = &namespace {
+        arguments.push(namespace);
+    }
+    let rows = async {
+        let mut stream = pin!(session.query_raw(&changes, arguments).await?);
+        let mut rows: Vec<Row> = Vec::new();
+        let (mut shard, mut bytes) = (None, 0);
+        while let Some(row) = stream.try_next().await? {
+            if shard != shard_of(&row) {
+                (shard, bytes) = (shard_of(&row), 0);
+            }
+            // Past a shard's share, its rows are dropped as they come: they are not held in memory.
+            if bytes < asked.bytes_max || is_end(&row) {
+                bytes += event_bytes(&row);
+                rows.push(row);
+            }
+        }
+        Ok::<_, Error>(rows)
+    };
+    let (now, rows) = tokio::join!(biased; session.query_one(&now, &[]), rows);
+    Ok((now?, rows?))
+}
+
+fn as_of(now: &Row) -> Result<Time, StoreError> {
+    Reader { table: "clock_timestamp()", row: now, key: &String::new }.get("now")
+}
+
+/// Whether a row is a shard's end, and no event.
+fn is_end(row: &Row) -> bool {
+    row.try_get::<_, Option<&str>>("event").is_ok_and(|event| event.is_none())
+}
+
 fn shard_of(row: &Row) -> Option<i64> {
     row.try_get("shard").ok()
 }
 
 fn event_bytes(row: &Row) -> usize {
-    row.try_get::<_, &str>("event").map_or(0, str::len)
+    row.try_get::<_, Option<&str>>("event").ok().flatten().map_or(0, str::len)
 }

@@ -7,6 +7,7 @@
 
 pub(super) mod hints;
 mod load;
+mod namespaces;
 mod optimistic;
 mod outcome;
 pub(super) mod settle;
@@ -17,14 +18,15 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use runledger_postgres::Connector;
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_postgres::{Config, Error};
+use tokio_postgres::Error;
 use uuid::Uuid;
 
 use self::hints::{Hints, RestedOn};
 use self::load::{Keys, Prepared, Read, load_runs, lock_and_load, read_runs};
 use self::optimistic::Optimistic;
-use self::outcome::{Written, write_and_commit};
+pub(super) use self::outcome::{Written, write_and_commit};
 use self::statements::ROLLBACK;
 use self::write::{Place, write};
 use super::ends;
@@ -101,7 +103,7 @@ pub(super) struct CommitPath {
 impl CommitPath {
     /// The uptime begins here.
     pub(super) async fn open(
-        config: &Config,
+        connector: &Connector,
         location: &str,
         options: &OpenOptions,
         ledger: &Ledger,
@@ -111,7 +113,8 @@ impl CommitPath {
         let hints = Arc::new(Hints::new(shard_count));
         let lineage = Arc::new(Lineage::new(ledger, hints.clone()));
         let forget = hints.clone();
-        let sessions = Sessions::new(config, options.connections, supervisor, Some(&lineage), move || forget.forget());
+        let sessions =
+            Sessions::new(connector, options.connections, supervisor, Some(&lineage), move || forget.forget());
         safety::isolated(&sessions, location).await?;
         let now = clock(&sessions).await.map_err(|error| errors::opening_with(location, error))?;
         let (ends, uptime) = (ends::statement(shard_count), ReplicaUptime::new(now, options.monotonic));
@@ -197,6 +200,7 @@ async fn attempt_on(
     let Read { loaded, now, min_release } =
         before(deadline, lock_and_load(session, &commits.uptime, &prepared, shard, keys, kept.is_none())).await??;
     commits.hints.clock(now);
+    commits.hints.namespaces().note(&loaded.sides.namespaces);
     let last = loaded.last.map_or(0, |(position, _)| position);
 
     let hinted = kept.map(|runs| rules.decide(commands, Loaded { runs, ..loaded.clone() }));

@@ -138,7 +138,8 @@ pub(super) fn opening(location: &str, error: Error) -> OpenError {
     let temporary = match error.as_db_error() {
         // A wrong user or database: for a person to mend.
         Some(error) => is_temporary(error.code()) && !error.code().code().starts_with("28"),
-        None => error.is_closed() || is_io(&error),
+        // Wrong certificates and files are for a person too.
+        None => (error.is_closed() || is_io(&error)) && !runledger_postgres::is_for_a_person(&error),
     };
     let source = match error.as_db_error() {
         Some(said) => Told::of(said).into(),

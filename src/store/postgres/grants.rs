@@ -59,6 +59,7 @@ pub(super) const SERVING: Needs = &[
     ("max_running", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("suspended", &["SELECT", "INSERT", "DELETE"]),
     ("claims", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("namespaces", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
 ];
 
 /// Whether the session's role has all of these privileges.

@@ -45,9 +45,9 @@ impl PostgresInspect {
     /// [`OpenError::NeedsMigration`] also for an empty one, [`OpenError::NeedsNewerRelease`],
     /// [`OpenError::Unreachable`].
     pub async fn open(dsn: &str, options: &OpenOptions) -> Result<Self, OpenError> {
-        let config = dsn::config(dsn)?;
+        let connector = dsn::connector(dsn)?;
         let location = dsn::redacted(dsn);
-        let alone = Alone::connect(&config, &location).await?;
+        let alone = Alone::connect(&connector, &location).await?;
         let found = async {
             let allow_unsafe = OpenOptions { allow_unsafe: true, ..*options };
             let not_durable = safety::not_durable(&alone.client, &location, &allow_unsafe).await?;
@@ -57,11 +57,12 @@ impl PostgresInspect {
         let (not_durable, (ledger, migration)) = found
             .await
             .unwrap_or_else(|_| Err(OpenError::Unreachable { location: location.clone(), source: TimedOut.into() }))?;
+        let description = alone.describe(dsn, not_durable);
         drop(alone);
         Ok(Self {
             ledger,
-            description: Description { kind: "postgres", location, not_durable },
-            sessions: Sessions::new(&config, options.connections, &Supervisor::new(), None, || {}),
+            description,
+            sessions: Sessions::new(&connector, options.connections, &Supervisor::new(), None, || {}),
             over_shards: OverShards::new(ledger.shard_count),
             migration,
         })

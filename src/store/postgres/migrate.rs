@@ -8,8 +8,8 @@ use super::{errors, grants};
 use crate::clock::draw_id;
 use crate::store::OpenOptions;
 use crate::store::migrations::Migrated;
-use crate::store::migrations::{MIN_RELEASE, Migration, POSTGRES, RELEASE, admits, later};
-use crate::store::{Ledger, OpenError, StoreError};
+use crate::store::migrations::{MIN_RELEASE, Migration, POSTGRES, RELEASE, SEAL_KEY, admits, later};
+use crate::store::{Ledger, OpenError, SealKey, StoreError};
 
 /// The advisory lock that every process which changes the schema holds: "runledge" in ASCII.
 const LOCK: i64 = 0x7275_6e6c_6564_6765;
@@ -38,6 +38,8 @@ const LAST: &str = "-- migrate.last
 select coalesce(max(number), 0)::bigint as number from ledger_migrations";
 const LEDGER: &str = "-- migrate.ledger
 select id, epoch, shard_count::bigint as shard_count, min_release from ledger";
+const READ_SEAL_KEY: &str = "-- migrate.read_seal_key
+select seal_key from ledger";
 
 const CREATE: &str = "-- migrate.create
 create table ledger_migrations (number integer primary key, name text not null, applied_at timestamptz not null)";
@@ -59,7 +61,9 @@ update ledger set schema_release = $1, min_release = $2";
 
 struct Found {
     at: u32,
-    ledger: Ledger,
+    shard_count: u16,
+    /// None where the schema is of before the ledger had a key.
+    ledger: Option<Ledger>,
 }
 
 /// Brings the schema as far as `options` permit, and gives the ledger's identity.
@@ -70,8 +74,8 @@ pub(super) async fn prepare(
 ) -> Result<(Ledger, Migrated), OpenError> {
     let opening = |error| errors::opening(location, error);
     grants::check(client, location, grants::SERVING).await?;
-    if let Some(found) = usable(client, location, options).await? {
-        return Ok((found.ledger, Migrated { applied: Vec::new(), at: found.at }));
+    if let Some((ledger, at)) = usable(client, location, options).await? {
+        return Ok((ledger, Migrated { applied: Vec::new(), at }));
     }
     // The last holder of the lock may have taken all steps: everything is looked at again under it.
     client.query_one(LOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
@@ -81,8 +85,8 @@ pub(super) async fn prepare(
     };
     client.query_one(UNLOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
     match find(client, location).await? {
-        Some(found) => Ok((found.ledger, Migrated { applied: taken, at: found.at })),
-        None => Err(missing(location)),
+        Some(Found { at, ledger: Some(ledger), .. }) => Ok((ledger, Migrated { applied: taken, at })),
+        Some(_) | None => Err(missing(location)),
     }
 }
 
@@ -91,21 +95,21 @@ pub(super) async fn reads(client: &Client, location: &str) -> Result<(Ledger, u3
     let needed = newest();
     grants::check(client, location, grants::READING).await?;
     match find(client, location).await? {
-        Some(found) if found.at >= needed => Ok((found.ledger, found.at)),
+        Some(Found { at, ledger: Some(ledger), .. }) if at >= needed => Ok((ledger, at)),
         found => Err(OpenError::NeedsMigration { found: found.map_or(0, |found| found.at), needed }),
     }
 }
 
-/// The schema's state when no step is to be taken; none when steps may and must be taken.
-async fn usable(client: &Client, location: &str, options: &OpenOptions) -> Result<Option<Found>, OpenError> {
+/// The ledger and its last migration when no step is to be taken; none when steps may and must be taken.
+async fn usable(client: &Client, location: &str, options: &OpenOptions) -> Result<Option<(Ledger, u32)>, OpenError> {
     let needed = newest();
     let found = find(client, location).await?;
     if let Some(found) = &found {
-        options.admit(found.ledger.shard_count, location)?;
+        options.admit(found.shard_count, location)?;
     }
     match found {
         None => Ok(None),
-        Some(found) if found.at >= needed => Ok(Some(found)),
+        Some(Found { at, ledger: Some(ledger), .. }) if at >= needed => Ok(Some((ledger, at))),
         Some(_) if options.migrate => Ok(None),
         Some(found) => Err(OpenError::NeedsMigration { found: found.at, needed }),
     }
@@ -119,17 +123,25 @@ async fn find(client: &Client, location: &str) -> Result<Option<Found>, OpenErro
     if !exists.try_get::<_, bool>("found").map_err(opening)? {
         return Ok(None);
     }
+    let last = client.query_one(LAST, &[]).await.map_err(opening)?;
+    let last = Reader { table: "ledger_migrations", row: &last, key: &|| "the last".to_owned() };
+    let at = last.get("number").map_err(reading)?;
     let row = client.query_opt(LEDGER, &[]).await.map_err(opening)?.ok_or_else(|| missing(location))?;
     let ledger = Reader { table: "ledger", row: &row, key: &|| "the only row".to_owned() };
     admits(ledger.get("min_release").map_err(reading)?)?;
+    let shard_count = ledger.get("shard_count").map_err(reading)?;
+    if at < SEAL_KEY {
+        return Ok(Some(Found { at, shard_count, ledger: None }));
+    }
+    let key = client.query_one(READ_SEAL_KEY, &[]).await.map_err(opening)?;
+    let key = Reader { table: "ledger", row: &key, key: &|| "the only row".to_owned() };
     let ledger = Ledger {
         id: row.try_get("id").map_err(|error| reading(ledger.corrupt("id", error)))?,
         epoch: ledger.get("epoch").map_err(reading)?,
-        shard_count: ledger.get("shard_count").map_err(reading)?,
+        shard_count,
+        seal_key: SealKey::new(key.get("seal_key").map_err(reading)?),
     };
-    let row = client.query_one(LAST, &[]).await.map_err(opening)?;
-    let last = Reader { table: "ledger_migrations", row: &row, key: &|| "the last".to_owned() };
-    Ok(Some(Found { at: last.get("number").map_err(reading)?, ledger }))
+    Ok(Some(Found { at, shard_count, ledger: Some(ledger) }))
 }
 
 fn missing(location: &str) -> OpenError {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use deadpool::Runtime;
 use deadpool::managed::{Hook, HookError, Metrics, Pool, QueueMode};
-use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod};
+use runledger_postgres::Connector;
 use tokio::time::timeout;
-use tokio_postgres::{Config, Error, NoTls};
+use tokio_postgres::Error;
 
 pub(super) use self::connection::Connection;
 use self::connection::Connections;
@@ -89,7 +89,7 @@ impl Sessions {
     /// Shares out `connections`, of which one is the listener's. `created` is called for each new session that may
     /// write, before the session is used; `lineage` looks at the server of each new session.
     pub(super) fn new(
-        config: &Config,
+        connector: &Connector,
         connections: usize,
         supervisor: &Supervisor,
         lineage: Option<&Arc<Lineage>>,
@@ -98,8 +98,8 @@ impl Sessions {
         let commit = (connections / 2).clamp(1, 4);
         let read = connections.saturating_sub(1 + commit).max(1);
         Self {
-            commit: pool(config, commit, COMMIT_SETTINGS, lineage, created),
-            read: pool(config, read, READ_SETTINGS, lineage, || {}),
+            commit: pool(connector, commit, COMMIT_SETTINGS, lineage, created),
+            read: pool(connector, read, READ_SETTINGS, lineage, || {}),
             supervisor: Arc::new(supervisor.clone()),
         }
     }
@@ -129,15 +129,14 @@ impl Sessions {
 }
 
 fn pool(
-    config: &Config,
+    connector: &Connector,
     size: usize,
     settings: &'static str,
     lineage: Option<&Arc<Lineage>>,
     created: impl Fn() + Send + Sync + 'static,
 ) -> Pool<Connections> {
     let (looks, changed) = (lineage.cloned(), lineage.cloned());
-    let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    Pool::builder(Connections(Manager::from_config(config.clone(), NoTls, recycling)))
+    Pool::builder(Connections::by(connector.clone()))
         .max_size(size)
         // The session that was used last has its plans and its memory at hand; the others are for when one is not
         // enough.

@@ -3,4 +3,5 @@
 pub(super) mod claims;
 pub(super) mod leases;
 pub(super) mod max_running;
+pub(super) mod namespaces;
 mod ready;

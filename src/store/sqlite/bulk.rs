@@ -53,7 +53,7 @@ impl Bulk for SqliteBulk {
 
     fn describe(&self) -> Description {
         let location = format!("sqlite:{}", self.path.display());
-        Description { kind: "sqlite", location, not_durable: None }
+        Description { kind: "sqlite", location, connection: None, not_durable: None }
     }
 
     /// The store has one writer.

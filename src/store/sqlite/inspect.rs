@@ -195,7 +195,8 @@ impl RunLog for SqliteInspect {
 #[async_trait]
 impl Inspect for SqliteInspect {
     fn describe(&self) -> Description {
-        Description { kind: "sqlite", location: format!("sqlite:{}", self.path.display()), not_durable: None }
+        let location = format!("sqlite:{}", self.path.display());
+        Description { kind: "sqlite", location, connection: None, not_durable: None }
     }
 
     /// A file has no timelines.

@@ -9,7 +9,7 @@ use crate::clock::{self, Clock};
 use crate::store::OpenError;
 use crate::store::OpenOptions;
 use crate::store::migrations::Migrated;
-use crate::store::migrations::{MIN_RELEASE, Migration, RELEASE, SQLITE, admits, later};
+use crate::store::migrations::{MIN_RELEASE, Migration, RELEASE, SEAL_KEY, SQLITE, admits, later};
 
 /// Refuses a database of a newer release, or of another program, before anything in it is touched.
 pub(super) fn admit(connection: &Connection, path: &Path) -> Result<(), OpenError> {
@@ -86,6 +86,9 @@ fn take(connection: &mut Connection, step: &Migration, clock: &dyn Clock) -> rus
     let now = clock.now().micros();
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     apply(&transaction, step, now)?;
+    if step.number == SEAL_KEY {
+        transaction.execute("-- migrate.seal_key\nupdate ledger set seal_key = ?1", [clock::draw_key()])?;
+    }
     release(&transaction)?;
     transaction.commit()
 }
@@ -115,9 +118,9 @@ fn release(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
 fn create_ledger(transaction: &Transaction<'_>, shard_count: u16, now: i64) -> rusqlite::Result<()> {
     transaction.execute(
         "-- migrate.ledger
-         insert into ledger (singleton, id, epoch, shard_count, schema_release, min_release, created_at)
-         values (1, ?1, 0, ?2, ?3, ?4, ?5)",
-        params![clock::draw_id().to_string(), shard_count, RELEASE, MIN_RELEASE, now],
+         insert into ledger (singleton, id, epoch, shard_count, schema_release, min_release, created_at, seal_key)
+         values (1, ?1, 0, ?2, ?3, ?4, ?5, ?6)",
+        params![clock::draw_id().to_string(), shard_count, RELEASE, MIN_RELEASE, now, clock::draw_key()],
     )?;
     for shard in 0..shard_count {
         transaction.execute("-- migrate.shard\ninsert into shards (shard) values (?1)", [shard])?;

@@ -14,7 +14,7 @@ use crate::store::error::Source;
 pub(super) use crate::store::rows::Reader;
 use crate::store::rows::{Column, Columns};
 pub(super) use crate::store::scalars::{after_all, bigint, shown};
-use crate::store::{Ledger, StoreError};
+use crate::store::{Ledger, SealKey, StoreError};
 
 impl Columns for Row<'_> {
     fn number(&self, column: Column) -> Result<Option<i64>, Source> {
@@ -133,11 +133,16 @@ pub(super) fn execute(connection: &Connection, sql: &str, values: impl Params) -
 
 /// The ledger's identity.
 pub(super) fn ledger(connection: &Connection) -> Result<Ledger, StoreError> {
-    let statement = "-- rows.ledger\nselect id, epoch, shard_count from ledger";
+    let statement = "-- rows.ledger\nselect id, epoch, shard_count, seal_key from ledger";
     let read = |row: &Row<'_>| {
         let ledger = Reader { table: "ledger", row, key: &|| "the database".to_owned() };
         let id = Uuid::parse_str(ledger.get((0, "id"))?).map_err(|error| ledger.corrupt("id", error))?;
-        Ok(Ledger { id, epoch: ledger.get((1, "epoch"))?, shard_count: ledger.get((2, "shard_count"))? })
+        Ok(Ledger {
+            id,
+            epoch: ledger.get((1, "epoch"))?,
+            shard_count: ledger.get((2, "shard_count"))?,
+            seal_key: SealKey::new(ledger.get((3, "seal_key"))?),
+        })
     };
     first(connection, statement, [], read)?.ok_or_else(|| {
         let (key, source) = ("the database".to_owned(), "the row is missing".into());

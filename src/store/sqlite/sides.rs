@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use rusqlite::Transaction;
 
+use super::namespaces;
 use super::uptime::UptimeClock;
 use super::writer::Writer;
 use crate::domain::{LabelValue, Run, RunKey, Shard, SideWrites, Sides, Time, Wanted};
@@ -35,6 +36,9 @@ pub(super) fn load(
     }
     for key in &wanted.claims {
         sides.claims.extend(claims::claimed(transaction, key)?.map(|claimed| (key.clone(), claimed)));
+    }
+    for name in &wanted.namespaces {
+        sides.namespaces.extend(namespaces::of_creation(transaction, name)?);
     }
     Ok(sides)
 }

@@ -11,8 +11,8 @@ use super::SqliteStore;
 use crate::clock::{Clock, draw_id};
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Ask, Command, Complete, Decided, End, LinksChange, Metadata, Positions, Principal, Request, Rules, RunKey, Start,
-    Status, Time, Update, Verdict,
+    Agents, Ask, Command, Complete, Decided, End, LinksChange, Metadata, Positions, Principal, Request, Rules, RunKey,
+    Start, Status, Time, Update, Verdict,
 };
 use crate::store::OpenOptions;
 use crate::store::migrations::SQLITE;
@@ -40,7 +40,14 @@ fn key(run_id: &str) -> RunKey {
 }
 
 fn command(run_id: &str, ask: Ask) -> Command {
-    Command { key: key(run_id), ask, expected_revision: None, request: None, principal: Principal::anonymous() }
+    Command {
+        key: key(run_id),
+        ask,
+        expected_revision: None,
+        request: None,
+        principal: Principal::anonymous(),
+        agents: Agents::All,
+    }
 }
 
 fn start(run_id: &str) -> Command {
@@ -223,6 +230,21 @@ async fn a_damaged_file_is_corrupt_and_not_only_unavailable() {
     std::os::unix::fs::FileExt::write_all_at(&file, &vec![0xff; length - 4096], 4096).unwrap();
     let read = store.run(&key("run")).await;
     assert!(matches!(read, Err(StoreError::Corrupt { table: "database", .. })), "{read:?}");
+}
+
+#[tokio::test]
+async fn a_ledger_has_a_key_of_its_own_and_gets_no_other_for_a_lost_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let store = at(&path).await.unwrap();
+    let key = store.ledger().seal_key;
+    assert_ne!(key, memory().await.ledger().seal_key);
+    store.close().await;
+    let store = at(&path).await.unwrap();
+    assert_eq!(store.ledger().seal_key, key);
+    store.close().await;
+    Connection::open(&path).unwrap().execute("update ledger set seal_key = null", []).unwrap();
+    assert!(matches!(at(&path).await.err(), Some(OpenError::Failed { .. })));
 }
 
 #[tokio::test]

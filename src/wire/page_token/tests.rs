@@ -1,14 +1,36 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use proptest::prelude::*;
+use uuid::Uuid;
 
 use super::*;
 use crate::domain::Status;
-use crate::store::Ledger;
+use crate::store::{Ledger, SealKey};
 
-const LEDGER: Uuid = Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
-const OF: Ledger = Ledger { id: LEDGER, epoch: LedgerEpoch::FIRST, shard_count: 1 };
-/// Tokens that were given out stay good: these never change.
-const EVENTS_VECTOR: &str = "AfntplJPe9IyAAAAAAAAAGQ";
-const RUNS_VECTOR: &str = "ATQyXLF-2xLSAAZEWUFkIkBydW4";
+const FIRST: LedgerEpoch = LedgerEpoch::FIRST;
+const LEDGER: Ledger = Ledger {
+    id: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10),
+    epoch: FIRST,
+    shard_count: 1,
+    seal_key: SealKey::new(*b"a key that the tests alone have."),
+};
+/// Tokens that were given out stay good: these never change. Another program made them, too, by the description of
+/// `seal`.
+const EVENTS_VECTOR: &str = "AgEANojwSEq7rg06zbhzvF4m5V13IVBb0t1V0APSxhp1fMJV9sTP";
+const RUNS_VECTOR: &str = "AgEAoET4CTaPyYOakJoWB0hLqf8s2W_1q0vuqW5m4_FFVk1GOCbRbIsU";
+/// The same tokens as release 0.2.0 gave them out.
+const EVENTS_FORMAT_1: &str = "AfntplJPe9IyAAAAAAAAAGQ";
+const RUNS_FORMAT_1: &str = "ATQyXLF-2xLSAAZEWUFkIkBydW4";
+
+fn seals() -> Seals {
+    Seals::of(LEDGER)
+}
+
+/// The seals of other ledgers: of another id, and with another key.
+fn foreign() -> [Seals; 2] {
+    let seal_key = SealKey::new(*b"another key than the tests have.");
+    [Seals::of(Ledger { id: Uuid::nil(), ..LEDGER }), Seals::of(Ledger { seal_key, ..LEDGER })]
+}
 
 fn key(namespace: &str, run_id: &str) -> RunKey {
     RunKey { namespace: namespace.into(), run_id: run_id.into() }
@@ -48,76 +70,138 @@ fn filters() -> Vec<Filter> {
 
 #[test]
 fn a_token_leads_back_to_where_the_page_ended() {
-    let run = key("default", "run");
+    let (run, seals) = (key("default", "run"), seals());
     for revision_at in [0, 1, 100, u64::MAX].map(Revision::from) {
-        assert_eq!(revision(&after_revision(revision_at, OF, &run), OF, &run), Ok(revision_at));
+        for epoch in [0, 1, u64::MAX].map(LedgerEpoch::from) {
+            let token = after_revision(revision_at, &seals, epoch, &run);
+            assert!(token.len() <= PAGE_TOKEN_BYTES_MAX);
+            assert_eq!(revision(&token, &seals, epoch, &run), Ok(revision_at));
+        }
     }
-    assert_eq!(after_revision(100.into(), OF, &run), EVENTS_VECTOR);
     for filter in filters() {
         for micros in [i64::MIN, -1, 0, 1_764_000_000_123_456, i64::MAX] {
             for run_id in ["r", "run-1", &"~".repeat(RUN_ID_BYTES_MAX)] {
                 let place_at = Place { started_at: Time::from_micros(micros), run_id: run_id.into() };
-                let token = after_place(&place_at, LEDGER, "default", &filter);
+                let token = after_place(&place_at, &seals, "default", &filter);
                 assert!(token.len() <= PAGE_TOKEN_BYTES_MAX);
-                assert_eq!(place(&token, LEDGER, "default", &filter), Ok(place_at));
+                assert_eq!(place(&token, &seals, "default", &filter), Ok(place_at));
             }
         }
     }
-    assert_eq!(after_place(&here("run"), LEDGER, "default", filters().last().unwrap()), RUNS_VECTOR);
 }
 
 #[test]
-fn a_token_of_another_ledger_namespace_or_run_is_noise() {
-    let token = after_revision(7.into(), OF, &key("default", "run"));
-    assert_eq!(revision(&token, Ledger { id: Uuid::nil(), ..OF }, &key("default", "run")), Err(PageTokenInvalid));
-    assert_eq!(revision(&token, Ledger { epoch: 1.into(), ..OF }, &key("default", "run")), Err(PageTokenInvalid));
-    assert_eq!(revision(&token, OF, &key("other", "run")), Err(PageTokenInvalid));
-    assert_eq!(revision(&token, OF, &key("default", "run2")), Err(PageTokenInvalid));
-    assert_eq!(place(&token, LEDGER, "default", &Filter::default()), Err(PageTokenInvalid));
+fn a_token_has_one_text_on_every_replica() {
+    let (run, last) = (key("default", "run"), filters().pop().unwrap());
+    for _ in 0..2 {
+        assert_eq!(after_revision(100.into(), &seals(), FIRST, &run), EVENTS_VECTOR);
+        assert_eq!(after_place(&here("run"), &seals(), "default", &last), RUNS_VECTOR);
+    }
+}
+
+#[test]
+fn a_token_of_another_ledger_key_epoch_namespace_or_run_is_noise() {
+    let (run, seals) = (key("default", "run"), seals());
+    let token = after_revision(7.into(), &seals, FIRST, &run);
+    for other in foreign() {
+        assert_eq!(revision(&token, &other, FIRST, &run), Err(PageTokenInvalid));
+    }
+    assert_eq!(revision(&token, &seals, 1.into(), &run), Err(PageTokenInvalid));
+    assert_eq!(revision(&token, &seals, FIRST, &key("other", "run")), Err(PageTokenInvalid));
+    assert_eq!(revision(&token, &seals, FIRST, &key("default", "run2")), Err(PageTokenInvalid));
+    assert_eq!(place(&token, &seals, "default", &Filter::default()), Err(PageTokenInvalid));
 }
 
 #[test]
 fn a_token_of_another_filter_is_noise() {
-    let filters = filters();
+    let (filters, seals) = (filters(), seals());
     for (given, filter) in filters.iter().enumerate() {
-        let token = after_place(&here("run"), LEDGER, "default", filter);
-        assert_eq!(place(&token, Uuid::nil(), "default", filter), Err(PageTokenInvalid));
-        assert_eq!(place(&token, LEDGER, "other", filter), Err(PageTokenInvalid));
-        assert_eq!(revision(&token, OF, &key("default", "run")), Err(PageTokenInvalid));
+        let token = after_place(&here("run"), &seals, "default", filter);
+        for other in foreign() {
+            assert_eq!(place(&token, &other, "default", filter), Err(PageTokenInvalid));
+        }
+        assert_eq!(place(&token, &seals, "other", filter), Err(PageTokenInvalid));
+        assert_eq!(revision(&token, &seals, FIRST, &key("default", "run")), Err(PageTokenInvalid));
         for (asked, other) in filters.iter().enumerate() {
-            assert_eq!(place(&token, LEDGER, "default", other).is_ok(), asked == given, "{filter:?} and {other:?}");
+            assert_eq!(place(&token, &seals, "default", other).is_ok(), asked == given, "{filter:?} and {other:?}");
+        }
+    }
+}
+
+/// The token of a run's events, and that of a list.
+fn given() -> [String; 2] {
+    [
+        after_revision(7.into(), &seals(), FIRST, &key("default", "run")),
+        after_place(&here("run-1"), &seals(), "default", &Filter::default()),
+    ]
+}
+
+/// Whether a token is taken for either question.
+fn is_taken(token: &str) -> bool {
+    revision(token, &seals(), FIRST, &key("default", "run")).is_ok()
+        || place(token, &seals(), "default", &Filter::default()).is_ok()
+}
+
+#[test]
+fn a_token_with_any_bit_flipped_is_noise() {
+    for token in given().into_iter().chain([EVENTS_FORMAT_1.to_owned()]) {
+        assert!(is_taken(&token));
+        let bytes = URL_SAFE_NO_PAD.decode(&token).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_taken(&URL_SAFE_NO_PAD.encode(flipped)), "bit {bit} of {token}");
         }
     }
 }
 
 #[test]
 fn a_token_changed_anywhere_is_noise() {
-    let (run, filter) = (key("default", "run"), Filter::default());
-    let taken = |token: &str| revision(token, OF, &run).is_ok() || place(token, LEDGER, "default", &filter).is_ok();
-    for token in [after_revision(7.into(), OF, &run), after_place(&here("run-1"), LEDGER, "default", &filter)] {
-        assert!(taken(&token));
+    for token in given() {
+        assert!(is_taken(&token));
         for at in 0..token.len() {
             for replacement in ["A", "B", "_", "=", "é", "\0", ""] {
                 let mut changed = token.clone();
                 changed.replace_range(at..=at, replacement);
-                assert!(changed == token || !taken(&changed), "{changed}");
+                assert!(changed == token || !is_taken(&changed), "{changed}");
             }
         }
         let longer = [format!("{token}="), format!("{token}A"), format!("{token}AA"), format!("{token}AAAA")];
         for noise in ["", "A", "==", " ", &token[1..], &"A".repeat(9999)].into_iter().chain(longer.iter().map(|t| &**t))
         {
-            assert!(!taken(noise), "{noise}");
+            assert!(!is_taken(noise), "{noise}");
         }
     }
+}
+
+#[test]
+fn a_token_of_the_release_before_is_taken_in_the_only_namespace_that_it_had() {
+    let (run, last, seals) = (key("default", "run"), filters().pop().unwrap(), seals());
+    assert_eq!(revision(EVENTS_FORMAT_1, &seals, FIRST, &run), Ok(100.into()));
+    assert_eq!(place(RUNS_FORMAT_1, &seals, "default", &last), Ok(here("run")));
+    assert_eq!(revision(EVENTS_FORMAT_1, &seals, FIRST, &key("other", "run")), Err(PageTokenInvalid));
+    assert_eq!(revision(EVENTS_FORMAT_1, &seals, 1.into(), &run), Err(PageTokenInvalid));
+    assert_eq!(place(RUNS_FORMAT_1, &seals, "other", &last), Err(PageTokenInvalid));
+    assert_eq!(place(RUNS_FORMAT_1, &seals, "default", &Filter::default()), Err(PageTokenInvalid));
+    let [other, _] = foreign();
+    assert_eq!(revision(EVENTS_FORMAT_1, &other, FIRST, &run), Err(PageTokenInvalid));
+    assert_eq!(place(RUNS_FORMAT_1, &other, "default", &last), Err(PageTokenInvalid));
+}
+
+#[test]
+fn a_token_of_the_release_before_is_bound_to_its_question() {
+    let filters = filters();
+    for filter in &filters[..filters.len() - 1] {
+        assert_eq!(place(RUNS_FORMAT_1, &seals(), "default", filter), Err(PageTokenInvalid), "{filter:?}");
+    }
+    assert_eq!(revision(EVENTS_FORMAT_1, &seals(), FIRST, &key("default", "run2")), Err(PageTokenInvalid));
 }
 
 proptest! {
     #[test]
     fn noise_is_never_a_token(noise in "\\PC{0,64}", bytes: [u8; 24]) {
-        let filter = Filter::default();
         for noise in [noise, URL_SAFE_NO_PAD.encode(bytes)] {
-            prop_assert!(revision(&noise, OF, &key("default", "run")).is_err());
-            prop_assert!(place(&noise, LEDGER, "default", &filter).is_err());
+            prop_assert!(!is_taken(&noise));
         }
     }
 }

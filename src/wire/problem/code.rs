@@ -9,9 +9,9 @@ pub enum Code {
     InvalidArgument,
     /// The time was over.
     DeadlineExceeded,
-    /// The named run does not exist.
+    /// The named run or namespace does not exist.
     NotFound,
-    /// Another run has this name.
+    /// Another run or namespace has this name.
     AlreadyExists,
     /// The caller may not make the call.
     PermissionDenied,
@@ -27,6 +27,10 @@ pub enum Code {
     Internal,
     /// The call cannot be answered now.
     Unavailable,
+    /// There is no such method.
+    Unimplemented,
+    /// The caller has not proven who it is.
+    Unauthenticated,
 }
 
 impl Code {
@@ -46,6 +50,8 @@ impl Code {
             Self::OutOfRange => 11,
             Self::Internal => 13,
             Self::Unavailable => 14,
+            Self::Unimplemented => 12,
+            Self::Unauthenticated => 16,
         }
     }
 }

@@ -40,6 +40,10 @@ pub fn refusal(refusal: &Refusal) -> Problem {
         Refusal::RunNotRunning { run } => run_not_running(refusal, run),
         Refusal::RunBegun { run } => run_begun(refusal, run),
         Refusal::ClaimedBefore { claimed } => claimed_before(refusal, &claimed.key),
+        Refusal::NamespaceNotFound { namespace } => super::namespaces::not_found(namespace),
+        Refusal::QuotaExceeded { namespace, quota, limit, used } => {
+            super::namespaces::quota_exceeded(namespace, quota, *limit, *used)
+        }
         Refusal::InvalidFields(violations) => invalid(violations.clone()),
     }
 }
@@ -78,8 +82,11 @@ fn run_id_conflict(refusal: &Refusal, field: &str, requested: &str, actual: &str
 }
 
 fn not_owner(refusal: &Refusal, ownership: &v1::OwnershipError) -> Problem {
-    let v1::OwnershipError { run_id, action, .. } = ownership;
-    let message = format!("Run {run_id} belongs to another agent: only its owner may call {action}.");
+    let v1::OwnershipError { run_id, action, owner_agent_id, .. } = ownership;
+    let message = match owner_agent_id.as_str() {
+        "" => format!("Run {run_id} belongs to no agent: start or claim it first, then call {action}."),
+        _ => format!("Run {run_id} belongs to another agent: only its owner may call {action}."),
+    };
     problem(Code::PermissionDenied, refusal, message)
         .info("run_id", run_id)
         .info("action", action)

@@ -3,16 +3,22 @@ use prost_types::{Struct, Value};
 
 use super::super::query;
 use super::*;
+use crate::auth::Rights;
 use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
     RUN_ID_BYTES_MAX,
 };
-use crate::domain::{LinksChange, Principal};
+use crate::domain::{Agents, LinksChange, Principal};
 
 const LEDGER: Uuid = Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
 
 fn caller() -> Caller {
-    Caller { namespace: "default".into(), principal: Principal::claimed("agent".into()) }
+    Caller {
+        namespace: "default".into(),
+        principal: Principal::claimed("agent".into()),
+        agents: Agents::All,
+        rights: Rights::all(),
+    }
 }
 
 fn started() -> v1::StartRunRequest {

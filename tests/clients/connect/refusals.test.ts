@@ -3,12 +3,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { durationFromMs, timestampMs } from "@bufbuild/protobuf/wkt";
-import { Code, ConnectError } from "@connectrpc/connect";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
 import { connect, details } from "./bridge.js";
 import { RetryInfoSchema } from "./gen/google/rpc/error_details_pb.js";
 import * as errors from "./gen/runledger/v1/error_pb.js";
+import { NamespaceService } from "./gen/runledger/v1/namespace_service_pb.js";
 import { type RunSummary, RunStatus } from "./gen/runledger/v1/run_pb.js";
-import { direct, listen, newRunId, refused, TIMEOUT } from "./support.js";
+import { ADDRESS, direct, listen, newRunId, refused, TIMEOUT } from "./support.js";
 
 const begin = (runId: string, fields = {}) => direct.startRun({ runId, taskThreadId: "thread", ...fields });
 const leaseTtl = durationFromMs(60_000);
@@ -67,6 +69,15 @@ const provoked: Record<string, (runId: string) => Promise<void>> = {
     const { RevisionMismatchError: it } = await refused(Code.Aborted, "REVISION_MISMATCH", call);
     assert.deepEqual([it?.expectedRevision, it?.actualRevision], [2n ** 64n - 1n, 1n]);
     assert.deepEqual(brief(it?.run), [runId, "RUNNING", 1n]);
+  },
+  async QuotaExceededError(runId) {
+    const [namespace, namespaces] = [runId, createClient(NamespaceService, createGrpcTransport({ baseUrl: `http://${ADDRESS}` }))];
+    await namespaces.createNamespace({ name: namespace, quotas: { maxActiveRuns: 1n } });
+    const inside = { headers: { "runledger-namespace": namespace } };
+    await direct.startRun({ runId, taskThreadId: "thread" }, inside);
+    const call = direct.startRun({ runId: newRunId(), taskThreadId: "thread" }, inside);
+    const { QuotaExceededError: it } = await refused(Code.ResourceExhausted, "QUOTA_EXCEEDED", call);
+    assert.deepEqual([it?.namespace, it?.quota, it?.limit, it?.used], [namespace, "max_active_runs", 1n, 1n]);
   },
   async RunIdConflictError(runId) {
     await begin(runId, { agentId: "owner" });

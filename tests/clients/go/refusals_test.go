@@ -3,6 +3,7 @@ package bridge_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,21 @@ var errorProto = map[string]func(*testing.T, context.Context, pb.RunServiceClien
 		_, err := client.CompleteRun(ctx, request)
 		return as(err, codes.Aborted, "REVISION_MISMATCH", &pb.RevisionMismatchError{
 			ExpectedRevision: 1<<64 - 1, ActualRevision: 1, Run: summary(get(t, ctx, client, id))})
+	},
+	"QuotaExceededError": func(t *testing.T, ctx context.Context, client pb.RunServiceClient, id string) refusal {
+		namespace := strings.ToLower(id)
+		conn, err := bridge.Dial(server)
+		must(t, conn, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		request := &pb.CreateNamespaceRequest{Name: namespace, Quotas: &pb.NamespaceQuotas{MaxActiveRuns: 1}}
+		made, err := pb.NewNamespaceServiceClient(conn).CreateNamespace(ctx, request)
+		must(t, made, err)
+		ctx = metadata.AppendToOutgoingContext(ctx, "runledger-namespace", namespace)
+		answer, err := client.StartRun(ctx, start(newID()))
+		must(t, answer, err)
+		_, err = client.StartRun(ctx, start(newID()))
+		return as(err, codes.ResourceExhausted, "QUOTA_EXCEEDED", &pb.QuotaExceededError{
+			Namespace: namespace, Quota: "max_active_runs", Limit: 1, Used: 1})
 	},
 	"RunIdConflictError": func(t *testing.T, ctx context.Context, client pb.RunServiceClient, id string) refusal {
 		_, err := client.StartRun(ctx, &pb.StartRunRequest{RunId: id, TaskThreadId: "another"})

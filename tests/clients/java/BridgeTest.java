@@ -290,6 +290,13 @@ class BridgeTest {
             .setLeaseTtl(Duration.newBuilder().setSeconds(600))
             .setMaxRunning(MaxRunning.newBuilder().setLabel("instance").setLimit(1)).build());
         claim.accept(queued.get(0));
+        var namespace = newRunId().toLowerCase(Locale.ROOT);
+        NamespaceServiceGrpc.newBlockingStub(runs.getChannel()).createNamespace(CreateNamespaceRequest.newBuilder()
+            .setName(namespace).setQuotas(NamespaceQuotas.newBuilder().setMaxActiveRuns(1)).build());
+        var header = new Metadata();
+        header.put(Metadata.Key.of("runledger-namespace", Metadata.ASCII_STRING_MARSHALLER), namespace);
+        var inside = runs.withInterceptors(MetadataUtils.newAttachHeadersInterceptor(header));
+        inside.startRun(start(newRunId()).build());
         var refusals = List.of(
             new Refusal<>(LifecycleTransitionError.class, "INVALID_TRANSITION", () ->
                 runs.completeRun(complete(ended)), it -> {
@@ -321,6 +328,9 @@ class BridgeTest {
                 assertEquals(List.of(9L, 1L), List.of(it.getExpectedRevision(), it.getActualRevision()));
                 assertEquals(owned, it.getRun().getRunId());
             }),
+            new Refusal<>(QuotaExceededError.class, "QUOTA_EXCEEDED", () -> inside.startRun(start(newRunId()).build()), it ->
+                assertEquals(QuotaExceededError.newBuilder().setNamespace(namespace).setQuota("max_active_runs").setLimit(1)
+                    .setUsed(1).build(), it)),
             new Refusal<>(RunIdConflictError.class, "RUN_ID_CONFLICT", () -> runs.startRun(
                 start(runId).setTaskThreadId("other").build()), it -> {
                 assertEquals("task_thread_id", it.getField());

@@ -8,7 +8,9 @@ from runledger.v1 import run_pb2, run_service_pb2 as api, run_service_pb2_grpc
 from connect import connect
 from details import details
 
-runs = run_service_pb2_grpc.RunServiceStub(connect(os.environ.get("RUNLEDGER_SERVER", "127.0.0.1:50051")))
+server = os.environ.get("RUNLEDGER_SERVER", "127.0.0.1:50051")
+channel = connect(server, os.environ.get("RUNLEDGER_CLIENT_TLS_CA"), os.environ.get("RUNLEDGER_TOKEN_FILE"))
+runs = run_service_pb2_grpc.RunServiceStub(channel)
 started = runs.StartRun(
     api.StartRunRequest(
         task_thread_id="thread-1", request_id=str(uuid.uuid4()), lease_ttl=duration_pb2.Duration(seconds=30)

@@ -46,7 +46,7 @@ class Service:
     """The generated stub, with refusals unpacked and every call bounded."""
 
     def __init__(self, agent=None):
-        self.channel = connect(ADDRESS)
+        self.channel = connect(ADDRESS, os.environ.get("RUNLEDGER_CLIENT_TLS_CA"), os.environ.get("RUNLEDGER_TOKEN_FILE"))
         self.stub = run_service_pb2_grpc.RunServiceStub(self.channel)
         self.metadata = [("runledger-agent-id", agent)] if agent else []
 

@@ -5,7 +5,8 @@ import { details } from "./details.js";
 import { RunStatus } from "./gen/runledger/v1/run.js";
 import { CompleteRunRequest, StartRunRequest } from "./gen/runledger/v1/run_service.js";
 
-const runs = connect(process.env.RUNLEDGER_SERVER ?? "127.0.0.1:50051");
+const { RUNLEDGER_SERVER, RUNLEDGER_CLIENT_TLS_CA, RUNLEDGER_TOKEN_FILE } = process.env;
+const runs = connect(RUNLEDGER_SERVER ?? "127.0.0.1:50051", RUNLEDGER_CLIENT_TLS_CA, RUNLEDGER_TOKEN_FILE);
 const start = StartRunRequest.fromPartial({
   taskThreadId: "thread-1",
   requestId: randomUUID(),

@@ -23,7 +23,9 @@ import { type Details, details } from "./details.js";
 
 const TIMEOUT_MS = 20_000;
 
-export const client = connect(process.env.RUNLEDGER_TEST_SERVER!);
+const { RUNLEDGER_TEST_SERVER, RUNLEDGER_CLIENT_TLS_CA, RUNLEDGER_TOKEN_FILE } = process.env;
+
+export const client = connect(RUNLEDGER_TEST_SERVER!, RUNLEDGER_CLIENT_TLS_CA, RUNLEDGER_TOKEN_FILE);
 
 type Callback<A> = (error: ServiceError | null, answer: A) => void;
 type Method<Q, A> = (request: Q, metadata: Metadata, options: { deadline: number }, callback: Callback<A>) => unknown;

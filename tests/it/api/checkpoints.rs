@@ -16,6 +16,7 @@ use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OfLedger as _, OpenOptions};
 use runledger::supervise::Supervisor;
 use runledger::wire::WireFrames;
+use runledger::wire::seal::Seals;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -49,7 +50,7 @@ impl Process {
         let (store, committed) = (Arc::new(Wrapped::around(store)), Arc::new(Notify::new()));
         let commits: Arc<dyn Commits> = store.clone();
         let engine = Engine::start(&commits, store.clone(), &supervisor, &committed, engine::Limits::default());
-        let frames = Arc::new(WireFrames { ledger: store.ledger() });
+        let frames = Arc::new(WireFrames { seals: Arc::new(Seals::of(store.ledger())) });
         let feed = Feed::start(store.clone(), store.clone(), &supervisor, committed, frames, limits);
         Self { store, engine, feed, supervisor }
     }

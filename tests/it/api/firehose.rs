@@ -14,6 +14,7 @@ use runledger::feed::{CHECKPOINT_INTERVAL, Limits, WatchError};
 use runledger::share::CallerKey;
 use runledger::store::{OfLedger as _, RunLog as _, Runs as _, StoreError};
 use runledger::wire::cursor;
+use runledger::wire::seal::Seals;
 use serde_json::json;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
@@ -41,7 +42,8 @@ fn never() -> Filter {
 }
 
 fn opened(process: &Process, cursor: &[u8]) -> Cursor {
-    cursor::decode(std::str::from_utf8(cursor).unwrap(), process.store.ledger(), DEFAULT_NAMESPACE).unwrap()
+    let (text, ledger) = (std::str::from_utf8(cursor).unwrap(), process.store.ledger());
+    cursor::decode(text, &Seals::of(ledger), ledger, DEFAULT_NAMESPACE).unwrap()
 }
 
 /// After the last event that there is.

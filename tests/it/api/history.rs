@@ -42,7 +42,7 @@ pub(crate) async fn the_history_tells_what_each_call_set(place: Place) {
         r#type: r#type.into(),
         from: from.into(),
         to: to.into(),
-        principal: Some(runledger_proto::v1::Principal { kind: 1, agent_id: String::new() }),
+        principal: Some(runledger_proto::v1::Principal { kind: 1, ..runledger_proto::v1::Principal::default() }),
         changes: Some(changes),
         request_id: if revision == 3 { "r".into() } else { String::new() },
     };

@@ -12,7 +12,7 @@ use super::refused::summary;
 pub(crate) async fn the_namespace_comes_before_the_request(place: Place) {
     let elsewhere = place.caller().await.header("runledger-namespace", b"elsewhere");
     for ask in Ask::each("no such run, and no run id") {
-        assert_eq!(elsewhere.refused(ask).await.fields(), ["runledger-namespace"]);
+        elsewhere.refused(ask).await.is(Code::NotFound, "NAMESPACE_NOT_FOUND");
     }
 }
 

@@ -68,7 +68,11 @@ pub(crate) async fn every_event_tells_who_made_it(place: Place) {
     caller.apply(update_something(&run_id)).await;
     caller.agent("somebody/else@2").apply(abort(&run_id)).await;
     let principals: Vec<_> = caller.events(&run_id).await.into_iter().map(|event| event.principal.unwrap()).collect();
-    let anonymous = Principal { kind: PrincipalKind::Anonymous.into(), agent_id: String::new() };
-    let claimed = |agent_id: &str| Principal { kind: PrincipalKind::Claimed.into(), agent_id: agent_id.into() };
+    let anonymous = Principal { kind: PrincipalKind::Anonymous.into(), ..Principal::default() };
+    let claimed = |agent_id: &str| Principal {
+        kind: PrincipalKind::Claimed.into(),
+        agent_id: agent_id.into(),
+        ..Principal::default()
+    };
     assert_eq!(principals, [anonymous.clone(), claimed("agent-1"), anonymous, claimed("somebody/else@2")]);
 }

@@ -10,8 +10,10 @@ use runledger::engine::{self, Engine, Failure};
 use runledger::grpc::health;
 use runledger::leases::progress::ProgressBoard;
 use runledger::leases::renewals::Renewals;
+use runledger::namespaces::Registry;
 use runledger::reads::Reads;
-use runledger::store::{Commits, Upkeep};
+use runledger::store::{Commits, OfLedger as _, Upkeep};
+use runledger::wire::seal::Seals;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
@@ -53,7 +55,9 @@ fn backend(process: &Process) -> Authority {
     );
     let progress = ProgressBoard::start(upkeep, &process.supervisor);
     let (feed, wait_max, turns) = (process.feed.clone(), Duration::MAX, Turns::default());
-    Authority { store, reads, engine, renewals, progress, claims, feed, wait_max, turns }
+    let seals = Arc::new(Seals::of(store.ledger()));
+    let namespaces = Registry::new(store.clone());
+    Authority { store, reads, engine, renewals, progress, claims, feed, wait_max, turns, seals, namespaces }
 }
 
 /// A store that was opened and has not answered since.

@@ -1,8 +1,9 @@
 //! The services on the port for a stranger: reflection and health.
 
 use futures_util::stream;
-use runledger::grpc::health::{self, Health};
+use runledger_client::{Client, Health};
 use runledger_proto::v1::GetRunRequest;
+use tokio::time::Instant;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_reflection::pb::{v1, v1alpha};
 
@@ -45,10 +46,12 @@ pub(crate) async fn reflection_describes_the_service_in_both_versions(place: Pla
 }
 
 pub(crate) async fn every_health_service_answers(place: Place) {
+    let client = Client::new(place.address(), None).unwrap();
+    let soon = || Instant::now() + PATIENCE;
     for service in ["liveness", "readiness", "", "runledger.v1.RunService"] {
-        assert_eq!(health::ask(place.address(), service, PATIENCE).await.unwrap(), Health::Serving, "{service:?}");
+        assert_eq!(client.health(service, soon()).await.unwrap(), Health::Serving, "{service:?}");
     }
-    assert_eq!(health::ask(place.address(), "no such service", PATIENCE).await.unwrap(), Health::Unknown);
+    assert_eq!(client.health("no such service", soon()).await.unwrap(), Health::Unknown);
 }
 
 #[tokio::test]

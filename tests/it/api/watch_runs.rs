@@ -16,24 +16,24 @@ use super::refused::Refused;
 /// The time that a frame may take: far more than it needs on a busy machine.
 const FRAME_WAIT_MAX: Duration = Duration::from_secs(30);
 
-struct Watch(Streaming<WatchRunsResponse>);
+pub(super) struct Watch(Streaming<WatchRunsResponse>);
 
 impl Watch {
-    async fn begin(caller: &Caller, asked: WatchRunsRequest) -> Result<Self, Status> {
+    pub(super) async fn begin(caller: &Caller, asked: WatchRunsRequest) -> Result<Self, Status> {
         Ok(Self(caller.grpc.clone().watch_runs(caller.request(asked)).await?.into_inner()))
     }
 
-    async fn of(caller: &Caller, filter: RunFilter, initial: Initial) -> Self {
+    pub(super) async fn of(caller: &Caller, filter: RunFilter, initial: Initial) -> Self {
         let asked = WatchRunsRequest { filter: Some(filter), initial: initial.into(), cursor: String::new() };
         Self::begin(caller, asked).await.unwrap()
     }
 
-    async fn after(caller: &Caller, filter: RunFilter, cursor: &str) -> Self {
+    pub(super) async fn after(caller: &Caller, filter: RunFilter, cursor: &str) -> Self {
         let asked = WatchRunsRequest { filter: Some(filter), initial: 0, cursor: cursor.to_owned() };
         Self::begin(caller, asked).await.unwrap()
     }
 
-    async fn next(&mut self) -> Frame {
+    pub(super) async fn next(&mut self) -> Frame {
         loop {
             let frame = timeout(FRAME_WAIT_MAX, self.0.message()).await.expect("a frame in time").unwrap();
             match frame.expect("it never ends").frame.unwrap() {
@@ -43,7 +43,7 @@ impl Watch {
         }
     }
 
-    async fn snapshot(&mut self) -> (Run, String) {
+    pub(super) async fn snapshot(&mut self) -> (Run, String) {
         match self.next().await {
             Frame::Snapshot(snapshot) => (snapshot.run.unwrap(), snapshot.cursor),
             other @ (Frame::Change(_) | Frame::CaughtUp(_) | Frame::Checkpoint(_)) => {
@@ -52,7 +52,7 @@ impl Watch {
         }
     }
 
-    async fn change(&mut self) -> Change {
+    pub(super) async fn change(&mut self) -> Change {
         match self.next().await {
             Frame::Change(change) => change,
             other @ (Frame::Snapshot(_) | Frame::CaughtUp(_) | Frame::Checkpoint(_)) => {
@@ -62,13 +62,13 @@ impl Watch {
     }
 
     /// The next change is this one, and says whether it matches.
-    async fn shows(&mut self, run: &Run, matches: bool) -> String {
+    pub(super) async fn shows(&mut self, run: &Run, matches: bool) -> String {
         let change = self.change().await;
         assert_eq!((change.run.as_ref(), change.matches), (Some(run), matches));
         change.cursor
     }
 
-    async fn caught_up(&mut self) -> String {
+    pub(super) async fn caught_up(&mut self) -> String {
         match self.next().await {
             Frame::CaughtUp(caught_up) => caught_up.cursor,
             other @ (Frame::Snapshot(_) | Frame::Change(_) | Frame::Checkpoint(_)) => {

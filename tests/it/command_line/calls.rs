@@ -7,6 +7,33 @@ use super::cli::{cli, command, done, json, ran};
 use crate::support::postgres::Database;
 use crate::support::server::Server;
 
+async fn namespaces_are_made_shown_changed_and_deleted(store: &str) {
+    let server = Server::start(store).await;
+    let server = server.address();
+    let create = ["namespace", "create", "team-a", "--description", "a team's", "--max-active-runs", "5"];
+    let made = &json(server, &create).await[0];
+    assert_eq!((&made["name"], &made["quotas"]), (&json!("team-a"), &json!({"maxActiveRuns": "5"})));
+    assert_eq!(json(server, &create).await[0], *made, "a repetition changes nothing");
+    let out = done(server, &["namespace", "list"]).await;
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].starts_with("NAME     MAX ACTIVE RUNS  CREATED AT"), "{out}");
+    assert!(lines[1].starts_with("default  none ") && lines[2].starts_with("team-a   5 "), "{out}");
+    let out = done(server, &["namespace", "update", "team-a", "--max-active-runs", "0"]).await;
+    assert!(out.contains("max active runs  none\nrevision         2\n"), "{out}");
+    assert_eq!(json(server, &["namespace", "get", "team-a"]).await[0]["revision"], "2");
+    let stale = cli(server, &["namespace", "delete", "team-a", "--expected-revision", "1"]).await;
+    assert!(stale.code != 0 && stale.err.contains("REVISION_MISMATCH"), "{}", stale.err);
+    assert_eq!(done(server, &["namespace", "delete", "team-a"]).await, "deleted team-a\n");
+    let gone = cli(server, &["namespace", "get", "team-a"]).await;
+    assert!(gone.code != 0 && gone.err.contains("NAMESPACE_NOT_FOUND"), "{}", gone.err);
+}
+
+#[tokio::test]
+async fn namespaces_are_made_shown_changed_and_deleted_by_the_command_line() {
+    let directory = TempDir::new().unwrap();
+    namespaces_are_made_shown_changed_and_deleted(&format!("sqlite:{}", directory.path().join("l.db").display())).await;
+}
+
 async fn a_runs_life_is_told_as_the_authority_knows_it(store: &str) {
     let server = Server::start(store).await;
     let server = server.address();

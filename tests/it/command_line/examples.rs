@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use clap::Parser as _;
 use runledger::cli::Cli;
 use runledger_proto::v1;
+use runledger_proto::v1::namespace_service_client::NamespaceServiceClient;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -14,7 +15,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use super::cli::{Going, Ran, completed, ran, started};
 use super::{every_command, examples_of};
 use crate::support::postgres::{Database, program};
-use crate::support::server::Server;
+use crate::support::server::{Server, channel};
 
 /// The way in which an example is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +109,7 @@ fn adapted(line: &str) -> String {
 }
 
 /// A server as the examples expect it, on the store that they name; else on the default one: `run-1` is running,
-/// `run-2` pending, `run-3` held under epoch 1, and `run-4` claimed under it.
+/// `run-2` pending, `run-3` held under epoch 1, and `run-4` claimed under it; the namespace `team-b` is empty.
 struct Scene {
     server: Server,
     directory: TempDir,
@@ -119,6 +120,12 @@ impl Scene {
     async fn of(line: &str) -> Self {
         let directory = TempDir::new().unwrap();
         std::fs::write(directory.path().join("metadata.json"), "{\"step\": 2}").unwrap();
+        std::fs::create_dir(directory.path().join("runledger")).unwrap();
+        let access = "[[token]]\nname = \"first\"\nsha256 = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n\
+                      grants = [{ namespaces = [\"*\"], roles = [\"reader\"] }]\n";
+        std::fs::write(directory.path().join("access.toml"), access).unwrap();
+        let contexts = "current = \"local\"\n[contexts.local]\nas = \"agent-1\"\n";
+        std::fs::write(directory.path().join("runledger/contexts.toml"), contexts).unwrap();
         let crawl = directory.path().join("crawl");
         std::fs::write(&crawl, "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(&crawl, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -156,16 +163,22 @@ impl Scene {
         let lease_ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
         let claim = v1::ClaimRunRequest { run_id: "run-4".to_owned(), lease_ttl, ..v1::ClaimRunRequest::default() };
         server.client().await.claim_run(claim).await.unwrap();
+        let mut namespaces = NamespaceServiceClient::new(channel(server.address()).await);
+        let team = v1::CreateNamespaceRequest { name: "team-b".to_owned(), ..v1::CreateNamespaceRequest::default() };
+        namespaces.create_namespace(team).await.unwrap();
         Self { server, directory, database }
     }
 
-    fn shell(&self, script: &str) -> Command {
+    fn shell(&self, line: &str) -> Command {
         let binaries = std::path::Path::new(env!("CARGO_BIN_EXE_runledger")).parent().unwrap();
         let mut shell = Command::new("bash");
-        shell.args(["-o", "pipefail", "-ec", script]).current_dir(self.directory.path());
+        shell.args(["-o", "pipefail", "-ec", line]).current_dir(self.directory.path());
         shell.env_clear().env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", binaries.display()));
         shell.env("RUNLEDGER_SERVER", self.server.address()).env("SERVER_PID", self.server.pid().to_string());
         shell.env("XDG_DATA_HOME", self.directory.path());
+        if line.contains("context") {
+            shell.env("XDG_CONFIG_HOME", self.directory.path());
+        }
         shell.env("PGBENCH", program("pgbench"));
         shell.env("DATABASE", self.database.as_ref().map(Database::dsn).unwrap_or_default());
         shell

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::asking::{apply, ask, ask_all, beginning, home, neighbours, stored, words};
 use super::fixture::Fixture;
+use super::namespaces::make;
 use super::sound::sound;
 use crate::support::commands::{Asking as _, abort, complete, deferred, fail, key, metadata, start, update};
 
@@ -129,6 +130,7 @@ pub(crate) async fn a_batch_of_4_mib_commits_whole<F: Fixture>(fixture: F) {
 
 pub(crate) async fn the_same_id_in_two_namespaces_is_two_runs<F: Fixture>(fixture: F) {
     let elsewhere = |id: &str| RunKey { namespace: "another".into(), run_id: id.into() };
+    make(fixture.store(), "another", None).await;
     apply(fixture.store(), start("run-1").workflow("here").request("request-1")).await;
     let mut other = start("run-1").workflow("there");
     other.key = elsewhere("run-1");

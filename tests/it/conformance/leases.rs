@@ -22,7 +22,7 @@ use crate::support::commands::{
 const SHORT_MS: u64 = 20_000;
 
 fn renewal(epoch: u64) -> Renewal {
-    Renewal { epoch: epoch.into(), agent_id: None, progress: None }
+    Renewal { epoch: epoch.into(), agent_id: None, is_confined: false, progress: None }
 }
 
 async fn renew(store: &dyn Store, run_id: &str, renewal: Renewal) -> Option<Renewed> {

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::asking::{apply, ask_all, home, stored};
 use super::fixture::Fixture;
+use super::namespaces::make;
 use super::values::HOSTILE;
 use crate::support::commands::{Asking as _, abort, complete, deferred, fail, key, start, update};
 
@@ -162,6 +163,7 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
     let store = fixture.store();
     let all = various(store, &mut runner, 300).await;
     // Runs of another namespace belong to no list here.
+    make(store, "other", None).await;
     apply(store, Command { key: runledger::domain::RunKey { namespace: "other".into(), ..key("run-1") }, ..start("") })
         .await;
     let times: Vec<Time> = all.iter().map(|run| run.started_at).collect();

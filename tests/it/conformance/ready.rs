@@ -226,7 +226,7 @@ pub(crate) async fn a_claim_whose_lease_was_renewed_is_not_given_back_by_the_aut
     for (id, request) in [("asked", Some("asked")), ("claimed", None)] {
         apply(store, deferred(id)).await;
         apply(store, if request.is_some() { next(id, id) } else { claim(id) }).await;
-        let renewal = Renewal { epoch: 1.into(), agent_id: None, progress: None };
+        let renewal = Renewal { epoch: 1.into(), agent_id: None, is_confined: false, progress: None };
         let shard = shard_of(store.ledger().id, store.ledger().shard_count, &key(id));
         let renewed = store.renew(shard, &[(key(id), renewal)]).await.unwrap();
         assert!(renewed[0].is_some());

@@ -43,7 +43,7 @@ pub(crate) async fn runs_are_read_with_the_leases_that_they_keep<F: Fixture>(fix
     }
     let reported = key("reported");
     let progress = Some(Progress { done: 3, total: 10, message: "half".to_owned() });
-    let renewal = Renewal { epoch: 1.into(), agent_id: None, progress };
+    let renewal = Renewal { epoch: 1.into(), agent_id: None, is_confined: false, progress };
     assert!(here.renew(home(here, &reported), &[(reported, renewal)]).await.unwrap()[0].is_some());
     apply(here, complete("ended").epoch(1)).await;
     apply(here, release("released").epoch(1)).await;

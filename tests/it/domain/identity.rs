@@ -57,7 +57,8 @@ fn only_a_named_stranger_is_refused_and_never_an_abort() {
 fn an_authenticated_stranger_is_a_stranger() {
     let run = owned_by(Some("owner"), Status::Running);
     let mut complete = command("run-1", Operation::Complete);
-    complete.principal = Principal { kind: PrincipalKind::Authenticated, agent_id: Some("stranger".into()) };
+    complete.principal =
+        Principal { kind: PrincipalKind::Authenticated, agent_id: Some("stranger".into()), identity: None };
     assert_eq!(decided(Some(&run), &complete).unwrap_err().reason(), "NOT_OWNER");
 }
 

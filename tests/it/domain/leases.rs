@@ -315,7 +315,7 @@ fn a_heartbeat_that_renewed_nothing_says_why() {
     let run = Run { agent_id: Some("owner".into()), ..held() };
     let renewal = |epoch: u64, agent: Option<&str>| {
         let agent_id = agent.map(str::to_owned);
-        Renewal { epoch: epoch.into(), agent_id, progress: None }
+        Renewal { epoch: epoch.into(), agent_id, is_confined: false, progress: None }
     };
     let said = |run: Option<&Run>, renewal| renewal::refusal(&key("run-1"), run, &renewal);
     assert_eq!(said(None, renewal(1, None)).reason(), "RUN_NOT_FOUND");

@@ -38,6 +38,7 @@ impl Shelf {
                 leases: model.leases().into_iter().filter(|(key, _)| asked(key)).collect(),
                 max_running: model.running_beside(commands, &self.runs),
                 claims: model.claimed(),
+                namespaces: Vec::new(),
             },
             ledger_epoch: LedgerEpoch::FIRST,
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use runledger_proto::v1::{GetRunRequest, StartRunRequest, UpdateRunRequest};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::process::server::client;
+use crate::process::server::{Client, client};
 
 /// One call in this time: a client that does its work and no more.
 const EVERY: Duration = Duration::from_millis(5);
@@ -41,16 +41,20 @@ pub(crate) fn quantile_ms(mut took_ms: Vec<f64>, part: f64) -> f64 {
 /// Calls for a time: updates and reads of a run of its own, in turn. Runs on a thread of its own, so that an attacker
 /// in this process is not what it waits for.
 pub(crate) async fn calls(address: SocketAddr, time: Duration) -> Met {
+    calls_by(move || client(address), time).await
+}
+
+/// The same, by a client that is made there.
+pub(crate) async fn calls_by(client: impl FnOnce() -> Client + Send + 'static, time: Duration) -> Met {
     let (told, met) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let _waited_for = told.send(runtime.block_on(calls_here(address, time)));
+        let _waited_for = told.send(runtime.block_on(async { calls_here(client(), time).await }));
     });
     met.await.unwrap()
 }
 
-async fn calls_here(address: SocketAddr, time: Duration) -> Met {
-    let mut client = client(address);
+async fn calls_here(mut client: Client, time: Duration) -> Met {
     let mut met = Met::default();
     let started =
         client.start_run(StartRunRequest { task_thread_id: "honest".to_owned(), ..StartRunRequest::default() });

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use futures_util::future::join;
 use runledger::clock::draw_id;
-use runledger::domain::{Refusal, Renewal, Rules, Status, Verdict};
+use runledger::domain::{NamespaceAsk, Refusal, Renewal, Rules, Status, Verdict};
 use runledger::store::{CommitError, Commits as _, Store, Upkeep as _};
 
 use super::{holding_the_head, open, waiting};
-use crate::conformance::asking::{apply, ask, home, neighbours};
+use crate::conformance::asking::{apply, ask, home, neighbours, word, words};
+use crate::conformance::namespaces::{change, make, within};
 use crate::conformance::sound::sound;
 use crate::support::commands::{Asking as _, claim, complete, deferred, key, leased, release, start, update};
 use crate::support::postgres::{Cluster, Database, direct};
@@ -123,6 +124,32 @@ async fn a_session_that_is_ended_in_it_leaves_an_outcome_that_is_settled() {
 }
 
 #[tokio::test]
+async fn a_run_in_a_namespace_is_created_in_one_flush_while_what_is_remembered_of_it_holds() {
+    let database = Database::fresh().await;
+    let (here, there) = join(open(&database.dsn()), open(&database.dsn())).await;
+    make(&here, "team-a", None).await;
+    for n in 0..8 {
+        apply(&here, within("team-a", start(&format!("run-{n}")))).await;
+    }
+    let session = direct(&database.dsn()).await;
+    let sent = "select count(*) from pg_stat_activity
+                where datname = current_database() and query like '-- commit.at_once%'";
+    assert!(session.query_one(sent, &[]).await.unwrap().get::<_, i64>(0) > 0, "the last commit was in one flush");
+    let quota = NamespaceAsk::Update { description: None, max_active_runs: Some(Some(9)) };
+    change(&there, "team-a", quota).await.unwrap();
+    let answers =
+        [ask(&here, within("team-a", start("last"))).await, ask(&here, within("team-a", start("more"))).await];
+    assert_eq!(words(&answers), ["applied", "QUOTA_EXCEEDED"]);
+
+    make(&here, "team-b", None).await;
+    // The refusal was decided on the namespace as it is there, which is remembered.
+    assert_eq!(word(&ask(&here, within("team-b", start("run").revision(7))).await), "REVISION_MISMATCH");
+    change(&there, "team-b", NamespaceAsk::Delete).await.unwrap();
+    assert_eq!(word(&ask(&here, within("team-b", start("run"))).await), "NAMESPACE_NOT_FOUND");
+    sound(&here).await;
+}
+
+#[tokio::test]
 async fn a_database_that_was_put_back_is_not_written_to_from_memory() {
     let mut cluster = Cluster::start(&[]);
     let store = open(&cluster.dsn()).await;
@@ -176,7 +203,7 @@ async fn leases_begin_and_end_with_their_runs_whatever_is_remembered() {
     let ids = neighbours(&here, 12);
     let kept = async |id: &String| here.leases(&[key(id)]).await.unwrap().remove(0).map(|kept| kept.epoch);
     let renew = async |store: &dyn Store, id: &String, epoch: u64| {
-        let renewal = Renewal { epoch: epoch.into(), agent_id: None, progress: None };
+        let renewal = Renewal { epoch: epoch.into(), agent_id: None, is_confined: false, progress: None };
         store.renew(home(store, &key(id)), &[(key(id), renewal)]).await.unwrap().remove(0).is_some()
     };
     for id in &ids {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join;
 use runledger::clock::draw_id;
 use runledger::domain::{Command, Rules};
+use runledger::store::migrations::MIN_RELEASE;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::{CommitError, Commits as _, Runs as _, Store as _, StoreError};
 use runledger::telemetry::chain;
@@ -34,7 +35,7 @@ async fn a_replica_that_is_too_old_for_its_database_writes_no_more() {
     is_refused(&store, complete("run-1")).await;
     assert!(chain(&store.ping().await.unwrap_err()).contains("999.0.0"));
     assert!(store.run(&key("run-1")).await.unwrap().is_some());
-    other.batch_execute("update ledger set min_release = '0.2.0'").await.unwrap();
+    other.batch_execute(&format!("update ledger set min_release = '{MIN_RELEASE}'")).await.unwrap();
     store.ping().await.unwrap();
     apply(&store, complete("run-1")).await;
 }

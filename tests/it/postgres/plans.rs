@@ -7,7 +7,8 @@ use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::{Claimed, Command, Decided, LabelValue, LedgerEpoch, Loaded, Request, Sides, Time};
 use runledger::store::postgres::{
-    COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_claims, of_held_runs, of_leases, of_max_running, of_overdue,
+    COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_a_namespace, of_claims, of_held_runs, of_leases, of_max_running,
+    of_namespaces, of_overdue,
 };
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -65,6 +66,8 @@ fn what_for(condition: &str) -> &'static str {
         () if asks(&["namespace =", "label =", "value ="]) => "value",
         () if asks(&["namespace =", "request_id ="]) => "claim",
         () if asks(&["claimed_at <"]) => "old",
+        () if asks(&["(name = "]) => "name",
+        () if asks(&["(namespace = "]) => "active",
         () if asks(&["shard = $1", "request_key ="]) => "request",
         () if asks(&["shard = '"]) => "end",
         () if asks(&["singleton"]) => "ledger",
@@ -103,6 +106,7 @@ fn everything_at_once() -> Decided {
                     leases: Vec::new(),
                     max_running: vec![(value.clone(), Vec::new())],
                     claims: vec![((DEFAULT_NAMESPACE.into(), "other".to_owned()), claimed.clone())],
+                    namespaces: Vec::new(),
                 },
                 ledger_epoch: LedgerEpoch::FIRST,
             },
@@ -139,13 +143,14 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
     open(&database.dsn()).await;
     let (session, other) = (direct(&database.dsn()).await, direct(&database.dsn()).await);
     session.batch_execute(COMMIT_SETTINGS).await.unwrap();
-    for table in ["runs", "run_events", "active", "leases", "max_running", "suspended", "claims"] {
+    for table in ["runs", "run_events", "active", "leases", "max_running", "suspended", "claims", "namespaces"] {
         other.batch_execute(&format!("alter table {table} set (autovacuum_enabled = off)")).await.unwrap();
     }
     let mut statements = of_a_commit(4, &everything_at_once());
     statements.extend(of_leases());
     statements.extend(of_max_running());
     statements.extend(of_claims());
+    statements.extend(of_namespaces());
     statements.push(of_held_runs().to_owned());
     let (mut rows, fills) = (0, [(0, false), (0, true), (1, false), (1_000, false), (20_000, false), (100_000, true)]);
     for (more, analysed) in fills {
@@ -181,6 +186,9 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 "lock_claims" => vec![],
                 "load_claims" | "claims.read" | "claims.replay" => vec!["claim"],
                 "claims.forget" => vec!["old"],
+                "lock_namespaces" => vec!["name"],
+                // The namespace, and its active runs.
+                "load_namespaces" => vec!["active", "name"],
                 "load_request_ids" => vec!["request"],
                 "load_leases" | "leases.leases" => vec!["ledger", "run"],
                 // The run and its lease.
@@ -192,11 +200,14 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 // The run that changes, of `active` the run that ends and the one that starts, and the lease that
                 // ends; and what counts towards a limit, with whether each run of it still does.
                 "write" => [vec!["run"; 6], vec!["claim"; 2], vec!["value"]].concat(),
-                // The same, and that the new one is not there.
-                "at_once" => {
-                    [vec!["head", "head", "ledger", "request", "claim"], vec!["end"; 4], vec!["run"; 7], vec!["value"]]
-                        .concat()
-                }
+                // The same, that the new one is not there, and that its namespace is.
+                "at_once" => [
+                    vec!["head", "head", "ledger", "request", "claim", "name"],
+                    vec!["end"; 4],
+                    vec!["run"; 7],
+                    vec!["value"],
+                ]
+                .concat(),
                 other => panic!("what does {other} look for?"),
             };
             expected.sort_unstable();
@@ -204,6 +215,29 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
             found.sort_unstable();
             assert_eq!(found, expected, "{place}");
         }
+    }
+}
+
+/// However much others write, the history of a namespace is read by its own index, and in its order.
+#[tokio::test]
+async fn the_history_of_a_namespace_is_read_by_index_with_statistics_and_without() {
+    let database = Database::fresh().await;
+    open(&database.dsn()).await;
+    let (session, other) = (direct(&database.dsn()).await, direct(&database.dsn()).await);
+    session.batch_execute(READ_SETTINGS).await.unwrap();
+    let named = "update run_events set namespace = case position % 100 when 0 then 'small' else 'large' end";
+    let mut rows = 0;
+    for (more, analysed) in [(0, false), (1_000, false), (20_000, true)] {
+        other.batch_execute(&filled(rows, more)).await.unwrap();
+        other.batch_execute(named).await.unwrap();
+        rows = more;
+        if analysed {
+            other.batch_execute("analyze").await.unwrap();
+        }
+        let plan = plan(&session, &of_a_namespace(2)).await;
+        let place = format!("{rows} rows, analysed: {analysed}:\n{plan}");
+        assert!(!["Seq Scan", "Bitmap", "JIT"].iter().any(|bad| plan.contains(bad)), "{place}");
+        assert_eq!(plan.matches("using run_events_by_namespace").count(), 2, "{place}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runledger::grpc::health::Health;
+use runledger_client::Health;
 use runledger_proto::v1::{Disposition, StartRunRequest};
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use runledger::grpc::health::Health;
+use runledger_client::Health;
 use runledger_proto::v1::{Disposition, GetRunRequest};
 use tempfile::TempDir;
 

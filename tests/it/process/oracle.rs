@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use runledger::clock::SystemClock;
 use runledger::domain::evolve::evolve;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{Position, Run};
-use runledger::store::Ledger;
+use runledger::store::{Ledger, OpenOptions, open};
 use runledger::wire::cursor;
+use runledger::wire::seal::Seals;
 use runledger_proto::v1::RunEvent;
 use runledger_proto::v1::watch_runs_request::Initial;
 use runledger_proto::v1::watch_runs_response::{Change, Frame};
@@ -43,6 +45,7 @@ impl Truth {
 #[derive(Debug)]
 pub(crate) struct Oracle {
     ledger: Ledger,
+    seals: Seals,
     /// By shard and position, which are dense from 1.
     log: Vec<Vec<Truth>>,
     /// The place of each event in the log.
@@ -66,13 +69,13 @@ impl Oracle {
     pub(crate) async fn read(data: &Data, calls: &[Call]) -> Self {
         let contents = data.sound().await;
         contents.agree_with(calls);
-        let row = data.sql("select id, epoch, shard_count from ledger").await.remove(0);
-        let column = |index: usize| row[index].clone().unwrap();
-        let shard_count: u16 = column(2).parse().unwrap();
-        let ledger =
-            Ledger { id: column(0).parse().unwrap(), epoch: column(1).parse::<u64>().unwrap().into(), shard_count };
+        let location = data.store().parse().unwrap();
+        let inspect = open::for_reading(&location, &OpenOptions::default(), Arc::new(SystemClock)).await.unwrap();
+        let ledger = inspect.ledger();
+        let shard_count = ledger.shard_count;
         let mut oracle = Self {
             ledger,
+            seals: Seals::of(ledger),
             log: (0..shard_count).map(|_| Vec::new()).collect(),
             places: HashMap::new(),
             runs: BTreeMap::new(),
@@ -116,7 +119,7 @@ impl Oracle {
     }
 
     fn positions(&self, cursor: &str) -> Vec<Position> {
-        cursor::decode(cursor, self.ledger, DEFAULT_NAMESPACE).unwrap().positions.into()
+        cursor::decode(cursor, &self.seals, self.ledger, DEFAULT_NAMESPACE).unwrap().positions.into()
     }
 
     /// Checks all properties at once: for tests of trouble that a watch may meet.

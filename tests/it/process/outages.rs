@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runledger::grpc::health::Health;
+use runledger_client::Health;
 use runledger_proto::v1::GetRunRequest;
 use tokio::sync::watch;
 use tokio::task::block_in_place;

@@ -6,13 +6,18 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use runledger::grpc::health::{self, Health};
+use runledger_client::{Client as Caller, Health};
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::postgres::variable;
+use crate::support::tls::Everywhere;
 
 /// The time within which an event must come: long enough for a busy machine, short enough to fail a test.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
@@ -24,6 +29,8 @@ pub(crate) type Client = RunServiceClient<Channel>;
 pub(crate) struct Process {
     child: Child,
     said: watch::Receiver<Said>,
+    /// It is the command that shows a token, once.
+    makes_tokens: bool,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +76,7 @@ impl Process {
         let err = child.stderr.take().unwrap();
         listen(out, sender.clone());
         listen(err, sender);
-        Self { child, said }
+        Self { child, said, makes_tokens: args.starts_with(&["token", "new"]) }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -117,11 +124,43 @@ impl Process {
 }
 
 impl Drop for Process {
+    /// What every process of every test has said is held against what must never be said.
     fn drop(&mut self) {
         self.kill();
         if thread::panicking() {
             eprintln!("--- a process said:\n{}", self.said());
+        } else if let Some(secret) = secret(&self.said()).filter(|_| !self.makes_tokens) {
+            panic!("it said a secret that begins with {:?}:\n{}", &secret[..6], self.said());
         }
+    }
+}
+
+/// A secret in a text: a token of ours, a signed token, a private key, or a password of these tests.
+fn secret(text: &str) -> Option<&str> {
+    let is_word = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    let mut words = text.split(|character| !is_word(character));
+    let token = words.find(|word| {
+        let is_token = word.strip_prefix("rl_").is_some_and(|rest| rest.len() >= 40);
+        is_token || (word.starts_with("eyJ") && word.matches('.').count() == 2)
+    });
+    let key = || text.find("PRIVATE KEY-----").map(|at| &text[at..]);
+    let password = || text.find(PASSWORD).map(|at| &text[at..]);
+    token.or_else(key).or_else(password)
+}
+
+/// The password of each test's own that must be said nowhere.
+pub(crate) const PASSWORD: &str = "pass-that-nobody-says";
+
+#[test]
+fn a_secret_is_found_in_what_was_said() {
+    let token = format!("before rl_{} after", "a".repeat(43));
+    for text in
+        [token.as_str(), "x=eyJh.eyJi.c2ln", "-----BEGIN EC PRIVATE KEY-----", "postgres://u:pass-that-nobody-says@h"]
+    {
+        assert!(secret(text).is_some(), "{text}");
+    }
+    for text in ["rl_short", "eyJh", "listening on 127.0.0.1:1", "PRIVATE KEY"] {
+        assert!(secret(text).is_none(), "{text}");
     }
 }
 
@@ -144,7 +183,9 @@ impl Server {
     }
 
     pub(crate) async fn start_with(args: &[&str]) -> Self {
-        let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+        let everywhere = Everywhere::get().filter(|_| !args.contains(&"--tls-cert")).map(Everywhere::flags);
+        let tls: Vec<&str> = everywhere.iter().flatten().map(String::as_str).collect();
+        let args = [&["serve", "--listen", "127.0.0.1:0"], args, &tls].concat();
         Self::of(Process::spawn(&args)).await
     }
 
@@ -162,7 +203,19 @@ impl Server {
     }
 
     pub(crate) async fn health(&self, service: &str) -> Option<Health> {
-        health::ask(&self.address.to_string(), service, Duration::from_secs(2)).await.ok()
+        let Some(everywhere) = Everywhere::get() else {
+            let client = Caller::new(&self.address.to_string(), None).unwrap();
+            return client.health(service, Instant::now() + Duration::from_secs(2)).await.ok();
+        };
+        let mut client = HealthClient::new(everywhere.channel(self.address));
+        let mut asked = Request::new(HealthCheckRequest { service: service.to_owned() });
+        asked.set_timeout(Duration::from_secs(2));
+        match client.check(asked).await {
+            Ok(answer) if answer.get_ref().status() == ServingStatus::Serving => Some(Health::Serving),
+            Ok(_) => Some(Health::NotServing),
+            Err(status) if status.code() == Code::NotFound => Some(Health::Unknown),
+            Err(_) => None,
+        }
     }
 
     /// Waits until a health service says this, and gives how long that took.
@@ -186,6 +239,9 @@ impl Server {
 
 /// A client that connects when it is first used, and again after each cut.
 pub(crate) fn client(address: SocketAddr) -> Client {
+    if let Some(everywhere) = Everywhere::get() {
+        return RunServiceClient::new(everywhere.channel(address));
+    }
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap().tcp_nodelay(true);
     RunServiceClient::new(endpoint.connect_timeout(Duration::from_secs(5)).connect_lazy())
 }

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use runledger::grpc::health::Health;
+use runledger_client::Health;
 use tempfile::TempDir;
 
 use super::data::Data;
@@ -142,7 +142,7 @@ async fn what_cannot_be_understood_is_a_usage_error() {
         &["serve", "--listen", "localhost:65536"],
         &["serve", "--store", "memory", "--listen", "127.0.0.1:0", "--log", "a=b=c"],
         &["health", "--server", "not an address"],
-        &["health", "--server", "http://localhost:50051"],
+        &["health", "--server", "http://localhost:50051/runs"],
         &["serve", "--store", "mysql://nowhere"],
         &["serve", "--store", "sqlite:"],
         &["serve", "--shards", "0"],

@@ -11,7 +11,7 @@ use super::server::{Process, SOON, Server, run};
 use crate::support::postgres::Database;
 
 /// Runs of which one has ended.
-async fn some_runs(server: &Server, ids: [&str; 3]) {
+pub(super) async fn some_runs(server: &Server, ids: [&str; 3]) {
     server.is_ready().await;
     for id in ids {
         ask(&mut server.client(), id, Step::Start, "start").await.unwrap();
@@ -23,12 +23,14 @@ async fn some_runs(server: &Server, ids: [&str; 3]) {
 /// the stand-in for an older replica looks at.
 async fn as_the_first_release_left_it(data: &Data) {
     data.sql("drop index active_by_start").await;
-    for table in ["leases", "uptime", "max_running", "suspended", "claims"] {
+    data.sql("drop index run_events_by_namespace").await;
+    for table in ["leases", "uptime", "max_running", "suspended", "claims", "namespaces"] {
         data.sql(&format!("drop table {table}")).await;
     }
     data.sql("drop index active_by_due").await;
     data.sql("alter table active drop column due_at").await;
     data.sql("alter table ledger add column alive_at integer").await;
+    data.sql("alter table ledger drop column seal_key").await;
     data.sql("delete from ledger_migrations where number > 1").await;
 }
 

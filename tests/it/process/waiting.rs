@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use runledger::grpc::health::Health;
 use runledger::store::migrations::MIN_RELEASE;
+use runledger_client::Health;
 use runledger_proto::v1::{Disposition, StartRunRequest};
 use tokio::task::block_in_place;
 use tokio::time::Instant;

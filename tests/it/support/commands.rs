@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{
-    Ask, Claim, Command, Complete, End, Ending, GiveBack, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata,
-    Principal, Release, Request, RequestAbort, Revision, Route, RunKey, Start, Update,
+    Agents, Ask, Claim, Command, Complete, End, Ending, GiveBack, LabelsChange, LeaseEpoch, LinksChange, MaxRunning,
+    Metadata, Principal, Release, Request, RequestAbort, Revision, Route, RunKey, Start, Update,
 };
 use serde_json::Value;
 
@@ -68,7 +68,14 @@ pub(crate) fn command(run_id: &str, operation: Operation) -> Command {
         Operation::RequestAbort => Ask::RequestAbort(RequestAbort::default()),
         Operation::Sweep => Ask::Sweep,
     };
-    Command { key: key(run_id), ask, expected_revision: None, request: None, principal: Principal::anonymous() }
+    Command {
+        key: key(run_id),
+        ask,
+        expected_revision: None,
+        request: None,
+        principal: Principal::anonymous(),
+        agents: Agents::All,
+    }
 }
 
 /// Every field that some call may ask to set, so that a test says the same of each.

@@ -32,8 +32,11 @@ impl Model {
         let request = command.claim_request();
         let claim_key = request.map(|request| (command.key.namespace.clone(), request.id.clone()));
         let claimed = claim_key.as_ref().and_then(|key| self.claimed.get(key));
-        let context =
-            Context { applied: remembered, sides: Found { lease, running: &running, claimed }, ..Context::at(now) };
+        let context = Context {
+            applied: remembered,
+            sides: Found { lease, running: &running, claimed, ..Found::default() },
+            ..Context::at(now)
+        };
         match decide(run, command, &context)? {
             Decision::Unchanged => Ok(Verdict::Unchanged(Arc::new(run.expect("unchanged, so it exists").clone()))),
             Decision::Replayed { revision } => {

@@ -101,7 +101,9 @@ impl Proxy {
         let config: tokio_postgres::Config = dsn.parse().unwrap();
         let upstream = format!("127.0.0.1:{}", config.get_ports()[0]);
         assert!(dsn.contains(&upstream), "a DSN with {upstream} in it");
-        dsn.replace(&upstream, &self.address.to_string())
+        // The proxy reads the protocol in clear.
+        let joint = if dsn.contains('?') { '&' } else { '?' };
+        format!("{}{joint}sslmode=disable", dsn.replace(&upstream, &self.address.to_string()))
     }
 
     /// Stands in front of another server from now on. Connections that are open stay where they are.

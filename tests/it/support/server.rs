@@ -13,6 +13,8 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use super::tls::Everywhere;
+
 /// The time that a server may take to begin or to end: far more than it needs on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -48,6 +50,7 @@ impl Server {
     pub(crate) fn spawn_at(listen: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_runledger"));
         command.args(["serve", "--listen", listen]).args(args);
+        command.args(Everywhere::get().into_iter().flat_map(Everywhere::flags));
         command.env("RUNLEDGER_LOG", "warn,runledger=info").envs(env.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (log, banner) = (Arc::default(), Arc::default());
@@ -92,7 +95,10 @@ impl Server {
 
     /// The status of one of the server's health services; none when it does not answer.
     pub(crate) async fn health(&self, service: &str) -> Option<ServingStatus> {
-        let channel = Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.ok()?;
+        let channel = match Everywhere::get() {
+            Some(everywhere) => everywhere.channel(self.address.parse().unwrap()),
+            None => Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.ok()?,
+        };
         let asked = HealthCheckRequest { service: service.to_owned() };
         Some(HealthClient::new(channel).check(asked).await.ok()?.into_inner().status())
     }
@@ -157,6 +163,9 @@ impl Drop for Server {
 
 /// A connection to a server.
 pub(crate) async fn channel(address: &str) -> Channel {
+    if let Some(everywhere) = Everywhere::get() {
+        return everywhere.channel(address.parse().unwrap());
+    }
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runledger::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Renewal, Revision, Run, RunId,
-    RunKey, Shard,
+    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
+    NamespaceRecord, Positions, Renewal, Revision, Run, RunId, RunKey, Shard,
 };
 use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use runledger::store::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use runledger::store::{
-    CommitError, Commits, Description, Found, Ledger, LoggedEvent, OfLedger, Page, RunLog, Runs, Store, StoreError,
-    Unreadable, Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, LoggedEvent, Namespaces, OfLedger, Page, RunLog,
+    Runs, Store, StoreError, Unreadable, Unsettled, Upkeep,
 };
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -69,6 +69,8 @@ pub(crate) struct Wrapped {
     pub(crate) slow_ms: AtomicU64,
     /// The number of reads of a run's history.
     pub(crate) histories: AtomicU64,
+    /// The number of look-ups of namespaces; each passes the gate of runs.
+    pub(crate) look_ups: AtomicU64,
     /// The number of commands in each commit, in order.
     pub(crate) batches: Mutex<Vec<usize>>,
     /// The fates of the next commits; the others are made.
@@ -100,6 +102,7 @@ impl Wrapped {
             pages: AtomicU64::new(0),
             slow_ms: AtomicU64::new(0),
             histories: AtomicU64::new(0),
+            look_ups: AtomicU64::new(0),
             batches: Mutex::default(),
             fates: Mutex::default(),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
@@ -325,6 +328,26 @@ impl Upkeep for Wrapped {
 
     async fn tidy(&self) -> Result<bool, StoreError> {
         self.store.tidy().await
+    }
+}
+
+#[async_trait]
+impl Namespaces for Wrapped {
+    async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
+        if self.blind.load(Ordering::Relaxed) {
+            return Err(unavailable());
+        }
+        self.look_ups.fetch_add(1, Ordering::Relaxed);
+        let _permit = self.run_gate.acquire().await.expect("never closed");
+        self.store.namespaces(names).await
+    }
+
+    async fn list_namespaces(&self, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
+        self.store.list_namespaces(after, limit).await
+    }
+
+    async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
+        self.store.change_namespace(command).await
     }
 }
 

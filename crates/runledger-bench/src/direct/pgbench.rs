@@ -8,8 +8,8 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::{fs, io};
 
+use runledger_postgres::{Identity, Roots, Settings};
 use tokio::process::Command;
-use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
 use super::{APPLICATION, Baseline};
@@ -34,7 +34,7 @@ pub(super) struct Pgbench {
 }
 
 impl Pgbench {
-    pub(super) fn new(path: PathBuf, workload: Workload, asked: &Asked, runs: usize, settings: &Config) -> Self {
+    pub(super) fn new(path: PathBuf, workload: Workload, asked: &Asked, runs: usize, settings: &Settings) -> Self {
         // No character in it must be escaped.
         let metadata = asked.metadata_json().map_or_else(|| "null".to_owned(), |metadata| format!("'{metadata}'"));
         Self { path, workload, metadata, runs, environment: environment(settings) }
@@ -198,7 +198,9 @@ impl Drop for Script {
     }
 }
 
-fn environment(settings: &Config) -> Vec<(&'static str, String)> {
+fn environment(Settings { config, mode, roots, revoked, identity }: &Settings) -> Vec<(&'static str, String)> {
+    let settings = config;
+    let path = |path: &Path| path.display().to_string();
     let host = settings.get_hosts().first().map(|host| match host {
         Host::Tcp(name) => name.clone(),
         Host::Unix(path) => path.display().to_string(),
@@ -210,6 +212,18 @@ fn environment(settings: &Config) -> Vec<(&'static str, String)> {
         ("PGUSER", text(settings.get_user())),
         ("PGPASSWORD", settings.get_password().map(|password| String::from_utf8_lossy(password).into_owned())),
         ("PGDATABASE", text(settings.get_dbname())),
+        ("PGHOSTADDR", settings.get_hostaddrs().first().map(ToString::to_string)),
+        ("PGSSLMODE", text(Some(mode.name()))),
+        (
+            "PGSSLROOTCERT",
+            roots.as_ref().map(|roots| match roots {
+                Roots::File(file) => path(file),
+                Roots::System => "system".to_owned(),
+            }),
+        ),
+        ("PGSSLCRL", revoked.as_deref().map(path)),
+        ("PGSSLCERT", identity.as_ref().map(|Identity { certificate, .. }| path(certificate))),
+        ("PGSSLKEY", identity.as_ref().map(|Identity { key, .. }| path(key))),
         ("PGAPPNAME", text(Some(APPLICATION))),
         ("PGOPTIONS", text(Some("-c search_path=runledger_bench"))),
         ("LC_ALL", text(Some("C"))),

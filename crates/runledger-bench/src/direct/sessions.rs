@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use runledger_postgres::Connector;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, Statement};
+use tokio_postgres::{Client, Statement};
 
 use super::statements::{self, chatty, one};
 use super::{Baseline, connected, failed};
@@ -60,11 +61,11 @@ pub(super) enum Write<'a> {
 }
 
 impl Sessions {
-    pub(super) async fn open(settings: &Config, count: usize, baseline: Baseline) -> Result<Self, BenchError> {
+    pub(super) async fn open(connector: &Connector, count: usize, baseline: Baseline) -> Result<Self, BenchError> {
         let mut drivers = JoinSet::new();
         let mut free = Vec::new();
         for _ in 0..count {
-            let client = connected(settings, &mut drivers).await?;
+            let client = connected(connector, &mut drivers).await?;
             client.batch_execute(statements::SEARCH_PATH).await.map_err(failed("a session cannot be prepared"))?;
             let statements = Statements::prepare(&client, baseline).await;
             let statements = statements.map_err(failed("a statement cannot be prepared"))?;

@@ -15,7 +15,7 @@ use crate::progress::Progress;
 use crate::random::draw_id;
 use crate::report::{Report, per_second};
 use crate::runs::{AT_ONCE, Runs};
-use crate::servers::{Client, Replicas};
+use crate::servers::{Client, Reach, Replicas};
 use runledger_proto::v1::{ClaimNextRunRequest, CompleteRunRequest, MaxRunning, StartRunRequest};
 
 /// The label that has instances as values.
@@ -37,6 +37,13 @@ pub struct Plan {
     instances: Option<u32>,
     #[command(flatten)]
     servers: Replicas,
+}
+
+impl Plan {
+    /// The servers that are called, and the way to them.
+    pub fn reach(&mut self) -> Reach<'_> {
+        self.servers.reach()
+    }
 }
 
 /// The work that a worker did.

@@ -15,7 +15,7 @@ use crate::pace::{self, Pace};
 use crate::progress::Progress;
 use crate::report::{Number, Report, per_second};
 use crate::runs::{AT_ONCE, Runs};
-use crate::servers::{Connections, Servers};
+use crate::servers::{Connections, Reach, Servers};
 use runledger_proto::v1::{CompleteRunRequest, HeartbeatRunRequest, StartRunRequest};
 
 /// The settings of the measurement.
@@ -32,6 +32,13 @@ pub struct Plan {
     seconds: u32,
     #[command(flatten)]
     servers: Servers,
+}
+
+impl Plan {
+    /// The servers that are called, and the way to them.
+    pub fn reach(&mut self) -> Reach<'_> {
+        self.servers.reach()
+    }
 }
 
 /// Starts runs under leases, renews them at an even pace, and completes them.

@@ -15,7 +15,7 @@ use crate::pace;
 use crate::progress::Progress;
 use crate::report::{Number, Report};
 use crate::runs::Runs;
-use crate::servers::{Connections, Servers};
+use crate::servers::{Connections, Reach, Servers};
 use runledger_proto::v1::RunFilter;
 
 /// Callers that write what is missed.
@@ -35,6 +35,13 @@ pub struct Plan {
     watchers: u32,
     #[command(flatten)]
     servers: Servers,
+}
+
+impl Plan {
+    /// The servers that are called, and the way to them.
+    pub fn reach(&mut self) -> Reach<'_> {
+        self.servers.reach()
+    }
 }
 
 /// The events that watchers have to catch up with.

@@ -17,7 +17,7 @@ use crate::pace::{self, Pace};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::runs::{AT_ONCE, Runs};
-use crate::servers::{Connections, Servers};
+use crate::servers::{Connections, Reach, Servers};
 
 /// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
@@ -39,6 +39,13 @@ pub struct Plan {
     of: Rpc,
     #[command(flatten)]
     servers: Servers,
+}
+
+impl Plan {
+    /// The servers that are called, and the way to them.
+    pub fn reach(&mut self) -> Reach<'_> {
+        self.servers.reach()
+    }
 }
 
 /// Writes at a rate, and notes for each change when the watchers have it.

@@ -17,7 +17,7 @@ use crate::process::Usage;
 use crate::progress::Progress;
 use crate::report::{Number, Report};
 use crate::runs::{AT_ONCE, Runs};
-use crate::servers::{Client, Servers};
+use crate::servers::{Client, Reach, Servers};
 
 /// The settings of the measurement.
 #[derive(Args, Clone, Debug)]
@@ -33,6 +33,13 @@ pub struct Plan {
     seconds: u32,
     #[command(flatten)]
     servers: Servers,
+}
+
+impl Plan {
+    /// The servers that are called, and the way to them.
+    pub fn reach(&mut self) -> Reach<'_> {
+        self.servers.reach()
+    }
 }
 
 /// Opens watches that show nothing, and looks at what the server takes before and after.

@@ -17,7 +17,7 @@ use crate::pace::{self, Pace};
 use crate::progress::Progress;
 use crate::report::{Number, Report};
 use crate::runs::{Runs, Written};
-use crate::servers::{Client, Servers};
+use crate::servers::{Client, Reach, Servers};
 use runledger_proto::v1::{WaitRunRequest, WaitRunResponse};
 
 /// Seconds that a wait may last: longer than any measurement.
@@ -40,6 +40,13 @@ pub struct Plan {
     rate: u32,
     #[command(flatten)]
     servers: Servers,
+}
+
+impl Plan {
+    /// The servers that are called, and the way to them.
+    pub fn reach(&mut self) -> Reach<'_> {
+        self.servers.reach()
+    }
 }
 
 /// An answered wait.

@@ -6,7 +6,7 @@ use runledger_proto::{duration, v1};
 use tokio::time::{Instant, sleep};
 
 use super::{AGAIN_AFTER, CALL_WAIT_MAX, Held, Notice, Worker, request_id};
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 /// Time that a worker that stops takes to give back the run that it claimed and has not begun.
 const GIVE_BACK_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ impl Worker {
                 Ok(v1::ClaimNextRunResponse { run: None, .. }) => lost = false,
                 // The lease that was granted was lost while this worker could not be told of it.
                 Err(failure) if failure.reason.as_deref() == Some("LEASE_LOST") => *asked = request_id(),
-                Err(failure) if failure.kind == Kind::Refused => return Err(failure),
+                Err(failure) if self.client.is_refused_for_good(&failure) => return Err(failure),
                 Err(failure) => {
                     if !std::mem::replace(&mut lost, true) {
                         self.notice(Notice::Retrying(failure));
@@ -67,7 +67,7 @@ impl Worker {
                 Ok(v1::ClaimNextRunResponse { run: Some(run), .. }) => break Held::from(run),
                 Ok(v1::ClaimNextRunResponse { run: None, .. }) => return,
                 // The run is this worker's no more.
-                Err(failure) if failure.kind == Kind::Refused => return,
+                Err(failure) if self.client.is_refused_for_good(&failure) => return,
                 Err(failure) if Instant::now() + AGAIN_AFTER >= until => {
                     return self.notice(Notice::NotGivenBack(None, failure));
                 }

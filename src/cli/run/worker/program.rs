@@ -55,7 +55,7 @@ impl Program {
     ///
     /// Invariant: no output of the program is passed on before its [guard](Self::guarded) knows it, or it was said that
     /// there is none.
-    pub(super) fn start(command: &[OsString], environment: &[(&str, String)], job: Job) -> io::Result<Self> {
+    pub(super) fn start(command: &[OsString], environment: &[(&str, OsString)], job: Job) -> io::Result<Self> {
         let (program, words) = command.split_first().expect("clap asks for at least one word");
         let mut child = Command::new(program)
             .args(words)

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::super::held::HeldRuns;
 use super::super::rows::after_all;
+use super::namespaces::HintedNamespaces;
 use crate::domain::{Ask, Command, Decided, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Sides, Time};
 
 /// Bytes of runs kept to decide the next command on.
@@ -43,6 +44,7 @@ pub(in crate::store::postgres) struct Hints {
     /// Optimistic commits of unknown outcome, and when they were decided.
     sent: Mutex<HashMap<Uuid, Time>>,
     held: HeldRuns,
+    namespaces: HintedNamespaces,
 }
 
 /// The end of a shard, after this process's last commit to it.
@@ -144,6 +146,7 @@ impl Hints {
             age: AtomicU64::new(0),
             sent: Mutex::default(),
             held: HeldRuns::none(),
+            namespaces: HintedNamespaces::default(),
         }
     }
 
@@ -152,11 +155,17 @@ impl Hints {
         &self.held
     }
 
+    /// The namespaces that are known to be there without a quota.
+    pub(in crate::store::postgres) fn namespaces(&self) -> &HintedNamespaces {
+        &self.namespaces
+    }
+
     /// Forgets everything: a new session may be to another server than before, which may know fewer or other facts:
     /// after a failover, or from a copy.
     pub(in crate::store::postgres) fn forget(&self) {
         self.age.fetch_add(1, Ordering::SeqCst);
         self.runs.clear();
+        self.namespaces.forget();
         for end in &self.shards {
             *held(end) = None;
         }
@@ -196,13 +205,14 @@ impl Hints {
             return None;
         }
         let now = told.after(age);
+        let namespaces = self.namespaces.of(commands)?;
         let loaded = Loaded {
             last: Some((end.position, end.at)),
             now: after_all(now, self.elsewhere(shard)),
             clock: now,
             runs: self.all_runs(commands)?,
             requests: Vec::new(),
-            sides: Sides::default(),
+            sides: Sides { namespaces, ..Sides::default() },
             ledger_epoch,
         };
         Some(Hinted { loaded, min_release: end.min_release })

@@ -10,13 +10,13 @@ use super::statements::{BEGIN, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
 use super::{Failed, Failure};
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, Loaded, Run, RunKey, Shard, Sides, Time, Wanted};
+use crate::domain::{Command, Loaded, Namespace, Run, RunKey, Shard, Sides, Time, Wanted};
 use crate::store::StoreError;
 use crate::store::postgres::ends::Ends;
 use crate::store::postgres::errors;
 use crate::store::postgres::rows::{Reader, after_all, shown, smallint};
 use crate::store::postgres::sessions::Session;
-use crate::store::postgres::sides::{claims, leases, max_running};
+use crate::store::postgres::sides::{claims, leases, max_running, namespaces};
 use crate::store::postgres::uptime::ReplicaUptime;
 use crate::store::postgres::uptime::statements::parameters;
 use crate::store::rows::{self, events, runs, sides};
@@ -34,6 +34,8 @@ pub(super) struct Prepared {
     max_running: Option<(Statement, Statement)>,
     /// Take, and read, the claimers' requests: only where a command has one.
     claims: Option<(Statement, Statement)>,
+    /// Take, and read, the namespaces of runs that may be created: only where one is not `default`.
+    namespaces: Option<(Statement, Statement)>,
 }
 
 impl Prepared {
@@ -54,10 +56,17 @@ impl Prepared {
             let lock = session.prepare_cached(claims::LOCK).await?;
             Some((lock, session.prepare_cached(claims::LOAD).await?))
         };
+        let namespaces = if keys.created_in.is_empty() {
+            None
+        } else {
+            let lock = session.prepare_cached(namespaces::LOCK).await?;
+            Some((lock, session.prepare_cached(namespaces::LOAD).await?))
+        };
         Ok(Self {
             load_leases,
             max_running,
             claims,
+            namespaces,
             lock_head: session.prepare_cached(LOCK_HEAD).await?,
             ends: session.prepare_cached(ends).await?,
             load_runs: session.prepare_cached(LOAD_RUNS).await?,
@@ -77,6 +86,8 @@ pub(super) struct Keys<'a> {
     max_running: (Vec<&'a str>, Vec<&'a str>, Vec<&'a str>),
     /// The namespaces and ids of claim requests.
     claims: (Vec<&'a str>, Vec<&'a str>),
+    /// The namespaces in which runs may be created.
+    created_in: Vec<&'a str>,
 }
 
 impl<'a> Keys<'a> {
@@ -95,6 +106,7 @@ impl<'a> Keys<'a> {
             leases: sides.leases.iter().map(of_run).unzip(),
             max_running: sides.max_running.iter().map(limit).collect(),
             claims: sides.claims.iter().map(|(namespace, id)| (namespace.as_str(), id.as_str())).unzip(),
+            created_in: sides.namespaces.iter().map(Namespace::as_str).collect(),
         }
     }
 }
@@ -134,12 +146,14 @@ pub(super) async fn lock_and_load(
     let by_label: [&(dyn ToSql + Sync); 4] = [&shard, namespaces, run_ids, labels];
     let (namespaces, request_ids) = &keys.claims;
     let by_claim: [&(dyn ToSql + Sync); 2] = [namespaces, request_ids];
-    let (begun, head, max_running, claims, ends, runs, requests, leases) = tokio::join!(
+    let by_name: [&(dyn ToSql + Sync); 1] = [&keys.created_in];
+    let (begun, head, max_running, claims, namespaces, ends, runs, requests, leases) = tokio::join!(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
         lock_and_load_side(session, prepared.max_running.as_ref(), &by_label),
         lock_and_load_side(session, prepared.claims.as_ref(), &by_claim),
+        lock_and_load_side(session, prepared.namespaces.as_ref(), &by_name),
         session.query(&prepared.ends, &[]),
         async { if with_runs { load_runs(session, prepared, shard, keys).await } else { Ok(Vec::new()) } },
         load_requests(session, prepared, shard, keys),
@@ -151,6 +165,7 @@ pub(super) async fn lock_and_load(
         return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source }.into());
     }
     let (max_running, claims) = (max_running.map_err(retriable)?, claims.map_err(retriable)?);
+    let namespaces = namespaces.map_err(retriable)?;
     let ends = Ends::read(&ends.map_err(retriable)?, shard)?;
     let (runs, requests) = (runs.map_err(retriable)?, requests.map_err(retriable)?);
     let leases = leases.map_err(retriable)?;
@@ -164,6 +179,7 @@ pub(super) async fn lock_and_load(
             leases: leases.iter().map(leases::held).collect::<Result<_, _>>()?,
             max_running: max_running.iter().map(max_running::counted).collect::<Result<_, _>>()?,
             claims: claims.iter().map(sides::claim).collect::<Result<_, _>>()?,
+            namespaces: namespaces.iter().map(rows::namespaces::side).collect::<Result<_, _>>()?,
         },
         ledger_epoch: ends.ledger_epoch,
     };

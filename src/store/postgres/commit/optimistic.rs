@@ -26,7 +26,7 @@ use super::hints::{Hinted, RestedOn};
 use super::outcome::{Written, write_alone};
 use super::write::{Place, write};
 use super::{CommitPath, WRITE_MAX, before};
-use crate::domain::{Command, Decide, Decided, Loaded, Shard};
+use crate::domain::{Command, Decide, Decided, Loaded, Namespace, Shard};
 use crate::store::{CommitError, Unsettled};
 use crate::telemetry::chain;
 
@@ -51,10 +51,12 @@ pub(in crate::store::postgres) async fn commit(
         return Ok(Optimistic::NotWritten);
     };
     let (last, now) = (loaded.last.map_or(0, |(position, _)| position), loaded.now);
+    let created_in: Vec<Namespace> = loaded.sides.namespaces.iter().map(|row| row.name.clone()).collect();
     let Some(mut decided) = decided(commands, loaded, rules) else {
         return Ok(Optimistic::NotWritten);
     };
-    let place = Place::AtTheEnd { shard_count: commits.shard_count, min_release: &min_release };
+    let place =
+        Place::AtTheEnd { shard_count: commits.shard_count, min_release: &min_release, created_in: &created_in };
     let write = write(smallint(shard), commit_id, now, &decided, place);
     let session = before(deadline, commits.sessions.commit()).await??;
     if age != hints.age() {
@@ -88,6 +90,7 @@ pub(in crate::store::postgres) async fn commit(
         Ok(Written::Committed(None)) => {
             session.put_back();
             hints.was_wrong(shard);
+            hints.namespaces().were_wrong(commands);
             return Ok(Optimistic::NotWritten);
         }
         Ok(Written::RolledBack(error)) if errors::is_lost_race(&error) => {

@@ -12,7 +12,7 @@ use crate::store::postgres::errors;
 use crate::store::postgres::sessions::Session;
 
 /// The outcome of a writing statement and its transaction.
-pub(super) enum Written<T> {
+pub(in crate::store::postgres) enum Written<T> {
     /// The transaction is durable, and this is the statement's answer.
     Committed(T),
     /// The statement could not be sent, so that COMMIT was not sent either.
@@ -43,7 +43,7 @@ fn ended<T>(error: Error) -> Written<T> {
 }
 
 /// Sends the flush that ends with COMMIT. The statement's answer is looked at before COMMIT's.
-pub(super) async fn write_and_commit<T>(
+pub(in crate::store::postgres) async fn write_and_commit<T>(
     session: &Session,
     statement: impl Future<Output = Result<T, Error>>,
 ) -> Written<T> {
@@ -105,7 +105,8 @@ mod tests {
     async fn an_answer_that_comes_in_the_moment_of_sending_is_the_servers_word() {
         #[expect(clippy::disallowed_methods, reason = "`make test` says where its Postgres is in the environment")]
         let dsn = std::env::var("RUNLEDGER_TEST_POSTGRES").expect("`make test` runs a Postgres for this");
-        let sessions = Sessions::new(&dsn.parse().unwrap(), 3, &Supervisor::new(), None, || {});
+        let sessions =
+            Sessions::new(&crate::store::postgres::dsn::connector(&dsn).unwrap(), 3, &Supervisor::new(), None, || {});
         let session = sessions.commit().await.unwrap();
         session.batch_execute(BEGIN).await.unwrap();
         let lost_race = session.query_one("select 1 / 0", &[]).await.unwrap_err();

@@ -20,7 +20,7 @@ use super::super::parts::Parts;
 use super::super::parts::columns::Argument;
 use super::super::rows::{At, bigint};
 use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
-use crate::domain::{Decided, Position, RunWrite, Time};
+use crate::domain::{Decided, Namespace, Position, RunWrite, Time};
 
 /// A statement with its arguments.
 pub(in crate::store::postgres) struct Write<'a> {
@@ -46,6 +46,8 @@ pub(in crate::store::postgres) enum Place<'a> {
         shard_count: u16,
         /// The release that the schema asks for.
         min_release: &'a str,
+        /// The namespaces other than `default` in which runs are created: they must be there, and have no quota.
+        created_in: &'a [Namespace],
     },
 }
 
@@ -79,8 +81,11 @@ pub(in crate::store::postgres) fn write<'a>(
             let last = parts.add("bigint", bigint(position));
             ("write", format!("place as materialized (select {last} as last, {at} as at, clock_timestamp() as now)"))
         }
-        Place::AtTheEnd { shard_count, min_release } => {
-            let guard = parts.guard(&shard, &at, min_release, !new.is_empty(), !old.is_empty(), &decided.events);
+        Place::AtTheEnd { shard_count, min_release, created_in } => {
+            let mut guard = parts.guard(&shard, &at, min_release, !new.is_empty(), !old.is_empty(), &decided.events);
+            if !created_in.is_empty() {
+                guard += &parts.guard_namespaces(created_in);
+            }
             let place = format!(
                 "head as materialized (select ctid as version from shards where shard = {shard} for update),
 clock as materialized (select clock_timestamp() as now, version from head),
@@ -110,6 +115,7 @@ select place.last, place.now, 1 / ({})::int as complete from place",
 /// Every statement of a commit with these decisions, in one flush and in two, for a look at their plans.
 #[must_use]
 pub fn of_a_commit(shard_count: u16, decided: &Decided) -> Vec<String> {
+    let created_in = [Namespace::from("team-a")];
     let written = |place| write(0, Uuid::nil(), Time::from_micros(0), decided, place).sql;
     vec![
         LOCK_HEAD.to_owned(),
@@ -117,6 +123,6 @@ pub fn of_a_commit(shard_count: u16, decided: &Decided) -> Vec<String> {
         LOAD_RUNS.to_owned(),
         LOAD_REQUEST_IDS.to_owned(),
         written(Place::After(0)),
-        written(Place::AtTheEnd { shard_count, min_release: "0.0.0" }),
+        written(Place::AtTheEnd { shard_count, min_release: "0.0.0", created_in: &created_in }),
     ]
 }

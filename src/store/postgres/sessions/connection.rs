@@ -7,11 +7,16 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deadpool::managed::{self, Metrics, RecycleResult};
-use deadpool_postgres::{ClientWrapper, Manager};
-use tokio_postgres::{Client, Error, Statement};
+use deadpool_postgres::{ClientWrapper, Connect, Manager, ManagerConfig, RecyclingMethod};
+use runledger_postgres::{Connected, Connector};
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Config, Error, Statement};
+
+use crate::telemetry::chain;
 
 /// Statements that a connection keeps at most. Each takes about 0.25 MB of the server's memory, and all the loads of
 /// `runledger bench` one after the other use 41.
@@ -21,28 +26,61 @@ const PREPARED_MAX: usize = 128;
 const UNFINISHED_MAX: usize = 16;
 
 /// Makes the connections of a pool.
-pub(super) struct Connections(pub(super) Manager);
+pub(super) struct Connections {
+    manager: Manager,
+    connector: Connector,
+}
+
+impl Connections {
+    pub(super) fn by(connector: Connector) -> Self {
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let config = connector.config().clone();
+        Self { manager: Manager::from_connect(config, Dial(connector.clone()), recycling), connector }
+    }
+}
+
+/// Connects by our connector, where the pool's own way would read the roots and keys once for all.
+struct Dial(Connector);
+
+type Dialled<'a> = Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), Error>> + Send + 'a>>;
+
+impl Connect for Dial {
+    fn connect(&self, _config: &Config) -> Dialled<'_> {
+        Box::pin(async move {
+            let Connected { client, connection, .. } = self.0.connect().await?;
+            #[expect(clippy::disallowed_methods, reason = "the pool aborts the task when it drops the connection")]
+            let driver = tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::warn!(error = chain(&error), "a session with Postgres was lost");
+                }
+            });
+            Ok((client, driver))
+        })
+    }
+}
 
 impl managed::Manager for Connections {
     type Type = Connection;
     type Error = Error;
 
     async fn create(&self) -> Result<Connection, Error> {
-        Ok(Connection { client: self.0.create().await?, statements: Mutex::default() })
+        let (client, connector) = (self.manager.create().await?, self.connector.clone());
+        Ok(Connection { client, connector, statements: Mutex::default() })
     }
 
     async fn recycle(&self, connection: &mut Connection, metrics: &Metrics) -> RecycleResult<Error> {
-        self.0.recycle(&mut connection.client, metrics).await
+        self.manager.recycle(&mut connection.client, metrics).await
     }
 
     fn detach(&self, connection: &mut Connection) {
-        self.0.detach(&mut connection.client);
+        self.manager.detach(&mut connection.client);
     }
 }
 
 /// See the module.
 pub(in crate::store::postgres) struct Connection {
     client: ClientWrapper,
+    connector: Connector,
     statements: Mutex<Statements>,
 }
 
@@ -74,6 +112,11 @@ impl Connection {
         let statement = prepared?;
         statements.keep(text, statement.clone());
         Ok(statement)
+    }
+
+    /// Asks the server to end what the session executes.
+    pub(super) async fn cancel(&self) -> Result<(), Error> {
+        self.connector.cancel(self.client.cancel_token()).await
     }
 
     /// Whether there are too many statements on the server that nobody can close.
@@ -125,7 +168,7 @@ mod tests {
     fn sessions() -> Sessions {
         #[expect(clippy::disallowed_methods, reason = "`make test` says where its Postgres is in the environment")]
         let dsn = std::env::var("RUNLEDGER_TEST_POSTGRES").expect("`make test` runs a Postgres for this");
-        Sessions::new(&dsn.parse().unwrap(), 3, &Supervisor::new(), None, || {})
+        Sessions::new(&crate::store::postgres::dsn::connector(&dsn).unwrap(), 3, &Supervisor::new(), None, || {})
     }
 
     /// The first column of a statement that is not prepared for it.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use deadpool::managed::{Object, Pool};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
-use tokio_postgres::{Error, NoTls};
+use tokio_postgres::Error;
 
 use super::connection::{Connection, Connections};
 use crate::store::StoreError;
@@ -119,7 +119,7 @@ async fn is_soon_idle(session: &Session) -> bool {
         return answered.is_ok();
     }
     let cancelled = async {
-        session.cancel_token().cancel_query(NoTls).await?;
+        session.cancel().await?;
         idle.await
     };
     // Either way the session is closed: the server notices it where the statement goes on.
@@ -144,7 +144,7 @@ mod tests {
     fn sessions() -> Sessions {
         #[expect(clippy::disallowed_methods, reason = "`make test` says where its Postgres is in the environment")]
         let dsn = std::env::var("RUNLEDGER_TEST_POSTGRES").expect("`make test` runs a Postgres for this");
-        Sessions::new(&dsn.parse().unwrap(), 3, &Supervisor::new(), None, || {})
+        Sessions::new(&crate::store::postgres::dsn::connector(&dsn).unwrap(), 3, &Supervisor::new(), None, || {})
     }
 
     async fn pid(session: &Session) -> i32 {

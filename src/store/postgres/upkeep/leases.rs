@@ -24,8 +24,9 @@ fn renewing() -> String {
         "-- leases.renew
 with {up},
 asked as materialized (
-    select * from unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[])
-        with ordinality as v (namespace, run_id, epoch, agent_id, done, total, message, number)),
+    select * from unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[],
+            $9::text[])
+        with ordinality as v (namespace, run_id, epoch, agent_id, done, total, message, unowned, number)),
 renewed as (
     update leases l
     set expires_at = up.now + l.ttl_ms * interval '1 ms', renewed = true,
@@ -38,14 +39,14 @@ renewed as (
       and l.namespace = v.namespace and l.run_id = v.run_id and l.epoch = v.epoch
       and not l.released and {EXPIRY} > up.now
       and (v.agent_id is null
-           or (select coalesce(r.agent_id, v.agent_id) from runs r
+           or (select coalesce(r.agent_id, v.unowned) from runs r
                where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id) = v.agent_id)
     returning v.number, v.namespace, v.run_id, l.expires_at, up.now)
 select v.number, v.expires_at, v.now, {columns}
 from renewed v
 cross join lateral (
     select * from runs where shard = $1 and namespace = v.namespace and run_id = v.run_id offset 0) as r",
-        up = up(9),
+        up = up(10),
         columns = run_columns!(postgres basic),
     )
 }
@@ -70,10 +71,26 @@ pub(in crate::store::postgres) async fn renew(
     let total: Vec<Option<i64>> = progress().map(|progress| progress.map(|progress| bigint(progress.total))).collect();
     let messages: Vec<Option<&str>> =
         progress().map(|progress| progress.map(|progress| progress.message.as_str())).collect();
+    // The owner that a run without one is taken to have: for a caller that is confined to its agents, nobody.
+    let unowned: Vec<Option<&str>> =
+        ordered().map(|(_, renewal)| renewal.agent_id.as_deref().filter(|_| !renewal.is_confined)).collect();
     let (shard, sent) = (smallint(shard), uptime.sent());
     let [expected, begun, below, ends] = parameters(&sent);
-    let arguments: [&(dyn ToSql + Sync); 12] =
-        [&shard, &namespaces, &run_ids, &epochs, &agents, &done, &total, &messages, expected, begun, below, ends];
+    let arguments: [&(dyn ToSql + Sync); 13] = [
+        &shard,
+        &namespaces,
+        &run_ids,
+        &epochs,
+        &agents,
+        &done,
+        &total,
+        &messages,
+        &unowned,
+        expected,
+        begun,
+        below,
+        ends,
+    ];
     let told = |rows: &Vec<Row>| rows.first().and_then(told);
     let rows = uptime.making(writing(sessions, &renewing(), &arguments), told).await?;
     let mut renewed = vec![None; renewals.len()];

@@ -1,0 +1,102 @@
+//! The admin port: what those ask who run the process, by HTTP/1 and in plain text, on a port of its own.
+//!
+//! It answers until the end of a drain, so that whoever asks learns of the drain. It knows no callers and shows nothing
+//! of theirs: it must never do more than that, because nobody proves here who he is.
+
+mod answer;
+
+use std::convert::Infallible;
+use std::future::ready;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::grpc::health::Readiness;
+use crate::supervise::Supervisor;
+use crate::telemetry::LogThrottle;
+
+/// Connections at once; others wait.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Time for a request's head to come, and so also the time that a connection stays without a request.
+const HEAD_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Age that a connection reaches.
+const AGE_MAX: Duration = Duration::from_mins(1);
+
+/// Time that a connection has to end once it was told to.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The pause after a connection could not be accepted: the system has no descriptors or no memory left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers until the stop. Each connection is a task of `connections`.
+pub async fn serve(
+    listener: TcpListener,
+    readiness: watch::Receiver<Readiness>,
+    connections: Supervisor,
+    stop: CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let said = LogThrottle::default();
+    let accepting = async {
+        loop {
+            let place = places.clone().acquire_owned().await.expect("never closed");
+            match listener.accept().await {
+                Ok((stream, _address)) => {
+                    let served = connection(stream, readiness.clone(), stop.clone());
+                    connections.spawn(async move {
+                        served.await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    if let Some(unsaid) = said.is_due() {
+                        tracing::error!(%error, unsaid, "connections to the admin port cannot be accepted");
+                    }
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = accepting => {}
+    }
+}
+
+async fn connection(stream: TcpStream, readiness: watch::Receiver<Readiness>, stop: CancellationToken) {
+    let answers = service_fn(move |request: hyper::Request<_>| {
+        let readiness = *readiness.borrow();
+        ready(Ok::<_, Infallible>(answer::to(request.method(), request.uri().path(), readiness)))
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT_MAX).max_buf_size(HEAD_BYTES_MAX);
+    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), answers));
+    let ended = tokio::select! {
+        biased;
+        ended = served.as_mut() => ended,
+        () = async { tokio::select! { () = stop.cancelled() => {}, () = sleep(AGE_MAX) => {} } } => {
+            served.as_mut().graceful_shutdown();
+            match timeout(GRACE, served).await {
+                Ok(ended) => ended,
+                Err(_elapsed) => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection to the admin port ended");
+    }
+}

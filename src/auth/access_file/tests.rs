@@ -1,0 +1,110 @@
+use super::*;
+use crate::auth::Access;
+
+const HASH: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+fn faults(text: &str) -> String {
+    read(text).expect_err("a fault").join("\n")
+}
+
+#[test]
+fn a_token_a_certificate_and_an_issuer_are_read() {
+    let rules = read(&format!(
+        r#"
+        [[token]]
+        name = "ci"
+        sha256 = "{HASH}"
+        expires_at = "2030-01-01T00:00:00Z"
+        grants = [{{ namespaces = ["team-a", "team-b"], roles = ["reporter"], agents = ["ci-*"] }}]
+
+        [[certificate]]
+        name = "spiffe://example.org/bridge/*"
+        grants = [{{ namespaces = ["*"], roles = ["reader"] }}]
+
+        [[issuer]]
+        kubernetes = true
+        [[issuer.subject]]
+        name = "system:serviceaccount:*"
+        grants = [{{ namespaces = ["${{/kubernetes.io/namespace}}"], roles = ["reporter"], agents = ["${{/sub}}"] }}]
+        "#
+    ))
+    .unwrap();
+    let known = rules.of_token(&TokenHash::of(b"abc")).unwrap();
+    assert_eq!((known.identity.subject.as_str(), known.identity.issuer.as_str()), ("ci", "runledger"));
+    assert_eq!(known.expires_at.unwrap().to_string(), "2030-01-01T00:00:00.000000Z");
+    assert!(known.grants.allow(Access::Report, "team-b").is_ok() && known.grants.allow(Access::Report, "c").is_err());
+    let certificate = rules.of_certificate("spiffe://example.org/bridge/7", "CN=ca").unwrap();
+    assert!(certificate.grants.allow(Access::Read, "any").is_ok());
+    assert!(rules.of_certificate("spiffe://example.com/bridge/7", "CN=ca").is_none());
+    let claims =
+        serde_json::json!({ "sub": "system:serviceaccount:team-a:x", "kubernetes.io": { "namespace": "team-a" } });
+    let issuer = "https://kubernetes.default.svc.cluster.local";
+    let subject = rules.of_subject(issuer, "system:serviceaccount:team-a:x", claims.as_object().unwrap()).unwrap();
+    let agent = Some("system:serviceaccount:team-a:x".to_owned());
+    assert_eq!(subject.grants.allow_as(Access::Report, "team-a", None).unwrap().agent_id, agent);
+    assert!(subject.grants.allow(Access::Read, "team-b").is_err());
+    assert!(
+        rules.of_subject("https://elsewhere", "system:serviceaccount:team-a:x", claims.as_object().unwrap()).is_none()
+    );
+}
+
+#[test]
+fn everything_that_is_wrong_is_named_with_its_place() {
+    let text = r#"
+        [[token]]
+        name = "ci"
+        sha256 = "12"
+        grants = [{ namespaces = [], roles = ["chief"] }]
+        [[token]]
+        name = ""
+        sha256 = "12"
+        grants = []
+        [[certificate]]
+        name = "*.example.org"
+        grants = [{ namespaces = ["${/sub}"], roles = ["reader"] }]
+        [[issuer]]
+        issuer = "https://issuer"
+        jwks_file = "a"
+        jwks_url = "b"
+    "#;
+    let faults = faults(text);
+    for fault in [
+        "token 1 (`ci`): sha256",
+        "token 1 (`ci`): roles: `chief` is none of",
+        "token 1 (`ci`): namespaces must name one",
+        "token 2: name must be",
+        "certificate 1 (`*.example.org`): name must be",
+        "certificate 1 (`*.example.org`): only grants of an issuer's subject",
+        "issuer 1 (`https://issuer`): audience",
+        "issuer 1 (`https://issuer`): jwks_file stands alone",
+        "issuer 1 (`https://issuer`): [[issuer.subject]]",
+    ] {
+        assert!(faults.contains(fault), "{fault}\nin\n{faults}");
+    }
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_line() {
+    let text = "[[token]]\nname = \"ci\"\nsha = \"12\"\ngrants = []\n";
+    let faults = faults(text);
+    assert!(faults.contains("line 3") && faults.contains("sha"), "{faults}");
+}
+
+#[test]
+fn a_reporters_grant_says_as_which_agents() {
+    let text = |agents: &str| {
+        format!(
+            "[[token]]\nname = \"a\"\nsha256 = \"{HASH}\"\ngrants = [{{ namespaces = [\"*\"], roles = [\"reporter\"]{agents} }}]"
+        )
+    };
+    assert!(faults(&text("")).contains("must say as which agents"));
+    assert!(read(&text(", agents = [\"*\"]")).is_ok());
+}
+
+#[test]
+fn a_token_is_given_once() {
+    let one = format!(
+        "[[token]]\nname = \"a\"\nsha256 = \"{HASH}\"\ngrants = [{{ namespaces = [\"*\"], roles = [\"reader\"] }}]\n"
+    );
+    assert!(faults(&format!("{one}{one}")).contains("another token has the same sha256"));
+}

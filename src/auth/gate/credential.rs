@@ -1,0 +1,58 @@
+//! The credential that comes with a call.
+
+use std::fmt;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use super::super::token::{CREDENTIAL_BYTES_MAX, TokenHash};
+use super::{BadCredential, Certificate};
+
+/// The credential of a call.
+pub(super) enum Credential {
+    /// A token of the access file, of which only the hash is kept.
+    Token(TokenHash),
+    /// A signed token.
+    Jwt,
+    /// A client certificate.
+    Certificate { name: String, issuer: String },
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Token(_) => "Credential::Token",
+            Self::Jwt => "Credential::Jwt",
+            Self::Certificate { .. } => "Credential::Certificate",
+        })
+    }
+}
+
+impl Credential {
+    /// The credential of a call, if it has one. A token names the caller, also on a connection with a certificate.
+    pub(super) fn of(headers: &HeaderMap, certificate: Option<Certificate<'_>>) -> Result<Option<Self>, BadCredential> {
+        let Some(token) = bearer(headers)? else {
+            let owned = |Certificate { name, issuer }: Certificate<'_>| Self::Certificate {
+                name: name.to_owned(),
+                issuer: issuer.to_owned(),
+            };
+            return Ok(certificate.map(owned));
+        };
+        let is_jwt = token.split(|byte| *byte == b'.').count() == 3;
+        Ok(Some(if is_jwt { Self::Jwt } else { Self::Token(TokenHash::of(token)) }))
+    }
+}
+
+/// The bearer token, if there is one.
+fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, BadCredential> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let value = value.as_bytes();
+    let (scheme, token) = value.split_at_checked(7).ok_or(BadCredential::Malformed)?;
+    let is_one = values.next().is_none() && scheme.eq_ignore_ascii_case(b"bearer ");
+    let token = token.trim_ascii();
+    if !is_one || token.is_empty() || token.len() > CREDENTIAL_BYTES_MAX {
+        return Err(BadCredential::Malformed);
+    }
+    Ok(Some(token))
+}

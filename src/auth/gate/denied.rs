@@ -1,0 +1,70 @@
+//! The reasons for which a call does not pass.
+
+use crate::auth::names::Names;
+use crate::auth::{Access, Lacking};
+use crate::domain::Violation;
+
+/// A call that does not pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// The call has no credential.
+    NoCredential,
+    /// The call's credential is not good.
+    BadCredential(BadCredential),
+    /// The port has no such method.
+    UnknownMethod,
+    /// Headers that break their rules.
+    Headers(Vec<Violation>),
+    /// Nothing was granted to the caller in the namespace, which may not even exist.
+    Namespace,
+    /// No role of the caller's allows the call.
+    Role(Access),
+    /// The caller may not act as this agent; none: it must name one of its own.
+    Agent(Option<String>),
+}
+
+/// What is wrong with a credential. Each has a name for programs, which never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadCredential {
+    /// Not one `authorization` header with a bearer token.
+    #[error("the authorization header must come once, as `Bearer TOKEN`")]
+    Malformed,
+    /// The server takes no credentials of this kind.
+    #[error("this server takes no credentials of this kind")]
+    NotTaken,
+    /// Nobody is known by the credential.
+    #[error("nobody is known by it here")]
+    Unknown,
+    /// The credential's time is over.
+    #[error("its time is over")]
+    Expired,
+}
+
+impl BadCredential {
+    /// The name for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "MALFORMED",
+            Self::NotTaken => "NOT_TAKEN",
+            Self::Unknown => "UNKNOWN",
+            Self::Expired => "EXPIRED",
+        }
+    }
+}
+
+impl From<BadCredential> for Denied {
+    fn from(bad: BadCredential) -> Self {
+        Self::BadCredential(bad)
+    }
+}
+
+impl Denied {
+    pub(super) fn lacking(lacking: Lacking, names: &Names) -> Self {
+        match lacking {
+            Lacking::Namespace => Self::Namespace,
+            Lacking::Role(access) => Self::Role(access),
+            Lacking::Agent => Self::Agent(names.agent.clone()),
+        }
+    }
+}

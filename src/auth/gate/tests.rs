@@ -1,0 +1,170 @@
+use std::sync::Mutex as StdMutex;
+
+use http::HeaderValue;
+
+use super::*;
+use crate::auth::access_file;
+use crate::auth::token::TokenHash;
+use crate::domain::PrincipalKind;
+
+#[derive(Debug)]
+struct Hands(StdMutex<i64>);
+
+impl Clock for Hands {
+    fn now(&self) -> Time {
+        Time::from_micros(*self.0.lock().unwrap())
+    }
+}
+
+const NOW: i64 = 1_800_000_000_000_000;
+
+fn file(tokens: &[(&str, &str, &str)]) -> Rules {
+    let entry = |(token, more, grants): &(&str, &str, &str)| {
+        let hash = TokenHash::of(token.as_bytes());
+        format!("[[token]]\nname = \"{token}\"\nsha256 = \"{hash}\"\n{more}\ngrants = [{grants}]\n")
+    };
+    access_file::read(&tokens.iter().map(entry).collect::<String>()).unwrap()
+}
+
+const REPORTER: &str = "{ namespaces = [\"default\"], roles = [\"reporter\"], agents = [\"bridge-*\"] }";
+const READER: &str = "{ namespaces = [\"default\"], roles = [\"reader\"] }";
+
+fn gate(rules: Rules) -> (Gate, Arc<Hands>) {
+    let clock = Arc::new(Hands(StdMutex::new(NOW)));
+    (Gate::of(Kinds::all(), rules, clock.clone()), clock)
+}
+
+fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    pairs.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_str(value).unwrap())).collect()
+}
+
+fn look(gate: &Gate, method: &str, pairs: &[(&'static str, &str)]) -> Result<Admitted, Denied> {
+    let path = if method.starts_with('/') { method.to_owned() } else { format!("/runledger.v1.RunService/{method}") };
+    match gate.look(&path, &headers(pairs), None, false) {
+        Looked::Admitted(admitted) => Ok(*admitted),
+        Looked::Denied(denied) => Err(denied),
+    }
+}
+
+#[test]
+fn an_open_gate_believes_every_caller() {
+    let gate = Gate::open();
+    let admitted = look(&gate, "StartRun", &[("runledger-agent-id", "a")]).unwrap();
+    assert_eq!(admitted.caller.principal, Principal::claimed("a".into()));
+    assert_eq!(admitted.caller.agents, Agents::All);
+    let anonymous = look(&gate, "StartRun", &[("authorization", "Bearer whatever")]).unwrap();
+    assert_eq!(anonymous.caller.principal.kind, PrincipalKind::Anonymous);
+    assert!(matches!(look(&gate, "StartRun", &[("runledger-agent-id", "a b")]), Err(Denied::Headers(_))));
+}
+
+#[test]
+fn a_caller_without_a_credential_is_let_in_to_nothing_but_health_and_reflection() {
+    let (gate, _) = gate(file(&[("rl_a", "", READER)]));
+    for method in ["GetRun", "StartRun", "WatchRuns", "/runledger.v1.ReplicaService/GetReplica"] {
+        assert_eq!(look(&gate, method, &[]).unwrap_err(), Denied::NoCredential, "{method}");
+    }
+    for method in ["/grpc.health.v1.Health/Check", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"] {
+        assert!(look(&gate, method, &[]).is_ok(), "{method}");
+    }
+}
+
+#[test]
+fn a_bad_credential_is_refused_everywhere_also_where_none_is_needed() {
+    let (gate, _) = gate(file(&[("rl_a", "", READER)]));
+    for (authorization, bad) in [
+        ("Bearer rl_b", BadCredential::Unknown),
+        ("Bearer a.b.c", BadCredential::NotTaken),
+        ("Basic cmxfYQ==", BadCredential::Malformed),
+        ("Bearer ", BadCredential::Malformed),
+        ("rl_a", BadCredential::Malformed),
+    ] {
+        for method in ["GetRun", "/grpc.health.v1.Health/Check"] {
+            let denied = look(&gate, method, &[("authorization", authorization)]).unwrap_err();
+            assert_eq!(denied, bad.into(), "{authorization:?}");
+        }
+    }
+    let mut twice = headers(&[("authorization", "Bearer rl_a")]);
+    twice.append("authorization", HeaderValue::from_static("Bearer rl_a"));
+    let looked = gate.look("/runledger.v1.RunService/GetRun", &twice, None, false);
+    assert!(matches!(looked, Looked::Denied(Denied::BadCredential(BadCredential::Malformed))));
+}
+
+#[test]
+fn a_bad_token_does_not_fall_back_to_a_good_certificate_and_a_good_one_names_the_caller() {
+    let rules = access_file::read(&format!(
+        "[[token]]\nname = \"by-token\"\nsha256 = \"{}\"\ngrants = [{READER}]\n\
+         [[certificate]]\nname = \"by-certificate\"\ngrants = [{REPORTER}]\n",
+        TokenHash::of(b"rl_a")
+    ));
+    let (gate, _) = gate(rules.unwrap());
+    let certificate = Some(Certificate { name: "by-certificate", issuer: "CN=ca" });
+    let look = |pairs: &[(&'static str, &str)]| {
+        gate.look("/runledger.v1.RunService/GetRun", &headers(pairs), certificate, false)
+    };
+    let Looked::Admitted(admitted) = look(&[]) else { panic!("the certificate") };
+    let identity = admitted.caller.principal.identity.unwrap();
+    assert_eq!((identity.subject.as_str(), identity.issuer.as_str()), ("by-certificate", "CN=ca"));
+    let Looked::Admitted(admitted) = look(&[("authorization", "bearer rl_a")]) else { panic!("the token") };
+    assert_eq!(admitted.caller.principal.identity.unwrap().subject, "by-token");
+    assert!(matches!(look(&[("authorization", "Bearer rl_x")]), Looked::Denied(Denied::BadCredential(_))));
+}
+
+#[test]
+fn the_checks_come_in_their_order() {
+    let (gate, _) = gate(file(&[("rl_a", "", REPORTER)]));
+    let token = ("authorization", "Bearer rl_a");
+    let bad_agent = ("runledger-agent-id", "a b");
+    assert_eq!(look(&gate, "StartRun", &[bad_agent]).unwrap_err(), Denied::NoCredential);
+    assert!(matches!(look(&gate, "StartRun", &[token, bad_agent]).unwrap_err(), Denied::Headers(_)));
+    let other = ("runledger-agent-id", "other");
+    assert_eq!(look(&gate, "StartRun", &[token, other]).unwrap_err(), Denied::Agent(Some("other".into())));
+    assert_eq!(look(&gate, "StartRun", &[token]).unwrap_err(), Denied::Agent(None));
+    assert_eq!(
+        look(&gate, "/runledger.v1.ReplicaService/GetReplica", &[token]).unwrap_err(),
+        Denied::Role(Access::Inspect)
+    );
+    let admitted = look(&gate, "StartRun", &[token, ("runledger-agent-id", "bridge-1")]).unwrap();
+    assert_eq!(admitted.caller.principal.kind, PrincipalKind::Authenticated);
+    assert!(admitted.caller.agents.is_confined());
+    assert_eq!(look(&gate, "NoSuchMethod", &[token]).unwrap_err(), Denied::UnknownMethod);
+}
+
+#[test]
+fn a_token_is_taken_until_its_end_and_half_a_minute_more() {
+    let (gate, clock) = gate(file(&[("rl_a", "expires_at = \"2027-01-15T08:00:10Z\"", READER)]));
+    let token = [("authorization", "Bearer rl_a")];
+    assert!(look(&gate, "GetRun", &token).unwrap().ends_at.is_some());
+    *clock.0.lock().unwrap() = NOW + 39_999_999;
+    assert!(look(&gate, "GetRun", &token).is_ok());
+    *clock.0.lock().unwrap() = NOW + 40_000_000;
+    assert_eq!(look(&gate, "GetRun", &token).unwrap_err(), BadCredential::Expired.into());
+}
+
+#[tokio::test]
+async fn new_rules_end_what_they_do_not_let_in_and_nothing_else() {
+    let (gate, _) = gate(file(&[("rl_a", "", READER), ("rl_b", "", READER), ("rl_c", "", READER)]));
+    let session = |token: &str| {
+        let headers = headers(&[("authorization", &format!("Bearer {token}"))]);
+        let Looked::Admitted(admitted) = gate.look("/runledger.v1.RunService/WatchRuns", &headers, None, true) else {
+            panic!("{token}")
+        };
+        admitted.session.unwrap()
+    };
+    let (kept, gone, moved) = (session("rl_a"), session("rl_b"), session("rl_c"));
+    let elsewhere = "{ namespaces = [\"elsewhere\"], roles = [\"admin\"] }";
+    gate.take(file(&[("rl_a", "", REPORTER), ("rl_c", "", elsewhere)]));
+    assert_eq!(gone.until_denied().await, BadCredential::Unknown.into());
+    assert_eq!(moved.until_denied().await, Denied::Namespace);
+    assert!(futures_util::FutureExt::now_or_never(kept.until_denied()).is_none());
+}
+
+#[test]
+fn sessions_that_have_gone_take_no_room() {
+    let (gate, _) = gate(file(&[("rl_a", "", READER)]));
+    let headers = headers(&[("authorization", "Bearer rl_a")]);
+    for _ in 0..1_000 {
+        let _gone = gate.look("/runledger.v1.RunService/WaitRun", &headers, None, true);
+    }
+    let Gate(Some(checked)) = &gate else { panic!("not open") };
+    assert!(sessions::held(&checked.sessions).len() <= 2);
+}

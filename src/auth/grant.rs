@@ -1,0 +1,175 @@
+//! What a caller was granted: in which namespaces, in which roles, as which agents.
+
+use std::sync::Arc;
+
+use super::Access;
+use super::rules::is_name;
+use crate::domain::limits::LINK_BYTES_MAX;
+use crate::domain::{Agents, Pattern};
+
+/// What a caller may do in the namespaces that were granted to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It reads runs.
+    Reader,
+    /// It reads runs, and reports those of its own agents.
+    Reporter,
+    /// It reads and reports all runs, and looks at replicas.
+    Operator,
+    /// It does all of this, and makes, changes and deletes namespaces.
+    Admin,
+}
+
+impl Role {
+    /// The role's name in an access file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reader => "reader",
+            Self::Reporter => "reporter",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Whether whoever has the role writes the runs of every agent.
+    #[must_use]
+    pub fn reaches_all(self) -> bool {
+        match self {
+            Self::Reader | Self::Reporter => false,
+            Self::Operator | Self::Admin => true,
+        }
+    }
+}
+
+/// One grant of a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The namespaces for which the grant holds.
+    pub namespaces: Vec<Pattern>,
+    /// The roles.
+    pub roles: Vec<Role>,
+    /// The agents as which the caller may act.
+    pub agents: Arc<[Pattern]>,
+}
+
+impl Grant {
+    fn holds_in(&self, namespace: &str) -> bool {
+        self.namespaces.iter().any(|pattern| pattern.matches(namespace))
+    }
+
+    fn allows(&self, access: Access) -> bool {
+        self.roles.iter().any(|role| access.is_allowed_to(*role))
+    }
+
+    /// Whether the grant reaches the runs of every agent.
+    fn reaches_all(&self) -> bool {
+        self.roles.iter().any(|role| role.reaches_all()) || self.agents.contains(&Pattern::Any)
+    }
+}
+
+/// The reason for which grants do not suffice for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lacking {
+    /// Nothing was granted in the namespace.
+    Namespace,
+    /// No role that was granted in the namespace allows the call.
+    Role(Access),
+    /// The acting agent is none of those as which the caller may act; or the caller names none, and has several.
+    Agent,
+}
+
+/// All grants of a caller. A clone shares them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants(Arc<[Grant]>);
+
+/// What a call may do by its grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// The acting agent.
+    pub agent_id: Option<String>,
+    /// The agents whose runs the call may write.
+    pub agents: Agents,
+}
+
+impl Grants {
+    /// These grants.
+    #[must_use]
+    pub fn new(grants: Vec<Grant>) -> Self {
+        Self(grants.into())
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Grant> {
+        self.0.iter()
+    }
+
+    /// Whether a role allows an access in a namespace.
+    ///
+    /// # Errors
+    ///
+    /// What is lacking.
+    pub fn allow(&self, access: Access, namespace: &str) -> Result<(), Lacking> {
+        if !self.0.iter().any(|grant| grant.holds_in(namespace)) {
+            return Err(Lacking::Namespace);
+        }
+        let mut grants = self.0.iter().filter(|grant| grant.holds_in(namespace));
+        if grants.any(|grant| grant.allows(access)) { Ok(()) } else { Err(Lacking::Role(access)) }
+    }
+
+    /// Whether a role that was granted in every namespace allows an access.
+    ///
+    /// # Errors
+    ///
+    /// What is lacking.
+    pub fn allow_everywhere(&self, access: Access) -> Result<(), Lacking> {
+        let mut grants = self.0.iter().filter(|grant| grant.namespaces.contains(&Pattern::Any));
+        if grants.any(|grant| grant.allows(access)) { Ok(()) } else { Err(Lacking::Role(access)) }
+    }
+
+    /// What a call in a namespace may do that names this acting agent, or none. A caller whose runs are those of one
+    /// agent need not name it.
+    ///
+    /// # Errors
+    ///
+    /// What is lacking.
+    pub fn allow_as(&self, access: Access, namespace: &str, agent: Option<String>) -> Result<Allowed, Lacking> {
+        self.allow(access, namespace)?;
+        let own = || self.0.iter().filter(|grant| grant.holds_in(namespace) && grant.allows(access));
+        let patterns = || own().flat_map(|grant| grant.agents.iter());
+        if agent.as_ref().is_some_and(|agent| !patterns().any(|pattern| pattern.matches(agent))) {
+            return Err(Lacking::Agent);
+        }
+        if own().any(Grant::reaches_all) {
+            return Ok(Allowed { agent_id: agent, agents: Agents::All });
+        }
+        let agent_id = agent.or_else(|| the_only_one(patterns()));
+        if access == Access::Report && agent_id.is_none() {
+            return Err(Lacking::Agent);
+        }
+        let mut grants = own();
+        let agents = match (grants.next(), grants.next()) {
+            (Some(only), None) => only.agents.clone(),
+            _ => patterns().cloned().collect(),
+        };
+        Ok(Allowed { agent_id, agents: Agents::Of(agents) })
+    }
+
+    /// Whether an agent is one of those as which the caller may report in a namespace.
+    #[must_use]
+    pub fn may_act_as(&self, namespace: &str, agent: &str) -> bool {
+        let grants = self.0.iter().filter(|grant| grant.holds_in(namespace) && grant.allows(Access::Report));
+        grants.flat_map(|grant| grant.agents.iter()).any(|pattern| pattern.matches(agent))
+    }
+}
+
+/// The one agent that the patterns stand for, if they stand for one.
+fn the_only_one<'a>(mut patterns: impl Iterator<Item = &'a Pattern>) -> Option<String> {
+    match (patterns.next(), patterns.next()) {
+        (Some(Pattern::Exact(agent)), None) if is_name(agent, LINK_BYTES_MAX) => Some(agent.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! The calls about namespaces, and the wall: whether a call's namespace is there.
+
+use super::{Authority, Call, unlisted};
+use crate::auth::{Access, Caller};
+use crate::domain::{NamespaceCommand, NamespaceDecision, NamespaceRecord, Violation};
+use crate::store::ChangeError;
+use crate::telemetry::chain;
+use crate::wire::namespace;
+use crate::wire::problem::{self, Problem};
+use runledger_proto::v1;
+
+/// Whether the caller may have the namespace that its request names. The answer is the same where there is none.
+fn permit(caller: &Caller, access: Access, namespace: &str) -> Result<(), Problem> {
+    caller.rights.allow(access, namespace).map_err(problem::lacking)
+}
+
+impl Authority {
+    /// Whether a call's namespace is there: asked once for every call on runs, before its request is looked at.
+    ///
+    /// # Errors
+    ///
+    /// It is not, or nobody knows.
+    pub async fn enter(&self, caller: &Caller) -> Result<(), Problem> {
+        let namespace = &caller.namespace;
+        match self.namespaces.has(namespace).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(problem::namespace_not_found(namespace)),
+            Err(error) => Err(unlisted("a call's namespace", namespace, &error)),
+        }
+    }
+
+    /// Answers a `CreateNamespace`.
+    ///
+    /// # Errors
+    ///
+    /// The namespace was not made, or nobody knows.
+    pub async fn create_namespace(
+        &self,
+        call: Call<v1::CreateNamespaceRequest>,
+    ) -> Result<v1::CreateNamespaceResponse, Problem> {
+        let (namespace, disposition) = self.change(&call.caller, namespace::create(call.message)).await?;
+        Ok(v1::CreateNamespaceResponse { namespace, disposition: disposition.into() })
+    }
+
+    /// Answers an `UpdateNamespace`.
+    ///
+    /// # Errors
+    ///
+    /// The namespace was not changed, or nobody knows.
+    pub async fn update_namespace(
+        &self,
+        call: Call<v1::UpdateNamespaceRequest>,
+    ) -> Result<v1::UpdateNamespaceResponse, Problem> {
+        let (namespace, disposition) = self.change(&call.caller, namespace::update(call.message)).await?;
+        Ok(v1::UpdateNamespaceResponse { namespace, disposition: disposition.into() })
+    }
+
+    /// Answers a `DeleteNamespace`.
+    ///
+    /// # Errors
+    ///
+    /// The namespace was not deleted, or nobody knows.
+    pub async fn delete_namespace(
+        &self,
+        call: Call<v1::DeleteNamespaceRequest>,
+    ) -> Result<v1::DeleteNamespaceResponse, Problem> {
+        self.change(&call.caller, namespace::delete(&call.message)).await?;
+        Ok(v1::DeleteNamespaceResponse {})
+    }
+
+    /// Answers a `GetNamespace`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such namespace, or it cannot be read.
+    pub async fn get_namespace(
+        &self,
+        call: Call<v1::GetNamespaceRequest>,
+    ) -> Result<v1::GetNamespaceResponse, Problem> {
+        let name = namespace::name(&call.message.name).map_err(problem::invalid)?;
+        permit(&call.caller, Access::Know, &name)?;
+        let found = self.store.namespaces(std::slice::from_ref(&name)).await;
+        let found = found.map_err(|error| unlisted("GetNamespace", &name, &error))?;
+        let record = found.first().ok_or_else(|| problem::namespace_not_found(&name))?;
+        Ok(v1::GetNamespaceResponse { namespace: Some(record.into()) })
+    }
+
+    /// Answers a `ListNamespaces`, with those that the caller may know.
+    ///
+    /// # Errors
+    ///
+    /// The namespaces cannot be read.
+    pub async fn list_namespaces(
+        &self,
+        call: Call<v1::ListNamespacesRequest>,
+    ) -> Result<v1::ListNamespacesResponse, Problem> {
+        let limit = namespace::list(&call.message).map_err(problem::invalid)?;
+        let after = namespace::after(&call.message.page_token).map_err(problem::page_token_invalid)?;
+        let may_know = |record: &NamespaceRecord| permit(&call.caller, Access::Know, &record.name).is_ok();
+        let (mut known, mut after) = (Vec::new(), after.to_owned());
+        // One more than wanted tells whether there are more. A token is a name that the caller may know: so whoever may
+        // know few reads on until the page is full.
+        while known.len() <= limit {
+            let found = self.store.list_namespaces(&after, limit + 1).await;
+            let found = found.map_err(|error| unlisted("ListNamespaces", &call.caller.namespace, &error))?;
+            let Some(last) = found.last() else { break };
+            after = last.name.to_string();
+            let is_last = found.len() <= limit;
+            known.extend(found.into_iter().filter(may_know));
+            if is_last {
+                break;
+            }
+        }
+        let has_more = known.len() > limit;
+        known.truncate(limit);
+        let last = known.last().filter(|_| has_more);
+        let next_page_token = last.map(|record| record.name.to_string()).unwrap_or_default();
+        Ok(v1::ListNamespacesResponse { namespaces: known.iter().map(v1::Namespace::from).collect(), next_page_token })
+    }
+
+    async fn change(
+        &self,
+        caller: &Caller,
+        command: Result<NamespaceCommand, Vec<Violation>>,
+    ) -> Result<(Option<v1::Namespace>, v1::Disposition), Problem> {
+        let command = command.map_err(problem::invalid)?;
+        let name = &command.name;
+        permit(caller, Access::Govern, name)?;
+        match self.store.change_namespace(&command).await {
+            Ok(NamespaceDecision::Create(record) | NamespaceDecision::Update(record)) => {
+                Ok((Some((&record).into()), v1::Disposition::Applied))
+            }
+            Ok(NamespaceDecision::Unchanged(record)) => Ok((Some((&record).into()), v1::Disposition::Unchanged)),
+            Ok(NamespaceDecision::Delete) => {
+                self.namespaces.forget(name);
+                Ok((None, v1::Disposition::Applied))
+            }
+            Err(ChangeError::Refused(refusal)) => Err(problem::namespace_refusal(name, &refusal)),
+            Err(ChangeError::NotApplied(error)) => Err(unlisted("a change of a namespace", name, &error)),
+            Err(ChangeError::Unknown(error)) => {
+                let namespace = name.as_str();
+                tracing::warn!(namespace, error = chain(&error), "a change of a namespace was not confirmed");
+                Err(problem::outcome_unknown(true))
+            }
+        }
+    }
+}

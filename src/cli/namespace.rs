@@ -1,0 +1,247 @@
+//! `runledger namespace`: namespaces made, shown, changed and deleted.
+
+use clap::{Args, Subcommand};
+
+use super::connect::Caller;
+use super::ending::{Stop, exit_codes};
+use super::output::{Format, Out, Output};
+use super::table::{Column, Table};
+use super::time::time;
+use super::view::{Times, moment};
+use runledger_proto::{Timestamp, v1};
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger namespace create team-a --max-active-runs 500   a wall round a team's runs\n  \
+    runledger namespace list                                  which are there?\n\n\
+    Every command may be repeated: what was made or changed stays as it is.\n",
+    exit_codes!()
+);
+
+const CREATE: &str = concat!(
+    "Examples:\n  \
+    runledger namespace create team-a\n  \
+    runledger namespace create team-a --description 'the crawlers' --max-active-runs 500\n\n\
+    One that is there with the same settings stays as it is, and the command succeeds.\n",
+    exit_codes!()
+);
+
+const GET: &str = concat!("Example:\n  runledger namespace get team-b\n\n", exit_codes!());
+
+const LIST: &str = concat!("Example:\n  runledger namespace list --output json\n\n", exit_codes!());
+
+const UPDATE: &str = concat!(
+    "Examples:\n  \
+    runledger namespace update team-b --max-active-runs 100\n  \
+    runledger namespace update team-b --max-active-runs 0      no limit any more\n  \
+    runledger namespace update team-b --description 'the testers' --expected-revision 1\n\n",
+    exit_codes!()
+);
+
+const DELETE: &str = concat!(
+    "Example:\n  \
+    runledger namespace delete team-b\n\n\
+    A namespace that has runs, which are kept for ever, is not deleted.\n",
+    exit_codes!()
+);
+
+const COLUMNS: &[Column] = &[
+    Column::whole("NAME"),
+    Column::whole("MAX ACTIVE RUNS"),
+    Column::whole("CREATED AT").leaves(1),
+    Column::texts("DESCRIPTION").leaves(2),
+];
+
+/// The most that a page holds.
+const PAGE_MAX: i32 = 1_000;
+
+#[derive(Args, Debug)]
+pub(super) struct NamespaceArgs {
+    #[command(subcommand)]
+    command: NamespaceCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum NamespaceCommand {
+    /// Make a namespace
+    #[command(after_help = CREATE)]
+    Create(CreateArgs),
+    /// Show a namespace
+    #[command(after_help = GET)]
+    Get(NamedArgs),
+    /// List the namespaces by name
+    #[command(after_help = LIST)]
+    List(ListArgs),
+    /// Change a namespace's settings: what is not named stays
+    #[command(after_help = UPDATE)]
+    Update(UpdateArgs),
+    /// Delete a namespace that has no run
+    #[command(after_help = DELETE)]
+    Delete(DeleteArgs),
+}
+
+#[derive(Args, Debug)]
+struct CreateArgs {
+    /// The name: 1 to 63 of a-z 0-9 -, with a letter or digit at both ends
+    name: String,
+    /// What it is for
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    description: String,
+    /// Runs that are not terminal, at most; 0: no limit
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    max_active_runs: u64,
+    #[command(flatten)]
+    caller: Caller,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args, Debug)]
+struct NamedArgs {
+    /// The namespace
+    name: String,
+    #[command(flatten)]
+    caller: Caller,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args, Debug)]
+struct ListArgs {
+    #[command(flatten)]
+    caller: Caller,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args, Debug)]
+struct UpdateArgs {
+    /// The namespace
+    name: String,
+    /// What it is for
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// Runs that are not terminal, at most; 0: no limit
+    #[arg(long, value_name = "N")]
+    max_active_runs: Option<u64>,
+    /// Only if the namespace is at this revision
+    #[arg(long, value_name = "REVISION")]
+    expected_revision: Option<u64>,
+    #[command(flatten)]
+    caller: Caller,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Args, Debug)]
+struct DeleteArgs {
+    /// The namespace
+    name: String,
+    /// Only if the namespace is at this revision
+    #[arg(long, value_name = "REVISION")]
+    expected_revision: Option<u64>,
+    #[command(flatten)]
+    caller: Caller,
+}
+
+pub(super) async fn run(args: NamespaceArgs) -> Result<(), Stop> {
+    match args.command {
+        NamespaceCommand::Create(args) => create(args).await,
+        NamespaceCommand::Get(args) => get(args).await,
+        NamespaceCommand::List(args) => list(args).await,
+        NamespaceCommand::Update(args) => update(args).await,
+        NamespaceCommand::Delete(args) => delete(args).await,
+    }
+}
+
+async fn create(args: CreateArgs) -> Result<(), Stop> {
+    let quotas = Some(v1::NamespaceQuotas { max_active_runs: args.max_active_runs });
+    let request = v1::CreateNamespaceRequest { name: args.name, description: args.description, quotas };
+    let answer = args.caller.ask(&mut args.caller.client()?, &request).await?;
+    show(&answer.namespace.unwrap_or_default(), &args.format)
+}
+
+async fn get(args: NamedArgs) -> Result<(), Stop> {
+    let request = v1::GetNamespaceRequest { name: args.name };
+    let answer = args.caller.ask(&mut args.caller.client()?, &request).await?;
+    show(&answer.namespace.unwrap_or_default(), &args.format)
+}
+
+async fn update(args: UpdateArgs) -> Result<(), Stop> {
+    let UpdateArgs { name, description, max_active_runs, expected_revision, caller, format } = args;
+    let request = v1::UpdateNamespaceRequest { name, description, max_active_runs, expected_revision };
+    let answer = caller.ask(&mut caller.client()?, &request).await?;
+    show(&answer.namespace.unwrap_or_default(), &format)
+}
+
+async fn delete(args: DeleteArgs) -> Result<(), Stop> {
+    let request = v1::DeleteNamespaceRequest { name: args.name, expected_revision: args.expected_revision };
+    args.caller.ask(&mut args.caller.client()?, &request).await?;
+    let mut out = Out::new();
+    out.line(&format!("deleted {}", request.name))?;
+    Ok(out.flush()?)
+}
+
+async fn list(args: ListArgs) -> Result<(), Stop> {
+    let mut client = args.caller.client()?;
+    let mut out = Out::new();
+    let mut table = Table::new(COLUMNS, out.width);
+    let mut request = v1::ListNamespacesRequest { page_size: PAGE_MAX, ..v1::ListNamespacesRequest::default() };
+    let mut first = true;
+    loop {
+        let page = args.caller.ask(&mut client, &request).await?;
+        match args.format.output {
+            Output::Json => page.namespaces.iter().try_for_each(|namespace| out.json(namespace))?,
+            Output::Table => {
+                let rows: Vec<_> = page.namespaces.iter().map(row).collect();
+                out.rows(&mut table, &rows, first)?;
+            }
+        }
+        out.flush()?;
+        first = false;
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn show(namespace: &v1::Namespace, format: &Format) -> Result<(), Stop> {
+    let mut out = Out::new();
+    match format.output {
+        Output::Json => out.json(namespace)?,
+        Output::Table => {
+            let pairs = [
+                ("name", namespace.name.clone()),
+                ("description", namespace.description.clone()),
+                ("max active runs", max_active_runs(namespace)),
+                ("revision", namespace.revision.to_string()),
+                ("created at", at(namespace.created_at.as_ref())),
+                ("updated at", at(namespace.updated_at.as_ref())),
+            ];
+            let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+            out.pairs(&set.map(|(name, value)| vec![name.to_owned(), value]).collect::<Vec<_>>())?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn row(namespace: &v1::Namespace) -> Vec<String> {
+    vec![
+        namespace.name.clone(),
+        max_active_runs(namespace),
+        at(namespace.created_at.as_ref()),
+        namespace.description.clone(),
+    ]
+}
+
+fn at(timestamp: Option<&Timestamp>) -> String {
+    moment(time(timestamp), Times::Whole)
+}
+
+fn max_active_runs(namespace: &v1::Namespace) -> String {
+    match namespace.quotas.map_or(0, |quotas| quotas.max_active_runs) {
+        0 => "none".to_owned(),
+        max => max.to_string(),
+    }
+}

@@ -1,0 +1,101 @@
+//! The namespaces of runs that are created. A run may come into being only in a namespace that is there, and within its
+//! quotas. `default` is always there and has no quotas: nothing is read for it.
+
+use std::collections::HashMap;
+
+use crate::domain::ids::DEFAULT_NAMESPACE;
+use crate::domain::{Ask, Command, Namespace, Refusal, Run};
+
+/// A namespace, as the creation of a run in it is decided on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceRow {
+    /// The name.
+    pub name: Namespace,
+    /// The quota of active runs, and their number, which is counted no further than the quota.
+    pub active_runs: Option<Used>,
+}
+
+/// A quota, and how much of it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The quota.
+    pub max: u64,
+    /// The part that is used.
+    pub used: u64,
+}
+
+/// The namespace of a command that may create a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NamespaceFound<'a> {
+    /// Nothing is decided on it: the command creates no run, or the namespace is `default`.
+    #[default]
+    NotAsked,
+    /// There is no such namespace.
+    Missing,
+    /// The namespace.
+    There(&'a NamespaceRow),
+}
+
+impl NamespaceFound<'_> {
+    /// Refuses a run in a namespace that is not there.
+    pub(in crate::domain) fn is_there(self, command: &Command) -> Result<(), Refusal> {
+        match self {
+            Self::NotAsked | Self::There(_) => Ok(()),
+            Self::Missing => Err(Refusal::NamespaceNotFound { namespace: command.key.namespace.clone() }),
+        }
+    }
+
+    /// Refuses a run above the quota of active runs.
+    pub(in crate::domain) fn has_room(self) -> Result<(), Refusal> {
+        match self {
+            Self::There(NamespaceRow { name, active_runs: Some(Used { max, used }) }) if used >= max => {
+                Err(Refusal::QuotaExceeded {
+                    namespace: name.clone(),
+                    quota: "max_active_runs",
+                    limit: *max,
+                    used: *used,
+                })
+            }
+            Self::There(_) | Self::NotAsked | Self::Missing => Ok(()),
+        }
+    }
+}
+
+/// The namespace whose row a command is decided on.
+#[must_use]
+pub fn wanted(command: &Command) -> Option<&Namespace> {
+    let namespace = &command.key.namespace;
+    (matches!(command.ask, Ask::Start(_)) && *namespace != DEFAULT_NAMESPACE).then_some(namespace)
+}
+
+/// The namespaces, as the commands of a batch leave them.
+#[derive(Debug)]
+pub(super) struct Namespaces {
+    rows: HashMap<Namespace, NamespaceRow>,
+}
+
+impl Namespaces {
+    pub(super) fn of(rows: Vec<NamespaceRow>) -> Self {
+        Self { rows: rows.into_iter().map(|row| (row.name.clone(), row)).collect() }
+    }
+
+    pub(super) fn row(&self, command: &Command) -> NamespaceFound<'_> {
+        match wanted(command) {
+            None => NamespaceFound::NotAsked,
+            Some(namespace) => self.rows.get(namespace).map_or(NamespaceFound::Missing, NamespaceFound::There),
+        }
+    }
+
+    /// A run that was created counts. One that ends in the same batch counts for the rest of it: the next batch counts
+    /// anew.
+    pub(super) fn apply(&mut self, command: &Command, before: Option<&Run>) {
+        if before.is_some() {
+            return;
+        }
+        if let Some(row) = self.rows.get_mut(&command.key.namespace)
+            && let Some(active) = &mut row.active_runs
+        {
+            active.used += 1;
+        }
+    }
+}

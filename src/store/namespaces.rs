@@ -1,0 +1,48 @@
+//! The path on which namespaces are looked up, listed, made, changed and deleted.
+
+use async_trait::async_trait;
+
+use super::{OfLedger, StoreError};
+use crate::domain::{Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, NamespaceRefusal};
+
+/// The namespaces of a ledger.
+#[async_trait]
+pub trait Namespaces: OfLedger {
+    /// The namespaces of these names that there are, in any order: sees every change that was acknowledged before the
+    /// call.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError>;
+
+    /// The namespaces after a name, by name, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn list_namespaces(&self, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError>;
+
+    /// Changes a namespace, as the [rules](crate::domain::namespace::decide) decide on it as it is. A deletion takes
+    /// the head of every shard first: no commit creates a run in a namespace that was found empty. Commits wait
+    /// meanwhile, for one look at an index.
+    ///
+    /// # Errors
+    ///
+    /// See [`ChangeError`]. A change that is repeated has no second effect.
+    async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError>;
+}
+
+/// A namespace that was not changed, or perhaps was.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// The rules refuse it.
+    #[error("the change is refused: {0:?}")]
+    Refused(NamespaceRefusal),
+    /// Surely nothing was changed.
+    #[error("the change was not made")]
+    NotApplied(#[from] StoreError),
+    /// The change was sent and not confirmed.
+    #[error("the change's outcome is not known")]
+    Unknown(#[source] StoreError),
+}

@@ -1,0 +1,189 @@
+//! The namespaces: looked up, listed, made, changed and deleted.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use super::commit::statements::{BEGIN, ROLLBACK};
+use super::commit::{Written, write_and_commit};
+use super::errors::{self, TimedOut};
+use super::read;
+use super::rows::{At, Reader, bigint};
+use super::sessions::{Session, Sessions};
+use crate::domain::{
+    Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, namespace,
+};
+use crate::store::rows::namespaces::{LIST, namespace_columns, record};
+use crate::store::{ChangeError, StoreError};
+
+/// The time for a whole change: past it, the outcome is unknown.
+const CHANGE_MAX: Duration = Duration::from_secs(10);
+
+/// Attempts of a change whose transaction was rolled back because of somebody else's lock.
+const ATTEMPTS_MAX: usize = 3;
+
+const NAMED: &str =
+    concat!("-- namespaces.named\nselect ", namespace_columns!(), " from namespaces where name = any($1::text[])");
+
+/// Takes every head, in one order, and makes a new version of each: by it, an optimistic commit that waited for its
+/// head sees that another writer had it, and writes nothing.
+const LOCK_HEADS: &str = "-- namespaces.lock_heads
+select shard from shards order by shard for update";
+const RENEW_HEADS: &str = "-- namespaces.renew_heads
+update shards set shard = shard";
+
+const LOCK: &str =
+    concat!("-- namespaces.lock\nselect ", namespace_columns!(), " from namespaces where name = $1 for update");
+
+/// A statement of its own, begun after the waits: it sees every commit that had a head before.
+const FACTS: &str = "-- namespaces.facts
+select clock_timestamp() as now, (select count(*) from namespaces) as namespaces,
+       exists (select from runs where namespace = $1 and started_at > '-infinity') as has_runs";
+
+const CREATE: &str = "-- namespaces.create
+insert into namespaces (name, description, max_active_runs, revision, created_at, updated_at)
+values ($1, $2, $3, $4, $5, $6)
+returning name";
+const UPDATE: &str = "-- namespaces.update
+update namespaces set description = $2, max_active_runs = $3, revision = $4, created_at = $5, updated_at = $6
+where name = $1
+returning name";
+const DELETE: &str = "-- namespaces.delete
+delete from namespaces where name = $1 returning name";
+
+pub(super) async fn named(sessions: &Sessions, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
+    let names: Vec<&str> = names.iter().map(Namespace::as_str).collect();
+    read::rows(sessions, NAMED, &[&names]).await?.iter().map(record).collect()
+}
+
+pub(super) async fn list(sessions: &Sessions, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    read::rows(sessions, LIST, &[&after, &limit]).await?.iter().map(record).collect()
+}
+
+pub(super) async fn change(sessions: &Sessions, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
+    let changed = async {
+        let mut attempt = 1;
+        loop {
+            let session = sessions.commit().await?;
+            match change_once(&session, command).await {
+                Ok(decided) => {
+                    session.put_back();
+                    return decided.map_err(ChangeError::Refused);
+                }
+                Err(Failed::NotApplied(error)) => {
+                    let again = errors::asks_for_retry(&error) && attempt < ATTEMPTS_MAX;
+                    if errors::spares_session(&error) {
+                        session.roll_back(ROLLBACK).await;
+                    } else {
+                        session.close();
+                    }
+                    if !again {
+                        return Err(errors::statement(error).into());
+                    }
+                    attempt += 1;
+                }
+                Err(Failed::Unreadable(error)) => {
+                    session.roll_back(ROLLBACK).await;
+                    return Err(error.into());
+                }
+                Err(Failed::Unknown(error)) => {
+                    session.close();
+                    return Err(ChangeError::Unknown(errors::statement(error)));
+                }
+            }
+        }
+    };
+    timeout(CHANGE_MAX, changed).await.unwrap_or_else(|_| Err(ChangeError::Unknown(TimedOut.into())))
+}
+
+enum Failed {
+    NotApplied(Error),
+    Unreadable(StoreError),
+    Unknown(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::NotApplied(error)
+    }
+}
+
+type Decided = Result<NamespaceDecision, crate::domain::NamespaceRefusal>;
+
+async fn change_once(session: &Session, command: &NamespaceCommand) -> Result<Decided, Failed> {
+    let name = &command.name.as_str();
+    session.batch_execute(BEGIN).await?;
+    if command.ask == NamespaceAsk::Delete {
+        query(session, LOCK_HEADS, &[]).await?;
+        query(session, RENEW_HEADS, &[]).await?;
+    }
+    let record = query(session, LOCK, &[name]).await?;
+    let record = record.first().map(record_of).transpose().map_err(Failed::Unreadable)?;
+    let facts = query(session, FACTS, &[name]).await?;
+    let decided = decide(command, record.as_ref(), &facts).map_err(Failed::Unreadable)?;
+    let written = match &decided {
+        Ok(NamespaceDecision::Create(record)) => write(session, CREATE, record).await?,
+        Ok(NamespaceDecision::Update(record)) => write(session, UPDATE, record).await?,
+        Ok(NamespaceDecision::Delete) => {
+            let statement = session.prepare_cached(DELETE).await?;
+            write_and_commit(session, session.query_one(&statement, &[name])).await
+        }
+        Ok(NamespaceDecision::Unchanged(_)) | Err(_) => {
+            session.batch_execute(ROLLBACK).await?;
+            return Ok(decided);
+        }
+    };
+    match written {
+        Written::Committed(_row) => Ok(decided),
+        Written::RolledBack(error) | Written::Unsent(error) => Err(Failed::NotApplied(error)),
+        Written::Unknown(error) => Err(Failed::Unknown(error)),
+    }
+}
+
+fn record_of(row: &Row) -> Result<NamespaceRecord, StoreError> {
+    record(row)
+}
+
+fn decide(command: &NamespaceCommand, record: Option<&NamespaceRecord>, facts: &[Row]) -> Result<Decided, StoreError> {
+    let Some(row) = facts.first() else {
+        let source = "no answer".into();
+        return Err(StoreError::Corrupt { table: "namespaces", column: "name", key: "facts".to_owned(), source });
+    };
+    let facts = Reader { table: "namespaces", row, key: &|| command.name.to_string() };
+    let facts = NamespaceFacts {
+        record,
+        has_runs: facts.get("has_runs")?,
+        namespaces: facts.get("namespaces")?,
+        now: facts.get("now")?,
+    };
+    Ok(namespace::decide(command, &facts))
+}
+
+async fn query(session: &Session, sql: &str, arguments: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
+    let statement = session.prepare_cached(sql).await?;
+    session.query(&statement, arguments).await
+}
+
+async fn write(session: &Session, sql: &str, record: &NamespaceRecord) -> Result<Written<Row>, Error> {
+    let statement = session.prepare_cached(sql).await?;
+    let quota = record.settings.quotas.max_active_runs.map(bigint);
+    let arguments: [&(dyn ToSql + Sync); 6] = [
+        &record.name.as_str(),
+        &record.settings.description,
+        &quota,
+        &bigint(record.revision),
+        &At(record.created_at),
+        &At(record.updated_at),
+    ];
+    Ok(write_and_commit(session, session.query_one(&statement, &arguments)).await)
+}
+
+/// The statements by which a commit reads namespaces, for a look at their plans.
+#[must_use]
+pub fn of_namespaces() -> Vec<String> {
+    use super::sides::namespaces::{LOAD, LOCK};
+    [LOCK, LOAD].map(str::to_owned).to_vec()
+}

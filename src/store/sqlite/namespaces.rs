@@ -1,0 +1,97 @@
+//! The namespaces: looked up, listed, made, changed and deleted; and read where a commit may create a run in one. The
+//! one writer stands for every shard's head.
+
+use rusqlite::{Connection, Transaction, params};
+
+use super::errors;
+use super::rows::{Reader, all, bigint, execute, first};
+use super::writer::begin;
+use crate::clock::Clock;
+use crate::domain::{
+    Namespace, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, NamespaceRow, namespace,
+};
+use crate::store::rows::namespaces::{LIST, namespace_columns, record, side};
+use crate::store::{ChangeError, StoreError};
+
+const NAMED: &str = concat!("-- namespaces.named\nselect ", namespace_columns!(), " from namespaces where name = ?1");
+
+/// A namespace, and its active runs, counted up to the quota.
+const SIDE: &str = "-- commit.load_namespace
+select n.name, n.max_active_runs,
+       case when n.max_active_runs is not null then (
+           select count(*) from (
+               select 1 from active as a
+                where a.namespace = n.name
+                limit (select max_active_runs from namespaces where name = ?1))) end
+  from namespaces as n where n.name = ?1";
+
+const FACTS: &str = "-- namespaces.facts
+select (select count(*) from namespaces),
+       exists (select 1 from runs where namespace = ?1)";
+
+pub(super) fn named(connection: &Connection, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
+    let mut found = Vec::new();
+    for name in names {
+        found.extend(first(connection, NAMED, [name], |row| record(row))?);
+    }
+    Ok(found)
+}
+
+pub(super) fn list(connection: &Connection, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
+    all(connection, LIST, (after, i64::try_from(limit).unwrap_or(i64::MAX)), |row| record(row))
+}
+
+/// The namespace, as the creation of a run in it is decided on it.
+pub(super) fn of_creation(transaction: &Transaction<'_>, name: &Namespace) -> Result<Option<NamespaceRow>, StoreError> {
+    first(transaction, SIDE, [name], |row| side(row))
+}
+
+pub(super) fn change(
+    connection: &mut Connection,
+    command: &NamespaceCommand,
+    clock: &dyn Clock,
+) -> Result<NamespaceDecision, ChangeError> {
+    let transaction = begin(connection)?;
+    let record = first(&transaction, NAMED, [&command.name], |row| record(row))?;
+    let counted = first(&transaction, FACTS, [&command.name], |row| {
+        let facts = Reader { table: "namespaces", row, key: &|| command.name.to_string() };
+        Ok((facts.get((0, "namespaces"))?, facts.get::<i64>((1, "has_runs"))? != 0))
+    })?;
+    let (namespaces, has_runs) = counted.unwrap_or_default();
+    let facts = NamespaceFacts { record: record.as_ref(), has_runs, namespaces, now: clock.now() };
+    let decision = namespace::decide(command, &facts).map_err(ChangeError::Refused)?;
+    match &decision {
+        NamespaceDecision::Unchanged(_) => return Ok(decision),
+        NamespaceDecision::Create(record) | NamespaceDecision::Update(record) => write(&transaction, record)?,
+        NamespaceDecision::Delete => {
+            execute(&transaction, "-- namespaces.delete\ndelete from namespaces where name = ?1", [&command.name])?;
+        }
+    }
+    match transaction.execute_batch("COMMIT") {
+        Ok(()) => Ok(decision),
+        Err(error) if !transaction.is_autocommit() || errors::is_disk_full(&error) => {
+            Err(errors::statement(error).into())
+        }
+        Err(error) => Err(ChangeError::Unknown(errors::statement(error))),
+    }
+}
+
+fn write(transaction: &Transaction<'_>, record: &NamespaceRecord) -> Result<(), StoreError> {
+    execute(
+        transaction,
+        "-- namespaces.write
+         insert into namespaces (name, description, max_active_runs, revision, created_at, updated_at)
+         values (?1, ?2, ?3, ?4, ?5, ?6)
+         on conflict (name) do update
+            set description = ?2, max_active_runs = ?3, revision = ?4, created_at = ?5, updated_at = ?6",
+        params![
+            record.name,
+            record.settings.description,
+            record.settings.quotas.max_active_runs.map(bigint),
+            bigint(record.revision),
+            record.created_at.micros(),
+            record.updated_at.micros(),
+        ],
+    )
+    .map(drop)
+}

@@ -1,0 +1,130 @@
+//! Requests about namespaces as commands, and namespaces as answers.
+
+use runledger_proto::v1;
+
+use super::answer::timestamp;
+use super::page_token::PageTokenInvalid;
+use super::query::page_size;
+use super::validate::Violations;
+use crate::domain::ids::DEFAULT_NAMESPACE;
+use crate::domain::limits::{MAX_ACTIVE_RUNS_MAX, NAMESPACE_DESCRIPTION_BYTES_MAX};
+use crate::domain::namespace::{NAME_RULE, is_name};
+use crate::domain::{
+    Namespace, NamespaceAsk, NamespaceCommand, NamespaceRecord, NamespaceSettings, Quotas, Revision, Violation,
+};
+
+/// The namespaces of a page when the request does not say how many.
+const PAGE_SIZE_DEFAULT: usize = 50;
+
+/// The namespace that a request names.
+///
+/// # Errors
+///
+/// The violation.
+pub fn name(name: &str) -> Result<Namespace, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let name = violations.namespace(name);
+    violations.settle(name)
+}
+
+/// The command of a `CreateNamespace`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn create(request: v1::CreateNamespaceRequest) -> Result<NamespaceCommand, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let name = violations.namespace(&request.name);
+    violations.text("description", &request.description, NAMESPACE_DESCRIPTION_BYTES_MAX);
+    let max_active_runs = request.quotas.map_or(0, |quotas| quotas.max_active_runs);
+    let max_active_runs = violations.quota("quotas.max_active_runs", max_active_runs, &name);
+    let settings = NamespaceSettings { description: request.description, quotas: Quotas { max_active_runs } };
+    violations.settle(NamespaceCommand { name, ask: NamespaceAsk::Create(settings), expected_revision: None })
+}
+
+/// The command of an `UpdateNamespace`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn update(request: v1::UpdateNamespaceRequest) -> Result<NamespaceCommand, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let name = violations.namespace(&request.name);
+    if let Some(description) = &request.description {
+        violations.text("description", description, NAMESPACE_DESCRIPTION_BYTES_MAX);
+    }
+    let max_active_runs = request.max_active_runs.map(|max| violations.quota("max_active_runs", max, &name));
+    let ask = NamespaceAsk::Update { description: request.description, max_active_runs };
+    violations.settle(NamespaceCommand { name, ask, expected_revision: request.expected_revision.map(Revision::from) })
+}
+
+/// The command of a `DeleteNamespace`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn delete(request: &v1::DeleteNamespaceRequest) -> Result<NamespaceCommand, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let name = violations.namespace(&request.name);
+    if name == DEFAULT_NAMESPACE {
+        violations.push("name", format!("`{DEFAULT_NAMESPACE}` always exists: it cannot be deleted"));
+    }
+    let expected_revision = request.expected_revision.map(Revision::from);
+    violations.settle(NamespaceCommand { name, ask: NamespaceAsk::Delete, expected_revision })
+}
+
+/// The number of namespaces on a page.
+///
+/// # Errors
+///
+/// The violation.
+pub fn list(request: &v1::ListNamespacesRequest) -> Result<usize, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let size = page_size(request.page_size, PAGE_SIZE_DEFAULT, &mut violations);
+    violations.settle(size)
+}
+
+/// The name after which a page begins. A token is the last name of the page before: names are no secret to whoever
+/// may list them, so nothing is sealed.
+///
+/// # Errors
+///
+/// The token is no name.
+pub fn after(token: &str) -> Result<&str, PageTokenInvalid> {
+    if token.is_empty() || is_name(token) { Ok(token) } else { Err(PageTokenInvalid) }
+}
+
+impl From<&NamespaceRecord> for v1::Namespace {
+    fn from(record: &NamespaceRecord) -> Self {
+        Self {
+            name: record.name.to_string(),
+            description: record.settings.description.clone(),
+            quotas: Some(v1::NamespaceQuotas {
+                max_active_runs: record.settings.quotas.max_active_runs.unwrap_or_default(),
+            }),
+            revision: record.revision.into(),
+            created_at: Some(timestamp(record.created_at)),
+            updated_at: Some(timestamp(record.updated_at)),
+        }
+    }
+}
+
+impl Violations {
+    fn namespace(&mut self, name: &str) -> Namespace {
+        if !is_name(name) {
+            self.push("name", NAME_RULE);
+        }
+        name.into()
+    }
+
+    /// A quota; 0 is none.
+    fn quota(&mut self, field: &str, max: u64, name: &Namespace) -> Option<u64> {
+        if max > MAX_ACTIVE_RUNS_MAX {
+            self.push(field, format!("must be at most {MAX_ACTIVE_RUNS_MAX}, or 0 for none"));
+        }
+        if max > 0 && *name == DEFAULT_NAMESPACE {
+            self.push(field, format!("`{DEFAULT_NAMESPACE}` has no quotas: no commit reads its settings"));
+        }
+        Some(max).filter(|max| *max > 0)
+    }
+}

@@ -1,0 +1,63 @@
+//! The answers to calls that do not pass the gate.
+
+use super::{Code, Problem, invalid};
+use crate::auth::gate::{BadCredential, Denied};
+use crate::auth::{Access, Lacking};
+
+/// A call that does not pass: nothing of its request was read.
+#[must_use]
+pub fn denied(denied: Denied) -> Problem {
+    match denied {
+        Denied::NoCredential => {
+            let message = "This server lets in callers with a credential only: send `authorization: Bearer TOKEN`, or \
+                           a client certificate.";
+            Problem::new(Code::Unauthenticated, "CREDENTIAL_MISSING", message)
+        }
+        Denied::BadCredential(bad) => bad_credential(bad),
+        Denied::UnknownMethod => Problem::new(Code::Unimplemented, "UNKNOWN_METHOD", "The server has no such method."),
+        Denied::Headers(violations) => invalid(violations),
+        Denied::Namespace => namespace_denied(),
+        Denied::Role(access) => role_denied(access),
+        Denied::Agent(agent) => agent_denied(agent.as_deref()),
+    }
+}
+
+/// A call that lacks a grant in the namespace that its request names.
+#[must_use]
+pub fn lacking(lacking: Lacking) -> Problem {
+    match lacking {
+        Lacking::Namespace => namespace_denied(),
+        Lacking::Role(access) => role_denied(access),
+        Lacking::Agent => agent_denied(None),
+    }
+}
+
+fn bad_credential(bad: BadCredential) -> Problem {
+    let message = format!("The credential is not good: {bad}.");
+    Problem::new(Code::Unauthenticated, "CREDENTIAL_INVALID", message).info("cause", bad.name())
+}
+
+/// Nothing was granted to the caller in the namespace. The answer is the same where the namespace does not exist.
+#[must_use]
+pub fn namespace_denied() -> Problem {
+    let message = "Nothing was granted to this caller in this namespace, whether there is such a namespace or not.";
+    Problem::new(Code::PermissionDenied, "NAMESPACE_DENIED", message)
+}
+
+/// No role of the caller's allows the call.
+#[must_use]
+pub fn role_denied(access: Access) -> Problem {
+    let message = format!("No role that was granted to this caller allows it to {}.", access.name());
+    Problem::new(Code::PermissionDenied, "ROLE_DENIED", message)
+}
+
+/// The caller may not act as an agent, or names none and has several.
+#[must_use]
+pub fn agent_denied(agent: Option<&str>) -> Problem {
+    let message = match agent {
+        Some(_) => "This caller may not act as this agent: name one of its own.",
+        None => "This caller reports as agents that were granted to it only: name one of them in `runledger-agent-id`.",
+    };
+    let problem = Problem::new(Code::PermissionDenied, "AGENT_DENIED", message);
+    problem.info("agent_id", agent.unwrap_or_default())
+}

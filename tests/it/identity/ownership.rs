@@ -1,0 +1,148 @@
+//! A reporter writes runs of its own agents, and no others, by any call.
+
+use runledger_proto::v1::{
+    AbortRunRequest, ClaimNextRunRequest, ClaimRunRequest, CompleteRunRequest, FailRunRequest, GetRunRequest,
+    HeartbeatRunRequest, ListRunEventsRequest, PrincipalKind, ReleaseRunRequest, RequestAbortRequest, StartRunRequest,
+    UpdateRunRequest,
+};
+use tonic::Status;
+
+use super::callers::{Caller, Client, Place, entry, grant, reason};
+
+const TTL: Option<prost_types::Duration> = Some(prost_types::Duration { seconds: 60, nanos: 0 });
+
+async fn place() -> Place {
+    let access = [
+        entry("a", &grant("*", "reporter", "\"a-*\"")),
+        entry("b", &grant("*", "reporter", "\"b\"")),
+        entry("any", &grant("*", "reporter", "\"*\"")),
+        entry("operator", &grant("*", "operator", "\"*\"")),
+    ];
+    Place::start(&access.concat()).await
+}
+
+fn start(run_id: &str) -> StartRunRequest {
+    StartRunRequest { run_id: run_id.into(), task_thread_id: "thread".into(), ..StartRunRequest::default() }
+}
+
+fn told<T>(answer: Result<T, Status>) -> String {
+    answer.err().map_or_else(|| "OK".to_owned(), |status| reason(&status))
+}
+
+/// What becomes of every write of a run by a caller. The calls that succeed leave the run as it is.
+async fn writes(client: &mut Client, run_id: &str) -> Vec<(&'static str, String)> {
+    let run_id = || run_id.to_owned();
+    vec![
+        ("UpdateRun", told(client.update_run(UpdateRunRequest { run_id: run_id(), ..Default::default() }).await)),
+        ("StartRun", told(client.start_run(start(&run_id())).await)),
+        (
+            "HeartbeatRun",
+            told(
+                client
+                    .heartbeat_run(HeartbeatRunRequest { run_id: run_id(), lease_epoch: 1, ..Default::default() })
+                    .await,
+            ),
+        ),
+        (
+            "ClaimRun",
+            told(client.claim_run(ClaimRunRequest { run_id: run_id(), lease_ttl: TTL, ..Default::default() }).await),
+        ),
+        (
+            "ReleaseRun",
+            told(
+                client.release_run(ReleaseRunRequest { run_id: run_id(), lease_epoch: 1, ..Default::default() }).await,
+            ),
+        ),
+        (
+            "RequestAbort",
+            told(client.request_abort(RequestAbortRequest { run_id: run_id(), ..Default::default() }).await),
+        ),
+        ("CompleteRun", told(client.complete_run(CompleteRunRequest { run_id: run_id(), ..Default::default() }).await)),
+        (
+            "FailRun",
+            told(
+                client
+                    .fail_run(FailRunRequest {
+                        run_id: run_id(),
+                        failure_reason: "broken".into(),
+                        ..Default::default()
+                    })
+                    .await,
+            ),
+        ),
+        ("AbortRun", told(client.abort_run(AbortRunRequest { run_id: run_id(), ..Default::default() }).await)),
+    ]
+}
+
+#[tokio::test]
+async fn a_reporter_writes_no_run_of_another_agent_by_any_call() {
+    let place = place().await;
+    let mut a = place.client(Caller::of("a").acting("a-1"));
+    a.start_run(StartRunRequest { lease_ttl: TTL, ..start("run-a") }).await.unwrap();
+    a.start_run(start("run-a-free")).await.unwrap();
+    let mut b = place.client(Caller::of("b"));
+    for run_id in ["run-a", "run-a-free"] {
+        for (rpc, told) in writes(&mut b, run_id).await {
+            let lease = ["LEASE_LOST", "LEASE_HELD"].contains(&told.as_str());
+            assert!(told == "NOT_OWNER" || lease, "{rpc} of {run_id}: {told}");
+        }
+        let run = a.get_run(GetRunRequest { run_id: run_id.into(), ..Default::default() }).await.unwrap().into_inner();
+        assert_eq!(run.run.unwrap().revision, 1, "{run_id} is as it was");
+    }
+    let abort = AbortRunRequest { run_id: "run-a".into(), ..Default::default() };
+    assert_eq!(told(b.abort_run(abort.clone()).await), "NOT_OWNER");
+    let mut a_2 = place.client(Caller::of("a").acting("a-2"));
+    assert_eq!(told(a_2.abort_run(abort).await), "OK", "another agent of the same caller");
+}
+
+#[tokio::test]
+async fn a_run_without_an_owner_is_taken_before_a_reporter_writes_it() {
+    let place = place().await;
+    let mut any = place.client(Caller::of("any"));
+    any.start_run(StartRunRequest { lease_ttl: TTL, ..start("nobodys") }).await.unwrap();
+    let mut b = place.client(Caller::of("b"));
+    for (rpc, told) in writes(&mut b, "nobodys").await {
+        let is_refused = ["NOT_OWNER", "LEASE_LOST", "LEASE_HELD"].contains(&told.as_str());
+        assert!(is_refused || rpc == "StartRun", "{rpc}: {told}");
+    }
+    any.start_run(StartRunRequest { deferred: true, ..start("waiting") }).await.unwrap();
+    let abort = AbortRunRequest { run_id: "waiting".into(), ..Default::default() };
+    assert_eq!(told(b.abort_run(abort.clone()).await), "NOT_OWNER");
+    let claim = ClaimNextRunRequest { lease_ttl: TTL, ..Default::default() };
+    let claimed = b.claim_next_run(claim).await.unwrap().into_inner().run.unwrap();
+    assert_eq!((claimed.run_id.as_str(), claimed.agent_id.as_str()), ("waiting", "b"));
+    assert_eq!(told(b.abort_run(abort).await), "OK", "it is its own now");
+}
+
+#[tokio::test]
+async fn an_agent_that_was_not_granted_becomes_no_owner() {
+    let place = place().await;
+    let mut b = place.client(Caller::of("b"));
+    let status = b.start_run(StartRunRequest { agent_id: "a-1".into(), ..start("run") }).await.unwrap_err();
+    assert_eq!(reason(&status), "AGENT_DENIED");
+    let mut as_a = place.client(Caller::of("b").acting("a-1"));
+    assert_eq!(told(as_a.start_run(start("run")).await), "AGENT_DENIED");
+    assert_eq!(told(b.get_run(GetRunRequest { run_id: "run".into(), ..Default::default() }).await), "RUN_NOT_FOUND");
+    let run = b.start_run(StartRunRequest { agent_id: "b".into(), ..start("run") }).await.unwrap().into_inner().run;
+    assert_eq!(run.unwrap().agent_id, "b");
+}
+
+#[tokio::test]
+async fn an_operator_ends_what_it_wants_and_every_event_names_who_did_it() {
+    let place = place().await;
+    let mut b = place.client(Caller::of("b"));
+    b.start_run(start("run")).await.unwrap();
+    let mut operator = place.client(Caller::of("operator"));
+    operator.complete_run(CompleteRunRequest { run_id: "run".into(), ..Default::default() }).await.unwrap();
+    let events = ListRunEventsRequest { run_id: "run".into(), ..Default::default() };
+    let events = operator.list_run_events(events).await.unwrap().into_inner().events;
+    let by: Vec<_> = events
+        .into_iter()
+        .map(|event| event.principal.unwrap())
+        .map(|by| (by.kind(), by.subject, by.issuer, by.agent_id))
+        .collect();
+    let proven = |subject: &str, agent: &str| {
+        (PrincipalKind::Authenticated, subject.to_owned(), "runledger".to_owned(), agent.to_owned())
+    };
+    assert_eq!(by, [proven("b", "b"), proven("operator", "")]);
+}
