@@ -13,11 +13,13 @@ mod access;
 mod grant;
 mod names;
 mod template;
+mod trusted;
 
 pub use self::access::Access;
 pub use self::gate::{Gate, Kinds};
 pub use self::grant::{Allowed, Grant, Grants, Lacking, Role};
 pub use self::names::agent as named_agent;
+pub use self::trusted::Trusted;
 use crate::domain::{Agents, Namespace, Principal};
 
 /// The caller of a call, and the namespace.

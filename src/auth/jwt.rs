@@ -16,13 +16,12 @@ mod claims;
 mod issuer;
 mod refused;
 mod token;
-mod turns;
 mod verified;
 
 #[cfg(test)]
 mod tests;
 
-
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,27 +30,33 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 pub use claims::Proof;
+pub(super) use issuer::{AUDIENCE, SERVICE_ACCOUNT};
 pub use issuer::{Issuer, NoIssuer};
 pub use refused::JwtRefused;
 pub use token::{TOKEN_BYTES_MAX, has_form};
 
 use super::jwks::Source;
 use crate::clock::Clock;
+use crate::share::{CallerKey, Turns};
 use token::Token;
-use turns::Turns;
 use verified::Verified;
+
+/// The longest time that a token waits to be verified.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Verifies the tokens of some issuers, and knows those that it verified lately.
 pub struct Jwts {
     issuers: Vec<Followed>,
     clock: Arc<dyn Clock>,
     verified: Verified,
-    turns: Turns,
+    /// A signature costs more than a whole call, and anybody can send one that is wrong: half of the processors verify
+    /// at most, and those who ask rarely come first.
+    turns: Arc<Turns>,
 }
 
 struct Followed {
     issuer: Issuer,
-    keys: Source,
+    keys: Arc<Source>,
 }
 
 /// The reason for which issuers cannot be used together.
@@ -88,11 +93,42 @@ impl Jwts {
             }
         }
         let followed = |issuer: Issuer| {
-            let keys = Source::new(Arc::clone(&issuer.issuer), issuer.keys.clone());
+            let keys = Arc::new(Source::new(Arc::clone(&issuer.issuer), issuer.keys.clone()));
             Followed { issuer, keys }
         };
         let issuers = issuers.into_iter().map(followed).collect();
-        Ok(Self { issuers, clock, verified: Verified::new(), turns: Turns::new() })
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Ok(Self { issuers, clock, verified: Verified::new(), turns: Turns::new((processors / 2).max(1)) })
+    }
+
+    /// Tokens of other issuers are taken, and those whose keys have the same place keep them.
+    ///
+    /// # Errors
+    ///
+    /// See [`Jwts::new`].
+    pub fn renewed(&self, issuers: Vec<Issuer>) -> Result<Self, BadIssuers> {
+        let mut renewed = Self::new(issuers, Arc::clone(&self.clock))?;
+        for followed in &mut renewed.issuers {
+            let same = |known: &&Followed| {
+                known.issuer.issuer == followed.issuer.issuer && known.issuer.keys == followed.issuer.keys
+            };
+            if let Some(known) = self.issuers.iter().find(same) {
+                followed.keys = Arc::clone(&known.keys);
+            }
+        }
+        Ok(renewed)
+    }
+
+    /// The issuers whose tokens are taken.
+    pub fn issuers(&self) -> impl ExactSizeIterator<Item = &Issuer> {
+        self.issuers.iter().map(|followed| &followed.issuer)
+    }
+
+    /// Whether the token that proved this would still be taken for its issuer and its audience.
+    #[must_use]
+    pub fn takes(&self, proof: &Proof) -> bool {
+        let issuer = self.issuers().find(|issuer| issuer.issuer == proof.issuer);
+        issuer.is_some_and(|issuer| claims::is_for(&proof.claims, &issuer.audience))
     }
 
     /// The answer that is known without waiting: the token was verified within the last 60 s, with a key that is still
@@ -106,13 +142,13 @@ impl Jwts {
         self.verified.get(&verified::digest(token), self.clock.now(), generation)
     }
 
-    /// Verifies a token. Waits, for 5 s at most, where the token's key is not known and its issuer may be asked, and for
-    /// its turn, as few signatures are verified at once.
+    /// Verifies a token for a caller, whom only its connection tells from others. Waits, for 5 s at most, where the
+    /// token's key is not known and its issuer may be asked, and for its turn.
     ///
     /// # Errors
     ///
     /// The reason for which the token is refused.
-    pub async fn verify(&self, token: &[u8]) -> Result<Arc<Proof>, JwtRefused> {
+    pub async fn verify(&self, token: &[u8], caller: CallerKey) -> Result<Arc<Proof>, JwtRefused> {
         if let Some(proof) = self.known(token) {
             return Ok(proof);
         }
@@ -121,7 +157,7 @@ impl Jwts {
         // The claims are checked first, and are not kept while the token waits: they take far more memory than it.
         let _unproven = claims::prove(claims, &followed.issuer, self.clock.now())?;
         let (key, generation) = followed.keys.key(key_id.as_deref(), algorithm).await?;
-        let _turn = self.turns.take().await?;
+        let _turn = self.turns.turn(caller, TURN_WAIT_MAX).await.map_err(|_waited| JwtRefused::Busy)?;
         // Calls that came with one new token at once: the first has verified it.
         if let Some(proof) = self.known(token) {
             return Ok(proof);
@@ -135,10 +171,10 @@ impl Jwts {
     }
 
     /// Keeps the keys of all issuers fresh, for ever.
-    pub async fn follow(&self) {
+    pub async fn follow(&self) -> Infallible {
         join_all(self.issuers.iter().map(|followed| followed.keys.follow())).await;
-        // Without issuers there is nothing to follow, and this task is vital: it must not end.
-        std::future::pending::<()>().await;
+        // Without issuers there is nothing to follow.
+        std::future::pending().await
     }
 
     /// Waits until the keys of each issuer were looked for once, with or without success. [`Jwts::follow`] must run.

@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("claims", &["domain", "engine", "feed", "share", "store", "supervise"]),
     ("reads", &["domain", "store", "supervise"]),
     ("namespaces", &["domain", "store"]),
-    ("auth", &["clock", "domain", "telemetry"]),
+    ("auth", &["clock", "domain", "share", "telemetry"]),
     ("wire", &["auth", "clock", "domain", "feed", "store"]),
     ("tls", &["clock", "domain", "telemetry"]),
     ("config", &["auth", "domain", "store", "telemetry", "tls"]),

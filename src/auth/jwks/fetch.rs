@@ -70,7 +70,10 @@ pub(super) enum FetchFailed {
 
 /// The document at a URL.
 pub(super) async fn fetch(url: &KeyUrl, trust: &Trust) -> Result<Vec<u8>, FetchFailed> {
-    let read = { let (trust, https) = (trust.clone(), url.is_https()); move || Read::files(&trust, https) };
+    let read = {
+        let (trust, https) = (trust.clone(), url.is_https());
+        move || Read::files(&trust, https)
+    };
     let read = tokio::task::spawn_blocking(read).await.map_err(|lost| FetchFailed::Connect(lost.into()))??;
     let tcp = TcpStream::connect((url.host(), url.port())).await.map_err(FetchFailed::Connect)?;
     match read.tls {

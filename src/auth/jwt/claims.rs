@@ -63,11 +63,17 @@ pub(super) fn prove(claims: Map<String, Value>, issuer: &Issuer, now: Time) -> R
         }
     }
     audience(claims.get("aud"), &issuer.audience)?;
-    let subject = claims.get("sub").and_then(Value::as_str).filter(|subject| {
-        (1..=SUBJECT_BYTES_MAX).contains(&subject.len()) && !subject.contains(char::is_control)
-    });
+    let subject = claims
+        .get("sub")
+        .and_then(Value::as_str)
+        .filter(|subject| (1..=SUBJECT_BYTES_MAX).contains(&subject.len()) && !subject.contains(char::is_control));
     let subject = subject.ok_or(JwtRefused::NoSubject)?.into();
     Ok(Proof { issuer: Arc::clone(&issuer.issuer), subject, expires_at, ends_at, claims })
+}
+
+/// Whether the claims name one of these audiences.
+pub(super) fn is_for(claims: &Map<String, Value>, ours: &[String]) -> bool {
+    audience(claims.get("aud"), ours).is_ok()
 }
 
 fn audience(claim: Option<&Value>, ours: &[String]) -> Result<(), JwtRefused> {

@@ -13,10 +13,10 @@ use super::token::Token;
 /// The difference between clocks that is forgiven.
 const LEEWAY: Duration = Duration::from_secs(30);
 /// The audience that tokens are for, where none is named.
-const AUDIENCE: &str = "runledger";
+pub(in crate::auth) const AUDIENCE: &str = "runledger";
 
 /// The place where a pod finds its own token and the cluster's CA.
-const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+pub(in crate::auth) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The keys by which the cluster signs the tokens of service accounts.
 const KUBERNETES_KEYS: &str = "https://kubernetes.default.svc/openid/v1/jwks";
 
@@ -72,19 +72,29 @@ impl Issuer {
     ///
     /// No issuer is told, and the pod has no token that names one.
     pub fn kubernetes(issuer: Option<&str>) -> Result<Self, NoIssuer> {
-        let keys = KUBERNETES_KEYS.parse().map_err(NoIssuer::NotUrl)?;
-        Self::cluster(issuer, Path::new(SERVICE_ACCOUNT), keys)
+        Self::cluster(issuer, Path::new(SERVICE_ACCOUNT), Trust::default(), None)
     }
 
-    /// A cluster, by the folder of a service account and the URL of its keys.
-    pub(super) fn cluster(issuer: Option<&str>, account: &Path, keys: KeyUrl) -> Result<Self, NoIssuer> {
-        let token_file = account.join("token");
+    /// A cluster, by the folder of a service account, which holds what `trust` does not name.
+    ///
+    /// # Errors
+    ///
+    /// See [`Issuer::kubernetes`].
+    pub(in crate::auth) fn cluster(
+        issuer: Option<&str>,
+        account: &Path,
+        trust: Trust,
+        keys: Option<KeyUrl>,
+    ) -> Result<Self, NoIssuer> {
+        let url = keys.map_or_else(|| KUBERNETES_KEYS.parse().map_err(NoIssuer::NotUrl), Ok)?;
+        let ca_file = trust.ca_file.unwrap_or_else(|| account.join("ca.crt"));
+        let token_file = trust.bearer_token_file.unwrap_or_else(|| account.join("token"));
         let name: Arc<str> = match issuer {
             Some(told) => told.into(),
             None => own_issuer(&token_file)?,
         };
-        let trust = Trust { ca_file: Some(account.join("ca.crt")), bearer_token_file: Some(token_file) };
-        Ok(Self::new(&name, vec![AUDIENCE.to_owned()], KeySource::Url { url: keys, trust }))
+        let trust = Trust { ca_file: Some(ca_file), bearer_token_file: Some(token_file) };
+        Ok(Self::new(&name, vec![AUDIENCE.to_owned()], KeySource::Url { url, trust }))
     }
 }
 

@@ -85,6 +85,38 @@ pub enum JwtRefused {
 }
 
 impl JwtRefused {
+    /// The name for programs, which never changes.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TooLarge => "TOO_LARGE",
+            Self::Malformed => "MALFORMED",
+            Self::Encrypted => "ENCRYPTED",
+            Self::Type => "TYPE",
+            Self::Critical => "CRITICAL_EXTENSION",
+            Self::Unsigned => "UNSIGNED",
+            Self::SymmetricAlgorithm => "SYMMETRIC_ALGORITHM",
+            Self::UnknownAlgorithm => "UNKNOWN_ALGORITHM",
+            Self::WrongAlgorithm => "WRONG_ALGORITHM",
+            Self::NoIssuer => "NO_ISSUER",
+            Self::LegacyServiceAccount => "LEGACY_SERVICE_ACCOUNT",
+            Self::UnknownIssuer => "UNKNOWN_ISSUER",
+            Self::NoAudience => "NO_AUDIENCE",
+            Self::WrongAudience => "WRONG_AUDIENCE",
+            Self::NoSubject => "NO_SUBJECT",
+            Self::NoExpiry => "NO_EXPIRY",
+            Self::BadExpiry => "BAD_EXPIRY",
+            Self::Expired => "EXPIRED",
+            Self::BadNotBefore => "BAD_NOT_BEFORE",
+            Self::NotYetValid => "NOT_YET_VALID",
+            Self::UnknownKey => "UNKNOWN_KEY",
+            Self::AmbiguousKey => "AMBIGUOUS_KEY",
+            Self::Signature => "SIGNATURE",
+            Self::KeysUnavailable => "KEYS_UNAVAILABLE",
+            Self::Busy => "BUSY",
+        }
+    }
+
     /// Whether the token may be good, and the caller should try it again: then it is the service that cannot tell.
     #[must_use]
     pub fn is_transient(self) -> bool {

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
+use ring::rsa::PublicKeyComponents;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _,
     RsaEncoding, RsaKeyPair,
@@ -85,9 +86,10 @@ impl Signer {
                     "x": base64(x), "y": base64(y) })
             }
             Self::Ed(_) => json!({ "kty": "OKP", "crv": "Ed25519", "x": base64(public) }),
-            Self::Rsa(key, ..) => json!({ "kty": "RSA",
-                "n": base64(key.public().modulus().big_endian_without_leading_zero()),
-                "e": base64(key.public().exponent().big_endian_without_leading_zero()) }),
+            Self::Rsa(key, ..) => {
+                let PublicKeyComponents { n, e } = PublicKeyComponents::<Vec<u8>>::from(key.public());
+                json!({ "kty": "RSA", "n": base64(n), "e": base64(e) })
+            }
         };
         jwk["alg"] = self.algorithm().into();
         jwk["use"] = "sig".into();
