@@ -4,4 +4,8 @@ mod callers;
 mod ends;
 mod matrix;
 mod ownership;
+mod signed;
+#[path = "../../src/auth/jwt/tests/signing.rs"]
+#[allow(dead_code, reason = "the keys that sign are those of the unit tests, which use all of them")]
+mod signing;
 mod tokens;

@@ -17,7 +17,7 @@ pub fn denied(denied: Denied) -> Problem {
         Denied::KeysUnavailable => {
             let message =
                 "The keys of the token's issuer cannot be read now, so the token cannot be verified: try again.";
-            Problem::new(Code::Unavailable, "ISSUER_KEYS_UNAVAILABLE", message).detail(RETRY, &after(UNAVAILABLE_RETRY))
+            Problem::new(Code::Unavailable, "CREDENTIAL_UNVERIFIED", message).detail(RETRY, &after(UNAVAILABLE_RETRY))
         }
         Denied::Busy => overloaded(),
         Denied::UnknownMethod => Problem::new(Code::Unimplemented, "UNKNOWN_METHOD", "The server has no such method."),
