@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-use super::super::jwt::Proof;
+use super::super::jwt::{Proof, has_form};
 use super::super::token::{CREDENTIAL_BYTES_MAX, TokenHash};
 use super::{BadCredential, Certificate};
 
@@ -51,8 +51,11 @@ impl<'a> Shown<'a> {
             };
             return Ok(certificate.map(owned).map(Self::Credential));
         };
-        let is_jwt = token.split(|byte| *byte == b'.').count() == 3;
-        Ok(Some(if is_jwt { Self::Jwt(token) } else { Self::Credential(Credential::Token(TokenHash::of(token))) }))
+        Ok(Some(if has_form(token) {
+            Self::Jwt(token)
+        } else {
+            Self::Credential(Credential::Token(TokenHash::of(token)))
+        }))
     }
 }
 

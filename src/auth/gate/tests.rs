@@ -83,7 +83,8 @@ fn a_bad_credential_is_refused_everywhere_also_where_none_is_needed() {
     let (gate, _) = gate(file(&[("rl_a", "", READER)]));
     for (authorization, bad) in [
         ("Bearer rl_b", BadCredential::Unknown),
-        ("Bearer a.b.c", BadCredential::NotTaken),
+        ("Bearer a.b.c", BadCredential::Unknown),
+        ("Bearer eyJ.b.c", BadCredential::NotTaken),
         ("Basic cmxfYQ==", BadCredential::Malformed),
         ("Bearer ", BadCredential::Malformed),
         ("rl_a", BadCredential::Malformed),
