@@ -120,6 +120,7 @@ impl Jwts {
     }
 
     /// The issuers whose tokens are taken.
+    #[must_use]
     pub fn issuers(&self) -> impl ExactSizeIterator<Item = &Issuer> {
         self.issuers.iter().map(|followed| &followed.issuer)
     }

@@ -121,7 +121,7 @@ const INNER: &[(&str, &[&str])] =
 const CRATES: &[(&str, &[&str])] = &[
     ("tonic", &["auth", "grpc", "wire"]),
     ("governor", &["grpc::transport"]),
-    ("tokio_rustls", &["grpc::transport", "tls"]),
+    ("tokio_rustls", &["auth", "grpc::transport", "tls"]),
     ("x509_parser", &["tls"]),
     ("tikv_jemalloc_ctl", &["memory"]),
     ("tikv_jemallocator", &["main"]),

@@ -70,10 +70,12 @@ impl From<BadCredential> for Denied {
 
 impl From<JwtRefused> for Denied {
     fn from(refused: JwtRefused) -> Self {
-        match refused {
-            JwtRefused::KeysUnavailable => Self::KeysUnavailable,
-            JwtRefused::Busy => Self::Busy,
-            bad => BadCredential::Jwt(bad).into(),
+        if refused == JwtRefused::KeysUnavailable {
+            Self::KeysUnavailable
+        } else if refused == JwtRefused::Busy {
+            Self::Busy
+        } else {
+            BadCredential::Jwt(refused).into()
         }
     }
 }

@@ -197,16 +197,13 @@ impl Source {
                 Ok(looked) => looked,
                 Err(_) => Err(LookFailed::TimedOut),
             };
-            let next = match self.take(looked, &mut failing) {
-                true => {
-                    back_off = BACK_OFF.0;
-                    began + self.jittered(self.pace.refresh)
-                }
-                false => {
-                    let next = Instant::now() + self.jittered(back_off);
-                    back_off = BACK_OFF.1.min(back_off * 2);
-                    next
-                }
+            let next = if self.take(looked, &mut failing) {
+                back_off = BACK_OFF.0;
+                began + self.jittered(self.pace.refresh)
+            } else {
+                let next = Instant::now() + self.jittered(back_off);
+                back_off = BACK_OFF.1.min(back_off * 2);
+                next
             };
             let soonest = next.min(began + self.pace.asked_min).max(Instant::now());
             // Whoever asked before this look ended is answered by it, or asks again.

@@ -89,7 +89,7 @@ fn audience(claim: Option<&Value>, ours: &[String]) -> Result<(), JwtRefused> {
     }
 }
 
-/// A NumericDate of RFC 7519: seconds since 1970, which may have a fraction, that is dropped.
+/// A `NumericDate` of RFC 7519: seconds since 1970, which may have a fraction, that is dropped.
 fn seconds(value: &Value) -> Option<Time> {
     let seconds = value.as_i64().or_else(|| value.as_f64().map(whole))?;
     Some(Time::from_micros(seconds.saturating_mul(1_000_000)))

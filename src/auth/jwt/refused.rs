@@ -116,12 +116,6 @@ impl JwtRefused {
             Self::Busy => "BUSY",
         }
     }
-
-    /// Whether the token may be good, and the caller should try it again: then it is the service that cannot tell.
-    #[must_use]
-    pub fn is_transient(self) -> bool {
-        matches!(self, Self::KeysUnavailable | Self::Busy)
-    }
 }
 
 impl From<Missing> for JwtRefused {

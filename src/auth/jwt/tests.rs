@@ -1,16 +1,16 @@
 //! What is taken and what is refused, with real signatures, files and servers.
 
+mod clusters;
 mod floods;
 mod forms;
+mod key_server;
 mod keys;
 mod rotation;
 mod served;
 mod signing;
-mod trust;
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -20,7 +20,7 @@ use super::{Issuer, JwtRefused, Jwts, Proof};
 use crate::auth::jwks::KeySource;
 use crate::clock::Clock;
 use crate::domain::Time;
-use crate::share::CallerKey;
+use crate::share::{CallerKey, Turns};
 
 /// The issuer of most tokens here.
 const ISSUER: &str = "https://issuer.example";
@@ -58,7 +58,14 @@ impl Following {
 
 /// Follows the keys of some issuers.
 fn follow(issuers: Vec<Issuer>) -> Following {
-    let jwts = Arc::new(Jwts::new(issuers, Arc::new(TokioClock(Instant::now()))).unwrap());
+    follow_by(issuers, None)
+}
+
+/// The same, with turns of the test's own.
+fn follow_by(issuers: Vec<Issuer>, turns: Option<Arc<Turns>>) -> Following {
+    let mut jwts = Jwts::new(issuers, Arc::new(TokioClock(Instant::now()))).unwrap();
+    jwts.turns = turns.unwrap_or(jwts.turns);
+    let jwts = Arc::new(jwts);
     let mut task = JoinSet::new();
     let followed = Arc::clone(&jwts);
     task.spawn(async move { match followed.follow().await {} });
@@ -83,23 +90,4 @@ fn claims_with(members: &Value) -> Value {
     }
     claims.as_object_mut().unwrap().retain(|_, value| !value.is_null());
     claims
-}
-
-/// Time that moves only when the test says so. Paused time runs ahead while all tasks wait, also for a socket; a
-/// blocking task that has not ended holds it.
-struct Stilled {
-    _release: std::sync::mpsc::SyncSender<()>,
-}
-
-fn still() -> Stilled {
-    let (release, released) = std::sync::mpsc::sync_channel(0);
-    drop(tokio::task::spawn_blocking(move || released.recv()));
-    tokio::time::pause();
-    Stilled { _release: release }
-}
-
-impl Stilled {
-    async fn advance(&self, time: Duration) {
-        tokio::time::advance(time).await;
-    }
 }

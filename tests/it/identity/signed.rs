@@ -1,29 +1,19 @@
 //! Signed tokens of an issuer: who they let in to the real binary, and which of them are refused.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use runledger::clock::{Clock as _, SystemClock};
 use runledger_proto::v1::{GetRunRequest, ListRunEventsRequest, StartRunRequest, WatchRunsRequest};
-use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
-use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::callers::{Caller, Place, entry, grant, reason};
 use super::ends::end;
+use super::key_server::KeyServer;
 use super::signing::{Signer, base64, jwks};
-use crate::process::server::SOON;
-use crate::support::tls::{Ca, replace};
+use crate::support::tls::replace;
 
 const ISSUER: &str = "https://issuer.example";
 
@@ -118,10 +108,10 @@ async fn every_bad_token_is_refused_by_its_name() {
     let sound = signer.sign("a", &good);
     let (head, signature) = sound.rsplit_once('.').unwrap();
     let by_secret = {
-        let signed =
+        let beginning =
             format!("{}.{}", base64(json!({ "alg": "HS256", "kid": "a" }).to_string()), base64(good.to_string()));
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, signer.public());
-        format!("{signed}.{}", base64(ring::hmac::sign(&key, signed.as_bytes())))
+        format!("{beginning}.{}", base64(ring::hmac::sign(&key, beginning.as_bytes())))
     };
     for (token, name) in [
         (with("exp", json!(from_now(-31))), "EXPIRED"),
@@ -228,68 +218,27 @@ async fn a_stream_ends_with_its_signed_token_and_goes_on_with_the_next_one() {
     next.watch_runs(WatchRunsRequest::default()).await.unwrap();
 }
 
-/// The API server of a cluster, as far as it tells its keys: over TLS, to whoever has a token of its own.
-struct ApiServer {
-    address: SocketAddr,
-    asked: watch::Receiver<Vec<String>>,
-    _tasks: JoinSet<()>,
-}
-
-impl ApiServer {
-    async fn start(ca: &Ca, token: &str, keys: String) -> Self {
-        let pair = ca.server();
-        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_no_client_auth().with_single_cert(vec![pair.der()], key).unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, mut tasks) = (listener.local_addr().unwrap(), JoinSet::new());
-        let (sender, asked) = watch::channel(Vec::new());
-        let token = format!("authorization: bearer {token}").to_ascii_lowercase();
-        tasks.spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
-                let mut request = Vec::new();
-                while !request.ends_with(b"\r\n\r\n") {
-                    request.push(stream.read_u8().await.unwrap());
-                }
-                let request = String::from_utf8(request).unwrap();
-                let is_own = request.to_ascii_lowercase().contains(&token);
-                let (status, body) = if is_own { ("200 OK", keys.as_str()) } else { ("401 Unauthorized", "") };
-                let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-                stream.write_all(answer.as_bytes()).await.unwrap();
-                drop(stream.shutdown().await);
-                sender.send_modify(|asked| asked.push(request.lines().next().unwrap().to_owned()));
-            }
-        });
-        Self { address, asked, _tasks: tasks }
-    }
-}
-
 #[tokio::test]
 async fn a_pods_projected_token_is_taken_by_the_clusters_keys_and_the_servers_own_token() {
-    let (ca, signer) = (Ca::new("cluster"), Signer::rsa("RS256"));
+    let (api, signer) = (KeyServer::start().await, Signer::rsa("RS256"));
+    api.says("/openid/v1/jwks", "200 OK", &jwks(&[signer.jwk("k")]));
     let cluster = "https://oidc.cluster.example/id/7";
     let own = signer.sign("k", &claims(cluster, "runledger", "runledger"));
-    let mut api = ApiServer::start(&ca, &own, jwks(&[signer.jwk("k")])).await;
     let account = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         std::fs::write(account.path().join(name), text).unwrap();
         account.path().join(name).display().to_string()
     };
-    let (ca_file, token_file) = (file("ca.crt", &ca.pem()), file("token", &format!("{own}\n")));
+    let (ca_file, token_file) = (file("ca.crt", &api.ca), file("token", &format!("{own}\n")));
     let place = Place::start(&issued(&format!(
-        "kubernetes = true\njwks_url = \"https://{}/openid/v1/jwks\"\nca_file = \"{ca_file}\"\ntoken_file = \"{token_file}\"",
-        api.address
+        "kubernetes = true\njwks_url = \"{}\"\nca_file = \"{ca_file}\"\ntoken_file = \"{token_file}\"",
+        api.url("/openid/v1/jwks")
     )))
     .await;
     let token = signer.sign("k", &claims(cluster, "default", "bridge"));
     let started = place.client(Caller::of(&token)).start_run(run("run")).await.unwrap().into_inner().run.unwrap();
     assert_eq!(started.agent_id, "bridge");
-    let asked =
-        tokio::time::timeout(SOON, api.asked.wait_for(|asked| !asked.is_empty())).await.unwrap().unwrap().clone();
-    assert_eq!(asked, ["GET /openid/v1/jwks HTTP/1.1"]);
+    assert!(api.heard()[0].contains(&format!("authorization: Bearer {own}\r\n")), "{:?}", api.heard());
     let mut wrong = claims(cluster, "default", "bridge");
     wrong["aud"] = json!(["https://kubernetes.default.svc"]);
     assert_eq!(cause(&refused(&place, &signer.sign("k", &wrong)).await), "WRONG_AUDIENCE");
