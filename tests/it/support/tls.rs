@@ -68,6 +68,13 @@ impl Ca {
         self.signs(params, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
+    /// A certificate for a client of Postgres, which is known by its common name.
+    pub(crate) fn named(&self, name: &str) -> Pair {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        self.signs(params, ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
     fn signs(&self, mut params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> Pair {
         static SERIALS: AtomicU64 = AtomicU64::new(1);
         let serial = SerialNumber::from(SERIALS.fetch_add(1, Ordering::Relaxed));
