@@ -17,7 +17,7 @@ run: ## Builds the service and serves on the embedded store: make run ARGS='--li
 	$(CARGO) run --locked -- serve $(ARGS)
 
 test: ## Runs every Rust test, on SQLite and on a private, throw-away PostgreSQL
-	@$(NEED) rust cc
+	@$(NEED) rust cc pgbouncer
 	RUNLEDGER_TEST_OLDER="$$(tests/older-release)" tests/with-postgres $(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
 
 test-interruptions: ## Goes through interruptions of all lengths on the real binary, for minutes, and says which workers died

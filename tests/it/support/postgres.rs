@@ -180,7 +180,11 @@ impl Drop for Cluster {
 
 /// A program of Postgres', run as a user that it accepts: it refuses root.
 fn unprivileged(program: &str) -> Command {
-    let bin = self::program(program);
+    as_server(&self::program(program))
+}
+
+/// A program that refuses root, as Postgres does.
+pub(crate) fn as_server(bin: &Path) -> Command {
     let mut command = match (variable("RUNLEDGER_TEST_PG_USER"), group()) {
         (Some(user), Some(group)) => {
             let mut command = Command::new("setpriv");
