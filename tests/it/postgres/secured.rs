@@ -1,5 +1,6 @@
 //! TLS to Postgres: what libpq does and this program does are compared, one by one, against a real server.
 
+use std::fmt::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -136,10 +137,10 @@ async fn every_sslmode_does_what_libpqs_does_but_for_roots_that_libpq_overlooks(
                 for host in ["localhost", "elsewhere.example"] {
                     let mut more = String::new();
                     if !mode.is_empty() {
-                        more += &format!("&sslmode={mode}");
+                        write!(more, "&sslmode={mode}").unwrap();
                     }
                     if !roots.is_empty() {
-                        more += &format!("&sslrootcert={}", place.file(roots));
+                        write!(more, "&sslrootcert={}", place.file(roots)).unwrap();
                     }
                     let location = place.location(host, database, &more);
                     let (theirs, said) = psql(&location, home.path());
