@@ -6,7 +6,7 @@ NEED := CARGO='$(CARGO)' tests/need
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-interruptions test-clients lint
+.PHONY: help run test test-secured test-interruptions test-clients lint
 
 help: ## Lists the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -17,12 +17,16 @@ run: ## Builds the service and serves on the embedded store: make run ARGS='--li
 	$(CARGO) run --locked -- serve $(ARGS)
 
 test: ## Runs every Rust test, on SQLite and on a private, throw-away PostgreSQL
-	@$(NEED) rust cc
+	@$(NEED) rust cc pgbouncer
 	RUNLEDGER_TEST_OLDER="$$(tests/older-release)" tests/with-postgres $(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
 
 test-interruptions: ## Goes through interruptions of all lengths on the real binary, for minutes, and says which workers died
 	@$(NEED) rust cc
 	RUNLEDGER_TEST_INTERRUPTIONS=1 tests/with-postgres $(CARGO) test --locked --test it -- interruptions --nocapture $(ARGS)
+
+test-secured: ## Runs the tests of calls, processes and commands once more with TLS and a token on every wire: 12 minutes
+	@$(NEED) rust cc pgbouncer
+	CARGO='$(CARGO)' tests/with-postgres tests/secured $(ARGS)
 
 test-clients: ## Runs the tests of generated clients (Go, Java, Python, TypeScript) against the real binary
 	@$(NEED) rust cc node python go java

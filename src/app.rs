@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::admin_port::AdminPort;
 use self::banner::{Ports, Spoken};
-use crate::auth::Gate;
 use crate::auth::reload::AccessFile;
+use crate::auth::{Gate, Trusted};
 use crate::authority::{Authority, AuthoritySlot, Turns};
 use crate::claims::{self, Claims};
 use crate::clock::SystemClock;
@@ -178,9 +178,10 @@ fn gate(config: &ServeConfig, supervisor: &Supervisor) -> anyhow::Result<Arc<Gat
         Identity::Proven { access_file, kinds } => (access_file, kinds),
     };
     let (file, kinds, rules) = AccessFile::open(access_file, kinds).map_err(anyhow::Error::msg)?;
-    let gate = Arc::new(Gate::of(kinds, rules, Arc::new(SystemClock)));
+    let trusted = Trusted::new(rules, Arc::new(SystemClock))?;
+    let gate = Arc::new(Gate::of(kinds, trusted, Arc::new(SystemClock)));
     let (stop, following) = (supervisor.stop(), file.follow(gate.clone(), config.reload_interval));
-    supervisor.vital("access rules", async move {
+    supervisor.vital("identity", async move {
         tokio::select! {
             biased;
             () = stop.cancelled() => {}

@@ -3,6 +3,8 @@
 
 pub mod access_file;
 pub mod gate;
+pub mod jwks;
+pub mod jwt;
 pub mod reload;
 pub mod rules;
 pub mod token;
@@ -11,11 +13,13 @@ mod access;
 mod grant;
 mod names;
 mod template;
+mod trusted;
 
 pub use self::access::Access;
 pub use self::gate::{Gate, Kinds};
 pub use self::grant::{Allowed, Grant, Grants, Lacking, Role};
 pub use self::names::agent as named_agent;
+pub use self::trusted::Trusted;
 use crate::domain::{Agents, Namespace, Principal};
 
 /// The caller of a call, and the namespace.

@@ -189,6 +189,7 @@
 //! | [`auth`] | who makes a call, and what the caller may do |
 //! | `auth::{gate, access, grant}` | the gate that every call passes; the access that each method needs; what was granted |
 //! | `auth::{access_file, rules, token, reload}` | the access file: its form, what it says of whom, new rules while the server runs |
+//! | `auth::{trusted, jwt, jwks}` | what credentials are held against: the rules, and signed tokens of issuers by the sets of their keys |
 //! | [`memory`] | how much memory the process takes and may take, and what is refused when little is left |
 //! | [`app`], [`config`], [`supervise`], [`telemetry`], [`clock`] | the process: wired, told what to do, stopped, heard |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |

@@ -1,18 +1,22 @@
 //! The access file: who has which credential, and what was granted to it. TOML; the reference is `docs/identity.md`.
 
-use std::path::PathBuf;
+mod issuers;
 
 use serde::Deserialize;
 
-use super::rules::{CertificateRule, GrantTemplate, IssuerRule, KeySource, Rules, SubjectRule, TokenRule, is_name};
+use self::issuers::{IssuerEntry, issuer};
+use super::rules::{CertificateRule, GrantTemplate, Rules, TokenRule, is_name};
 use super::template::Template;
 use super::token::TokenHash;
 use super::{Grant, Grants, Role};
-use crate::domain::limits::{ISSUER_BYTES_MAX, SUBJECT_BYTES_MAX};
+use crate::domain::limits::SUBJECT_BYTES_MAX;
 use crate::domain::{Pattern, Time};
 
 /// Bytes of an access file.
 pub const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The issuer that a cluster most often is: the name by which a file is read elsewhere than in the cluster.
+const A_CLUSTER: &str = "https://kubernetes.default.svc.cluster.local";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,7 +26,7 @@ struct File {
     #[serde(default)]
     certificate: Vec<Certificate>,
     #[serde(default)]
-    issuer: Vec<Issuer>,
+    issuer: Vec<IssuerEntry>,
 }
 
 #[derive(Deserialize)]
@@ -43,63 +47,46 @@ struct Certificate {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Issuer {
-    #[serde(rename = "issuer")]
-    name: Option<String>,
-    audience: Option<OneOrMore>,
-    #[serde(default)]
-    kubernetes: bool,
-    jwks_file: Option<PathBuf>,
-    jwks_url: Option<String>,
-    ca_file: Option<PathBuf>,
-    token_file: Option<PathBuf>,
-    #[serde(default)]
-    subject: Vec<Subject>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMore {
-    One(String),
-    More(Vec<String>),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Subject {
-    name: String,
-    #[serde(default)]
-    claims: std::collections::BTreeMap<String, String>,
-    grants: Vec<RawGrant>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct RawGrant {
     namespaces: Vec<String>,
     roles: Vec<String>,
     agents: Option<Vec<String>>,
 }
 
-/// Reads an access file's text.
+/// Reads an access file's text where nobody is let in by it: nothing but the text is looked at.
 ///
 /// # Errors
 ///
 /// Everything that is wrong, each with the place where it stands. No secret is shown: the file has none.
 pub fn read(text: &str) -> Result<Rules, Vec<String>> {
+    read_in(text, Some(A_CLUSTER))
+}
+
+/// Reads an access file's text where callers are let in by it. The pod's own token tells the issuer that the cluster
+/// is, where the text does not: so a small file may be read, which blocks.
+///
+/// # Errors
+///
+/// See [`read`].
+pub(super) fn read_to_serve(text: &str) -> Result<Rules, Vec<String>> {
+    read_in(text, None)
+}
+
+fn read_in(text: &str, cluster: Option<&str>) -> Result<Rules, Vec<String>> {
     let file: File = toml::from_str(text).map_err(|error| vec![error.to_string().trim_end().to_owned()])?;
     let mut faults = Faults::default();
     let tokens = faults.each("token", file.token, token);
     let certificates = faults.each("certificate", file.certificate, certificate);
-    let issuers = faults.each("issuer", file.issuer, issuer);
+    let issuers = faults.each("issuer", file.issuer, |place, raw| issuer(place, raw, cluster));
     for (index, rule) in tokens.iter().enumerate() {
         if tokens[..index].iter().any(|other| other.hash == rule.hash) {
             faults.add(&format!("token `{}`", rule.name), "another token has the same sha256");
         }
     }
     for (index, rule) in issuers.iter().enumerate() {
-        if issuers[..index].iter().any(|other| other.issuer == rule.issuer) {
-            faults.add(&format!("issuer `{}`", rule.issuer), "is given twice");
+        let name = &rule.issuer.issuer;
+        if issuers[..index].iter().any(|other| other.issuer.issuer == *name) {
+            faults.add(&format!("issuer `{name}`"), "is given twice");
         }
     }
     if faults.0.is_empty() { Ok(Rules::new(tokens, certificates, issuers)) } else { Err(faults.0) }
@@ -230,52 +217,6 @@ fn certificate(place: &mut Place<'_>, raw: Certificate) -> Option<CertificateRul
     };
     let grants = place.plain(&raw.grants);
     Some(CertificateRule { name: name?, grants: grants? })
-}
-
-fn issuer(place: &mut Place<'_>, raw: Issuer) -> Option<IssuerRule> {
-    let issuer = match (raw.name, raw.kubernetes) {
-        (Some(issuer), _) => issuer,
-        (None, true) => "https://kubernetes.default.svc.cluster.local".to_owned(),
-        (None, false) => return place.wrong("issuer must be the `iss` of its tokens"),
-    };
-    if !is_name(&issuer, ISSUER_BYTES_MAX) {
-        return place.wrong(format!("issuer must be 1 to {ISSUER_BYTES_MAX} bytes without control characters"));
-    }
-    place.name = format!("{} (`{issuer}`)", place.name);
-    let audience = match raw.audience {
-        Some(OneOrMore::One(audience)) => vec![audience],
-        Some(OneOrMore::More(audience)) => audience,
-        None if raw.kubernetes => vec!["runledger".to_owned()],
-        None => Vec::new(),
-    };
-    if audience.is_empty() || audience.iter().any(String::is_empty) {
-        place.wrong::<()>("audience must name one at least: tokens for others are refused by it");
-    }
-    let keys = match (raw.jwks_file, raw.jwks_url, raw.kubernetes) {
-        (Some(file), None, false) if raw.ca_file.is_none() && raw.token_file.is_none() => Some(KeySource::File(file)),
-        (None, url, true) => Some(KeySource::Kubernetes { url, ca_file: raw.ca_file, token_file: raw.token_file }),
-        (None, url, false) => Some(KeySource::Url { url, ca_file: raw.ca_file, token_file: raw.token_file }),
-        (Some(_), ..) => place.wrong("jwks_file stands alone: without jwks_url, kubernetes, ca_file and token_file"),
-    };
-    if raw.subject.is_empty() {
-        place.wrong::<()>("[[issuer.subject]] must be given once at least: nobody would be let in");
-    }
-    let before = place.faults.0.len();
-    let subjects = raw.subject.into_iter().filter_map(|raw| subject(place, raw)).collect();
-    (place.faults.0.len() == before).then_some(())?;
-    Some(IssuerRule { issuer, audience, keys: keys?, subjects })
-}
-
-fn subject(place: &mut Place<'_>, raw: Subject) -> Option<SubjectRule> {
-    let name = match Pattern::parse(&raw.name) {
-        Some(pattern) => Some(pattern),
-        None => place.wrong(format!("subject `{}`: expected a name, name* or *", raw.name)),
-    };
-    for pointer in raw.claims.keys().filter(|pointer| !pointer.starts_with('/')) {
-        place.wrong::<()>(format!("claims: `{pointer}` is no JSON pointer, such as /kubernetes.io/namespace"));
-    }
-    let grants = place.grants(&raw.grants);
-    Some(SubjectRule { name: name?, claims: raw.claims.into_iter().collect(), grants: grants? })
 }
 
 #[cfg(test)]

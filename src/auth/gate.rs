@@ -14,15 +14,17 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 use tokio::time::Instant;
 
-use self::credential::Credential;
+use self::credential::{Credential, Shown};
 pub use self::denied::{BadCredential, Denied};
 pub use self::sessions::Session;
 use self::sessions::Sessions;
 use super::names::Names;
-use super::rules::{Known, Rules};
+use super::rules::Known;
+use super::trusted::Trusted;
 use super::{Access, Allowed, Caller, Rights};
 use crate::clock::Clock;
 use crate::domain::{Agents, Namespace, Principal, Time};
+use crate::share::CallerKey;
 
 /// Time for which a credential is still taken after its end: clocks differ.
 const SKEW_MS: u64 = 30_000;
@@ -79,6 +81,30 @@ pub enum Looked {
     Admitted(Box<Admitted>),
     /// The call is refused.
     Denied(Denied),
+    /// The call has a signed token that was not verified lately: [`Gate::prove`] tells.
+    Unproven,
+}
+
+impl From<Result<Admitted, Denied>> for Looked {
+    fn from(looked: Result<Admitted, Denied>) -> Self {
+        match looked {
+            Ok(admitted) => Self::Admitted(Box::new(admitted)),
+            Err(denied) => Self::Denied(denied),
+        }
+    }
+}
+
+/// A call, as far as the gate looks at it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The path of its method.
+    pub path: &'a str,
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// The certificate of its connection.
+    pub certificate: Option<Certificate<'a>>,
+    /// Whether it may outlive its credential or its grants.
+    pub lasts: bool,
 }
 
 /// See the module.
@@ -86,7 +112,7 @@ pub struct Gate(Option<Checked>);
 
 struct Checked {
     kinds: Kinds,
-    rules: ArcSwap<Rules>,
+    trusted: ArcSwap<Trusted>,
     sessions: Mutex<Sessions>,
     clock: Arc<dyn Clock>,
 }
@@ -98,31 +124,45 @@ impl Gate {
         Self(None)
     }
 
-    /// The gate that lets in those whom the rules know by a credential of these kinds.
+    /// The gate that lets in those who are known by a credential of these kinds.
     #[must_use]
-    pub fn of(kinds: Kinds, rules: Rules, clock: Arc<dyn Clock>) -> Self {
-        Self(Some(Checked { kinds, rules: ArcSwap::from_pointee(rules), sessions: Mutex::default(), clock }))
+    pub fn of(kinds: Kinds, trusted: Trusted, clock: Arc<dyn Clock>) -> Self {
+        Self(Some(Checked { kinds, trusted: ArcSwap::from_pointee(trusted), sessions: Mutex::default(), clock }))
     }
 
-    /// Looks at a call, by its path and its headers. `lasts`: the call may outlive its credential or its grants.
-    pub fn look(&self, path: &str, headers: &HeaderMap, certificate: Option<Certificate<'_>>, lasts: bool) -> Looked {
-        let looked = match &self.0 {
-            None => believed(path, headers),
-            Some(checked) => checked.look(path, headers, certificate, lasts),
-        };
-        match looked {
-            Ok(admitted) => Looked::Admitted(Box::new(admitted)),
-            Err(denied) => Looked::Denied(denied),
+    /// Looks at a call, without waiting.
+    pub fn look(&self, asked: Asked<'_>) -> Looked {
+        match &self.0 {
+            None => believed(asked).into(),
+            Some(checked) => checked.look(asked).unwrap_or_else(Looked::Denied),
         }
     }
 
-    /// Takes new rules. Streams and waits whose grants are gone are told to end.
-    pub fn take(&self, rules: Rules) {
+    /// Looks at a call whose signed token was not verified lately. `caller`: its connection.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the call is refused.
+    pub async fn prove(&self, asked: Asked<'_>, caller: CallerKey) -> Result<Admitted, Denied> {
+        match &self.0 {
+            None => believed(asked),
+            Some(checked) => checked.prove(asked, caller).await,
+        }
+    }
+
+    /// What credentials are held against; none where callers are believed.
+    #[must_use]
+    pub fn trusted(&self) -> Option<Arc<Trusted>> {
+        self.0.as_ref().map(|checked| checked.trusted.load_full())
+    }
+
+    /// Holds credentials against something else. Streams and waits whose grants are gone are told to end.
+    pub fn take(&self, trusted: Trusted) {
         if let Some(checked) = &self.0 {
-            checked.rules.store(Arc::new(rules));
-            let rules = checked.rules.load();
+            checked.trusted.store(Arc::new(trusted));
+            let trusted = checked.trusted.load();
             sessions::held(&checked.sessions).end_denied(|session| {
-                let known = checked.known_by(&rules, &session.credential)?;
+                let known = checked.known_by(&trusted, &session.credential)?;
                 Checked::admit(known, session.access, session.names.clone()).map(drop)
             });
         }
@@ -130,7 +170,7 @@ impl Gate {
 }
 
 /// Lets a caller in who is believed. Health and reflection name nobody.
-fn believed(path: &str, headers: &HeaderMap) -> Result<Admitted, Denied> {
+fn believed(Asked { path, headers, .. }: Asked<'_>) -> Result<Admitted, Denied> {
     let names = match Access::of(path) {
         Some(Access::Read | Access::Report) | None => Names::of(headers).map_err(Denied::Headers)?,
         Some(Access::Open | Access::Know | Access::Govern | Access::Inspect) => Names::none(),
@@ -141,35 +181,59 @@ fn believed(path: &str, headers: &HeaderMap) -> Result<Admitted, Denied> {
 }
 
 impl Checked {
-    fn look(
-        &self,
-        path: &str,
-        headers: &HeaderMap,
-        certificate: Option<Certificate<'_>>,
-        lasts: bool,
-    ) -> Result<Admitted, Denied> {
-        let access = Access::of(path).ok_or(Denied::UnknownMethod)?;
-        let credential = match Credential::of(headers, certificate)? {
-            Some(credential) => credential,
-            None if access == Access::Open => return Ok(Admitted::anonymous()),
+    fn look(&self, asked: Asked<'_>) -> Result<Looked, Denied> {
+        let access = Access::of(asked.path).ok_or(Denied::UnknownMethod)?;
+        let trusted = self.trusted.load();
+        let credential = match Shown::of(asked.headers, asked.certificate)? {
+            Some(Shown::Credential(credential)) => credential,
+            Some(Shown::Jwt(_)) if !self.takes_jwts(&trusted) => return Err(BadCredential::NotTaken.into()),
+            Some(Shown::Jwt(token)) => match trusted.jwts().known(token) {
+                Some(proof) => Credential::Jwt(proof),
+                None => return Ok(Looked::Unproven),
+            },
+            None if access == Access::Open => return Ok(Ok(Admitted::anonymous()).into()),
             None => return Err(Denied::NoCredential),
         };
-        let known = self.known_by(&self.rules.load(), &credential)?;
-        if access == Access::Open {
-            return Ok(Admitted::anonymous());
-        }
-        let ends_at = known.expires_at.map(|end| self.ends_at(end));
-        let names = match access {
-            Access::Read | Access::Report => Names::of(headers).map_err(Denied::Headers)?,
-            Access::Open | Access::Know | Access::Govern | Access::Inspect => Names::none(),
+        self.enter(asked, access, &trusted, credential).map(|admitted| Ok(admitted).into())
+    }
+
+    async fn prove(&self, asked: Asked<'_>, caller: CallerKey) -> Result<Admitted, Denied> {
+        let access = Access::of(asked.path).ok_or(Denied::UnknownMethod)?;
+        let Some(Shown::Jwt(token)) = Shown::of(asked.headers, asked.certificate)? else {
+            return Err(Denied::NoCredential);
         };
+        let jwts = Arc::clone(self.trusted.load().jwts());
+        let credential = Credential::Jwt(jwts.verify(token, caller).await?);
+        // Other rules may have come meanwhile.
+        self.enter(asked, access, &self.trusted.load(), credential)
+    }
+
+    fn takes_jwts(&self, trusted: &Trusted) -> bool {
+        self.kinds.jwt && !trusted.rules().issuers().is_empty()
+    }
+
+    /// Lets a call in by its credential, or tells why not.
+    fn enter(
+        &self,
+        asked: Asked<'_>,
+        access: Access,
+        trusted: &Trusted,
+        credential: Credential,
+    ) -> Result<Admitted, Denied> {
+        let known = self.known_by(trusted, &credential)?;
+        let names = match access {
+            Access::Open => return Ok(Admitted::anonymous()),
+            Access::Read | Access::Report => Names::of(asked.headers).map_err(Denied::Headers)?,
+            Access::Know | Access::Govern | Access::Inspect => Names::none(),
+        };
+        let ends_at = known.expires_at.map(|end| self.ends_at(end));
         let mut admitted = Self::admit(known, access, names.clone())?;
         admitted.ends_at = ends_at;
-        if lasts {
+        if asked.lasts {
             let session = Arc::new(Session::new(credential, access, names));
             sessions::held(&self.sessions).add(&session);
             // New rules may have come before the session was there to be told.
-            let known = self.known_by(&self.rules.load(), &session.credential)?;
+            let known = self.known_by(&self.trusted.load(), &session.credential)?;
             Self::admit(known, session.access, session.names.clone())?;
             admitted.session = Some(session);
         }
@@ -177,11 +241,14 @@ impl Checked {
     }
 
     /// Whoever a credential proves.
-    fn known_by(&self, rules: &Rules, credential: &Credential) -> Result<Known, Denied> {
+    fn known_by(&self, trusted: &Trusted, credential: &Credential) -> Result<Known, Denied> {
+        let rules = trusted.rules();
         let known = match credential {
             Credential::Token(_) if !self.kinds.token => return Err(BadCredential::NotTaken.into()),
             Credential::Token(hash) => rules.of_token(hash).ok_or(BadCredential::Unknown)?.clone(),
-            Credential::Jwt => return Err(BadCredential::NotTaken.into()),
+            Credential::Jwt(_) if !self.takes_jwts(trusted) => return Err(BadCredential::NotTaken.into()),
+            Credential::Jwt(proof) if !trusted.jwts().takes(proof) => return Err(BadCredential::Unknown.into()),
+            Credential::Jwt(proof) => rules.of_proof(proof).ok_or(BadCredential::Unknown)?,
             Credential::Certificate { .. } if !self.kinds.certificate => return Err(Denied::NoCredential),
             Credential::Certificate { name, issuer } => {
                 rules.of_certificate(name, issuer).ok_or(BadCredential::Unknown)?

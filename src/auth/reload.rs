@@ -9,11 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::access_file::{self, FILE_BYTES_MAX};
 use super::rules::Rules;
 use super::{Gate, Kinds};
+use crate::telemetry::chain;
+
+/// The longest time for which new rules wait for the keys of new issuers.
+const KEYS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The access file of a server.
 #[derive(Debug)]
@@ -39,8 +43,36 @@ impl AccessFile {
         Ok((file, kinds, rules))
     }
 
-    /// Gives the gate new rules when the file has changed, for ever. A file that is wrong changes nothing.
+    /// Keeps what a gate's credentials are held against: follows the keys of issuers, and reads the file again and
+    /// again. A file that is wrong changes nothing. It lasts for ever.
     pub async fn follow(mut self, gate: Arc<Gate>, every: Duration) {
+        let Some(mut trusted) = gate.trusted() else { return std::future::pending().await };
+        loop {
+            let rules = tokio::select! {
+                rules = self.changed(every) => rules,
+                never = trusted.jwts().follow() => match never {},
+            };
+            let (tokens, issuers) = (rules.tokens().count(), rules.issuers().len());
+            let renewed = match trusted.renewed(rules) {
+                Ok(renewed) => renewed,
+                Err(error) => {
+                    tracing::error!(error = chain(&error), "the access file is wrong: the rules stay as they are");
+                    continue;
+                }
+            };
+            // No good token is refused because the keys of a new issuer are still to be read.
+            tokio::select! {
+                _read_or_late = timeout(KEYS_WAIT_MAX, renewed.jwts().looked()) => {}
+                never = renewed.jwts().follow() => match never {},
+            }
+            gate.take(renewed);
+            trusted = gate.trusted().expect("this gate has something to hold credentials against");
+            tracing::info!(path = %self.path.display(), tokens, issuers, "new access rules hold");
+        }
+    }
+
+    /// Waits until the file has other rules.
+    async fn changed(&mut self, every: Duration) -> Rules {
         let mut is_unreadable = false;
         loop {
             sleep(every).await;
@@ -61,11 +93,7 @@ impl AccessFile {
                 continue;
             }
             match self.rules(&text) {
-                Ok(rules) => {
-                    let (tokens, issuers) = (rules.tokens().count(), rules.issuers().len());
-                    gate.take(rules);
-                    tracing::info!(path = %self.path.display(), tokens, issuers, "new access rules hold");
-                }
+                Ok(rules) => return rules,
                 Err(error) => tracing::error!(error, "the access file is wrong: the rules stay as they are"),
             }
         }
@@ -74,7 +102,7 @@ impl AccessFile {
     fn rules(&self, text: &[u8]) -> Result<Rules, String> {
         let path = self.path.display();
         let text = std::str::from_utf8(text).map_err(|_no_text| format!("{path} is not UTF-8"))?;
-        let rules = access_file::read(text).map_err(|faults| format!("{path}: {}", faults.join("\n  ")))?;
+        let rules = access_file::read_to_serve(text).map_err(|faults| format!("{path}: {}", faults.join("\n  ")))?;
         let has = Kinds {
             token: rules.has_tokens(),
             jwt: !rules.issuers().is_empty(),
@@ -89,9 +117,6 @@ impl AccessFile {
             if lacks {
                 return Err(format!("{path} has no {table}, which --auth asks for"));
             }
-        }
-        if has.jwt {
-            return Err(format!("{path}: [[issuer]]: this release takes no signed tokens yet"));
         }
         if has == Kinds::none() {
             return Err(format!("{path} has no [[token]], [[issuer]] or [[certificate]]: nobody would be let in"));

@@ -1,11 +1,11 @@
 //! The rules of an access file: from a proven name to what was granted to it.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::jwt::{Issuer, Proof};
 use super::template::{Template, claim};
 use super::token::TokenHash;
 use super::{Grant, Grants, Role};
@@ -40,39 +40,10 @@ pub struct CertificateRule {
 /// An issuer of signed tokens.
 #[derive(Clone, Debug)]
 pub struct IssuerRule {
-    /// The issuer, as its tokens name it.
-    pub issuer: String,
-    /// The audiences, of which a token must name one.
-    pub audience: Vec<String>,
-    /// The place of the issuer's keys.
-    pub keys: KeySource,
+    /// The issuer, and what its tokens must have.
+    pub issuer: Issuer,
     /// What is granted to whom.
     pub subjects: Vec<SubjectRule>,
-}
-
-/// The place of an issuer's keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeySource {
-    /// A file with a JWK set.
-    File(PathBuf),
-    /// An address; none: the one that the issuer's own discovery document names.
-    Url {
-        /// The address.
-        url: Option<String>,
-        /// The roots that the server's certificate is held against; none: those of the system.
-        ca_file: Option<PathBuf>,
-        /// A file with the token to send along.
-        token_file: Option<PathBuf>,
-    },
-    /// The API server of the cluster that this process runs in, unless something else is named.
-    Kubernetes {
-        /// As above.
-        url: Option<String>,
-        /// As above.
-        ca_file: Option<PathBuf>,
-        /// As above.
-        token_file: Option<PathBuf>,
-    },
 }
 
 /// What is granted to subjects of an issuer.
@@ -169,19 +140,21 @@ impl Rules {
         (!rules.is_empty()).then(|| Known { identity: identity(), grants: Grants::new(grants()), expires_at: None })
     }
 
-    /// Whoever an issuer's token names, by its claims: the grants of every rule that it matches.
+    /// Whoever a token of an issuer has proven: the grants of every rule that its subject and its claims match.
     #[must_use]
-    pub fn of_subject(&self, issuer: &str, subject: &str, claims: &Map<String, Value>) -> Option<Known> {
+    pub fn of_proof(&self, proof: &Proof) -> Option<Known> {
+        let Proof { issuer, subject, claims, expires_at, .. } = proof;
         if !is_name(subject, SUBJECT_BYTES_MAX) {
             return None;
         }
-        let rule = self.issuers.iter().find(|rule| rule.issuer == issuer)?;
+        let rule = self.issuers.iter().find(|rule| rule.issuer.issuer == *issuer)?;
         let has = |(pointer, value): &(String, String)| claim(claims, pointer) == Some(value);
         let matching = |subjects: &&SubjectRule| subjects.name.matches(subject) && subjects.claims.iter().all(has);
         let rules: Vec<_> = rule.subjects.iter().filter(matching).collect();
-        let identity = || Arc::new(Identity { subject: subject.to_owned(), issuer: issuer.to_owned() });
+        let identity = || Arc::new(Identity { subject: (**subject).to_owned(), issuer: (**issuer).to_owned() });
         let grants = || rules.iter().flat_map(|rule| &rule.grants).map(|grant| grant.fill(claims)).collect();
-        (!rules.is_empty()).then(|| Known { identity: identity(), grants: Grants::new(grants()), expires_at: None })
+        let known = || Known { identity: identity(), grants: Grants::new(grants()), expires_at: Some(*expires_at) };
+        (!rules.is_empty()).then(known)
     }
 
     /// Whether tokens by their hash are taken.

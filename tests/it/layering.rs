@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("claims", &["domain", "engine", "feed", "share", "store", "supervise"]),
     ("reads", &["domain", "store", "supervise"]),
     ("namespaces", &["domain", "store"]),
-    ("auth", &["clock", "domain"]),
+    ("auth", &["clock", "domain", "share", "telemetry"]),
     ("wire", &["auth", "clock", "domain", "feed", "store"]),
     ("tls", &["clock", "domain", "telemetry"]),
     ("config", &["auth", "domain", "store", "telemetry", "tls"]),
@@ -121,7 +121,7 @@ const INNER: &[(&str, &[&str])] =
 const CRATES: &[(&str, &[&str])] = &[
     ("tonic", &["auth", "grpc", "wire"]),
     ("governor", &["grpc::transport"]),
-    ("tokio_rustls", &["grpc::transport", "tls"]),
+    ("tokio_rustls", &["auth", "grpc::transport", "tls"]),
     ("x509_parser", &["tls"]),
     ("tikv_jemalloc_ctl", &["memory"]),
     ("tikv_jemallocator", &["main"]),

@@ -6,6 +6,8 @@ mod hangs;
 mod limits;
 mod lists;
 mod plans;
+mod pooled;
+mod secured;
 mod spared;
 mod together;
 

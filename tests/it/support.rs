@@ -2,6 +2,7 @@
 
 pub(crate) mod authorities;
 pub(crate) mod commands;
+pub(crate) mod everywhere;
 pub(crate) mod gate;
 pub(crate) mod http2;
 pub(crate) mod model;

@@ -143,7 +143,7 @@ impl From<&Status> for Failure {
         let details = Details::of(status);
         let met_goaway = details.reason.is_none() && races::met_goaway(status);
         let kind = match (details.reason.as_deref(), status.code()) {
-            (Some("STORE_UNAVAILABLE" | "DRAINING" | "OVERLOADED"), _) => Kind::Unreachable,
+            (Some("STORE_UNAVAILABLE" | "CREDENTIAL_UNVERIFIED" | "DRAINING" | "OVERLOADED"), _) => Kind::Unreachable,
             (Some("OUTCOME_UNKNOWN" | "DEADLINE"), _) => Kind::Cut,
             (None, code) if on_the_way(code) => Kind::Cut,
             (Some(_) | None, _) => Kind::Refused,

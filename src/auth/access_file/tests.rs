@@ -1,5 +1,7 @@
 use super::*;
 use crate::auth::Access;
+use crate::auth::jwks::{KeySource, Trust};
+use crate::auth::jwt::{Issuer, Proof};
 
 const HASH: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
@@ -38,14 +40,52 @@ fn a_token_a_certificate_and_an_issuer_are_read() {
     assert!(rules.of_certificate("spiffe://example.com/bridge/7", "CN=ca").is_none());
     let claims =
         serde_json::json!({ "sub": "system:serviceaccount:team-a:x", "kubernetes.io": { "namespace": "team-a" } });
-    let issuer = "https://kubernetes.default.svc.cluster.local";
-    let subject = rules.of_subject(issuer, "system:serviceaccount:team-a:x", claims.as_object().unwrap()).unwrap();
+    let proof = |issuer: &str| Proof {
+        issuer: issuer.into(),
+        subject: "system:serviceaccount:team-a:x".into(),
+        expires_at: Time::from_micros(1),
+        ends_at: Time::from_micros(2),
+        claims: claims.as_object().unwrap().clone(),
+    };
+    let subject = rules.of_proof(&proof("https://kubernetes.default.svc.cluster.local")).unwrap();
+    assert_eq!(subject.expires_at, Some(Time::from_micros(1)));
     let agent = Some("system:serviceaccount:team-a:x".to_owned());
     assert_eq!(subject.grants.allow_as(Access::Report, "team-a", None).unwrap().agent_id, agent);
     assert!(subject.grants.allow(Access::Read, "team-b").is_err());
-    assert!(
-        rules.of_subject("https://elsewhere", "system:serviceaccount:team-a:x", claims.as_object().unwrap()).is_none()
-    );
+    assert!(rules.of_proof(&proof("https://elsewhere")).is_none());
+}
+
+/// The issuer of a file with one, with the lines that tell where its keys are.
+fn issuer(lines: &str) -> Result<Issuer, String> {
+    let subject = "[[issuer.subject]]\nname = \"*\"\ngrants = [{ namespaces = [\"*\"], roles = [\"reader\"] }]\n";
+    let rules = read(&format!("[[issuer]]\n{lines}\n{subject}")).map_err(|faults| faults.join("\n"))?;
+    Ok(rules.issuers()[0].issuer.clone())
+}
+
+#[test]
+fn the_keys_of_an_issuer_are_in_a_file_at_a_url_where_it_says_or_in_the_cluster() {
+    let (named, url) = ("issuer = \"https://a.example\"\naudience = \"b\"\n", "jwks_url = \"https://a.example/k\"");
+    let trust = |ca: &str, token: &str| Trust { ca_file: Some(ca.into()), bearer_token_file: Some(token.into()) };
+    let keys = |lines: &str| issuer(lines).unwrap().keys;
+    assert_eq!(keys(&format!("{named}jwks_file = \"k\"")), KeySource::File("k".into()));
+    let expected = KeySource::Url { url: "https://a.example/k".parse().unwrap(), trust: Trust::default() };
+    assert_eq!(keys(&format!("{named}{url}")), expected);
+    let expected = KeySource::Discovery { issuer: "https://a.example".parse().unwrap(), trust: trust("c", "t") };
+    assert_eq!(keys(&format!("{named}ca_file = \"c\"\ntoken_file = \"t\"")), expected);
+    let cluster = issuer("kubernetes = true\nca_file = \"c\"").unwrap();
+    let trust = trust("c", "/var/run/secrets/kubernetes.io/serviceaccount/token");
+    let url = "https://kubernetes.default.svc/openid/v1/jwks".parse().unwrap();
+    assert_eq!((cluster.keys, cluster.audience), (KeySource::Url { url, trust }, vec!["runledger".to_owned()]));
+    for (lines, fault) in [
+        ("jwks_url = \"http://a.example/k\"", "jwks_url must begin with https://"),
+        ("jwks_file = \"k\"\nkubernetes = true", "jwks_file stands alone"),
+        ("jwks_file = \"k\"\nca_file = \"c\"", "jwks_file stands alone"),
+    ] {
+        let fault_found = issuer(&format!("{named}{lines}")).unwrap_err();
+        assert!(fault_found.contains(fault), "{lines}: {fault_found}");
+    }
+    let no_url = issuer("issuer = \"a\"\naudience = \"b\"").unwrap_err();
+    assert!(no_url.contains("the issuer is no URL, so its keys must be named"), "{no_url}");
 }
 
 #[test]
@@ -65,7 +105,7 @@ fn everything_that_is_wrong_is_named_with_its_place() {
         [[issuer]]
         issuer = "https://issuer"
         jwks_file = "a"
-        jwks_url = "b"
+        jwks_url = "https://b"
     "#;
     let faults = faults(text);
     for fault in [

@@ -1,10 +1,12 @@
 //! The credential that comes with a call.
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
+use super::super::jwt::{Proof, has_form};
 use super::super::token::{CREDENTIAL_BYTES_MAX, TokenHash};
 use super::{BadCredential, Certificate};
 
@@ -12,8 +14,8 @@ use super::{BadCredential, Certificate};
 pub(super) enum Credential {
     /// A token of the access file, of which only the hash is kept.
     Token(TokenHash),
-    /// A signed token.
-    Jwt,
+    /// A signed token, by what it has proven.
+    Jwt(Arc<Proof>),
     /// A client certificate.
     Certificate { name: String, issuer: String },
 }
@@ -22,24 +24,38 @@ impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Token(_) => "Credential::Token",
-            Self::Jwt => "Credential::Jwt",
+            Self::Jwt(_) => "Credential::Jwt",
             Self::Certificate { .. } => "Credential::Certificate",
         })
     }
 }
 
-impl Credential {
-    /// The credential of a call, if it has one. A token names the caller, also on a connection with a certificate.
-    pub(super) fn of(headers: &HeaderMap, certificate: Option<Certificate<'_>>) -> Result<Option<Self>, BadCredential> {
+/// What a call shows.
+pub(super) enum Shown<'a> {
+    /// A credential.
+    Credential(Credential),
+    /// A signed token, which has proven nothing yet.
+    Jwt(&'a [u8]),
+}
+
+impl<'a> Shown<'a> {
+    /// What a call shows, if it shows anything. A token names the caller, also on a connection with a certificate.
+    pub(super) fn of(
+        headers: &'a HeaderMap,
+        certificate: Option<Certificate<'_>>,
+    ) -> Result<Option<Self>, BadCredential> {
         let Some(token) = bearer(headers)? else {
-            let owned = |Certificate { name, issuer }: Certificate<'_>| Self::Certificate {
+            let owned = |Certificate { name, issuer }: Certificate<'_>| Credential::Certificate {
                 name: name.to_owned(),
                 issuer: issuer.to_owned(),
             };
-            return Ok(certificate.map(owned));
+            return Ok(certificate.map(owned).map(Self::Credential));
         };
-        let is_jwt = token.split(|byte| *byte == b'.').count() == 3;
-        Ok(Some(if is_jwt { Self::Jwt } else { Self::Token(TokenHash::of(token)) }))
+        Ok(Some(if has_form(token) {
+            Self::Jwt(token)
+        } else {
+            Self::Credential(Credential::Token(TokenHash::of(token)))
+        }))
     }
 }
 

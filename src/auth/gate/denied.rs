@@ -1,5 +1,6 @@
 //! The reasons for which a call does not pass.
 
+use crate::auth::jwt::JwtRefused;
 use crate::auth::names::Names;
 use crate::auth::{Access, Lacking};
 use crate::domain::Violation;
@@ -11,6 +12,10 @@ pub enum Denied {
     NoCredential,
     /// The call's credential is not good.
     BadCredential(BadCredential),
+    /// The call's credential may be good: the keys of its issuer cannot be read now.
+    KeysUnavailable,
+    /// The call's credential may be good: too many wait to be verified.
+    Busy,
     /// The port has no such method.
     UnknownMethod,
     /// Headers that break their rules.
@@ -38,6 +43,9 @@ pub enum BadCredential {
     /// The credential's time is over.
     #[error("its time is over")]
     Expired,
+    /// A signed token is refused.
+    #[error("{0}")]
+    Jwt(JwtRefused),
 }
 
 impl BadCredential {
@@ -49,6 +57,7 @@ impl BadCredential {
             Self::NotTaken => "NOT_TAKEN",
             Self::Unknown => "UNKNOWN",
             Self::Expired => "EXPIRED",
+            Self::Jwt(refused) => refused.name(),
         }
     }
 }
@@ -56,6 +65,18 @@ impl BadCredential {
 impl From<BadCredential> for Denied {
     fn from(bad: BadCredential) -> Self {
         Self::BadCredential(bad)
+    }
+}
+
+impl From<JwtRefused> for Denied {
+    fn from(refused: JwtRefused) -> Self {
+        if refused == JwtRefused::KeysUnavailable {
+            Self::KeysUnavailable
+        } else if refused == JwtRefused::Busy {
+            Self::Busy
+        } else {
+            BadCredential::Jwt(refused).into()
+        }
     }
 }
 

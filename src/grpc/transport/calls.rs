@@ -1,22 +1,24 @@
-//! The layer around every call: the rules of HTTP and gRPC for a request, its deadline, its turn, and a type for every
-//! error, also for those that the generated code makes.
+//! The layer around every call: the rules of HTTP and gRPC for a request, its credential, its deadline, its turn, and a
+//! type for every error, also for those that the generated code makes.
+
+mod begun;
+mod rules;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll, ready};
-use std::time::Duration;
+use std::task::Poll;
 
-use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body::Body as _;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+pub(super) use self::begun::Begun;
+use self::rules::{Deadlines, asked_rightly};
 use super::super::routes::Routes;
 use super::answer::{self, Answer};
 use super::method::Kind;
@@ -24,7 +26,7 @@ use super::peer::{Open, Peer};
 use super::request;
 use super::stall::StreamTasks;
 use crate::auth::Gate;
-use crate::auth::gate::{Admitted, Certificate, Looked};
+use crate::auth::gate::{Admitted, Asked, Certificate, Looked};
 use crate::domain::Violation;
 use crate::wire::problem;
 
@@ -55,92 +57,66 @@ pub(super) struct Calls {
     pub(super) streams: StreamTasks,
 }
 
-/// A call that was begun. A call that is refused by its headers costs no task's memory: so a flood can be refused.
-pub(super) enum Begun {
-    Refused(Box<Refused>),
-    Executed(Pin<Box<dyn Future<Output = Response<Answer>> + Send>>),
-}
-
-impl Future for Begun {
-    type Output = Result<Response<Answer>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            Self::Refused(refused) => refused.poll(cx).map(Ok),
-            Self::Executed(call) => call.as_mut().poll(cx).map(Ok),
-        }
-    }
-}
-
-/// A call that is refused. The body is dropped as it comes, and the answer is sent after it: HTTP/2 takes frames for a
-/// stream that was answered and forgotten as a fault of their sender, and many such faults end the connection.
-pub(super) struct Refused {
-    answer: Option<Response<Answer>>,
-    body: Incoming,
-    left: usize,
-    until: Option<Pin<Box<Sleep>>>,
-}
-
-/// The bytes of a refused call's body that are waited for, and the time for which they are.
-const REFUSED_BYTES_MAX: usize = 64 * 1024;
-const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
-
-impl Refused {
-    fn of(answer: Response<Body>, body: Incoming) -> Box<Self> {
-        Box::new(Self { answer: Some(answer::refused(answer)), body, left: REFUSED_BYTES_MAX, until: None })
-    }
-
-    fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Response<Answer>> {
-        loop {
-            match Pin::new(&mut self.body).poll_frame(cx) {
-                Poll::Ready(Some(Ok(frame))) => {
-                    let bytes = frame.data_ref().map_or(0, Bytes::len);
-                    match self.left.checked_sub(bytes) {
-                        Some(left) => self.left = left,
-                        None => break,
-                    }
-                }
-                Poll::Ready(None | Some(Err(_))) => break,
-                Poll::Pending => {
-                    let until = self.until.get_or_insert_with(|| Box::pin(sleep(REFUSED_WAIT_MAX)));
-                    ready!(until.as_mut().poll(cx));
-                    break;
-                }
-            }
-        }
-        Poll::Ready(self.answer.take().expect("a future is not polled after its end"))
-    }
-}
-
 impl hyper::service::Service<Request<Incoming>> for Calls {
     type Response = Response<Answer>;
     type Error = Infallible;
     type Future = Begun;
 
-    fn call(&self, mut request: Request<Incoming>) -> Begun {
+    fn call(&self, request: Request<Incoming>) -> Begun {
         // Deadlines count from here: the headers have just been read.
         let arrived = Instant::now();
         let kind = Kind::of(request.uri().path());
         let begun = self.peer.begin(kind, request.uri().path());
-        let (deadlines, mut open) = match (asked_rightly(&request, arrived), begun) {
+        let (deadlines, open) = match (asked_rightly(&request, arrived), begun) {
             (Ok(deadlines), Ok(open)) => (deadlines, open),
-            (Err(refused), _) => return Begun::Refused(Refused::of(refused, request.into_body())),
-            (Ok(_), Err(refused)) => {
-                return Begun::Refused(Refused::of(self.peer.refusal(refused), request.into_body()));
-            }
+            (Err(refused), _) => return Begun::refused(refused, request.into_body()),
+            (Ok(_), Err(refused)) => return Begun::refused(self.peer.refusal(refused), request.into_body()),
         };
-        let lasts = matches!(kind, Kind::Wait | Kind::Watch);
+        let asked = self.asked(request.uri().path(), request.headers(), kind);
+        match self.gate.look(asked) {
+            Looked::Admitted(admitted) => self.enter(request, kind, deadlines, open, *admitted),
+            Looked::Denied(denied) => Begun::denied(denied, request.into_body()),
+            Looked::Unproven => Begun::Proving(Box::pin(self.clone().prove(request, kind, deadlines, open))),
+        }
+    }
+}
+
+impl Calls {
+    fn asked<'a>(&'a self, path: &'a str, headers: &'a HeaderMap, kind: Kind) -> Asked<'a> {
         let shown = self.peer.certificate();
         let certificate = shown.map(|shown| Certificate { name: &shown.name, issuer: &shown.issuer });
-        let admitted = match self.gate.look(request.uri().path(), request.headers(), certificate, lasts) {
-            Looked::Admitted(admitted) => Arc::<Admitted>::from(admitted),
-            Looked::Denied(denied) => {
-                let refused = Status::from(problem::denied(denied)).into_http();
-                return Begun::Refused(Refused::of(refused, request.into_body()));
-            }
+        Asked { path, headers, certificate, lasts: matches!(kind, Kind::Wait | Kind::Watch) }
+    }
+
+    /// Waits until a call's signed token is verified.
+    async fn prove(self, request: Request<Incoming>, kind: Kind, deadlines: Option<Deadlines>, open: Open) -> Begun {
+        let (head, body) = request.into_parts();
+        let proving = self.gate.prove(self.asked(head.uri.path(), &head.headers, kind), self.peer.connection_key());
+        let proved = match deadlines {
+            None => proving.await,
+            Some(Deadlines { around, .. }) => match timeout_at(around, proving).await {
+                Ok(proved) => proved,
+                Err(_elapsed) => return Begun::refused(Status::from(problem::deadline()).into_http(), body),
+            },
         };
+        match proved {
+            Ok(admitted) => self.enter(Request::from_parts(head, body), kind, deadlines, open, admitted),
+            Err(denied) => Begun::denied(denied, body),
+        }
+    }
+
+    /// Begins a call that the gate has let in.
+    fn enter(
+        &self,
+        mut request: Request<Incoming>,
+        kind: Kind,
+        deadlines: Option<Deadlines>,
+        mut open: Open,
+        admitted: Admitted,
+    ) -> Begun {
+        let admitted = Arc::new(admitted);
         if let Err(refused) = self.peer.admit(kind, &admitted.caller, &mut open) {
-            return Begun::Refused(Refused::of(self.peer.refusal(refused), request.into_body()));
+            return Begun::refused(self.peer.refusal(refused), request.into_body());
         }
         // Nothing that handles the call needs its secret.
         request.headers_mut().remove(AUTHORIZATION);
@@ -175,51 +151,6 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
             }
         }))
     }
-}
-
-/// The times by which a call is answered.
-#[derive(Clone, Copy, Debug)]
-struct Deadlines {
-    /// For the handler, which knows whether anything was written.
-    handler: Instant,
-    /// For the code around the handler, a little later.
-    around: Instant,
-}
-
-/// Checks a request's headers against the rules of HTTP and gRPC. Gives the request's deadlines, if it has any.
-fn asked_rightly(request: &Request<Incoming>, arrived: Instant) -> Result<Option<Deadlines>, Response<Body>> {
-    if request.method() != Method::POST {
-        return Err(refused_by_http(StatusCode::METHOD_NOT_ALLOWED));
-    }
-    if !request.headers().get(CONTENT_TYPE).is_some_and(|kind| is_grpc(kind.as_bytes())) {
-        return Err(refused_by_http(StatusCode::UNSUPPORTED_MEDIA_TYPE));
-    }
-    let mut timeouts = request.headers().get_all("grpc-timeout").iter();
-    let (Some(asked), another) = (timeouts.next(), timeouts.next()) else { return Ok(None) };
-    let Some(left) = asked.to_str().ok().and_then(timeout).filter(|_| another.is_none()) else {
-        let rule = "must be one whole number of at most 8 digits and one of H, M, S, m, u, n, such as 500m";
-        return Err(Status::from(problem::invalid(vec![Violation::new("grpc-timeout", rule)])).into_http());
-    };
-    let margin = (left / 4).min(Duration::from_millis(10));
-    let handler = arrived + left.saturating_sub(margin);
-    Ok(Some(Deadlines { handler, around: arrived + left.saturating_sub(margin / 2) }))
-}
-
-/// A request that is none of gRPC's is answered by HTTP's own status.
-fn refused_by_http(status: StatusCode) -> Response<Body> {
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = status;
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-    }
-    answer
-}
-
-/// Whether a content type says that messages are Protocol Buffers in gRPC's framing.
-fn is_grpc(content_type: &[u8]) -> bool {
-    let Some(rest) = content_type.strip_prefix(b"application/grpc") else { return false };
-    let rest = rest.strip_prefix(b"+proto").unwrap_or(rest);
-    matches!(rest.first(), None | Some(b';' | b' '))
 }
 
 /// Receives a call's request and has it answered.
@@ -308,48 +239,5 @@ fn untyped(headers: &HeaderMap) -> Option<Status> {
         | Code::Unavailable
         | Code::DataLoss
         | Code::Unauthenticated => None,
-    }
-}
-
-/// The value of `grpc-timeout`: at most eight digits and a unit.
-fn timeout(text: &str) -> Option<Duration> {
-    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let amount: u64 = digits.parse().ok()?;
-    match unit {
-        "H" => Some(Duration::from_hours(amount)),
-        "M" => Some(Duration::from_mins(amount)),
-        "S" => Some(Duration::from_secs(amount)),
-        "m" => Some(Duration::from_millis(amount)),
-        "u" => Some(Duration::from_micros(amount)),
-        "n" => Some(Duration::from_nanos(amount)),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timeout_is_read_as_grpc_writes_it() {
-        assert_eq!(timeout("5S"), Some(Duration::from_secs(5)));
-        assert_eq!(timeout("150m"), Some(Duration::from_millis(150)));
-        assert_eq!(timeout("99999999H"), Some(Duration::from_hours(99_999_999)));
-        for noise in ["", "S", "5", "5s", "-5S", "123456789S", "5.5S", "5é"] {
-            assert_eq!(timeout(noise), None, "{noise:?}");
-        }
-    }
-
-    #[test]
-    fn only_protocol_buffers_in_grpcs_framing_are_taken() {
-        for kind in ["application/grpc", "application/grpc+proto", "application/grpc; charset=utf-8"] {
-            assert!(is_grpc(kind.as_bytes()), "{kind}");
-        }
-        for kind in ["", "application/json", "application/grpc-web", "application/grpc+json", "application/grpcx"] {
-            assert!(!is_grpc(kind.as_bytes()), "{kind}");
-        }
     }
 }

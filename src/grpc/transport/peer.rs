@@ -116,6 +116,11 @@ impl Peer {
         }
     }
 
+    /// The key of the connection itself, for calls whose caller is not known.
+    pub(super) fn connection_key(&self) -> CallerKey {
+        CallerKey::of(self.number, None)
+    }
+
     /// The certificate by which the client has shown who it is, if it has.
     pub(in crate::grpc) fn certificate(&self) -> Option<&ClientCertificate> {
         self.certificate.as_ref()

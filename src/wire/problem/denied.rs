@@ -1,6 +1,6 @@
 //! The answers to calls that do not pass the gate.
 
-use super::{Code, Problem, invalid};
+use super::{Code, Problem, RETRY, UNAVAILABLE_RETRY, after, invalid, overloaded};
 use crate::auth::gate::{BadCredential, Denied};
 use crate::auth::{Access, Lacking};
 
@@ -14,6 +14,12 @@ pub fn denied(denied: Denied) -> Problem {
             Problem::new(Code::Unauthenticated, "CREDENTIAL_MISSING", message)
         }
         Denied::BadCredential(bad) => bad_credential(bad),
+        Denied::KeysUnavailable => {
+            let message =
+                "The keys of the token's issuer cannot be read now, so the token cannot be verified: try again.";
+            Problem::new(Code::Unavailable, "CREDENTIAL_UNVERIFIED", message).detail(RETRY, &after(UNAVAILABLE_RETRY))
+        }
+        Denied::Busy => overloaded(),
         Denied::UnknownMethod => Problem::new(Code::Unimplemented, "UNKNOWN_METHOD", "The server has no such method."),
         Denied::Headers(violations) => invalid(violations),
         Denied::Namespace => namespace_denied(),

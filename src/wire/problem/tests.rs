@@ -6,6 +6,7 @@ use tonic::{Code, Status};
 
 use super::sealed::{DETAILS_BYTES_MAX, MESSAGE_BYTES_MAX};
 use super::*;
+use crate::auth::gate::Denied;
 use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
     RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
@@ -302,6 +303,8 @@ fn every_other_status_has_its_code_and_reason() {
         (store(&StoreError::Unavailable(source())), Code::Unavailable, "STORE_UNAVAILABLE", true),
         (store(&StoreError::Refused(source())), Code::Internal, "STORE_REFUSED", false),
         (store(&corrupt), Code::Internal, "STORE_CORRUPT", false),
+        (denied(Denied::KeysUnavailable), Code::Unavailable, "CREDENTIAL_UNVERIFIED", true),
+        (denied(Denied::Busy), Code::ResourceExhausted, "OVERLOADED", true),
         (draining(), Code::Unavailable, "DRAINING", true),
         (outcome_unknown(true), Code::Unavailable, "OUTCOME_UNKNOWN", false),
         (outcome_unknown(false), Code::Unknown, "OUTCOME_UNKNOWN", false),

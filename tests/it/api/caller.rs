@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::support::everywhere::Wire;
 use prost::Message as _;
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use runledger_proto::v1::{
@@ -12,7 +13,6 @@ use runledger_proto::v1::{
 };
 use tokio::time::{Instant, sleep};
 use tonic::metadata::{MetadataMap, MetadataValue};
-use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use super::refused::Refused;
@@ -166,7 +166,7 @@ macro_rules! done {
 /// A client that calls a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    pub(crate) grpc: RunServiceClient<Channel>,
+    pub(crate) grpc: RunServiceClient<Wire>,
     metadata: MetadataMap,
 }
 
@@ -175,7 +175,7 @@ impl Caller {
         Self::on(server::channel(address).await)
     }
 
-    pub(crate) fn on(channel: Channel) -> Self {
+    pub(crate) fn on(channel: Wire) -> Self {
         Self { grpc: RunServiceClient::new(channel), metadata: MetadataMap::new() }
     }
 

@@ -58,7 +58,7 @@ impl Decoder for Raw {
 }
 
 /// A call with these bytes as its message.
-async fn raw(caller: &mut Grpc<tonic::transport::Channel>, rpc: &str, message: Bytes) -> Result<Bytes, Status> {
+async fn raw(caller: &mut Grpc<crate::support::everywhere::Wire>, rpc: &str, message: Bytes) -> Result<Bytes, Status> {
     caller.ready().await.unwrap();
     let path = format!("/runledger.v1.RunService/{rpc}").parse().unwrap();
     match rpc {

@@ -9,15 +9,15 @@ use runledger_proto::v1::{
     QuotaExceededError, ReleaseRunRequest, RequestAbortRequest, RevisionMismatchError, RunFilter, RunStatus,
     StartRunRequest, UpdateNamespaceRequest, WaitRunRequest, WatchRunRequest, WatchRunsRequest,
 };
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::caller::{Ask, Caller, complete, deferred, fresh, start};
 use super::place::Place;
 use super::refused::Refused;
 use super::watch_runs::Watch;
+use crate::support::everywhere::Wire;
 
-async fn admin(place: &Place) -> NamespaceServiceClient<Channel> {
+async fn admin(place: &Place) -> NamespaceServiceClient<Wire> {
     NamespaceServiceClient::new(place.channel().await)
 }
 

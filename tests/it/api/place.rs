@@ -49,7 +49,7 @@ impl Place {
         Caller::at(&self.addresses[self.addresses.len() - 1]).await
     }
 
-    pub(crate) async fn channel(&self) -> tonic::transport::Channel {
+    pub(crate) async fn channel(&self) -> crate::support::everywhere::Wire {
         server::channel(&self.addresses[0]).await
     }
 

@@ -8,6 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
+use crate::support::everywhere::Everywhere;
 use crate::support::server::{PATIENCE, Server};
 
 /// A command that has ended.
@@ -47,7 +48,8 @@ pub(super) async fn ran(mut command: Command) -> Ran {
 /// With nothing of this process's own settings.
 pub(super) fn command(server: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_runledger"));
-    command.args(args).env_clear().env("RUNLEDGER_SERVER", server).stdin(Stdio::null());
+    command.args(args).env_clear().envs(Everywhere::environment());
+    command.env("RUNLEDGER_SERVER", server).stdin(Stdio::null());
     command
 }
 

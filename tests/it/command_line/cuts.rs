@@ -12,12 +12,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tonic::transport::Endpoint;
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::cli::{Going, cli, completed, done, started};
 use crate::support::postgres::Database;
-use crate::support::server::{PATIENCE, Server};
+use crate::support::server::{PATIENCE, Server, channel};
 
 /// An address that the system gives to no other process between two servers of one test.
 fn address() -> String {
@@ -39,8 +38,7 @@ async fn serving(address: &str, store: &str) -> Server {
 
 /// The number of watches of one run, and of waits, at a server.
 async fn watches(address: &str) -> u64 {
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-    let mut client = ReplicaServiceClient::new(endpoint.connect().await.unwrap());
+    let mut client = ReplicaServiceClient::new(channel(address).await);
     client.get_replica(GetReplicaRequest {}).await.unwrap().into_inner().watches_of_one_run
 }
 

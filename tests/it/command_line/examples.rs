@@ -14,6 +14,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::cli::{Going, Ran, completed, ran, started};
 use super::{every_command, examples_of};
+use crate::support::everywhere::Everywhere;
 use crate::support::postgres::{Database, program};
 use crate::support::server::{Server, channel};
 
@@ -173,7 +174,10 @@ impl Scene {
         let binaries = std::path::Path::new(env!("CARGO_BIN_EXE_runledger")).parent().unwrap();
         let mut shell = Command::new("bash");
         shell.args(["-o", "pipefail", "-ec", line]).current_dir(self.directory.path());
-        shell.env_clear().env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", binaries.display()));
+        shell
+            .env_clear()
+            .envs(Everywhere::environment())
+            .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", binaries.display()));
         shell.env("RUNLEDGER_SERVER", self.server.address()).env("SERVER_PID", self.server.pid().to_string());
         shell.env("XDG_DATA_HOME", self.directory.path());
         if line.contains("context") {

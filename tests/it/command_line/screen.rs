@@ -8,6 +8,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::cli::{completed, started};
+use crate::support::everywhere::Everywhere;
 use crate::support::server::{PATIENCE, Server};
 
 /// The end of a picture.
@@ -26,7 +27,11 @@ impl Terminal {
         let binary = env!("CARGO_BIN_EXE_runledger");
         let line = format!("stty cols {columns} rows {lines}; exec {binary} {args}");
         let mut command = Command::new("script");
-        command.args(["-qefc", &line, "/dev/null"]).env("RUNLEDGER_SERVER", server.address()).env("SHELL", "/bin/sh");
+        command
+            .args(["-qefc", &line, "/dev/null"])
+            .env("RUNLEDGER_SERVER", server.address())
+            .env("SHELL", "/bin/sh")
+            .envs(Everywhere::environment());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let (keys, out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());

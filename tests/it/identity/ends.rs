@@ -8,7 +8,7 @@ use tonic::{Code, Status, Streaming};
 use super::callers::{Caller, Client, Place, entry, grant, reason};
 use crate::process::server::SOON;
 
-async fn end<F>(mut frames: Streaming<F>) -> Status {
+pub(super) async fn end<F>(mut frames: Streaming<F>) -> Status {
     loop {
         match timeout(SOON, frames.message()).await.expect("the stream ends") {
             Ok(Some(_frame)) => {}

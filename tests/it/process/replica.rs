@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use runledger_proto::v1::replica_service_client::ReplicaServiceClient;
 use runledger_proto::v1::{Disposition, GetReplicaRequest, GetReplicaResponse, ShardQueue};
-use tonic::transport::Endpoint;
 
 use super::calls::{Step, ask};
 use super::server::{SOON, Server, eventually};
 use crate::support::postgres::{Database, direct};
 
 pub(crate) async fn replica(server: &Server) -> GetReplicaResponse {
-    let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
-    let mut client = ReplicaServiceClient::new(endpoint.connect().await.unwrap());
+    let mut client = ReplicaServiceClient::new(server.wire());
     client.get_replica(GetReplicaRequest {}).await.unwrap().into_inner()
 }
 

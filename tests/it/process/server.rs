@@ -10,19 +10,19 @@ use runledger_client::{Client as Caller, Health};
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 use tonic::{Code, Request};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::support::everywhere::{Everywhere, Wire, wire};
 use crate::support::postgres::variable;
-use crate::support::tls::Everywhere;
 
 /// The time within which an event must come: long enough for a busy machine, short enough to fail a test.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-pub(crate) type Client = RunServiceClient<Channel>;
+pub(crate) type Client = RunServiceClient<Wire>;
 
 /// A process of the binary. Killed with this value.
 #[derive(Debug)]
@@ -68,8 +68,9 @@ impl Process {
 
     fn spawn_of(binary: &str, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(binary);
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.env_clear().envs(environment.iter().copied());
+        let flags = if args.first() == Some(&"serve") { Everywhere::flags(args) } else { Vec::new() };
+        command.args(args).args(flags).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env_clear().envs(Everywhere::environment()).envs(environment.iter().copied());
         let mut child = command.spawn().unwrap();
         let (sender, said) = watch::channel(Said::default());
         let out = child.stdout.take().unwrap();
@@ -183,9 +184,7 @@ impl Server {
     }
 
     pub(crate) async fn start_with(args: &[&str]) -> Self {
-        let everywhere = Everywhere::get().filter(|_| !args.contains(&"--tls-cert")).map(Everywhere::flags);
-        let tls: Vec<&str> = everywhere.iter().flatten().map(String::as_str).collect();
-        let args = [&["serve", "--listen", "127.0.0.1:0"], args, &tls].concat();
+        let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
         Self::of(Process::spawn(&args)).await
     }
 
@@ -202,12 +201,16 @@ impl Server {
         client(self.address)
     }
 
+    pub(crate) fn wire(&self) -> Wire {
+        wire(self.address, |endpoint| endpoint)
+    }
+
     pub(crate) async fn health(&self, service: &str) -> Option<Health> {
-        let Some(everywhere) = Everywhere::get() else {
+        if Everywhere::get().is_none() {
             let client = Caller::new(&self.address.to_string(), None).unwrap();
             return client.health(service, Instant::now() + Duration::from_secs(2)).await.ok();
-        };
-        let mut client = HealthClient::new(everywhere.channel(self.address));
+        }
+        let mut client = HealthClient::new(self.wire());
         let mut asked = Request::new(HealthCheckRequest { service: service.to_owned() });
         asked.set_timeout(Duration::from_secs(2));
         match client.check(asked).await {
@@ -239,11 +242,8 @@ impl Server {
 
 /// A client that connects when it is first used, and again after each cut.
 pub(crate) fn client(address: SocketAddr) -> Client {
-    if let Some(everywhere) = Everywhere::get() {
-        return RunServiceClient::new(everywhere.channel(address));
-    }
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap().tcp_nodelay(true);
-    RunServiceClient::new(endpoint.connect_timeout(Duration::from_secs(5)).connect_lazy())
+    let set = |endpoint: Endpoint| endpoint.tcp_nodelay(true).connect_timeout(Duration::from_secs(5));
+    RunServiceClient::new(wire(address, set))
 }
 
 /// Looks again and again until there is something to see, or not any more after `wait_max`.

@@ -114,6 +114,10 @@ impl Cluster {
         format!("postgres://runledger@127.0.0.1:{}/postgres", self.port)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// SIGKILL, as by a crash. Returns when no process of the cluster is left.
     pub(crate) fn kill(&mut self) {
         self.end("KILL");
@@ -176,19 +180,28 @@ impl Drop for Cluster {
 
 /// A program of Postgres', run as a user that it accepts: it refuses root.
 fn unprivileged(program: &str) -> Command {
-    let bin = self::program(program);
-    let mut command = match variable("RUNLEDGER_TEST_PG_USER") {
-        Some(user) => {
-            let group = Command::new("id").args(["-g", &user]).output().unwrap().stdout;
-            let group = String::from_utf8(group).unwrap();
+    as_server(&self::program(program))
+}
+
+/// A program that refuses root, as Postgres does.
+pub(crate) fn as_server(bin: &Path) -> Command {
+    let mut command = match (variable("RUNLEDGER_TEST_PG_USER"), group()) {
+        (Some(user), Some(group)) => {
             let mut command = Command::new("setpriv");
-            command.args(["--reuid", &user, "--regid", group.trim(), "--clear-groups", "--"]).arg(bin);
+            command.args(["--reuid", &user, "--regid", &group.to_string(), "--clear-groups", "--"]).arg(bin);
             command
         }
-        None => Command::new(bin),
+        (None, _) | (_, None) => Command::new(bin),
     };
     command.stdin(Stdio::null()).stdout(Stdio::null()).current_dir("/").env("LC_ALL", "C");
     command
+}
+
+/// The group as which Postgres runs; none where it runs as the caller.
+pub(crate) fn group() -> Option<u32> {
+    let user = variable("RUNLEDGER_TEST_PG_USER")?;
+    let group = Command::new("id").args(["-g", &user]).output().unwrap().stdout;
+    Some(String::from_utf8(group).unwrap().trim().parse().unwrap())
 }
 
 /// The path of a program of Postgres'.

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use tokio::time::{Instant, timeout};
-use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use super::tls::Everywhere;
+use super::everywhere::{Everywhere, Wire, wire};
 
 /// The time that a server may take to begin or to end: far more than it needs on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -50,7 +49,7 @@ impl Server {
     pub(crate) fn spawn_at(listen: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_runledger"));
         command.args(["serve", "--listen", listen]).args(args);
-        command.args(Everywhere::get().into_iter().flat_map(Everywhere::flags));
+        command.args(Everywhere::flags(args));
         command.env("RUNLEDGER_LOG", "warn,runledger=info").envs(env.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (log, banner) = (Arc::default(), Arc::default());
@@ -85,22 +84,18 @@ impl Server {
     }
 
     /// A connection of its own.
-    pub(crate) async fn channel(&self) -> Channel {
+    pub(crate) async fn channel(&self) -> Wire {
         channel(&self.address).await
     }
 
-    pub(crate) async fn client(&self) -> RunServiceClient<Channel> {
+    pub(crate) async fn client(&self) -> RunServiceClient<Wire> {
         RunServiceClient::new(self.channel().await)
     }
 
     /// The status of one of the server's health services; none when it does not answer.
     pub(crate) async fn health(&self, service: &str) -> Option<ServingStatus> {
-        let channel = match Everywhere::get() {
-            Some(everywhere) => everywhere.channel(self.address.parse().unwrap()),
-            None => Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.ok()?,
-        };
         let asked = HealthCheckRequest { service: service.to_owned() };
-        Some(HealthClient::new(channel).check(asked).await.ok()?.into_inner().status())
+        Some(HealthClient::new(self.channel().await).check(asked).await.ok()?.into_inner().status())
     }
 
     /// Follows one of its health services until it says this.
@@ -162,11 +157,8 @@ impl Drop for Server {
 }
 
 /// A connection to a server.
-pub(crate) async fn channel(address: &str) -> Channel {
-    if let Some(everywhere) = Everywhere::get() {
-        return everywhere.channel(address.parse().unwrap());
-    }
-    Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
+pub(crate) async fn channel(address: &str) -> Wire {
+    wire(address.parse().unwrap(), |endpoint| endpoint)
 }
 
 fn collect(mut pipe: impl std::io::Read + Send + 'static, text: &Arc<Mutex<String>>) -> JoinHandle<()> {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
@@ -17,14 +17,15 @@ use runledger::clock::{Clock as _, SystemClock};
 use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Endpoint;
+
 use tower::service_fn;
 
-use super::postgres::variable;
+use super::everywhere::{Bearer, Wire};
 
 /// A CA.
 pub(crate) struct Ca(CertifiedIssuer<'static, KeyPair>);
@@ -65,6 +66,13 @@ impl Ca {
         let mut params = CertificateParams::default();
         params.subject_alt_names = uris.iter().map(|uri| SanType::URI((*uri).try_into().unwrap())).collect();
         params.not_after = date_time_ymd(1970, 1, 1) + Duration::from_secs(not_after);
+        self.signs(params, ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    /// A certificate for a client of Postgres, which is known by its common name.
+    pub(crate) fn named(&self, name: &str) -> Pair {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
         self.signs(params, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
@@ -151,39 +159,12 @@ pub(crate) async fn connect(
 }
 
 /// A channel that connects when it is first used, and again after each cut.
-pub(crate) fn channel(address: SocketAddr, config: Arc<ClientConfig>) -> Channel {
+pub(crate) fn channel(address: SocketAddr, config: Arc<ClientConfig>) -> Wire {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-    endpoint.connect_timeout(Duration::from_secs(5)).connect_with_connector_lazy(service_fn(move |_uri| {
-        let config = config.clone();
-        async move { Ok::<_, std::io::Error>(TokioIo::new(connect(address, config).await?)) }
-    }))
-}
-
-/// The TLS that every server and every client of the tests speaks, where `RUNLEDGER_TEST_TLS` is set.
-pub(crate) struct Everywhere {
-    ca: Ca,
-    files: TempDir,
-}
-
-impl Everywhere {
-    pub(crate) fn get() -> Option<&'static Self> {
-        static EVERYWHERE: OnceLock<Option<Everywhere>> = OnceLock::new();
-        let everywhere = EVERYWHERE.get_or_init(|| {
-            variable("RUNLEDGER_TEST_TLS")?;
-            let (ca, files) = (Ca::new("everywhere"), TempDir::new().unwrap());
-            ca.server().write(&files.path().join("server.pem"), &files.path().join("server.key"));
-            Some(Self { ca, files })
-        });
-        everywhere.as_ref()
-    }
-
-    /// The flags of a server.
-    pub(crate) fn flags(&self) -> [String; 4] {
-        let file = |name| self.files.path().join(name).display().to_string();
-        ["--tls-cert".to_owned(), file("server.pem"), "--tls-key".to_owned(), file("server.key")]
-    }
-
-    pub(crate) fn channel(&self, address: SocketAddr) -> Channel {
-        channel(address, self.ca.trusted(None, &[b"h2"]))
-    }
+    let channel =
+        endpoint.connect_timeout(Duration::from_secs(5)).connect_with_connector_lazy(service_fn(move |_uri| {
+            let config = config.clone();
+            async move { Ok::<_, std::io::Error>(TokioIo::new(connect(address, config).await?)) }
+        }));
+    InterceptedService::new(channel, Bearer)
 }

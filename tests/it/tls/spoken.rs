@@ -47,9 +47,6 @@ async fn a_client_that_speaks_no_tls_is_told_so_in_its_own_protocol() {
 
 #[tokio::test]
 async fn a_client_that_speaks_tls_to_a_port_without_it_is_told_so() {
-    if crate::support::tls::Everywhere::get().is_some() {
-        return;
-    }
     let server = Server::start("memory").await;
     let refused = connect(server.address, Ca::new("any").trusted(None, H2)).await.unwrap_err();
     assert!(refused.to_string().contains("InvalidContentType"), "{refused}");
