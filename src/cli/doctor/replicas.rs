@@ -87,8 +87,9 @@ pub(super) async fn ask(
     ledger: Ledger,
 ) -> Result<Vec<Replica>, Stop> {
     let mut replicas = Vec::new();
+    let namespace = selected.access.namespace.as_deref().map_or_else(Namespace::only, Namespace::from);
     for server in servers {
-        let answer = asked(selected.client_of(server)?, Instant::now() + wait_max, ledger).await;
+        let answer = asked(selected.client_of(server)?, Instant::now() + wait_max, ledger, &namespace).await;
         replicas.push(Replica::of(server, answer));
     }
     Ok(replicas)
@@ -100,10 +101,11 @@ async fn asked(
     client: Client,
     until: Instant,
     ledger: Ledger,
+    namespace: &Namespace,
 ) -> Result<(v1::GetReplicaResponse, Option<bool>), Failure> {
     let said = client.replica(until).await?;
     let cursor = if said.store.is_empty() { None } else { first_cursor(client, until).await };
-    let same_ledger = cursor.map(|cursor| cursor::epoch(&cursor, &Seals::of(ledger), &Namespace::only()).is_some());
+    let same_ledger = cursor.map(|cursor| cursor::epoch(&cursor, &Seals::of(ledger), namespace).is_some());
     Ok((said, same_ledger))
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -110,6 +111,8 @@ pub(in crate::grpc) async fn listen(
                 served.await;
                 drop(place);
             });
+            // A crowd that connects would else be accepted in one go, while calls of others wait.
+            yield_now().await;
         }
     };
     tokio::select! {
