@@ -90,6 +90,9 @@ struct CreateArgs {
     /// Runs that are not terminal, at most; 0: no limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_active_runs: u64,
+    /// Bytes that its events take in the store, at most; 0: no limit
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    max_stored_bytes: u64,
     #[command(flatten)]
     caller: Caller,
     #[command(flatten)]
@@ -124,6 +127,9 @@ struct UpdateArgs {
     /// Runs that are not terminal, at most; 0: no limit
     #[arg(long, value_name = "N")]
     max_active_runs: Option<u64>,
+    /// Bytes that its events take in the store, at most; 0: no limit
+    #[arg(long, value_name = "BYTES")]
+    max_stored_bytes: Option<u64>,
     /// Only if the namespace is at this revision
     #[arg(long, value_name = "REVISION")]
     expected_revision: Option<u64>,
@@ -155,7 +161,8 @@ pub(super) async fn run(args: NamespaceArgs) -> Result<(), Stop> {
 }
 
 async fn create(args: CreateArgs) -> Result<(), Stop> {
-    let quotas = Some(v1::NamespaceQuotas { max_active_runs: args.max_active_runs });
+    let CreateArgs { max_active_runs, max_stored_bytes, .. } = args;
+    let quotas = Some(v1::NamespaceQuotas { max_active_runs, max_stored_bytes });
     let request = v1::CreateNamespaceRequest { name: args.name, description: args.description, quotas };
     let answer = args.caller.ask(&mut args.caller.client()?, &request).await?;
     show(&answer.namespace.unwrap_or_default(), &args.format)
@@ -168,8 +175,9 @@ async fn get(args: NamedArgs) -> Result<(), Stop> {
 }
 
 async fn update(args: UpdateArgs) -> Result<(), Stop> {
-    let UpdateArgs { name, description, max_active_runs, expected_revision, caller, format } = args;
-    let request = v1::UpdateNamespaceRequest { name, description, max_active_runs, expected_revision };
+    let UpdateArgs { name, description, max_active_runs, max_stored_bytes, expected_revision, caller, format } = args;
+    let request =
+        v1::UpdateNamespaceRequest { name, description, max_active_runs, max_stored_bytes, expected_revision };
     let answer = caller.ask(&mut caller.client()?, &request).await?;
     show(&answer.namespace.unwrap_or_default(), &format)
 }
@@ -214,7 +222,9 @@ fn show(namespace: &v1::Namespace, format: &Format) -> Result<(), Stop> {
             let pairs = [
                 ("name", namespace.name.clone()),
                 ("description", namespace.description.clone()),
-                ("max active runs", max_active_runs(namespace)),
+                ("max active runs", quota(namespace, |quotas| quotas.max_active_runs)),
+                ("max stored bytes", quota(namespace, |quotas| quotas.max_stored_bytes)),
+                ("stored bytes", stored_bytes(namespace)),
                 ("revision", namespace.revision.to_string()),
                 ("created at", at(namespace.created_at.as_ref())),
                 ("updated at", at(namespace.updated_at.as_ref())),
@@ -229,7 +239,7 @@ fn show(namespace: &v1::Namespace, format: &Format) -> Result<(), Stop> {
 fn row(namespace: &v1::Namespace) -> Vec<String> {
     vec![
         namespace.name.clone(),
-        max_active_runs(namespace),
+        quota(namespace, |quotas| quotas.max_active_runs),
         at(namespace.created_at.as_ref()),
         namespace.description.clone(),
     ]
@@ -239,9 +249,15 @@ fn at(timestamp: Option<&Timestamp>) -> String {
     moment(time(timestamp), Times::Whole)
 }
 
-fn max_active_runs(namespace: &v1::Namespace) -> String {
-    match namespace.quotas.map_or(0, |quotas| quotas.max_active_runs) {
+fn quota(namespace: &v1::Namespace, of: impl Fn(v1::NamespaceQuotas) -> u64) -> String {
+    match namespace.quotas.map_or(0, of) {
         0 => "none".to_owned(),
         max => max.to_string(),
     }
+}
+
+/// The bytes, where they are measured.
+fn stored_bytes(namespace: &v1::Namespace) -> String {
+    let is_measured = namespace.quotas.is_some_and(|quotas| quotas.max_stored_bytes > 0);
+    if is_measured { namespace.stored_bytes.to_string() } else { String::new() }
 }

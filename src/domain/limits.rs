@@ -50,3 +50,5 @@ pub const NAMESPACE_DESCRIPTION_BYTES_MAX: usize = 1024;
 pub const NAMESPACES_MAX: u64 = 10_000;
 /// `max_active_runs` at most: a commit that creates a run counts the active ones up to it.
 pub const MAX_ACTIVE_RUNS_MAX: u64 = 100_000;
+/// `max_stored_bytes` at most: more than any store holds.
+pub const MAX_STORED_BYTES_MAX: u64 = 1 << 50;

@@ -27,6 +27,8 @@ pub fn is_name(text: &str) -> bool {
 pub struct Quotas {
     /// Runs that are not terminal.
     pub max_active_runs: Option<u64>,
+    /// Bytes that the events take.
+    pub max_stored_bytes: Option<u64>,
 }
 
 /// The part of a namespace that an admin sets.
@@ -45,6 +47,8 @@ pub struct NamespaceRecord {
     pub name: Namespace,
     /// What an admin has set.
     pub settings: NamespaceSettings,
+    /// The bytes that the events take, as they were measured last; none where nobody measures them.
+    pub stored_bytes: Option<u64>,
     /// The number of changes, the creation included.
     pub revision: Revision,
     /// The time of the creation.
@@ -64,6 +68,8 @@ pub enum NamespaceAsk {
         description: Option<String>,
         /// The quota of active runs; `Some(None)` takes it away.
         max_active_runs: Option<Option<u64>>,
+        /// The quota of stored bytes, likewise.
+        max_stored_bytes: Option<Option<u64>>,
     },
     /// Delete it, if it has no run.
     Delete,
@@ -143,16 +149,21 @@ pub fn decide(command: &NamespaceCommand, facts: &NamespaceFacts<'_>) -> Result<
         (NamespaceAsk::Create(settings), None) => Ok(NamespaceDecision::Create(NamespaceRecord {
             name: command.name.clone(),
             settings: settings.clone(),
+            stored_bytes: None,
             revision: Revision::FIRST,
             created_at: now,
             updated_at: now,
         })),
         (NamespaceAsk::Update { .. } | NamespaceAsk::Delete, None) => Err(NamespaceRefusal::NotFound),
-        (NamespaceAsk::Update { description, max_active_runs }, Some(record)) => {
+        (NamespaceAsk::Update { description, max_active_runs, max_stored_bytes }, Some(record)) => {
             at_revision(command, record)?;
+            let before = record.settings.quotas;
             let settings = NamespaceSettings {
                 description: description.clone().unwrap_or_else(|| record.settings.description.clone()),
-                quotas: Quotas { max_active_runs: max_active_runs.unwrap_or(record.settings.quotas.max_active_runs) },
+                quotas: Quotas {
+                    max_active_runs: max_active_runs.unwrap_or(before.max_active_runs),
+                    max_stored_bytes: max_stored_bytes.unwrap_or(before.max_stored_bytes),
+                },
             };
             if settings == record.settings {
                 return Ok(NamespaceDecision::Unchanged(record.clone()));
@@ -214,7 +225,7 @@ mod tests {
         let record = made();
         let again = asked(NamespaceAsk::Create(NamespaceSettings::default()));
         assert_eq!(decide(&again, &facts(Some(&record))), Ok(NamespaceDecision::Unchanged(record.clone())));
-        let quotas = Quotas { max_active_runs: Some(1) };
+        let quotas = Quotas { max_active_runs: Some(1), ..Quotas::default() };
         let other = asked(NamespaceAsk::Create(NamespaceSettings { quotas, ..NamespaceSettings::default() }));
         assert_eq!(decide(&other, &facts(Some(&record))), Err(NamespaceRefusal::Exists));
         let full = NamespaceFacts { namespaces: NAMESPACES_MAX, ..facts(None) };
@@ -224,7 +235,8 @@ mod tests {
     #[test]
     fn an_update_sets_what_it_names_and_a_deletion_wants_no_run() {
         let record = made();
-        let quota = asked(NamespaceAsk::Update { description: None, max_active_runs: Some(Some(5)) });
+        let quota =
+            asked(NamespaceAsk::Update { description: None, max_active_runs: Some(Some(5)), max_stored_bytes: None });
         let Ok(NamespaceDecision::Update(updated)) = decide(&quota, &facts(Some(&record))) else { panic!() };
         assert_eq!((updated.revision.get(), updated.settings.quotas.max_active_runs), (2, Some(5)));
         assert_eq!(decide(&quota, &facts(Some(&updated))), Ok(NamespaceDecision::Unchanged(updated.clone())));

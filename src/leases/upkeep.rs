@@ -1,5 +1,5 @@
-//! The work that every server repeats: ticks and stamps, which tell that it is alive; sweeps; and the tidying of rows
-//! that nothing needs any more.
+//! The work that every server repeats: ticks and stamps, which tell that it is alive; sweeps; the tidying of rows
+//! that nothing needs any more; and the measurement of what namespaces store.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -22,6 +22,9 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// The time from one tidying to the next.
 const TIDY_EVERY: Duration = Duration::from_mins(1);
+
+/// The time from one measurement of stored bytes to the next.
+const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
 /// Starts the tasks, which go on until the service stops. Each shard is swept by a task of its own, and the stamp has
 /// one, because it must wait for no commit. The ticks wait for nothing: a late tick shows that the process stood
@@ -50,6 +53,16 @@ pub fn start(store: &Arc<dyn Upkeep>, engine: &Arc<Engine>, supervisor: &Supervi
     };
     let trouble = "what nothing needs any more cannot be forgotten";
     supervisor.vital("tidier", again(TIDY_EVERY, trouble, tidy, supervisor.stop()));
+    let unmeasured = store.clone();
+    let measure = move || {
+        let store = unmeasured.clone();
+        async move {
+            while store.measure().await? {}
+            Ok(())
+        }
+    };
+    let trouble = "the bytes of namespaces with a quota cannot be measured";
+    supervisor.vital("measurer", again(MEASURE_EVERY, trouble, measure, supervisor.stop()));
     for shard in 0..store.ledger().shard_count {
         let (store, engine) = (store.clone(), engine.clone());
         let sweep = move || {

@@ -215,6 +215,11 @@ impl<S: Upkeep + ?Sized> Upkeep for Observed<S> {
         self.inner.tick();
     }
 
+    async fn measure(&self) -> Result<bool, StoreError> {
+        self.calls.count(Call::Measure);
+        self.inner.measure().await
+    }
+
     async fn tidy(&self) -> Result<bool, StoreError> {
         self.calls.count(Call::Tidy);
         self.inner.tidy().await

@@ -57,7 +57,7 @@ pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
 pub use self::sides::max_running::of_max_running;
 pub use self::upkeep::claims::of_claims;
 pub use self::upkeep::leases::{of_leases, of_overdue};
-use self::upkeep::{claims, leases, max_running};
+use self::upkeep::{claims, leases, max_running, stored_bytes};
 use super::OpenOptions;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
@@ -303,6 +303,10 @@ impl Upkeep for PostgresStore {
 
     fn tick(&self) {
         self.commits.uptime.tick();
+    }
+
+    async fn measure(&self) -> Result<bool, StoreError> {
+        stored_bytes::measure(&self.commits.sessions).await
     }
 
     async fn tidy(&self) -> Result<bool, StoreError> {

@@ -35,7 +35,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use self::upkeep::{claims, leases, max_running};
+use self::upkeep::{claims, leases, max_running, stored_bytes};
 use super::OpenOptions;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
@@ -321,6 +321,14 @@ impl Upkeep for SqliteStore {
 
     fn tick(&self) {
         self.clock.tick();
+    }
+
+    async fn measure(&self) -> Result<bool, StoreError> {
+        let (measured, more) = self.connections.read(|connection| stored_bytes::measure(connection)).await??;
+        if !measured.is_empty() {
+            self.connections.write(move |connection| stored_bytes::keep(connection, &measured)).await??;
+        }
+        Ok(more)
     }
 
     async fn tidy(&self) -> Result<bool, StoreError> {

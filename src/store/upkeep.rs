@@ -71,6 +71,14 @@ pub trait Upkeep: OfLedger {
     /// that is late shows an interruption, and a store that is not called finds no lease over.
     fn tick(&self);
 
+    /// Measures the bytes of what came in namespaces that have a quota of them since they were measured last, at most so
+    /// many events at once, and tells whether there may be more. Called every 10 seconds, by every server.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read or written.
+    async fn measure(&self) -> Result<bool, StoreError>;
+
     /// Forgets values of labels whose counted runs have all ended, and claimers' requests after an hour, at most so
     /// many at once, and tells whether there may be more. Called once a minute, by every server.
     ///

@@ -7,7 +7,7 @@ use super::page_token::PageTokenInvalid;
 use super::query::page_size;
 use super::validate::Violations;
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::limits::{MAX_ACTIVE_RUNS_MAX, NAMESPACE_DESCRIPTION_BYTES_MAX};
+use crate::domain::limits::{MAX_ACTIVE_RUNS_MAX, MAX_STORED_BYTES_MAX, NAMESPACE_DESCRIPTION_BYTES_MAX};
 use crate::domain::namespace::{NAME_RULE, is_name};
 use crate::domain::{
     Namespace, NamespaceAsk, NamespaceCommand, NamespaceRecord, NamespaceSettings, Quotas, Revision, Violation,
@@ -36,9 +36,12 @@ pub fn create(request: v1::CreateNamespaceRequest) -> Result<NamespaceCommand, V
     let mut violations = Violations::default();
     let name = violations.namespace(&request.name);
     violations.text("description", &request.description, NAMESPACE_DESCRIPTION_BYTES_MAX);
-    let max_active_runs = request.quotas.map_or(0, |quotas| quotas.max_active_runs);
-    let max_active_runs = violations.quota("quotas.max_active_runs", max_active_runs, &name);
-    let settings = NamespaceSettings { description: request.description, quotas: Quotas { max_active_runs } };
+    let v1::NamespaceQuotas { max_active_runs, max_stored_bytes } = request.quotas.unwrap_or_default();
+    let quotas = Quotas {
+        max_active_runs: violations.quota("quotas.max_active_runs", max_active_runs, MAX_ACTIVE_RUNS_MAX, &name),
+        max_stored_bytes: violations.quota("quotas.max_stored_bytes", max_stored_bytes, MAX_STORED_BYTES_MAX, &name),
+    };
+    let settings = NamespaceSettings { description: request.description, quotas };
     violations.settle(NamespaceCommand { name, ask: NamespaceAsk::Create(settings), expected_revision: None })
 }
 
@@ -53,8 +56,10 @@ pub fn update(request: v1::UpdateNamespaceRequest) -> Result<NamespaceCommand, V
     if let Some(description) = &request.description {
         violations.text("description", description, NAMESPACE_DESCRIPTION_BYTES_MAX);
     }
-    let max_active_runs = request.max_active_runs.map(|max| violations.quota("max_active_runs", max, &name));
-    let ask = NamespaceAsk::Update { description: request.description, max_active_runs };
+    let mut quota = |field, max: Option<u64>, most| max.map(|max| violations.quota(field, max, most, &name));
+    let max_active_runs = quota("max_active_runs", request.max_active_runs, MAX_ACTIVE_RUNS_MAX);
+    let max_stored_bytes = quota("max_stored_bytes", request.max_stored_bytes, MAX_STORED_BYTES_MAX);
+    let ask = NamespaceAsk::Update { description: request.description, max_active_runs, max_stored_bytes };
     violations.settle(NamespaceCommand { name, ask, expected_revision: request.expected_revision.map(Revision::from) })
 }
 
@@ -101,7 +106,9 @@ impl From<&NamespaceRecord> for v1::Namespace {
             description: record.settings.description.clone(),
             quotas: Some(v1::NamespaceQuotas {
                 max_active_runs: record.settings.quotas.max_active_runs.unwrap_or_default(),
+                max_stored_bytes: record.settings.quotas.max_stored_bytes.unwrap_or_default(),
             }),
+            stored_bytes: record.stored_bytes.unwrap_or_default(),
             revision: record.revision.into(),
             created_at: Some(timestamp(record.created_at)),
             updated_at: Some(timestamp(record.updated_at)),
@@ -118,9 +125,9 @@ impl Violations {
     }
 
     /// A quota; 0 is none.
-    fn quota(&mut self, field: &str, max: u64, name: &Namespace) -> Option<u64> {
-        if max > MAX_ACTIVE_RUNS_MAX {
-            self.push(field, format!("must be at most {MAX_ACTIVE_RUNS_MAX}, or 0 for none"));
+    fn quota(&mut self, field: &str, max: u64, most: u64, name: &Namespace) -> Option<u64> {
+        if max > most {
+            self.push(field, format!("must be at most {most}, or 0 for none"));
         }
         if max > 0 && *name == DEFAULT_NAMESPACE {
             self.push(field, format!("`{DEFAULT_NAMESPACE}` has no quotas: no commit reads its settings"));

@@ -158,6 +158,7 @@ conformance! { conforms:
         a_namespace_with_a_run_is_not_deleted
         of_a_start_and_a_deletion_the_first_wins
         a_quota_of_active_runs_is_exact_on_every_replica
+        a_quota_of_stored_bytes_is_held_against_what_was_measured
         a_page_of_one_namespace_is_the_log_without_the_others
     ]
     values: [

@@ -13,6 +13,16 @@ pub struct NamespaceRow {
     pub name: Namespace,
     /// The quota of active runs, and their number, which is counted no further than the quota.
     pub active_runs: Option<Used>,
+    /// The quota of stored bytes, and the bytes as they were measured last.
+    pub stored_bytes: Option<Used>,
+}
+
+impl NamespaceRow {
+    /// A namespace that has no quota.
+    #[must_use]
+    pub fn without_quotas(name: Namespace) -> Self {
+        Self { name, active_runs: None, stored_bytes: None }
+    }
 }
 
 /// A quota, and how much of it is used.
@@ -22,6 +32,12 @@ pub struct Used {
     pub max: u64,
     /// The part that is used.
     pub used: u64,
+}
+
+impl Used {
+    fn is_full(&self) -> bool {
+        self.used >= self.max
+    }
 }
 
 /// The namespace of a command that may create a run.
@@ -45,19 +61,15 @@ impl NamespaceFound<'_> {
         }
     }
 
-    /// Refuses a run above the quota of active runs.
+    /// Refuses a run above a quota.
     pub(in crate::domain) fn has_room(self) -> Result<(), Refusal> {
-        match self {
-            Self::There(NamespaceRow { name, active_runs: Some(Used { max, used }) }) if used >= max => {
-                Err(Refusal::QuotaExceeded {
-                    namespace: name.clone(),
-                    quota: "max_active_runs",
-                    limit: *max,
-                    used: *used,
-                })
-            }
-            Self::There(_) | Self::NotAsked | Self::Missing => Ok(()),
-        }
+        let Self::There(NamespaceRow { name, active_runs, stored_bytes }) = self else { return Ok(()) };
+        let quotas = [("max_active_runs", active_runs), ("max_stored_bytes", stored_bytes)];
+        let exceeded =
+            quotas.into_iter().find_map(|(quota, used)| used.filter(Used::is_full).map(|used| (quota, used)));
+        exceeded.map_or(Ok(()), |(quota, Used { max, used })| {
+            Err(Refusal::QuotaExceeded { namespace: name.clone(), quota, limit: max, used })
+        })
     }
 }
 

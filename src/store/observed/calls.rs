@@ -52,6 +52,7 @@ calls! {
     ChangeNamespace: "change_namespace",
     ReplayClaim: "replay_claim",
     StayAlive: "stay_alive",
+    Measure: "measure",
     Tidy: "tidy",
     LookAtPast: "look_at_past",
     Ping: "ping",

@@ -60,6 +60,7 @@ pub(super) const SERVING: Needs = &[
     ("suspended", &["SELECT", "INSERT", "DELETE"]),
     ("claims", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("namespaces", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("stored_bytes", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
 ];
 
 /// Whether the session's role has all of these privileges.

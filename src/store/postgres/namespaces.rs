@@ -13,7 +13,7 @@ use super::read;
 use super::rows::{At, Reader, bigint};
 use super::sessions::{Session, Sessions};
 use crate::domain::{
-    Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, namespace,
+    Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, Quotas, namespace,
 };
 use crate::store::rows::namespaces::{LIST, namespace_columns, record};
 use crate::store::{ChangeError, StoreError};
@@ -43,14 +43,16 @@ select clock_timestamp() as now, (select count(*) from namespaces) as namespaces
        exists (select from runs where namespace = $1 and started_at > '-infinity') as has_runs";
 
 const CREATE: &str = "-- namespaces.create
-insert into namespaces (name, description, max_active_runs, revision, created_at, updated_at)
-values ($1, $2, $3, $4, $5, $6)
+insert into namespaces (name, description, max_active_runs, max_stored_bytes, revision, created_at, updated_at)
+values ($1, $2, $3, $4, $5, $6, $7)
 returning name";
 const UPDATE: &str = "-- namespaces.update
-update namespaces set description = $2, max_active_runs = $3, revision = $4, created_at = $5, updated_at = $6
+update namespaces set description = $2, max_active_runs = $3, max_stored_bytes = $4, revision = $5, created_at = $6,
+    updated_at = $7
 where name = $1
 returning name";
 const DELETE: &str = "-- namespaces.delete
+with measured as (delete from stored_bytes where namespace = $1)
 delete from namespaces where name = $1 returning name";
 
 pub(super) async fn named(sessions: &Sessions, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
@@ -169,11 +171,13 @@ async fn query(session: &Session, sql: &str, arguments: &[&(dyn ToSql + Sync)]) 
 
 async fn write(session: &Session, sql: &str, record: &NamespaceRecord) -> Result<Written<Row>, Error> {
     let statement = session.prepare_cached(sql).await?;
-    let quota = record.settings.quotas.max_active_runs.map(bigint);
-    let arguments: [&(dyn ToSql + Sync); 6] = [
+    let Quotas { max_active_runs, max_stored_bytes } = record.settings.quotas;
+    let (max_active_runs, max_stored_bytes) = (max_active_runs.map(bigint), max_stored_bytes.map(bigint));
+    let arguments: [&(dyn ToSql + Sync); 7] = [
         &record.name.as_str(),
         &record.settings.description,
-        &quota,
+        &max_active_runs,
+        &max_stored_bytes,
         &bigint(record.revision),
         &At(record.created_at),
         &At(record.updated_at),

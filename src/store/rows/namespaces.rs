@@ -7,7 +7,10 @@ use crate::store::StoreError;
 /// The columns of a namespace.
 macro_rules! namespace_columns {
     () => {
-        "name, description, max_active_runs, revision, created_at, updated_at"
+        "name, description, max_active_runs, max_stored_bytes, revision, created_at, updated_at,
+       case when max_stored_bytes is not null then (
+           select cast(coalesce(sum(b.bytes), 0) as bigint) from stored_bytes as b
+            where b.namespace = namespaces.name) end as stored_bytes"
     };
 }
 pub(in crate::store) use namespace_columns;
@@ -27,20 +30,26 @@ pub(in crate::store) fn record<R: Columns>(row: &R) -> Result<NamespaceRecord, S
     Ok(NamespaceRecord {
         settings: NamespaceSettings {
             description: row.get((1, "description"))?,
-            quotas: Quotas { max_active_runs: row.get((2, "max_active_runs"))? },
+            quotas: Quotas {
+                max_active_runs: row.get((2, "max_active_runs"))?,
+                max_stored_bytes: row.get((3, "max_stored_bytes"))?,
+            },
         },
-        revision: row.get((3, "revision"))?,
-        created_at: row.get((4, "created_at"))?,
-        updated_at: row.get((5, "updated_at"))?,
+        revision: row.get((4, "revision"))?,
+        created_at: row.get((5, "created_at"))?,
+        updated_at: row.get((6, "updated_at"))?,
+        stored_bytes: row.get((7, "stored_bytes"))?,
         name: name.clone(),
     })
 }
 
-/// A namespace as the creation of a run is decided on it, from `name`, `max_active_runs` and `active_runs`.
+/// A namespace as the creation of a run is decided on it, from `name`, and each quota with its use.
 pub(in crate::store) fn side<R: Columns>(row: &R) -> Result<NamespaceRow, StoreError> {
     let row = Reader { table: "namespaces", row, key: &|| "a namespace of a new run".to_owned() };
-    let max: Option<u64> = row.get((1, "max_active_runs"))?;
-    let used: Option<u64> = row.get((2, "active_runs"))?;
-    let active_runs = max.map(|max| Used { max, used: used.unwrap_or(0) });
-    Ok(NamespaceRow { name: row.get((0, "name"))?, active_runs })
+    let of = |max: Option<u64>, used: Option<u64>| max.map(|max| Used { max, used: used.unwrap_or(0) });
+    Ok(NamespaceRow {
+        name: row.get((0, "name"))?,
+        active_runs: of(row.get((1, "max_active_runs"))?, row.get((2, "active_runs"))?),
+        stored_bytes: of(row.get((3, "max_stored_bytes"))?, row.get((4, "stored_bytes"))?),
+    })
 }

@@ -22,7 +22,10 @@ select n.name, n.max_active_runs,
            select count(*) from (
                select 1 from active as a
                 where a.namespace = n.name
-                limit (select max_active_runs from namespaces where name = ?1))) end
+                limit (select max_active_runs from namespaces where name = ?1))) end,
+       n.max_stored_bytes,
+       case when n.max_stored_bytes is not null then (
+           select coalesce(sum(b.bytes), 0) from stored_bytes as b where b.namespace = n.name) end
   from namespaces as n where n.name = ?1";
 
 const FACTS: &str = "-- namespaces.facts
@@ -65,6 +68,8 @@ pub(super) fn change(
         NamespaceDecision::Create(record) | NamespaceDecision::Update(record) => write(&transaction, record)?,
         NamespaceDecision::Delete => {
             execute(&transaction, "-- namespaces.delete\ndelete from namespaces where name = ?1", [&command.name])?;
+            let measured = "-- stored_bytes.delete\ndelete from stored_bytes where namespace = ?1";
+            execute(&transaction, measured, [&command.name])?;
         }
     }
     match transaction.execute_batch("COMMIT") {
@@ -80,14 +85,17 @@ fn write(transaction: &Transaction<'_>, record: &NamespaceRecord) -> Result<(), 
     execute(
         transaction,
         "-- namespaces.write
-         insert into namespaces (name, description, max_active_runs, revision, created_at, updated_at)
-         values (?1, ?2, ?3, ?4, ?5, ?6)
+         insert into namespaces
+            (name, description, max_active_runs, max_stored_bytes, revision, created_at, updated_at)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
          on conflict (name) do update
-            set description = ?2, max_active_runs = ?3, revision = ?4, created_at = ?5, updated_at = ?6",
+            set description = ?2, max_active_runs = ?3, max_stored_bytes = ?4, revision = ?5, created_at = ?6,
+                updated_at = ?7",
         params![
             record.name,
             record.settings.description,
             record.settings.quotas.max_active_runs.map(bigint),
+            record.settings.quotas.max_stored_bytes.map(bigint),
             bigint(record.revision),
             record.created_at.micros(),
             record.updated_at.micros(),

@@ -4,3 +4,4 @@
 pub(super) mod claims;
 pub(super) mod leases;
 pub(super) mod max_running;
+pub(super) mod stored_bytes;

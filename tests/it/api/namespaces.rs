@@ -24,7 +24,7 @@ async fn admin(place: &Place) -> NamespaceServiceClient<Wire> {
 /// A caller in a namespace of its own.
 async fn made(place: &Place, name: &str, max_active_runs: u64) -> (String, Caller) {
     let name = fresh(name);
-    let quotas = Some(NamespaceQuotas { max_active_runs });
+    let quotas = Some(NamespaceQuotas { max_active_runs, ..NamespaceQuotas::default() });
     let asked = CreateNamespaceRequest { name: name.clone(), quotas, ..CreateNamespaceRequest::default() };
     let answer = admin(place).await.create_namespace(asked).await.unwrap().into_inner();
     assert_eq!(answer.disposition(), Disposition::Applied);
@@ -51,10 +51,16 @@ pub(crate) async fn a_namespace_is_made_read_changed_and_deleted(place: Place) {
     let other = CreateNamespaceRequest { description: "another".into(), ..create };
     refused(admin.create_namespace(other).await).is(Code::AlreadyExists, "NAMESPACE_EXISTS");
 
-    let update = UpdateNamespaceRequest { name: name.clone(), max_active_runs: Some(2), ..Default::default() };
+    let quotas = NamespaceQuotas { max_active_runs: 2, max_stored_bytes: 1 << 40 };
+    let update = UpdateNamespaceRequest {
+        name: name.clone(),
+        max_active_runs: Some(2),
+        max_stored_bytes: Some(1 << 40),
+        ..Default::default()
+    };
     let answer = admin.update_namespace(update.clone()).await.unwrap().into_inner();
     let updated = answer.namespace.unwrap();
-    assert_eq!((updated.revision, updated.quotas), (2, Some(NamespaceQuotas { max_active_runs: 2 })));
+    assert_eq!((updated.revision, updated.quotas), (2, Some(quotas)));
     assert_eq!(updated.description, "a team's");
     let stale = UpdateNamespaceRequest { expected_revision: Some(1), ..update };
     let mismatch = refused(admin.update_namespace(stale).await).is(Code::Aborted, "REVISION_MISMATCH");
@@ -97,10 +103,10 @@ pub(crate) async fn what_is_wrong_with_a_namespace_is_named(place: Place) {
         let asked = CreateNamespaceRequest { name: name.into(), ..Default::default() };
         assert_eq!(refused(admin.create_namespace(asked).await).fields(), ["name"], "{name}");
     }
-    let quotas = Some(NamespaceQuotas { max_active_runs: 100_001 });
+    let quotas = Some(NamespaceQuotas { max_active_runs: 100_001, max_stored_bytes: (1 << 50) + 1 });
     let asked = CreateNamespaceRequest { name: fresh("n"), description: "x".repeat(1025), quotas };
     let fields = refused(admin.create_namespace(asked).await).fields();
-    assert_eq!(fields, ["description", "quotas.max_active_runs"]);
+    assert_eq!(fields, ["description", "quotas.max_active_runs", "quotas.max_stored_bytes"]);
     let default = || "default".to_owned();
     let asked = UpdateNamespaceRequest { name: default(), max_active_runs: Some(1), ..Default::default() };
     assert_eq!(refused(admin.update_namespace(asked).await).fields(), ["max_active_runs"]);

@@ -19,7 +19,7 @@ async fn namespaces_are_made_shown_changed_and_deleted(store: &str) {
     assert!(lines[0].starts_with("NAME     MAX ACTIVE RUNS  CREATED AT"), "{out}");
     assert!(lines[1].starts_with("default  none ") && lines[2].starts_with("team-a   5 "), "{out}");
     let out = done(server, &["namespace", "update", "team-a", "--max-active-runs", "0"]).await;
-    assert!(out.contains("max active runs  none\nrevision         2\n"), "{out}");
+    assert!(out.contains("max active runs   none\nmax stored bytes  none\nrevision          2\n"), "{out}");
     assert_eq!(json(server, &["namespace", "get", "team-a"]).await[0]["revision"], "2");
     let stale = cli(server, &["namespace", "delete", "team-a", "--expected-revision", "1"]).await;
     assert!(stale.code != 0 && stale.err.contains("REVISION_MISMATCH"), "{}", stale.err);

@@ -18,7 +18,17 @@ fn asked(name: &str, ask: NamespaceAsk) -> NamespaceCommand {
 }
 
 fn settings(max_active_runs: Option<u64>) -> NamespaceSettings {
-    NamespaceSettings { description: "for a team".to_owned(), quotas: Quotas { max_active_runs } }
+    NamespaceSettings { description: "for a team".to_owned(), quotas: Quotas { max_active_runs, ..Quotas::default() } }
+}
+
+/// Another quota of active runs.
+fn active_runs(max: Option<u64>) -> NamespaceAsk {
+    NamespaceAsk::Update { description: None, max_active_runs: Some(max), max_stored_bytes: None }
+}
+
+/// Another quota of stored bytes.
+fn stored_bytes(max: Option<u64>) -> NamespaceAsk {
+    NamespaceAsk::Update { description: None, max_active_runs: None, max_stored_bytes: Some(max) }
 }
 
 pub(crate) async fn change(
@@ -71,7 +81,7 @@ pub(crate) async fn a_namespace_is_made_changed_listed_and_deleted<F: Fixture>(f
     let other = NamespaceAsk::Create(settings(Some(1)));
     assert_eq!(change(&*replica, "team-a", other).await, Err(NamespaceRefusal::Exists));
 
-    let quota = NamespaceAsk::Update { description: None, max_active_runs: Some(Some(3)) };
+    let quota = active_runs(Some(3));
     let Ok(NamespaceDecision::Update(updated)) = change(store, "team-a", quota.clone()).await else { panic!() };
     assert_eq!((updated.revision.get(), &updated.settings), (2, &settings(Some(3))));
     assert_eq!(found(&*replica, "team-a").await, Some(updated.clone()));
@@ -170,7 +180,7 @@ pub(crate) async fn a_quota_of_active_runs_is_exact_on_every_replica<F: Fixture>
     let stores = [store, &*replica];
     make(store, "team-a", None).await;
     apply(store, within("team-a", start("before"))).await;
-    let quota = NamespaceAsk::Update { description: None, max_active_runs: Some(Some(5)) };
+    let quota = active_runs(Some(5));
     change(store, "team-a", quota).await.unwrap();
     let starts = (0..16).map(|n| ask(stores[n % 2], within("team-a", deferred(&format!("run-{n}")))));
     let answers = join_all(starts).await;
@@ -186,9 +196,47 @@ pub(crate) async fn a_quota_of_active_runs_is_exact_on_every_replica<F: Fixture>
     assert_eq!(words, ["QUOTA_EXCEEDED", "applied"]);
     // Others are not in its way, and without the quota there is room again.
     apply(store, start("elsewhere")).await;
-    let none = NamespaceAsk::Update { description: None, max_active_runs: Some(None) };
+    let none = active_runs(None);
     change(store, "team-a", none).await.unwrap();
     apply(&*replica, within("team-a", start("next-3"))).await;
+    sound(store).await;
+}
+
+async fn measure(store: &dyn Store) {
+    while store.measure().await.unwrap() {}
+}
+
+pub(crate) async fn a_quota_of_stored_bytes_is_held_against_what_was_measured<F: Fixture>(fixture: F) {
+    let (store, replica) = (fixture.store(), fixture.replica().await);
+    make(store, "team-a", None).await;
+    for n in 0..20 {
+        apply(store, within("team-a", start(&format!("run-{n}")))).await;
+        apply(store, start(&format!("run-{n}"))).await;
+    }
+    measure(store).await;
+    assert_eq!(found(store, "team-a").await.unwrap().stored_bytes, None, "nobody asked for it");
+    change(store, "team-a", stored_bytes(Some(1 << 30))).await.unwrap();
+    assert_eq!(found(store, "team-a").await.unwrap().stored_bytes, Some(0), "it is to be measured");
+    measure(&*replica).await;
+    let measured = found(store, "team-a").await.unwrap().stored_bytes.unwrap();
+    assert!((20 * 50..20 * 5_000).contains(&measured), "{measured} bytes of 20 events");
+    // Two that measure at once count nothing twice.
+    apply(store, within("team-a", update("run-0").label("a", "b"))).await;
+    join(measure(store), measure(&*replica)).await;
+    let grown = found(&*replica, "team-a").await.unwrap().stored_bytes.unwrap();
+    assert!((measured + 50..measured + 5_000).contains(&grown), "{measured} and then {grown}");
+
+    change(store, "team-a", stored_bytes(Some(grown))).await.unwrap();
+    for (store, id) in [(store, "new-1"), (&*replica, "new-2")] {
+        assert_eq!(word(&ask(store, within("team-a", start(id))).await), "QUOTA_EXCEEDED");
+        apply(store, start(id)).await;
+    }
+    // What is there goes on to its end.
+    assert_eq!(word(&ask(store, within("team-a", start("run-0"))).await), "unchanged");
+    apply(store, within("team-a", update("run-1").label("a", "b"))).await;
+    apply(&*replica, within("team-a", complete("run-1"))).await;
+    change(store, "team-a", stored_bytes(None)).await.unwrap();
+    apply(&*replica, within("team-a", start("new-1"))).await;
     sound(store).await;
 }
 

@@ -187,8 +187,8 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 "load_claims" | "claims.read" | "claims.replay" => vec!["claim"],
                 "claims.forget" => vec!["old"],
                 "lock_namespaces" => vec!["name"],
-                // The namespace, and its active runs.
-                "load_namespaces" => vec!["active", "name"],
+                // The namespace, its active runs, and the bytes of its shards, which are found as those are.
+                "load_namespaces" => vec!["active", "active", "name"],
                 "load_request_ids" => vec!["request"],
                 "load_leases" | "leases.leases" => vec!["ledger", "run"],
                 // The run and its lease.

@@ -326,6 +326,10 @@ impl Upkeep for Wrapped {
         self.store.tick();
     }
 
+    async fn measure(&self) -> Result<bool, StoreError> {
+        self.store.measure().await
+    }
+
     async fn tidy(&self) -> Result<bool, StoreError> {
         self.store.tidy().await
     }

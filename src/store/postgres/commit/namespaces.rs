@@ -22,7 +22,7 @@ impl HintedNamespaces {
         }
         let mut known = self.known();
         for row in rows {
-            if row.active_runs.is_some() {
+            if row.active_runs.is_some() || row.stored_bytes.is_some() {
                 known.remove(&row.name);
                 continue;
             }
@@ -57,10 +57,7 @@ impl HintedNamespaces {
         }
         let named: HashSet<&Namespace> = named.collect();
         let known = self.known();
-        named
-            .into_iter()
-            .map(|name| known.contains(name).then(|| NamespaceRow { name: name.clone(), active_runs: None }))
-            .collect()
+        named.into_iter().map(|name| known.contains(name).then(|| NamespaceRow::without_quotas(name.clone()))).collect()
     }
 
     /// A poisoned lock guards plain data that is valid after every statement: it is used on.

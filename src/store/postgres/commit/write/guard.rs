@@ -61,7 +61,8 @@ impl<'a> Parts<'a> {
             "\n      and not exists (
         select from unnest({names}) as v (name)
         where not exists (select from namespaces s
-                          where s.name = v.name and s.max_active_runs is null offset 0))"
+                          where s.name = v.name and s.max_active_runs is null
+                            and s.max_stored_bytes is null offset 0))"
         )
     }
 }

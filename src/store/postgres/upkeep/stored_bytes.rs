@@ -1,0 +1,49 @@
+//! The bytes of namespaces with a quota of them: measured beside commits, each event once.
+
+use crate::store::StoreError;
+use crate::store::postgres::sessions::Sessions;
+use crate::store::postgres::writing::writing;
+
+/// Events of a shard that are measured at once at most.
+const EVENTS_MAX: i64 = 10_000;
+
+/// A namespace that is being deleted has no event, and its rows are deleted with it.
+const BEGIN: &str = "-- stored_bytes.begin
+insert into stored_bytes (namespace, shard, position, bytes)
+select n.name, s.shard, 0, 0
+from namespaces n
+cross join shards s
+where n.max_stored_bytes is not null
+  and not exists (select from stored_bytes b where b.namespace = n.name and b.shard = s.shard)
+on conflict do nothing
+returning 1";
+
+/// What another server measures is left to it. The sizes are those on the disk, of which no value is unpacked.
+const MEASURE: &str = "-- stored_bytes.measure
+with known as (
+    select b.namespace, b.shard, b.position
+    from stored_bytes b
+    where b.namespace in (select name from namespaces where max_stored_bytes is not null)
+    for update skip locked),
+measured as (
+    select k.namespace, k.shard, max(e.position) as position, sum(e.bytes) as bytes, count(*) as events
+    from known k
+    cross join lateral (
+        select position, pg_column_size(event) + coalesce(pg_column_size(keyframe), 0) as bytes
+        from run_events
+        where namespace = k.namespace and namespace <> 'default' and shard = k.shard and position > k.position
+        order by position
+        limit $1) as e
+    group by k.namespace, k.shard)
+update stored_bytes b
+set position = m.position, bytes = b.bytes + m.bytes
+from measured m
+where b.namespace = m.namespace and b.shard = m.shard
+returning m.events";
+
+/// Measures what came since it was measured last, and tells whether there may be more.
+pub(in crate::store::postgres) async fn measure(sessions: &Sessions) -> Result<bool, StoreError> {
+    writing(sessions, BEGIN, &[]).await?;
+    let measured = writing(sessions, MEASURE, &[&EVENTS_MAX]).await?;
+    Ok(measured.iter().any(|row| row.try_get("events").is_ok_and(|events: i64| events >= EVENTS_MAX)))
+}
