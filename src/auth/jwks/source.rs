@@ -63,6 +63,8 @@ struct Current {
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     looks: u64,
+    /// The beginning of the last look.
+    began: Instant,
     /// The time before which no look begins.
     soonest: Instant,
     failing: bool,
@@ -110,7 +112,7 @@ impl Source {
                 Pace { refresh: Duration::from_mins(5), asked_min: Duration::from_secs(30) }
             }
         };
-        let progress = Progress { looks: 0, soonest: Instant::now(), failing: true };
+        let progress = Progress { looks: 0, began: Instant::now(), soonest: Instant::now(), failing: true };
         Self {
             issuer,
             from,
@@ -152,17 +154,19 @@ impl Source {
         if let Some(known) = self.find(id, algorithm) {
             return known;
         }
-        let deadline = Instant::now() + KEY_WAIT_MAX;
+        let asked_at = Instant::now();
+        let deadline = asked_at + KEY_WAIT_MAX;
         let mut progress = self.progress.subscribe();
         let mut place = None;
         loop {
-            let Progress { soonest, failing, .. } = *progress.borrow_and_update();
+            let Progress { began, soonest, failing, .. } = *progress.borrow_and_update();
             // The set is searched after the progress was read, so that no look between the two is missed.
             if let Some(known) = self.find(id, algorithm) {
                 return known;
             }
             let missing = if failing { Missing::Unavailable } else { Missing::Unknown };
-            if soonest >= deadline {
+            let is_told = began > asked_at && !failing;
+            if is_told || soonest >= deadline {
                 return Err(missing);
             }
             if place.is_none() {
@@ -209,7 +213,7 @@ impl Source {
             // Whoever asked before this look ended is answered by it, or asks again.
             let _asked = self.asked.notified().now_or_never();
             self.progress.send_modify(|progress| {
-                *progress = Progress { looks: progress.looks + 1, soonest, failing };
+                *progress = Progress { looks: progress.looks + 1, began, soonest, failing };
             });
             tokio::select! {
                 () = sleep_until(next) => {}
