@@ -20,12 +20,21 @@ use crate::telemetry::chain;
 const KEYS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The access file of a server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct AccessFile {
     path: PathBuf,
     kinds: Option<Kinds>,
     /// The hash of the text that was looked at last.
-    seen: [u8; 32],
+    seen: Digest,
+}
+
+type Digest = [u8; 32];
+
+/// What a look at the file has shown.
+enum Look {
+    Unreadable(String),
+    Same,
+    Changed(Digest, Result<Box<Rules>, String>),
 }
 
 impl AccessFile {
@@ -76,25 +85,36 @@ impl AccessFile {
         let mut is_unreadable = false;
         loop {
             sleep(every).await;
-            let path = self.path.clone();
-            let read = tokio::task::spawn_blocking(move || text(&path)).await.expect("reading does not panic");
-            let text = match read {
-                Ok(text) => text,
-                Err(error) => {
+            let (file, seen) = (self.clone(), self.seen);
+            // A large file takes its time, and so does a pod's token on a slow disk.
+            let look = tokio::task::spawn_blocking(move || file.look(seen));
+            match look.await.expect("a look does not panic") {
+                Look::Unreadable(error) => {
                     if !std::mem::replace(&mut is_unreadable, true) {
                         tracing::error!(error, "the access file cannot be read: the rules stay as they are");
                     }
                     continue;
                 }
-            };
-            is_unreadable = false;
-            let hash: [u8; 32] = Sha256::digest(&text).into();
-            if std::mem::replace(&mut self.seen, hash) == hash {
-                continue;
+                Look::Same => {}
+                Look::Changed(seen, read) => {
+                    self.seen = seen;
+                    match read {
+                        Ok(rules) => return *rules,
+                        Err(error) => tracing::error!(error, "the access file is wrong: the rules stay as they are"),
+                    }
+                }
             }
-            match self.rules(&text) {
-                Ok(rules) => return rules,
-                Err(error) => tracing::error!(error, "the access file is wrong: the rules stay as they are"),
+            is_unreadable = false;
+        }
+    }
+
+    /// Looks at the file, which was seen before. It blocks.
+    fn look(&self, seen: Digest) -> Look {
+        match text(&self.path) {
+            Err(error) => Look::Unreadable(error),
+            Ok(text) => {
+                let digest = Sha256::digest(&text).into();
+                if digest == seen { Look::Same } else { Look::Changed(digest, self.rules(&text).map(Box::new)) }
             }
         }
     }

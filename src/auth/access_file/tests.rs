@@ -148,3 +148,15 @@ fn a_token_is_given_once() {
     );
     assert!(faults(&format!("{one}{one}")).contains("another token has the same sha256"));
 }
+
+#[test]
+fn the_access_files_of_the_page_are_read() {
+    let page = include_str!("../../../docs/identity.md");
+    let files: Vec<&str> = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(files.len(), 2);
+    for file in files {
+        if let Err(faults) = read(file) {
+            panic!("{faults:?}\nin\n{file}");
+        }
+    }
+}

@@ -84,6 +84,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     assert!(store.claimed(&key.namespace, "request").await.unwrap().is_none());
     assert!(store.replay_claim(&key.namespace, "request").await.unwrap().is_none());
     store.stay_alive().await.unwrap();
+    assert!(!store.measure().await.unwrap());
     store.tidy().await.unwrap();
     store.look_at_past().await.unwrap();
     store.ping().await.unwrap();

@@ -123,7 +123,13 @@ async fn an_event_that_cannot_be_read_does_not_stop_the_watches_of_other_runs() 
             other => panic!("not the change to {revision}: {other:?}"),
         }
     }
-    assert!(!process.store.spoilt.load(Ordering::Relaxed), "the damaged page was met");
+    // A session that fell behind has read its run itself, and the page is met a little later.
+    let met = async {
+        while process.store.spoilt.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), met).await.expect("the damaged page is met");
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,7 +24,7 @@ pub(super) async fn some_runs(server: &Server, ids: [&str; 3]) {
 async fn as_the_first_release_left_it(data: &Data) {
     data.sql("drop index active_by_start").await;
     data.sql("drop index run_events_by_namespace").await;
-    for table in ["leases", "uptime", "max_running", "suspended", "claims", "namespaces"] {
+    for table in ["leases", "uptime", "max_running", "suspended", "claims", "namespaces", "stored_bytes"] {
         data.sql(&format!("drop table {table}")).await;
     }
     data.sql("drop index active_by_due").await;
