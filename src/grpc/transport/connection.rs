@@ -62,10 +62,10 @@ const IDLE_GRACE: Duration = Duration::from_secs(2);
 /// answers.
 const WITHDRAWN_GRACE: Duration = Duration::from_secs(5);
 
-/// Time that a connection may take to begin while others wait for its place.
+/// Time that a connection may take to begin while others wait for its place: up to twice this.
 const CROWDED_BEGIN_MAX: Duration = Duration::from_secs(1);
 
-/// Time that a connection without a call stays while others wait for its place.
+/// Time that a connection without a call stays while others wait for its place: up to twice this.
 const CROWDED_IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Time that a peer may take nothing of its unsent bytes.
@@ -108,7 +108,7 @@ impl Accepted {
             () = stop.cancelled() => return,
             begun = begin(stream, tls.as_deref(), &quantum) => begun,
             () = sleep(BEGIN_WAIT_MAX) => Err(NotBegun::Io(io::ErrorKind::TimedOut.into())),
-            () = crowded_for(CROWDED_BEGIN_MAX, crowded.clone()) => Err(NotBegun::Io(io::ErrorKind::TimedOut.into())),
+            () = crowded_for(CROWDED_BEGIN_MAX, address, crowded.clone()) => Err(NotBegun::Io(io::ErrorKind::TimedOut.into())),
         };
         let Begun { stream, preface, client } = match begun {
             Ok(begun) => begun,
@@ -169,7 +169,7 @@ async fn idle(peer: &Peer, idle_max: Duration, crowded: watch::Receiver<bool>) {
         let before = peer.idle_after();
         tokio::select! {
             () = sleep(idle_max) => {}
-            () = crowded_for(CROWDED_IDLE_MAX.min(idle_max), crowded.clone()) => {}
+            () = crowded_for(CROWDED_IDLE_MAX.min(idle_max), peer.address, crowded.clone()) => {}
         }
         if before.is_some() && peer.idle_after() == before {
             return;
@@ -207,12 +207,13 @@ async fn stuck(peer: &Peer) {
     }
 }
 
-/// Ends this time after others have begun to wait for a place.
-async fn crowded_for(time: Duration, mut crowded: watch::Receiver<bool>) {
+/// Ends this time after others have begun to wait for a place, or up to twice this time after it: thousands of
+/// connections that end in one moment would hold up the calls of others. The share is taken from the port.
+async fn crowded_for(time: Duration, address: SocketAddr, mut crowded: watch::Receiver<bool>) {
     if crowded.wait_for(|crowded| *crowded).await.is_err() {
         pending::<()>().await;
     }
-    sleep(time).await;
+    sleep(time.mul_f64(1.0 + f64::from(address.port() % 1_024) / 1_024.0)).await;
 }
 
 fn builder(streams: StreamTasks) -> http2::Builder<StreamTasks> {
