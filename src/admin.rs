@@ -1,7 +1,7 @@
 //! The admin port: what those ask who run the process, by HTTP/1 and in plain text, on a port of its own.
 //!
 //! It answers until the end of a drain, so that whoever asks learns of the drain. It knows no callers and shows nothing
-//! of theirs: it must never do more than that, because nobody proves here who he is.
+//! of theirs by name: it must never do more than that, because nobody proves here who he is.
 
 mod answer;
 
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::grpc::health::Readiness;
 use crate::supervise::Supervisor;
 use crate::telemetry::LogThrottle;
+use crate::telemetry::meter::Exposition;
 
 /// Connections at once; others wait.
 const CONNECTIONS_MAX: usize = 64;
@@ -45,6 +46,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub async fn serve(
     listener: TcpListener,
     readiness: watch::Receiver<Readiness>,
+    metrics: Exposition,
     connections: Supervisor,
     stop: CancellationToken,
 ) {
@@ -55,7 +57,7 @@ pub async fn serve(
             let place = places.clone().acquire_owned().await.expect("never closed");
             match listener.accept().await {
                 Ok((stream, _address)) => {
-                    let served = connection(stream, readiness.clone(), stop.clone());
+                    let served = connection(stream, readiness.clone(), metrics.clone(), stop.clone());
                     connections.spawn(async move {
                         served.await;
                         drop(place);
@@ -77,10 +79,15 @@ pub async fn serve(
     }
 }
 
-async fn connection(stream: TcpStream, readiness: watch::Receiver<Readiness>, stop: CancellationToken) {
+async fn connection(
+    stream: TcpStream,
+    readiness: watch::Receiver<Readiness>,
+    metrics: Exposition,
+    stop: CancellationToken,
+) {
     let answers = service_fn(move |request: hyper::Request<_>| {
         let readiness = *readiness.borrow();
-        ready(Ok::<_, Infallible>(answer::to(request.method(), request.uri().path(), readiness)))
+        ready(Ok::<_, Infallible>(answer::to(request.method(), request.uri().path(), readiness, &metrics)))
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT_MAX).max_buf_size(HEAD_BYTES_MAX);

@@ -2,6 +2,7 @@
 
 mod admin_port;
 mod banner;
+mod gauges;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ use crate::engine::{self, ANSWER_WAIT_MAX, Engine};
 use crate::feed::{self, Feed};
 use crate::grpc::server::Served;
 use crate::grpc::transport::listener::{self, Limits, Port};
-use crate::grpc::transport::{CallerLimits, Lifetime};
+use crate::grpc::transport::{CallerLimits, Lifetime, Totals};
 use crate::grpc::{health, server};
 use crate::leases::progress::ProgressBoard;
 use crate::leases::renewals::Renewals;
@@ -42,6 +43,7 @@ use crate::store::{Commits, Description, OpenError, Store, Upkeep};
 use crate::supervise::Supervisor;
 use crate::supervise::signals::Signals;
 use crate::telemetry::chain;
+use crate::telemetry::meter::Metrics;
 use crate::tls::Tls;
 use crate::wire::WireFrames;
 use crate::wire::seal::Seals;
@@ -99,7 +101,15 @@ async fn run(
     // The port answers, and health can be asked, before the store is opened, because opening may take its time.
     let slot = AuthoritySlot::default();
     let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
-    let admin = admin.map(|admin| admin.start(monitor.readiness(), &supervisor));
+    // Metrics cost a little with each call, and so are kept only where they can be read.
+    let metrics = if admin.is_some() {
+        Some(Metrics::begin().map_err(|error| anyhow::anyhow!("metrics: {error}"))?)
+    } else {
+        None
+    };
+    let exposition = metrics.as_ref().map(Metrics::exposition).unwrap_or_default();
+    let admin = admin.map(|admin| admin.start(monitor.readiness(), exposition, &supervisor));
+    gauges::of_health(monitor.is_well());
     supervisor.vital("health", monitor.run());
     if let Some(tls) = tls.clone() {
         let (interval, stop) = (config.reload_interval, supervisor.stop());
@@ -125,16 +135,16 @@ async fn run(
     let limits = Limits {
         connections_max,
         lifetime: Lifetime { idle_max: config.connection_idle_max, age_max: config.connection_age_max },
-        callers: CallerLimits {
-            calls_per_second: config.caller_calls_per_second,
-            open_calls: config.caller_open_calls,
-        },
     };
+    let callers =
+        CallerLimits { calls_per_second: config.caller_calls_per_second, open_calls: config.caller_open_calls };
     memory::give_back_freed();
     let memory = Arc::new(Memory::new(config.memory_limit));
     let gate = gate(&config, &supervisor)?;
+    let totals = Arc::new(Totals::new(callers, memory.clone()));
+    gauges::of_process(&totals, &slot, tls.as_ref(), &gate);
     let port = Port { listener, tls };
-    let served = Served { slot: slot.clone(), health, gate, limits, memory: memory.clone() };
+    let served = Served { slot: slot.clone(), health, gate, limits, totals };
     let serving = server::serve(port, served, listening.clone(), supervisor.stop());
     supervisor.vital("listener", serving.map_err(|error| anyhow::anyhow!("reflection: {}", chain(&*error)))?);
 
@@ -150,7 +160,9 @@ async fn run(
         None => {}
         Some(Ok(store)) => {
             supervisor.vital("store", until_lost(store.clone(), lost.clone(), supervisor.stop()));
+            supervisor.vital("statistics", gauges::follow_statistics(store.clone(), supervisor.stop()));
             install(&slot, store, &supervisor, config.wait_max);
+            gauges::of_authority(&slot);
             memory.set_base();
         }
         Some(Err(error)) => {
@@ -163,6 +175,9 @@ async fn run(
     if let Some(admin) = admin {
         admin.stop().cancel();
         admin.finished(GOODBYE_WAIT_MAX).await;
+    }
+    if let Some(metrics) = metrics {
+        metrics.end();
     }
     match (supervisor.failed(), lost.get()) {
         (None, _) => Ok(()),
@@ -237,7 +252,9 @@ async fn open(
                 tell(Some(&description))?;
                 let Description { location, connection, not_durable, .. } = description;
                 tracing::info!(%address, store = location, connection, not_durable, "the store is open");
-                return Ok(Arc::new(Observed::around(store)));
+                let store = Arc::new(Observed::around(store));
+                gauges::of_store(&store);
+                return Ok(store);
             }
             Err(error) if error.is_temporary() => {
                 tell(None)?;

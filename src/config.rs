@@ -36,7 +36,7 @@ pub struct ServeConfig {
     #[command(flatten)]
     pub tls: TlsConfig,
 
-    /// Address to answer /livez and /readyz on, by HTTP/1 and without TLS: not for the public [default: none]
+    /// Address to answer /livez, /readyz and /metrics on, by HTTP/1 and without TLS: not for the public [default: none]
     #[arg(long, env = "RUNLEDGER_ADMIN_LISTEN", value_name = "HOST:PORT")]
     pub admin_listen: Option<HostPort>,
 

@@ -11,6 +11,7 @@ mod inlet;
 mod limits;
 mod recovery;
 mod slots;
+mod told;
 mod unreceived;
 
 use std::sync::Arc;

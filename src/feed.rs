@@ -28,11 +28,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Event, Filter, LedgerEpoch, Position, Revision, Run, RunKey, Shard, Status};
+use crate::clock::{Clock as _, SystemClock};
+use crate::domain::{Event, Filter, LedgerEpoch, Position, Revision, Run, RunKey, Shard, Status, Time};
 use crate::memory::Part;
 use crate::share::{self, CallerKey, Turns};
 use crate::store::{RunLog, Runs, StoreError};
 use crate::supervise::Supervisor;
+use crate::telemetry::record;
 use cursor::Cursor;
 use fold::{Cache, Folded};
 use hub::Hub;
@@ -99,6 +101,8 @@ pub struct Change {
     pub status: Status,
     /// Whether a worker may hold a lease on the run after the event.
     pub held: bool,
+    /// The event's time.
+    pub at: Time,
     /// The encoded event.
     pub event: Bytes,
     /// The encoded run right after the event.
@@ -114,6 +118,7 @@ impl Change {
             revision: event.revision,
             status: folded.after.status,
             held: folded.after.is_held(),
+            at: event.at,
             event: encode.event(event),
             run: encode.run(&folded.after),
             filtered: folded.without_big_metadata(),
@@ -123,6 +128,15 @@ impl Change {
     /// Whether a watch with this filter shows the change, and if so whether the run still matches.
     fn shown_to(&self, namespace: &str, filter: &Filter) -> Option<bool> {
         if self.key.namespace == namespace { self.filtered.shown_to(filter) } else { None }
+    }
+
+    /// Tells how long after its event the change is shown, to a watch that has caught up. The event's time is the
+    /// store's, and the time of now this process's own: the difference may be below zero.
+    fn is_shown(&self) {
+        if record::is_on() {
+            let lag = SystemClock.now().micros().saturating_sub(self.at.micros());
+            record::watch_lag(Duration::from_micros(u64::try_from(lag).unwrap_or(0)));
+        }
     }
 
     /// The approximate number of bytes that the change takes in memory.

@@ -8,3 +8,5 @@ mod runs;
 pub mod server;
 pub mod transport;
 mod watch;
+
+pub use self::replica::memory_parts;

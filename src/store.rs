@@ -27,6 +27,7 @@ mod rows;
 mod runs;
 mod scalars;
 pub mod sqlite;
+mod told;
 mod upkeep;
 mod uptime;
 
@@ -41,6 +42,7 @@ pub use namespaces::{ChangeError, Namespaces};
 pub use runs::{Found, RunAsKept, Runs};
 pub use upkeep::Upkeep;
 
+use crate::domain::Status;
 use crate::memory::Part;
 
 /// Durable runs and their log.
@@ -56,6 +58,18 @@ pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces {
     fn memory(&self) -> Vec<Part> {
         Vec::new()
     }
+
+    /// The connections to the database, by what they are for.
+    fn pools(&self) -> Vec<PoolUse> {
+        Vec::new()
+    }
+
+    /// What the database tells of itself at no great cost: no rows are counted.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn statistics(&self) -> Result<Statistics, StoreError>;
 
     /// Looks now whether the database still has what was acknowledged: after this, [`ledger`](OfLedger::ledger) has the
     /// epoch that the database has.
@@ -83,6 +97,29 @@ pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces {
 
     /// Lets go of connections, files and locks. Nothing is called after it.
     async fn close(&self);
+}
+
+/// Connections to the database that are for one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUse {
+    /// What they are for, for operators.
+    pub name: &'static str,
+    /// Those in use.
+    pub in_use: usize,
+    /// Those that there may be.
+    pub max: usize,
+}
+
+/// What the database tells of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Statistics {
+    /// The bytes that it takes.
+    pub bytes: u64,
+    /// About how many runs there are of each status, as it was when the database last analyzed its tables; empty where
+    /// it keeps no such statistics.
+    pub runs: Vec<(Status, f64)>,
+    /// About how many leases are held, likewise.
+    pub leases: Option<f64>,
 }
 
 /// What kind of store it is.

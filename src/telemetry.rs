@@ -1,97 +1,16 @@
-//! The process's log.
+//! What a process tells of itself: log lines, and metrics.
+//!
+//! The module knows nothing of runs. Who has something to tell calls [`record`], or registers a gauge that is read when
+//! somebody asks.
 
-use std::error::Error;
-use std::io::IsTerminal as _;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+pub mod gauges;
+mod instruments;
+mod log;
+pub mod meter;
+pub mod metrics;
+mod process;
+pub mod record;
 
+pub use self::log::{LogFormat, LogThrottle, filter, log};
+pub use self::process::observe_process;
 pub use runledger_proto::chain;
-use tokio::time::Instant;
-use tracing::{Level, Metadata};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::{FilterExt as _, filter_fn};
-use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
-use tracing_subscriber::util::SubscriberInitExt as _;
-
-/// Crates that would log callers' data (parameters of statements, frames, headers) above these levels. No filter lets
-/// them. The crates of HTTP/2 warn of each frame that a peer should not have sent: a flood of frames would become a
-/// flood of lines, so the listener warns in their place.
-const TALKATIVE: &[(&str, Level)] =
-    &[("tokio_postgres", Level::INFO), ("h2", Level::ERROR), ("hyper", Level::ERROR), ("hyper_util", Level::ERROR)];
-
-/// The shortest interval between two lines of a kind that others could make this process log.
-const SELDOM: Duration = Duration::from_secs(10);
-
-/// The format of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum LogFormat {
-    /// A line for people.
-    #[default]
-    Text,
-    /// A JSON object a line.
-    Json,
-}
-
-/// Logs to stderr from now on. `filter` is a list of `target=level`, such as `runledger=debug,warn`.
-///
-/// # Errors
-///
-/// The filter cannot be read.
-pub fn log(format: LogFormat, filter: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let filter = EnvFilter::try_new(filter)?.and(filter_fn(may_be_said));
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
-    let lines = match format {
-        LogFormat::Text => lines.boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
-    };
-    tracing_subscriber::registry().with(lines.with_filter(filter)).try_init()?;
-    Ok(())
-}
-
-/// A filter that [`log`] can read, as it is.
-///
-/// # Errors
-///
-/// The filter cannot be read.
-pub fn filter(text: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
-    EnvFilter::try_new(text)?;
-    Ok(text.to_owned())
-}
-
-fn may_be_said(line: &Metadata<'_>) -> bool {
-    let name = line.target().split("::").next().unwrap_or_default();
-    TALKATIVE.iter().all(|(talkative, max)| name != *talkative || line.level() <= max)
-}
-
-/// Throttles a log line: it is logged now and then, however often there is cause.
-#[derive(Debug, Default)]
-pub struct LogThrottle(Mutex<(Option<Instant>, u64)>);
-
-impl LogThrottle {
-    /// Takes note of a cause. Some when the line is to be logged, with the number of lines left out since the last one.
-    pub fn is_due(&self) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (said_at, unsaid) = &mut *state;
-        if said_at.is_some_and(|at| at.elapsed() < SELDOM) {
-            *unsaid += 1;
-            return None;
-        }
-        *said_at = Some(Instant::now());
-        Some(std::mem::take(unsaid))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_line_that_is_said_seldom_says_how_often_it_was_not() {
-        let line = LogThrottle::default();
-        assert_eq!(line.is_due(), Some(0));
-        assert_eq!((line.is_due(), line.is_due()), (None, None));
-        tokio::time::advance(SELDOM).await;
-        assert_eq!((line.is_due(), line.is_due()), (Some(2), None));
-    }
-}

@@ -19,6 +19,7 @@ mod status;
 mod validate;
 
 pub use frames::WireFrames;
+pub use status::uncounted;
 
 /// The server of `runledger.v1`, and those of its messages that many callers get alike: their common parts are bytes,
 /// encoded once. All other messages are those of [`runledger_proto::v1`].

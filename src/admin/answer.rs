@@ -6,31 +6,41 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 
 use crate::grpc::health::Readiness;
+use crate::telemetry::meter::Exposition;
 
 /// The answer to a request. Probes look at the status; people read the text.
-pub(super) fn to(method: &Method, path: &str, readiness: Readiness) -> Response<Full<Bytes>> {
+pub(super) fn to(method: &Method, path: &str, readiness: Readiness, metrics: &Exposition) -> Response<Full<Bytes>> {
+    let is_read = *method == Method::GET || *method == Method::HEAD;
     let (status, text) = match path {
         // The code that answers is the work that is asked for: the store is not looked at.
         "/livez" => (StatusCode::OK, "alive".to_owned()),
         "/readyz" if readiness.is_ready() => (StatusCode::OK, readiness.to_string()),
         "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, readiness.to_string()),
-        _ => (StatusCode::NOT_FOUND, "not found: /livez and /readyz are here".to_owned()),
+        "/metrics" if is_read => match metrics.text() {
+            Ok(text) => return text_of(StatusCode::OK, Exposition::CONTENT_TYPE, text),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the metrics cannot be written: {error}")),
+        },
+        "/metrics" => (StatusCode::OK, String::new()),
+        _ => (StatusCode::NOT_FOUND, "not found: /livez, /readyz and /metrics are here".to_owned()),
     };
-    let is_read = *method == Method::GET || *method == Method::HEAD;
     let (status, text) = match status {
         StatusCode::NOT_FOUND => (status, text),
         _ if is_read => (status, text),
         _ => (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered".to_owned()),
     };
-    // hyper leaves the body of an answer to HEAD out, and keeps its length.
-    let mut answer = Response::new(Full::new(Bytes::from(text + "\n")));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let mut answer = text_of(status, "text/plain; charset=utf-8", text + "\n");
     if status == StatusCode::METHOD_NOT_ALLOWED {
-        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
+    answer
+}
+
+/// An answer of text. hyper leaves the body of an answer to HEAD out, and keeps its length.
+fn text_of(status: StatusCode, media_type: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(Bytes::from(text)));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer
 }
 
@@ -40,6 +50,8 @@ mod tests {
 
     #[test]
     fn each_path_has_its_answer() {
+        let metrics = Exposition::default();
+        let to = |method: &Method, path, readiness| to(method, path, readiness, &metrics);
         let status = |method: &Method, path, readiness| to(method, path, readiness).status().as_u16();
         for method in [Method::GET, Method::HEAD] {
             assert_eq!(status(&method, "/livez", Readiness::Draining), 200);
@@ -47,11 +59,12 @@ mod tests {
             for not_ready in [Readiness::Opening, Readiness::StoreAway, Readiness::CommitsFail, Readiness::Draining] {
                 assert_eq!(status(&method, "/readyz", not_ready), 503, "{not_ready:?}");
             }
-            for path in ["/", "/livez/", "/readyz2", "/metrics"] {
+            assert_eq!(status(&method, "/metrics", Readiness::Opening), 200);
+            for path in ["/", "/livez/", "/readyz2", "/metrics2"] {
                 assert_eq!(status(&method, path, Readiness::Ready), 404, "{path}");
             }
         }
-        for path in ["/livez", "/readyz"] {
+        for path in ["/livez", "/readyz", "/metrics"] {
             let answer = to(&Method::POST, path, Readiness::Ready);
             assert_eq!((answer.status().as_u16(), &answer.headers()[ALLOW]), (405, &"GET, HEAD".parse().unwrap()));
         }

@@ -10,6 +10,7 @@ use crate::admin;
 use crate::config::ServeConfig;
 use crate::grpc::health::Readiness;
 use crate::supervise::Supervisor;
+use crate::telemetry::meter::Exposition;
 
 /// See the module.
 pub(super) struct AdminPort {
@@ -29,10 +30,15 @@ impl AdminPort {
 
     /// Begins to answer, as a vital part of the process. The port has a supervisor of its own, because it answers until
     /// the drain is over.
-    pub(super) fn start(self, readiness: watch::Receiver<Readiness>, process: &Supervisor) -> Supervisor {
+    pub(super) fn start(
+        self,
+        readiness: watch::Receiver<Readiness>,
+        metrics: Exposition,
+        process: &Supervisor,
+    ) -> Supervisor {
         let own = Supervisor::new();
         let guard = process.guard("admin port");
-        let serving = admin::serve(self.listener, readiness, own.clone(), own.stop());
+        let serving = admin::serve(self.listener, readiness, metrics, own.clone(), own.stop());
         own.spawn(async move {
             let _guard = guard;
             serving.await;

@@ -58,7 +58,7 @@ pub(super) fn print(ports: &Ports, location: &Location, store: Option<&Descripti
         None => writeln!(out, "  store  {location}, not open yet: waiting for it")?,
     }
     if let Some(admin) = admin {
-        writeln!(out, "  admin  http://{admin}/livez and /readyz")?;
+        writeln!(out, "  admin  http://{admin}/livez, /readyz and /metrics")?;
     }
     if !asks_for_credentials {
         let sentence = "agents are believed, not authenticated: ownership keeps honest agents apart, not hostile ones";

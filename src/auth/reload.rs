@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::access_file::{self, FILE_BYTES_MAX};
 use super::rules::Rules;
 use super::{Gate, Kinds};
-use crate::telemetry::chain;
+use crate::telemetry::{chain, record};
 
 /// The longest time for which new rules wait for the keys of new issuers.
 const KEYS_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -65,6 +65,7 @@ impl AccessFile {
             let renewed = match trusted.renewed(rules) {
                 Ok(renewed) => renewed,
                 Err(error) => {
+                    record::reload("access", false);
                     tracing::error!(error = chain(&error), "the access file is wrong: the rules stay as they are");
                     continue;
                 }
@@ -76,6 +77,7 @@ impl AccessFile {
             }
             gate.take(renewed);
             trusted = gate.trusted().expect("this gate has something to hold credentials against");
+            record::reload("access", true);
             tracing::info!(path = %self.path.display(), tokens, issuers, "new access rules hold");
         }
     }
@@ -100,7 +102,10 @@ impl AccessFile {
                     self.seen = seen;
                     match read {
                         Ok(rules) => return *rules,
-                        Err(error) => tracing::error!(error, "the access file is wrong: the rules stay as they are"),
+                        Err(error) => {
+                            record::reload("access", false);
+                            tracing::error!(error, "the access file is wrong: the rules stay as they are");
+                        }
                     }
                 }
             }

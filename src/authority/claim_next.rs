@@ -6,6 +6,7 @@ use super::mutations;
 use super::{Authority, Call, unlisted};
 use crate::auth::Caller;
 use crate::claims::{self, Claim, Granted};
+use crate::telemetry::record;
 use crate::wire::problem::{self, Problem};
 use crate::wire::query;
 use runledger_proto::v1;
@@ -23,7 +24,8 @@ impl Authority {
         let query::ClaimNext { filter, lease_ttl_ms, wait, max_running, request } =
             query::claim_next_run(call.message, &call.caller).map_err(problem::invalid)?;
         let Caller { namespace, principal, agents, .. } = call.caller;
-        let wait_until = Instant::now() + self.wait_max(wait, &call.until);
+        let came = Instant::now();
+        let wait_until = came + self.wait_max(wait, &call.until);
         let retry_is_safe = request.is_some();
         let claim = Claim {
             namespace,
@@ -37,7 +39,14 @@ impl Authority {
             wait_until,
             deadline: call.until.deadline,
         };
-        let granted = self.claims.next(&claim).await.map_err(|failure| match failure {
+        let granted = self.claims.next(&claim).await;
+        match &granted {
+            Ok(Some(Granted { replayed: false, .. })) => record::claim((0, "granted"), Some(came.elapsed())),
+            Ok(Some(Granted { replayed: true, .. })) => record::claim((1, "replayed"), None),
+            Ok(None) => record::claim((2, "none"), None),
+            Err(_) => record::claim((3, "failed"), None),
+        }
+        let granted = granted.map_err(|failure| match failure {
             claims::Failure::Engine(failure) => mutations::failed(failure, retry_is_safe),
             claims::Failure::Refused(refusal) => problem::refusal(&refusal),
             claims::Failure::Store(error) => unlisted("ClaimNextRun", &claim.namespace, &error),

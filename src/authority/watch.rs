@@ -12,6 +12,7 @@ use crate::domain::{LedgerEpoch, Namespace, Progress, Revision, RunId, RunKey, T
 use crate::feed::watch_runs::Begin;
 use crate::feed::{Feed, Waited, WatchError, watch_run, watch_runs};
 use crate::leases::progress::{ProgressBoard, ProgressWatch};
+use crate::telemetry::record;
 use crate::wire::cursor::{self, CursorInvalid};
 use crate::wire::problem::{self, Problem};
 use crate::wire::query::{self, WatchRun};
@@ -44,6 +45,9 @@ impl Authority {
         self.knows(of_epoch).await.map_err(|error| unreadable("WatchRun", &key, &error))?;
         let begun = feed.watch_run(key.clone(), after, of_epoch).await;
         let (epoch, frames) = begun.map_err(|error| cut(error, &key))?;
+        if after.is_some() {
+            record::watch_resumed((0, "one"));
+        }
         let frames = with_progress(self.progress.clone(), key.clone(), frames);
         let frames = frames.map(move |frame| frame.map_err(|error| cut(error, &key)));
         Ok((epoch, over(call.until, frames)))
@@ -74,6 +78,9 @@ impl Authority {
         };
         let frames = feed.watch_runs(namespace.clone(), filter, begin).await;
         let frames = frames.map_err(|error| cut_many(&namespace, &error))?;
+        if !cursor.is_empty() {
+            record::watch_resumed((1, "many"));
+        }
         let frames = frames.map(move |frame| frame.map_err(|error| cut_many(&namespace, &error)));
         Ok(over(call.until, frames))
     }

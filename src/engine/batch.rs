@@ -11,6 +11,7 @@ use super::inlet::{InHand, Pending};
 use super::{Failure, Limits};
 use crate::domain::{Command, Decided};
 use crate::share::spread;
+use crate::telemetry::record;
 
 /// Commands that are committed together, in the order of their arrival.
 #[derive(Debug, Default)]
@@ -172,6 +173,7 @@ impl Queue {
         }
         self.crowded_since = if self.len() == 0 { None } else { self.crowded_since.or(Some(now)) };
         self.tell(&batch);
+        record::batch(batch.iter().map(|pending| now - pending.since));
         Batch(batch)
     }
 }

@@ -9,7 +9,7 @@ use super::batch::{Batch, Queue};
 use super::commit_health::CommitHealth;
 use super::recovery::{Settled, settle};
 use super::slots::Slots;
-use super::{Failure, failure};
+use super::{Failure, failure, told};
 use crate::clock::draw_id;
 use crate::domain::{Decide, Decided, Rules, Shard};
 use crate::store::error::Source;
@@ -75,6 +75,7 @@ impl Committer {
                         self.committed.notify_one();
                         self.store.announce_commit();
                     }
+                    told::committed(&decided);
                     let rest = part.answer(decided);
                     if heavy {
                         // Each attempt reads the runs of all its commands, even of those that it does not come to

@@ -257,6 +257,7 @@ mod tests {
             key: event.key,
             revision: event.revision,
             status: after.status,
+            at: Time::from_micros(0),
             held: false,
             event: Bytes::new(),
             run: vec![0; run_bytes].into(),

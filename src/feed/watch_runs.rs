@@ -147,6 +147,7 @@ impl Feed {
                         let cursor = if shared { entry.cursor.clone() } else { watch.cursor(&stand.positions, None) };
                         let (event, run) = (entry.change.event.clone(), entry.change.run.clone());
                         let after = entry.change.filtered.after.clone();
+                        entry.change.is_shown();
                         drop(entry);
                         feed.is_still(epoch)?;
                         yield Frame::Change { event, run, matches, after, cursor };

@@ -67,8 +67,8 @@ pub async fn service(slot: AuthoritySlot, stop: CancellationToken) -> (HealthSer
     for part in STORE_PARTS.into_iter().chain(["readiness", "durability"]) {
         board.says(part, false).await;
     }
-    let readiness = watch::Sender::new(Readiness::Opening);
-    (HealthServer::new(watched), Monitor { board, readiness, slot, told, stop })
+    let (readiness, is_well) = (watch::Sender::new(Readiness::Opening), watch::Sender::new(false));
+    (HealthServer::new(watched), Monitor { board, readiness, is_well, slot, told, stop })
 }
 
 /// The health service, whose watches end: with their call, their connection, and once the stop was told of.
@@ -113,6 +113,7 @@ impl HealthService for Watched {
 pub struct Monitor {
     board: Board,
     readiness: watch::Sender<Readiness>,
+    is_well: watch::Sender<bool>,
     slot: AuthoritySlot,
     /// Cancelled once the watches were told of the stop.
     told: CancellationToken,
@@ -126,14 +127,20 @@ impl Monitor {
         self.readiness.subscribe()
     }
 
+    /// Whether the store answers and commits succeed.
+    #[must_use]
+    pub fn is_well(&self) -> watch::Receiver<bool> {
+        self.is_well.subscribe()
+    }
+
     /// Follows the store until the stop.
     pub async fn run(self) {
-        let Self { mut board, readiness, slot, told, stop } = self;
+        let Self { mut board, readiness, is_well, slot, told, stop } = self;
         let work = async {
             let backend = opened(&slot).await;
             // Durability is known of an open store, whether the store answers now or not.
             board.says("durability", backend.store.describe().not_durable.is_none()).await;
-            tokio::join!(follow(&mut board, &readiness, backend), probe(backend));
+            tokio::join!(follow(&mut board, (&readiness, &is_well), backend), probe(backend));
         };
         tokio::select! {
             () = work => {}
@@ -158,7 +165,11 @@ async fn opened(slot: &AuthoritySlot) -> &Authority {
 }
 
 /// Reports the store's health, for ever.
-async fn follow(board: &mut Board, readiness: &watch::Sender<Readiness>, backend: &Authority) {
+async fn follow(
+    board: &mut Board,
+    (readiness, is_well): (&watch::Sender<Readiness>, &watch::Sender<bool>),
+    backend: &Authority,
+) {
     let mut ticks = interval(PING_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = Known::default();
@@ -168,6 +179,7 @@ async fn follow(board: &mut Board, readiness: &watch::Sender<Readiness>, backend
         let answers = known.ping(timeout(PING_WAIT_MAX, backend.store.ping()).await);
         let commits = known.commits(backend.engine.commit_health().outage());
         let well = answers && commits;
+        is_well.send_replace(well);
         if well {
             last_well = Instant::now();
         }

@@ -41,8 +41,8 @@ impl ReplicaService for Replica {
             unsent_bytes: self.totals.unsent_bytes() as u64,
             calls: self.totals.calls() as u64,
             refused_calls: self.totals.refused(),
-            resident_bytes: self.totals.memory.resident(),
-            memory_limit_bytes: self.totals.memory.limit().unwrap_or(0),
+            resident_bytes: self.totals.memory().resident(),
+            memory_limit_bytes: self.totals.memory().limit().unwrap_or(0),
             ..v1::GetReplicaResponse::default()
         };
         if let Some(backend) = self.slot.get() {
@@ -64,14 +64,21 @@ impl ReplicaService for Replica {
             replica.recent_changes_bytes = hub.recent_changes_bytes() as u64;
             replica.log_read_at = hub.as_of().map(answer::timestamp);
         }
-        let mut parts = vec![self.totals.memory.base()];
-        parts.extend(self.totals.memory());
-        parts.extend(self.slot.get().map(Authority::memory).into_iter().flatten());
-        parts.extend(self.totals.memory.beside(&parts));
+        let mut parts = memory_parts(&self.totals, self.slot.get());
         parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
         replica.memory = parts.into_iter().map(shown).collect();
         Ok(Response::new(replica))
     }
+}
+
+/// What each part of the process takes.
+#[must_use]
+pub fn memory_parts(totals: &Totals, authority: Option<&Authority>) -> Vec<Part> {
+    let mut parts = vec![totals.memory().base()];
+    parts.extend(totals.parts());
+    parts.extend(authority.map(Authority::memory).into_iter().flatten());
+    parts.extend(totals.memory().beside(&parts));
+    parts
 }
 
 fn shown(Part { name, bytes, bytes_max }: Part) -> v1::MemoryPart {

@@ -13,7 +13,6 @@ use super::transport::Totals;
 use super::transport::listener::{Limits, Port, listen};
 use crate::auth::Gate;
 use crate::authority::AuthoritySlot;
-use crate::memory::Memory;
 use crate::supervise::Supervisor;
 use crate::wire::served::namespace_service_server::NamespaceServiceServer;
 use crate::wire::served::replica_service_server::ReplicaServiceServer;
@@ -31,10 +30,10 @@ pub struct Served<H> {
     pub health: HealthServer<H>,
     /// The gate that every call passes.
     pub gate: Arc<Gate>,
-    /// The bounds of connections and of callers.
+    /// The bounds of connections.
     pub limits: Limits,
-    /// The memory that all calls share.
-    pub memory: Arc<Memory>,
+    /// What all connections together take, in the bounds of callers.
+    pub totals: Arc<Totals>,
 }
 
 /// Serves on a port until the stop. Each connection is a task of `connections`; after
@@ -45,7 +44,7 @@ pub struct Served<H> {
 /// The bytes for reflection are no descriptor set.
 pub fn serve(
     port: Port,
-    Served { slot, health, gate, limits, memory }: Served<impl Health>,
+    Served { slot, health, gate, limits, totals }: Served<impl Health>,
     connections: Supervisor,
     stop: CancellationToken,
 ) -> Result<impl Future<Output = ()> + Send, Box<dyn std::error::Error + Send + Sync>> {
@@ -55,7 +54,6 @@ pub fn serve(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
-    let totals = Arc::new(Totals::new(limits.callers, memory));
     let others = tonic::service::Routes::new(ReplicaServiceServer::new(Replica::new(slot.clone(), totals.clone())))
         .add_service(NamespaceServiceServer::new(Namespaces::new(slot.clone())))
         .add_service(health)

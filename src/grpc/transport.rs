@@ -13,6 +13,7 @@ mod connection;
 mod goodbye;
 pub mod listener;
 mod load_shed;
+mod measured;
 mod method;
 mod peer;
 mod preface;

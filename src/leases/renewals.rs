@@ -15,6 +15,7 @@ use crate::share::{CallerKey, Share, Shares};
 use crate::store::leases::Renewed;
 use crate::store::{Ledger, Runs, StoreError, Upkeep};
 use crate::supervise::Supervisor;
+use crate::telemetry::record;
 
 /// Renewals in one write at most: each is compared with each row.
 const RENEWALS_MAX: usize = 128;
@@ -197,12 +198,14 @@ async fn write(store: Arc<dyn Upkeep>, shard: Shard, mut asks: mpsc::Receiver<(A
         match store.renew(shard, &renewals).await {
             Ok(renewed) => {
                 for (replies, renewed) in replies.into_iter().zip(renewed) {
+                    record::renewal(if renewed.is_some() { (0, "made") } else { (1, "lost") });
                     for reply in replies {
                         let _gone = reply.send(Ok(renewed.clone()));
                     }
                 }
             }
             Err(error) => {
+                renewals.iter().for_each(|_| record::renewal((2, "failed")));
                 let error = Unmade::Store(Arc::new(error));
                 for reply in replies.into_iter().flatten() {
                     let _gone = reply.send(Err(error.clone()));

@@ -9,6 +9,7 @@ use crate::domain::{Agents, Ask, Command, Principal, RunKey, Shard};
 use crate::engine::{Disposition, Engine, Failure};
 use crate::store::leases::OverduePlace;
 use crate::store::{StoreError, Upkeep};
+use crate::telemetry::record;
 
 /// Runs that are found and ended together at most, of those whose lease is over and of those that are due.
 const RUNS_MAX: usize = 512;
@@ -38,6 +39,13 @@ pub async fn sweep(store: &dyn Upkeep, engine: &Engine, shard: Shard) -> Result<
     }
 }
 
+/// The reasons for which the authority ends runs, as metrics name them.
+const REASONS: &[&str] = &["ABORT_GRACE_EXPIRED", "ORPHANED", "TIMEOUT"];
+
+fn named(reason_code: Option<&str>) -> &'static str {
+    REASONS.iter().find(|reason| Some(**reason) == reason_code).copied().unwrap_or("OTHER")
+}
+
 /// What became of a run whose time was over.
 enum End {
     /// This sweep ended the run.
@@ -64,6 +72,7 @@ async fn end(engine: &Engine, key: RunKey) -> End {
             Disposition::Applied => {
                 let reason_code = answer.run.ending.reason_code.as_deref();
                 let (namespace, run_id) = (namespace.as_str(), run_id.as_str());
+                record::swept(named(reason_code));
                 tracing::debug!(namespace, run_id, reason_code, "a run's time was over");
                 End::Made
             }

@@ -2,10 +2,10 @@
 //! that nothing needs any more; and the measurement of what namespaces store.
 
 use std::future::ready;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::sweeper::sweep;
@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::store::leases::TICK_EVERY;
 use crate::store::{StoreError, Upkeep};
 use crate::supervise::Supervisor;
-use crate::telemetry::chain;
+use crate::telemetry::{chain, gauges, metrics, record};
 
 /// The time from one sweep to the next, and from one stamp to the next. The loss of a worker is noticed after the ttl
 /// and this time at most.
@@ -63,14 +63,41 @@ pub fn start(store: &Arc<dyn Upkeep>, engine: &Arc<Engine>, supervisor: &Supervi
     };
     let trouble = "the bytes of namespaces with a quota cannot be measured";
     supervisor.vital("measurer", again(MEASURE_EVERY, trouble, measure, supervisor.stop()));
+    let sweeps = Arc::new(Sweeps::of(store.ledger().shard_count));
+    let told = sweeps.clone();
+    gauges::observe(&metrics::SWEEP_LAG, move |tell| tell(told.lag().as_secs_f64(), &[]));
     for shard in 0..store.ledger().shard_count {
-        let (store, engine) = (store.clone(), engine.clone());
+        let (store, engine, sweeps) = (store.clone(), engine.clone(), sweeps.clone());
         let sweep = move || {
-            let (store, engine) = (store.clone(), engine.clone());
-            async move { sweep(&*store, &engine, Shard(shard)).await.map(drop) }
+            let (store, engine, sweeps) = (store.clone(), engine.clone(), sweeps.clone());
+            async move {
+                let began = Instant::now();
+                let swept = sweep(&*store, &engine, Shard(shard)).await;
+                record::sweep(swept.is_ok(), began.elapsed());
+                swept.map(|_ended| sweeps.swept(Shard(shard)))
+            }
         };
         let trouble = "leases and deadlines cannot be looked at";
         supervisor.vital("sweeper", again(EVERY, trouble, sweep, supervisor.stop()));
+    }
+}
+
+/// The time at which each shard was last swept.
+struct Sweeps(Mutex<Vec<Instant>>);
+
+impl Sweeps {
+    fn of(shards: u16) -> Self {
+        Self(Mutex::new(vec![Instant::now(); usize::from(shards)]))
+    }
+
+    fn swept(&self, shard: Shard) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(shard.0)] = Instant::now();
+    }
+
+    /// The time since the last sweep of the shard that was swept the longest ago.
+    fn lag(&self) -> Duration {
+        let oldest = self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().min().copied();
+        oldest.map_or(Duration::ZERO, |oldest| oldest.elapsed())
     }
 }
 

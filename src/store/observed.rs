@@ -15,8 +15,8 @@ pub use self::calls::{Call, Calls};
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, Page, RunLog, Runs, Store,
-    StoreError, Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, Page, PoolUse, RunLog, Runs,
+    Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
@@ -252,6 +252,15 @@ impl<S: Store + ?Sized> Store for Observed<S> {
 
     fn memory(&self) -> Vec<Part> {
         self.inner.memory()
+    }
+
+    fn pools(&self) -> Vec<PoolUse> {
+        self.inner.pools()
+    }
+
+    async fn statistics(&self) -> Result<Statistics, StoreError> {
+        self.calls.count(Call::Statistics);
+        self.inner.statistics().await
     }
 
     async fn look_at_past(&self) -> Result<(), StoreError> {

@@ -29,6 +29,7 @@ mod rows;
 mod safety;
 mod sessions;
 mod sides;
+mod statistics;
 mod upkeep;
 mod uptime;
 mod writing;
@@ -63,8 +64,8 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, OpenError, Page, RunLog, Runs,
-    Store, StoreError, Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, OpenError, Page, PoolUse,
+    RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
@@ -339,6 +340,14 @@ impl Store for PostgresStore {
     fn memory(&self) -> Vec<Part> {
         let (bytes, bytes_max) = self.commits.hints.bytes();
         vec![Part { name: "hints", bytes, bytes_max: Some(bytes_max) }]
+    }
+
+    fn pools(&self) -> Vec<PoolUse> {
+        self.commits.sessions.pools()
+    }
+
+    async fn statistics(&self) -> Result<Statistics, StoreError> {
+        statistics::read(&self.commits.sessions).await
     }
 
     async fn look_at_past(&self) -> Result<(), StoreError> {

@@ -41,8 +41,8 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, OpenError, Page, RunLog, Runs,
-    Store, StoreError, Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, OpenError, Page, PoolUse,
+    RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::clock::Clock;
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
@@ -361,6 +361,15 @@ impl Upkeep for SqliteStore {
 impl Store for SqliteStore {
     fn describe(&self) -> Description {
         self.description.clone()
+    }
+
+    fn pools(&self) -> Vec<PoolUse> {
+        self.connections.pools()
+    }
+
+    async fn statistics(&self) -> Result<Statistics, StoreError> {
+        let bytes = self.connections.read(|connection| read::bytes(connection)).await??;
+        Ok(Statistics { bytes, ..Statistics::default() })
     }
 
     async fn lost(&self) -> String {

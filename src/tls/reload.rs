@@ -14,7 +14,7 @@ use super::expiry::ExpiryLog;
 use super::files::Digest;
 use super::offer::Offer;
 use super::{Tls, TlsError};
-use crate::telemetry::{LogThrottle, chain};
+use crate::telemetry::{LogThrottle, chain, record};
 
 /// What was found instead of files that could be taken: their contents, or the reason why they cannot be read.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,6 +72,7 @@ impl Tls {
 
     fn take(&self, offer: Offer) {
         self.reloads.fetch_add(1, Ordering::Relaxed);
+        record::reload("tls", true);
         let not_after = offer.not_after();
         let trust = |offer: &Offer| offer.trust.as_ref().map(|trust| trust.digest);
         let is_trust_new = trust(&offer) != trust(&self.offer.borrow());
@@ -85,6 +86,7 @@ impl Tls {
 
     fn refuse(&self, error: &TlsError, said: &LogThrottle) {
         self.failed_reloads.fetch_add(1, Ordering::Relaxed);
+        record::reload("tls", false);
         if let Some(unsaid) = said.is_due() {
             let error = chain(error);
             tracing::error!(

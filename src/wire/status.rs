@@ -1,14 +1,22 @@
-//! A problem as gRPC has it: the only maker of a [`Status`].
+//! A problem as gRPC has it: the only maker of a [`Status`]. Each problem that is told is counted.
 
 use tonic::{Code, Status};
 
 use super::problem::Problem;
+use crate::telemetry::record;
 
 impl From<Problem> for Status {
-    #[expect(clippy::disallowed_methods, reason = "the one place that makes a status")]
     fn from(problem: Problem) -> Self {
-        let code = Code::from(problem.code().number());
-        let (message, details) = problem.encoded();
-        Self::with_details(code, message, details.into())
+        record::refusal(problem.reason());
+        uncounted(problem)
     }
+}
+
+/// A status that is kept to be told many times: each time is counted by whoever tells it.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one place that makes a status")]
+pub fn uncounted(problem: Problem) -> Status {
+    let code = Code::from(problem.code().number());
+    let (message, details) = problem.encoded();
+    Status::with_details(code, message, details.into())
 }

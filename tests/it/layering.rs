@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("reads", &["domain", "store", "supervise"]),
     ("namespaces", &["domain", "store"]),
     ("auth", &["clock", "domain", "share", "telemetry"]),
-    ("wire", &["auth", "clock", "domain", "feed", "store"]),
+    ("wire", &["auth", "clock", "domain", "feed", "store", "telemetry"]),
     ("tls", &["clock", "domain", "telemetry"]),
     ("config", &["auth", "domain", "store", "telemetry", "tls"]),
     (
@@ -122,6 +122,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tonic", &["auth", "grpc", "wire"]),
     ("governor", &["grpc::transport"]),
     ("tokio_rustls", &["auth", "grpc::transport", "tls"]),
+    ("opentelemetry", &["telemetry"]),
+    ("prometheus", &["telemetry"]),
     ("x509_parser", &["tls"]),
     ("tikv_jemalloc_ctl", &["memory"]),
     ("tikv_jemallocator", &["main"]),

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use super::discovery::{DiscoveryFailed, discover};
 use super::fetch::{FetchFailed, fetch};
 use super::{Algorithm, BadFile, BadKeySet, Found, Key, KeySet, KeySource, small_file};
-use crate::telemetry::chain;
+use crate::telemetry::{chain, record};
 
 /// The longest time that a caller waits for a key.
 const KEY_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -241,6 +241,7 @@ impl Source {
     /// end and its beginning are logged once.
     fn take(&self, looked: Result<Vec<u8>, LookFailed>, failing: &mut bool) -> bool {
         let taken = looked.and_then(|document| Ok(self.replace(&document)?));
+        record::reload("jwks", taken.is_ok());
         let before = std::mem::replace(failing, taken.is_err());
         let issuer = &*self.issuer;
         match taken {

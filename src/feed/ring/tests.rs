@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::super::fold::Folded;
 use super::*;
 use crate::domain::evolve::evolve;
-use crate::domain::{Changes, Event, EventType, Positions, Principal, RunKey, Shard, Status};
+use crate::domain::{Changes, Event, EventType, Positions, Principal, RunKey, Shard, Status, Time};
 
 const SHARDS: usize = 3;
 const NAMESPACE: &str = "default";
@@ -286,7 +286,16 @@ fn entry(Logged { shard, position, kind, .. }: Logged, positions: &[Position]) -
     };
     let filtered = Folded { before: None, after: Arc::new(evolve(None, &event)) };
     let (event, run) = (Bytes::from_static(&LARGE), Bytes::new());
-    let change = Change { key, revision: 1.into(), status: Status::Running, held: false, event, run, filtered };
+    let change = Change {
+        key,
+        revision: 1.into(),
+        status: Status::Running,
+        held: false,
+        at: Time::from_micros(0),
+        event,
+        run,
+        filtered,
+    };
     let place = (Shard(u16::try_from(shard).unwrap()), position);
     Entry { change, place, positions: positions.into(), cursor: Bytes::new() }
 }

@@ -69,6 +69,7 @@ fn change(namespace: &str, before: Option<Arc<Run>>, after: Arc<Run>) -> Change 
         key: RunKey { namespace: namespace.into(), run_id: "run-1".into() },
         revision: Revision::from(1),
         status: after.status,
+        at: Time::from_micros(0),
         held: false,
         event: Bytes::new(),
         run: Bytes::new(),

@@ -35,7 +35,7 @@ pub(super) struct Answer {
     /// Ends once the peer has taken enough for the source to be asked again.
     until_sent: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     sending: Option<Arc<Sending>>,
-    _open: Option<Open>,
+    open: Option<Open>,
 }
 
 /// A refusal, which has no body.
@@ -65,21 +65,32 @@ pub(super) async fn whole(
         }
     }
     let unsent = (data.len() > UNCOUNTED_BYTES).then(|| peer.hold_unsent(data.len()));
+    if let Some(measured) = open.measured() {
+        measured.told(trailers.as_ref().unwrap_or(&head.headers));
+    }
     // A refusal's status is in its headers.
     if head.headers.contains_key("grpc-status") {
         open.ends_work();
     } else {
         open.answered();
     }
-    let answer = Answer { unsent, trailers, sending: Some(sending), _open: Some(open), ..Answer::of(data) };
+    let answer = Answer { unsent, trailers, sending: Some(sending), open: Some(open), ..Answer::of(data) };
     Response::from_parts(head, answer)
 }
 
 /// Makes an answer's body out of a stream.
-pub(super) fn stream(answer: Response<Body>, peer: Arc<Peer>, open: Open, sending: Arc<Sending>) -> Response<Answer> {
+pub(super) fn stream(
+    answer: Response<Body>,
+    peer: Arc<Peer>,
+    mut open: Open,
+    sending: Arc<Sending>,
+) -> Response<Answer> {
     let (head, body) = answer.into_parts();
+    if let Some(measured) = open.measured() {
+        measured.told(&head.headers);
+    }
     let source = (!body.is_end_stream()).then_some((body, peer));
-    let answer = Answer { source, sending: Some(sending), _open: Some(open), ..Answer::of(Bytes::new()) };
+    let answer = Answer { source, sending: Some(sending), open: Some(open), ..Answer::of(Bytes::new()) };
     Response::from_parts(head, answer)
 }
 
@@ -93,7 +104,7 @@ impl Answer {
             asked: false,
             until_sent: None,
             sending: None,
-            _open: None,
+            open: None,
         }
     }
 }
@@ -123,7 +134,12 @@ impl http_body::Body for Answer {
             match ready!(polled) {
                 None => me.source = None,
                 // hyper resets the stream.
-                Some(Err(status)) => return Poll::Ready(Some(Err(status))),
+                Some(Err(status)) => {
+                    if let Some(measured) = me.open.as_mut().and_then(Open::measured) {
+                        measured.failed(status.code());
+                    }
+                    return Poll::Ready(Some(Err(status)));
+                }
                 Some(Ok(frame)) => match frame.into_data() {
                     // Small parts are counted too: a stream may have many of them unsent.
                     Ok(data) => {
@@ -132,6 +148,11 @@ impl http_body::Body for Answer {
                     }
                     Err(frame) => {
                         me.trailers = frame.into_trailers().ok();
+                        if let Some((measured, trailers)) =
+                            me.open.as_mut().and_then(Open::measured).zip(me.trailers.as_ref())
+                        {
+                            measured.told(trailers);
+                        }
                         me.source = None;
                     }
                 },

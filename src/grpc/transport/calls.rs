@@ -21,6 +21,7 @@ pub(super) use self::begun::Begun;
 use self::rules::{Deadlines, asked_rightly};
 use super::super::routes::Routes;
 use super::answer::{self, Answer};
+use super::measured::Measured;
 use super::method::Kind;
 use super::peer::{Open, Peer};
 use super::request;
@@ -65,18 +66,22 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     fn call(&self, request: Request<Incoming>) -> Begun {
         // Deadlines count from here: the headers have just been read.
         let arrived = Instant::now();
-        let kind = Kind::of(request.uri().path());
+        let (kind, measured) = (Kind::of(request.uri().path()), Measured::of(request.uri().path(), arrived));
         let begun = self.peer.begin(kind, request.uri().path());
         let (deadlines, open) = match (asked_rightly(&request, arrived), begun) {
             (Ok(deadlines), Ok(open)) => (deadlines, open),
-            (Err(refused), _) => return Begun::refused(refused, request.into_body()),
-            (Ok(_), Err(refused)) => return Begun::refused(self.peer.refusal(refused), request.into_body()),
+            (Err(refused), _) => return Begun::refused(refused, measured, request.into_body()),
+            (Ok(_), Err(refused)) => {
+                return Begun::refused(self.peer.refusal(refused), measured, request.into_body());
+            }
         };
         let asked = self.asked(request.uri().path(), request.headers(), kind);
         match self.gate.look(asked) {
-            Looked::Admitted(admitted) => self.enter(request, kind, deadlines, open, *admitted),
-            Looked::Denied(denied) => Begun::denied(denied, request.into_body()),
-            Looked::Unproven => Begun::Proving(Box::pin(self.clone().prove(request, kind, deadlines, open))),
+            Looked::Admitted(admitted) => self.enter(request, kind, deadlines, (open, measured), *admitted),
+            Looked::Denied(denied) => Begun::denied(denied, measured, request.into_body()),
+            Looked::Unproven => {
+                Begun::Proving(Box::pin(self.clone().prove(request, kind, deadlines, (open, measured))))
+            }
         }
     }
 }
@@ -89,19 +94,25 @@ impl Calls {
     }
 
     /// Waits until a call's signed token is verified.
-    async fn prove(self, request: Request<Incoming>, kind: Kind, deadlines: Option<Deadlines>, open: Open) -> Begun {
+    async fn prove(
+        self,
+        request: Request<Incoming>,
+        kind: Kind,
+        deadlines: Option<Deadlines>,
+        (open, measured): (Open, Measured),
+    ) -> Begun {
         let (head, body) = request.into_parts();
         let proving = self.gate.prove(self.asked(head.uri.path(), &head.headers, kind), self.peer.connection_key());
         let proved = match deadlines {
             None => proving.await,
             Some(Deadlines { around, .. }) => match timeout_at(around, proving).await {
                 Ok(proved) => proved,
-                Err(_elapsed) => return Begun::refused(Status::from(problem::deadline()).into_http(), body),
+                Err(_elapsed) => return Begun::refused(Status::from(problem::deadline()).into_http(), measured, body),
             },
         };
         match proved {
-            Ok(admitted) => self.enter(Request::from_parts(head, body), kind, deadlines, open, admitted),
-            Err(denied) => Begun::denied(denied, body),
+            Ok(admitted) => self.enter(Request::from_parts(head, body), kind, deadlines, (open, measured), admitted),
+            Err(denied) => Begun::denied(denied, measured, body),
         }
     }
 
@@ -111,13 +122,14 @@ impl Calls {
         mut request: Request<Incoming>,
         kind: Kind,
         deadlines: Option<Deadlines>,
-        mut open: Open,
+        (mut open, measured): (Open, Measured),
         admitted: Admitted,
     ) -> Begun {
         let admitted = Arc::new(admitted);
         if let Err(refused) = self.peer.admit(kind, &admitted.caller, &mut open) {
-            return Begun::refused(self.peer.refusal(refused), request.into_body());
+            return Begun::refused(self.peer.refusal(refused), measured, request.into_body());
         }
+        open.is_measured(measured);
         // Nothing that handles the call needs its secret.
         request.headers_mut().remove(AUTHORIZATION);
         let (routes, peer, sending) = (self.routes.clone(), self.peer.clone(), self.streams.begin());

@@ -12,7 +12,6 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::super::routes::Routes;
-use super::caller_limits::CallerLimits;
 use super::connection::{Accepted, Lifetime};
 use super::totals::Totals;
 use crate::auth::Gate;
@@ -57,8 +56,6 @@ pub struct Limits {
     pub connections_max: usize,
     /// The lifetime of one.
     pub lifetime: Lifetime,
-    /// The calls of each caller.
-    pub callers: CallerLimits,
 }
 
 /// A port that was bound.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::wire::problem;
+use crate::wire::{problem, uncounted};
 
 /// Time that calls should take at most, from their arrival to their answer.
 const WAIT_MAX: Duration = Duration::from_millis(150);
@@ -198,7 +198,7 @@ impl Log {
 const SPREAD: [f64; 5] = [0.8, 0.9, 1.0, 1.1, 1.2];
 
 fn refusal(retry_after: Duration) -> Arc<HeaderMap> {
-    Arc::new(tonic::Status::from(problem::overloaded_for(retry_after)).into_http::<()>().into_parts().0.headers)
+    Arc::new(uncounted(problem::overloaded_for(retry_after)).into_http::<()>().into_parts().0.headers)
 }
 
 #[cfg(test)]

@@ -60,6 +60,48 @@ pub(super) fn is_refused_from(path: &str) -> Option<Pressure> {
     }
 }
 
+/// All methods of the port, by the names that metrics have for them.
+const METHODS: &[&str] = &[
+    OTHER,
+    "runledger.v1.RunService/UpdateRun",
+    "runledger.v1.RunService/HeartbeatRun",
+    "runledger.v1.RunService/GetRun",
+    "runledger.v1.RunService/StartRun",
+    "runledger.v1.RunService/CompleteRun",
+    "runledger.v1.RunService/ClaimNextRun",
+    "runledger.v1.RunService/WaitRun",
+    "runledger.v1.RunService/WatchRun",
+    "runledger.v1.RunService/WatchRuns",
+    "runledger.v1.RunService/ListRuns",
+    "runledger.v1.RunService/FailRun",
+    "runledger.v1.RunService/AbortRun",
+    "runledger.v1.RunService/ClaimRun",
+    "runledger.v1.RunService/ReleaseRun",
+    "runledger.v1.RunService/RequestAbort",
+    "runledger.v1.RunService/ListRunEvents",
+    "runledger.v1.RunService/CountRuns",
+    "runledger.v1.RunService/CheckTransition",
+    "runledger.v1.NamespaceService/CreateNamespace",
+    "runledger.v1.NamespaceService/GetNamespace",
+    "runledger.v1.NamespaceService/ListNamespaces",
+    "runledger.v1.NamespaceService/UpdateNamespace",
+    "runledger.v1.NamespaceService/DeleteNamespace",
+    "runledger.v1.ReplicaService/GetReplica",
+    "grpc.health.v1.Health/Check",
+    "grpc.health.v1.Health/Watch",
+    "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+];
+
+/// The name of a method that the port does not have: a caller chooses no name of a series.
+const OTHER: &str = "_OTHER";
+
+/// The number and the name of a path's method.
+pub(super) fn numbered(path: &str) -> (usize, &'static str) {
+    let name = path.strip_prefix('/').unwrap_or_default();
+    METHODS.iter().position(|method| *method == name).map_or((0, OTHER), |number| (number, METHODS[number]))
+}
+
 /// The beginning of the paths of `RunService`.
 pub(in crate::grpc) const RUNS: &str = "/runledger.v1.RunService/";
 
@@ -72,6 +114,18 @@ mod tests {
 
     use super::*;
     use runledger_proto::FILE_DESCRIPTOR_SET;
+
+    #[test]
+    fn every_method_has_a_name_of_its_own_and_a_callers_text_has_none() {
+        let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap();
+        for method in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+            let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
+            assert_eq!(format!("/{}", numbered(&path).1), path);
+        }
+        for path in ["", "/", "/_OTHER", "runledger.v1.RunService/GetRun", "/runledger.v1.RunService/getrun"] {
+            assert_eq!(numbered(path), (0, OTHER), "{path}");
+        }
+    }
 
     #[test]
     fn a_stream_of_answers_is_a_watch_and_nothing_else_is() {

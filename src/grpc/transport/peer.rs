@@ -15,11 +15,13 @@ use tonic::Status;
 use tonic::body::Body;
 
 use super::caller_limits::{OpenCall, TooMany};
+use super::measured::Measured;
 use super::method::{self, Kind};
 use super::totals::{REQUEST_BYTES_MAX, Totals};
 use crate::auth::Caller;
 use crate::domain::Principal;
 use crate::share::CallerKey;
+use crate::telemetry::record;
 use crate::tls::ClientCertificate;
 use crate::wire::problem;
 
@@ -167,7 +169,7 @@ impl Peer {
             return Err(Refused::Overloaded);
         }
         self.open.fetch_add(1, Ordering::AcqRel);
-        let open = Open { peer: self.clone(), is_work: false, own: None };
+        let open = Open { peer: self.clone(), is_work: false, own: None, measured: None };
         let is_admitted =
             !kind.is_refused_in_need() || self.totals.load_shed.admit(self.unanswered.load(Ordering::Relaxed));
         is_admitted.then_some(open).ok_or(Refused::Overloaded)
@@ -202,6 +204,7 @@ impl Peer {
 
     /// The answer to a call where there are too many.
     pub(super) fn overloaded(&self) -> Response<Body> {
+        record::refusal("OVERLOADED");
         let mut answer = Response::new(Body::empty());
         *answer.headers_mut() = HeaderMap::clone(&self.totals.load_shed.refusal());
         answer
@@ -350,9 +353,21 @@ pub(super) struct Open {
     is_work: bool,
     /// Counts the call for its caller, where the operator set a limit.
     own: Option<OpenCall>,
+    /// Tells of the call.
+    measured: Option<Measured>,
 }
 
 impl Open {
+    /// Has the call told of once it is over.
+    pub(super) fn is_measured(&mut self, measured: Measured) {
+        self.measured = Some(measured);
+    }
+
+    /// The call, as metrics tell of it.
+    pub(super) fn measured(&mut self) -> Option<&mut Measured> {
+        self.measured.as_mut()
+    }
+
     /// Counts the call as work: its request has come, and is to be executed.
     fn begins_work(&mut self) {
         self.is_work = true;

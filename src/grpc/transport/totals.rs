@@ -16,7 +16,7 @@ use super::peer::Peer;
 use super::quantum::Backlog;
 use crate::memory::{Memory, Part};
 use crate::share::spread;
-use crate::telemetry::{LogThrottle, chain};
+use crate::telemetry::{LogThrottle, chain, record};
 
 /// Bytes of requests that are being received or executed, in all. A connection that takes little is served beyond it.
 pub(super) const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -54,7 +54,7 @@ pub struct Totals {
     pub(super) large: Semaphore,
     pub(super) load_shed: LoadShed,
     pub(super) callers: CallersLimited,
-    pub(in crate::grpc) memory: Arc<Memory>,
+    pub(super) memory: Arc<Memory>,
     pub(super) backlog: Arc<Backlog>,
     peers: Mutex<Vec<Weak<Peer>>>,
     connections: AtomicUsize,
@@ -175,6 +175,7 @@ impl Totals {
 
     /// Takes note of a call that is refused for a limit. Returns the wait that its caller is told.
     pub(super) fn refuse_limited(&self, limit: &'static str, wait: Duration) -> Duration {
+        record::limited(limit);
         let nth = self.limited.fetch_add(1, Ordering::Relaxed);
         if let Some(unsaid) = self.limited_said.is_due() {
             tracing::warn!(limit, unsaid, "calls are refused for a limit");
@@ -207,9 +208,15 @@ impl Totals {
         self.request_bytes.load(Ordering::Relaxed)
     }
 
+    /// The memory of the process.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// What the connections and their calls take, and may take.
     #[must_use]
-    pub fn memory(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<Part> {
         vec![
             Part { name: "requests", bytes: self.request_bytes(), bytes_max: Some(REQUEST_BYTES_MAX) },
             Part { name: "unsent_answers", bytes: self.unsent_bytes(), bytes_max: Some(UNSENT_BYTES_MAX) },

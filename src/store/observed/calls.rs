@@ -54,6 +54,7 @@ calls! {
     StayAlive: "stay_alive",
     Measure: "measure",
     Tidy: "tidy",
+    Statistics: "statistics",
     LookAtPast: "look_at_past",
     Ping: "ping",
 }
@@ -65,6 +66,11 @@ pub struct Calls([AtomicU64; Call::ALL.len()]);
 impl Calls {
     pub(super) fn count(&self, call: Call) {
         self.0[call as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Each method's name, and the number of its calls.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Call::ALL.into_iter().map(|call| (call.name(), self.of(call)))
     }
 
     /// The number of calls of this method.

@@ -38,8 +38,9 @@ use super::sessions::{Session, Sessions};
 use super::uptime::ReplicaUptime;
 use super::uptime::statements::clock;
 use crate::domain::{Command, Decide, Decided, LedgerEpoch, Loaded, Shard};
-use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled};
+use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled, told};
 use crate::supervise::Supervisor;
+use crate::telemetry::record;
 
 /// The time for all steps before COMMIT may have been sent: past it, surely nothing was applied.
 const READ_MAX: Duration = Duration::from_secs(8);
@@ -122,7 +123,7 @@ impl CommitPath {
     }
 }
 
-/// Commits a batch. The body runs again when the database asks for it, each time on newly read rows.
+/// Commits a batch, and tells how.
 pub(super) async fn commit(
     commits: &CommitPath,
     shard: Shard,
@@ -130,11 +131,29 @@ pub(super) async fn commit(
     commands: &[Arc<Command>],
     rules: &dyn Decide,
 ) -> Result<Decided, CommitError> {
-    let deadline = Instant::now() + READ_MAX;
-    match optimistic::commit(commits, deadline, shard, commit_id, commands, rules).await? {
-        Optimistic::Committed(decided) => return Ok(decided),
-        Optimistic::NotWritten => {}
-    }
+    let began = Instant::now();
+    let mut path = told::OPTIMISTIC;
+    let committed = match optimistic::commit(commits, began + READ_MAX, shard, commit_id, commands, rules).await {
+        Ok(Optimistic::Committed(decided)) => Ok(decided),
+        Ok(Optimistic::NotWritten) => {
+            path = told::UNDER_HEAD;
+            under_head(commits, began + READ_MAX, shard, commit_id, commands, rules).await
+        }
+        Err(error) => Err(error),
+    };
+    record::commit(path, told::outcome(&committed), began.elapsed());
+    committed
+}
+
+/// Commits a batch in two flushes. The body runs again when the database asks for it, each time on newly read rows.
+async fn under_head(
+    commits: &CommitPath,
+    deadline: Instant,
+    shard: Shard,
+    commit_id: Uuid,
+    commands: &[Arc<Command>],
+    rules: &dyn Decide,
+) -> Result<Decided, CommitError> {
     let wanted = rules.wanted(commands);
     let batch = Batch { shard, commit_id, commands, keys: Keys::of(commands, &wanted) };
     let mut attempt = 1;
@@ -142,8 +161,14 @@ pub(super) async fn commit(
     loop {
         match attempt_once(commits, deadline, &batch, rules, trusting).await {
             Ok(decided) => return Ok(decided),
-            Err(Failure::Stale) => trusting = false,
-            Err(Failure::Again(_)) if attempt < ATTEMPTS_MAX => attempt += 1,
+            Err(Failure::Stale) => {
+                record::commit_retry(told::STALE);
+                trusting = false;
+            }
+            Err(Failure::Again(_)) if attempt < ATTEMPTS_MAX => {
+                record::commit_retry(told::CONFLICT);
+                attempt += 1;
+            }
             Err(Failure::Again(error)) => return Err(error.into()),
             Err(Failure::Final(error)) => return Err(error),
         }

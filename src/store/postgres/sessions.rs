@@ -8,8 +8,8 @@ mod lent;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool::Runtime;
 use deadpool::managed::{Hook, HookError, Metrics, Pool, QueueMode};
+use deadpool::{Runtime, Status};
 use runledger_postgres::Connector;
 use tokio::time::timeout;
 use tokio_postgres::Error;
@@ -18,9 +18,10 @@ pub(super) use self::connection::Connection;
 use self::connection::Connections;
 pub(super) use self::lent::Session;
 use super::lineage::Lineage;
-use crate::store::StoreError;
+use crate::store::told::{POOL_COMMIT, POOL_READ};
+use crate::store::{PoolUse, StoreError};
 use crate::supervise::Supervisor;
-use crate::telemetry::chain;
+use crate::telemetry::{chain, record};
 
 /// The time that a caller waits for a session in the queue, and for a new connection: from the first packet to the
 /// last setting.
@@ -119,6 +120,15 @@ impl Sessions {
     /// [litter](Connection::is_littered) the server.
     pub(super) async fn read(&self) -> Result<Session, StoreError> {
         Session::lend(&self.read, Some(&self.supervisor)).await
+    }
+
+    /// The sessions in use, and how many there may be.
+    pub(super) fn pools(&self) -> Vec<PoolUse> {
+        let used = |(_, name): record::Value, pool: &Pool<Connections>| {
+            let Status { max_size, size, available, .. } = pool.status();
+            PoolUse { name, in_use: size.saturating_sub(available), max: max_size }
+        };
+        vec![used(POOL_COMMIT, &self.commit), used(POOL_READ, &self.read)]
     }
 
     /// Closes all sessions that are idle now, and the others as they come back.

@@ -7,6 +7,7 @@ pub(super) mod write;
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::errors;
@@ -14,10 +15,26 @@ use super::uptime::UptimeClock;
 use super::writer::begin;
 use crate::clock::Clock as _;
 use crate::domain::{Command, Decide, Decided, Shard};
-use crate::store::{CommitError, Unsettled};
+use crate::store::{CommitError, Unsettled, told};
+use crate::telemetry::record;
 
-/// Commits a batch. An early return or a panic drops the transaction, which rolls back.
+/// Commits a batch, and tells how.
 pub(super) fn commit(
+    connection: &mut Connection,
+    shard: Shard,
+    commit_id: Uuid,
+    commands: &[Arc<Command>],
+    rules: &dyn Decide,
+    clock: &UptimeClock,
+) -> Result<Decided, CommitError> {
+    let began = Instant::now();
+    let committed = write_and_commit(connection, shard, commit_id, commands, rules, clock);
+    record::commit(told::WRITER, told::outcome(&committed), began.elapsed());
+    committed
+}
+
+/// Makes the commit. An early return or a panic drops the transaction, which rolls back.
+fn write_and_commit(
     connection: &mut Connection,
     shard: Shard,
     commit_id: Uuid,

@@ -10,10 +10,13 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use super::errors;
 use super::identity::Identity;
-use crate::store::StoreError;
+use crate::store::told::{POOL_COMMIT, POOL_READ};
+use crate::store::{PoolUse, StoreError};
+use crate::telemetry::record;
 
 /// All connections, and the identity of the file that they are to, with the locks that they work under: the locks are
 /// released after the last connection.
@@ -104,11 +107,27 @@ impl Connections {
             identity.known()?;
         }
         let permits = self.pool(purpose).permits.clone();
+        let began = Instant::now();
         let permit = permits.acquire_owned().await.map_err(|_closed| errors::closed())?;
+        let pool = match purpose {
+            Use::Write => POOL_COMMIT,
+            Use::Read => POOL_READ,
+        };
+        record::pool_wait(pool, began.elapsed());
         let connections = self.clone();
         tokio::task::spawn_blocking(move || Borrowed::take(connections, purpose, permit).run(job))
             .await
             .map_err(errors::job)
+    }
+
+    /// The connections in use, and how many there are.
+    pub(super) fn pools(&self) -> Vec<PoolUse> {
+        let used = |(_, name): record::Value, pool: &Pool| {
+            let max = usize::try_from(pool.size).unwrap_or(usize::MAX);
+            PoolUse { name, in_use: max.saturating_sub(pool.permits.available_permits()), max }
+        };
+        let readers = self.readers.as_ref().map(|readers| used(POOL_READ, readers));
+        std::iter::once(used(POOL_COMMIT, &self.writer)).chain(readers).collect()
     }
 
     /// Resolves once the file is not the ledger's any more; never where there is no file.

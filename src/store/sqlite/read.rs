@@ -138,6 +138,13 @@ pub(super) fn ends(connection: &mut Connection, shard_count: u16) -> Result<Posi
 }
 
 /// Reads the ledger's row.
+/// The bytes of the file, without its log.
+pub(super) fn bytes(connection: &Connection) -> Result<u64, StoreError> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let bytes = pragma("page_count").and_then(|pages| Ok(pages.saturating_mul(pragma("page_size")?)));
+    bytes.map(|bytes| u64::try_from(bytes).unwrap_or_default()).map_err(errors::statement)
+}
+
 pub(super) fn ping(connection: &Connection) -> Result<(), StoreError> {
     ledger(connection).map(|_ledger| ())
 }

@@ -3,6 +3,7 @@
 use super::{Code, Problem, RETRY, UNAVAILABLE_RETRY, after, invalid, overloaded};
 use crate::auth::gate::{BadCredential, Denied};
 use crate::auth::{Access, Lacking};
+use crate::telemetry::record;
 
 /// A call that does not pass: nothing of its request was read.
 #[must_use]
@@ -11,12 +12,14 @@ pub fn denied(denied: Denied) -> Problem {
         Denied::NoCredential => {
             let message = "This server lets in callers with a credential only: send `authorization: Bearer TOKEN`, or \
                            a client certificate.";
+            record::auth_failure("MISSING");
             Problem::new(Code::Unauthenticated, "CREDENTIAL_MISSING", message)
         }
         Denied::BadCredential(bad) => bad_credential(bad),
         Denied::KeysUnavailable => {
             let message =
                 "The keys of the token's issuer cannot be read now, so the token cannot be verified: try again.";
+            record::auth_failure("UNVERIFIED");
             Problem::new(Code::Unavailable, "CREDENTIAL_UNVERIFIED", message).detail(RETRY, &after(UNAVAILABLE_RETRY))
         }
         Denied::Busy => overloaded(),
@@ -39,6 +42,7 @@ pub fn lacking(lacking: Lacking) -> Problem {
 }
 
 fn bad_credential(bad: BadCredential) -> Problem {
+    record::auth_failure(bad.name());
     let message = format!("The credential is not good: {bad}.");
     Problem::new(Code::Unauthenticated, "CREDENTIAL_INVALID", message).info("cause", bad.name())
 }

@@ -14,7 +14,7 @@ use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use runledger::store::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use runledger::store::{
     ChangeError, CommitError, Commits, Description, Found, Ledger, LoggedEvent, Namespaces, OfLedger, Page, RunLog,
-    Runs, Store, StoreError, Unreadable, Unsettled, Upkeep,
+    Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
 };
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -359,6 +359,10 @@ impl Namespaces for Wrapped {
 impl Store for Wrapped {
     fn describe(&self) -> Description {
         Description { not_durable: None, ..self.store.describe() }
+    }
+
+    async fn statistics(&self) -> Result<Statistics, StoreError> {
+        self.store.statistics().await
     }
 
     async fn lost(&self) -> String {

@@ -14,6 +14,7 @@ use tonic::Status;
 use tonic::body::Body;
 
 use super::super::answer::{self, Answer};
+use super::super::measured::Measured;
 use crate::auth::gate::Denied;
 use crate::wire::problem;
 
@@ -26,12 +27,13 @@ pub(in super::super) enum Begun {
 }
 
 impl Begun {
-    pub(super) fn refused(answer: Response<Body>, body: Incoming) -> Self {
+    pub(super) fn refused(answer: Response<Body>, measured: Measured, body: Incoming) -> Self {
+        measured.refused(answer.headers());
         Self::Refused(Refused::of(answer, body))
     }
 
-    pub(super) fn denied(denied: Denied, body: Incoming) -> Self {
-        Self::refused(Status::from(problem::denied(denied)).into_http(), body)
+    pub(super) fn denied(denied: Denied, measured: Measured, body: Incoming) -> Self {
+        Self::refused(Status::from(problem::denied(denied)).into_http(), measured, body)
     }
 }
 

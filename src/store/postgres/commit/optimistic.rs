@@ -27,8 +27,8 @@ use super::outcome::{Written, write_alone};
 use super::write::{Place, write};
 use super::{CommitPath, WRITE_MAX, before};
 use crate::domain::{Command, Decide, Decided, Loaded, Namespace, Shard};
-use crate::store::{CommitError, Unsettled};
-use crate::telemetry::chain;
+use crate::store::{CommitError, Unsettled, told};
+use crate::telemetry::{chain, record};
 
 /// The outcome of an optimistic commit.
 pub(in crate::store::postgres) enum Optimistic {
@@ -88,12 +88,14 @@ pub(in crate::store::postgres) async fn commit(
             return Ok(Optimistic::Committed(decided));
         }
         Ok(Written::Committed(None)) => {
+            record::commit_retry(told::WRONG_HINT);
             session.put_back();
             hints.was_wrong(shard);
             hints.namespaces().were_wrong(commands);
             return Ok(Optimistic::NotWritten);
         }
         Ok(Written::RolledBack(error)) if errors::is_lost_race(&error) => {
+            record::commit_retry(told::WRONG_HINT);
             session.put_back();
             hints.was_wrong(shard);
             return Ok(Optimistic::NotWritten);

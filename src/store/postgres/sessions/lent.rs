@@ -13,14 +13,16 @@ use std::time::Duration;
 
 use deadpool::managed::{Object, Pool};
 use tokio::runtime::Handle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::Error;
 
 use super::connection::{Connection, Connections};
 use crate::store::StoreError;
 use crate::store::attached::{self, Attached};
 use crate::store::postgres::errors;
+use crate::store::told::{POOL_COMMIT, POOL_READ};
 use crate::supervise::Supervisor;
+use crate::telemetry::record;
 
 /// The time for which an abandoned statement may go on. Most end sooner, and a cancellation costs two connections: one
 /// that carries it, and a new session.
@@ -48,7 +50,10 @@ impl Session {
         pool: &Pool<Connections>,
         drained_by: Option<&Arc<Supervisor>>,
     ) -> Result<Self, StoreError> {
-        let object = pool.get().await.map_err(errors::session)?;
+        let began = Instant::now();
+        let object = pool.get().await.map_err(errors::session);
+        record::pool_wait(if drained_by.is_some() { POOL_READ } else { POOL_COMMIT }, began.elapsed());
+        let object = object?;
         Ok(Self { object: Some(object), drained_by: drained_by.cloned(), unread: false, attached: attached::current() })
     }
 
