@@ -3,6 +3,7 @@
 mod admin_port;
 mod banner;
 mod gauges;
+mod telling;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::admin_port::AdminPort;
 use self::banner::{Ports, Spoken};
+use self::telling::Telling;
 use crate::auth::reload::AccessFile;
 use crate::auth::{Gate, Trusted};
 use crate::authority::{Authority, AuthoritySlot, Turns};
@@ -43,7 +45,6 @@ use crate::store::{Commits, Description, OpenError, Store, Upkeep};
 use crate::supervise::Supervisor;
 use crate::supervise::signals::Signals;
 use crate::telemetry::chain;
-use crate::telemetry::meter::Metrics;
 use crate::tls::Tls;
 use crate::wire::WireFrames;
 use crate::wire::seal::Seals;
@@ -101,14 +102,8 @@ async fn run(
     // The port answers, and health can be asked, before the store is opened, because opening may take its time.
     let slot = AuthoritySlot::default();
     let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
-    // Metrics cost a little with each call, and so are kept only where they can be read.
-    let metrics = if admin.is_some() {
-        Some(Metrics::begin().map_err(|error| anyhow::anyhow!("metrics: {error}"))?)
-    } else {
-        None
-    };
-    let exposition = metrics.as_ref().map(Metrics::exposition).unwrap_or_default();
-    let admin = admin.map(|admin| admin.start(monitor.readiness(), exposition, &supervisor));
+    let telling = Telling::begin(&config.telemetry, admin.is_some())?;
+    let admin = admin.map(|admin| admin.start(monitor.readiness(), telling.exposition(), &supervisor));
     gauges::of_health(monitor.is_well());
     supervisor.vital("health", monitor.run());
     if let Some(tls) = tls.clone() {
@@ -176,9 +171,7 @@ async fn run(
         admin.stop().cancel();
         admin.finished(GOODBYE_WAIT_MAX).await;
     }
-    if let Some(metrics) = metrics {
-        metrics.end();
-    }
+    telling.end().await;
     match (supervisor.failed(), lost.get()) {
         (None, _) => Ok(()),
         (Some(_), Some(why)) => anyhow::bail!("{why}"),

@@ -22,7 +22,7 @@ pub use self::until::Until;
 pub use self::watch::{OneFrame, over};
 use crate::auth::Caller;
 use crate::claims::Claims;
-use crate::domain::{LedgerEpoch, Refusal, RunKey};
+use crate::domain::{LedgerEpoch, Refusal, RunKey, TraceContext};
 use crate::engine::Engine;
 use crate::feed::Feed;
 use crate::leases::progress::ProgressBoard;
@@ -31,7 +31,7 @@ use crate::namespaces::Registry;
 use crate::reads::Reads;
 use crate::share::CallerKey;
 use crate::store::{Store, StoreError};
-use crate::telemetry::chain;
+use crate::telemetry::{chain, traces};
 use crate::wire::problem::{self, Problem};
 use crate::wire::query::WAIT_MAX;
 use crate::wire::seal::Seals;
@@ -103,6 +103,8 @@ pub struct Call<M> {
     pub key: CallerKey,
     /// The end of the call.
     pub until: Until,
+    /// The call's place in a trace.
+    pub trace: Option<TraceContext>,
     /// The request.
     pub message: M,
 }
@@ -145,12 +147,13 @@ fn unlisted(rpc: &'static str, namespace: &str, error: &StoreError) -> Problem {
 /// Logs why a read failed, and gives the problem for the caller. While the store is away every call fails, and the
 /// health monitor has logged it once.
 fn failed(rpc: &'static str, namespace: &str, run_id: Option<&str>, error: &StoreError) -> Problem {
+    let trace_id = traces::current_id();
     match error {
         StoreError::Unavailable(_) | StoreError::Lost(_) => {
-            tracing::debug!(rpc, namespace, run_id, error = chain(error), "a read failed");
+            tracing::debug!(rpc, namespace, run_id, trace_id, error = chain(error), "a read failed");
         }
         StoreError::Refused(_) | StoreError::Corrupt { .. } => {
-            tracing::error!(rpc, namespace, run_id, error = chain(error), "a read failed");
+            tracing::error!(rpc, namespace, run_id, trace_id, error = chain(error), "a read failed");
         }
     }
     problem::store(error)

@@ -34,6 +34,7 @@ use self::queue::Candidate;
 use self::queues::{Claimer, QueueKey, Queues};
 use crate::domain::{
     self, Agents, Ask, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, Run, RunId, RunKey,
+    TraceContext,
 };
 use crate::engine::{self, Engine};
 use crate::feed::Feed;
@@ -76,6 +77,8 @@ pub struct Claim {
     pub wait_until: Instant,
     /// The time at which the caller stops waiting for the answer.
     pub deadline: Option<Instant>,
+    /// The call's place in a trace.
+    pub trace: Option<TraceContext>,
 }
 
 /// The reason for which a claim has no answer.
@@ -289,6 +292,7 @@ fn command(claim: &Claim, run_id: &RunId) -> Command {
         request: None,
         principal: claim.principal.clone(),
         agents: claim.agents.clone(),
+        trace: claim.trace,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The process's settings: flags, then `RUNLEDGER_*`, then defaults. No other module reads the environment.
 
+mod telemetry;
 mod tls;
 
 use std::convert::Infallible;
@@ -16,11 +17,11 @@ use clap::{ArgAction, Args, Command, ValueEnum};
 use jiff::{Span, SpanRelativeTo};
 use runledger_client::{HostPort, Token};
 
+pub use self::telemetry::TelemetryConfig;
 pub use self::tls::TlsConfig;
 use crate::auth::Kinds;
 use crate::store::OpenOptions;
 use crate::store::open::Location;
-use crate::telemetry::{self, LogFormat};
 
 /// The prefix of the process's own variables.
 const PREFIX: &str = "RUNLEDGER_";
@@ -78,14 +79,9 @@ pub struct ServeConfig {
     #[arg(long, env = "RUNLEDGER_MEMORY_LIMIT", value_name = "BYTES", value_parser = bytes)]
     pub memory_limit: Option<u64>,
 
-    /// Format of the log lines (on stderr)
-    #[arg(long, env = "RUNLEDGER_LOG_FORMAT", value_name = "FORMAT", value_enum, default_value_t)]
-    pub log_format: LogFormat,
-
-    /// Lines to log: TARGET=LEVEL, comma-separated
-    #[arg(long, env = "RUNLEDGER_LOG", value_name = "FILTER", default_value = "warn,runledger=info",
-          value_parser = telemetry::filter)]
-    pub log: String,
+    /// What the server tells of itself.
+    #[command(flatten)]
+    pub telemetry: TelemetryConfig,
 
     /// Credentials that callers prove themselves with, comma-separated; none: callers are believed [default: what the
     /// access file has, none without one]

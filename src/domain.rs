@@ -33,6 +33,7 @@ pub mod sides;
 pub mod status;
 mod sweep;
 pub mod time;
+pub mod trace;
 pub mod writes;
 
 pub use ask::{Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Start, Update};
@@ -64,4 +65,5 @@ pub use sides::namespaces::{NamespaceFound, NamespaceRow, Used};
 pub use sides::{Found, SideWrites, Sides, Wanted};
 pub use status::Status;
 pub use time::Time;
+pub use trace::TraceContext;
 pub use writes::{NewEvent, RunWrite, Stored};

@@ -26,7 +26,7 @@ use crate::domain::{Command, Refusal, Revision, Run, RunKey, Verdict, ids};
 use crate::share::{CallerKey, Shares};
 use crate::store::{Commits, Ledger, Runs, StoreError};
 use crate::supervise::Supervisor;
-use crate::telemetry::chain;
+use crate::telemetry::{chain, traces};
 use batch::Queue;
 pub use commit_health::{CommitHealth, CommitOutage};
 use committer::Committer;
@@ -222,7 +222,8 @@ impl Engine {
             Err(_elapsed) => "no answer in time".to_owned(),
         };
         let (namespace, run_id, revision) = (key.namespace.as_str(), key.run_id.as_str(), revision.get());
-        tracing::error!(namespace, run_id, revision, error = reason, "a replayed call's run cannot be read");
+        let trace_id = traces::current_id();
+        tracing::error!(namespace, run_id, revision, trace_id, error = reason, "a replayed call's run cannot be read");
         Err(Failure::OutcomeUnknown)
     }
 

@@ -1,4 +1,4 @@
-//! What a process tells of itself: log lines, and metrics.
+//! What a process tells of itself: log lines, metrics and traces.
 //!
 //! The module knows nothing of runs. Who has something to tell calls [`record`], or registers a gauge that is read when
 //! somebody asks.
@@ -8,8 +8,10 @@ mod instruments;
 mod log;
 pub mod meter;
 pub mod metrics;
+pub mod otlp;
 mod process;
 pub mod record;
+pub mod traces;
 
 pub use self::log::{LogFormat, LogThrottle, filter, log};
 pub use self::process::observe_process;

@@ -38,6 +38,7 @@ impl Authority {
             request,
             wait_until,
             deadline: call.until.deadline,
+            trace: call.trace,
         };
         let granted = self.claims.next(&claim).await;
         match &granted {

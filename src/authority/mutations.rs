@@ -6,6 +6,7 @@ use super::{Authority, Call};
 use crate::auth::Caller;
 use crate::domain::{Ask, Command, Violation};
 use crate::engine::{Disposition, Failure};
+use crate::telemetry::traces;
 use crate::wire::problem::{self, Problem};
 use crate::wire::request;
 use runledger_proto::v1;
@@ -103,7 +104,9 @@ impl Authority {
         names_run: bool,
         command: impl FnOnce(M, &Caller, Uuid) -> Result<Command, Vec<Violation>>,
     ) -> Result<Mutated, Problem> {
-        let command = command(call.message, &call.caller, self.store.ledger().id).map_err(problem::invalid)?;
+        let mut command = command(call.message, &call.caller, self.store.ledger().id).map_err(problem::invalid)?;
+        command.trace = call.trace;
+        traces::current_run(&command.key.namespace, &command.key.run_id);
         may_name(&call.caller, &command)?;
         let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
         let answer = self.engine.submit_for(call.key, command, call.until.deadline).await;

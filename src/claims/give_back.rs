@@ -43,6 +43,7 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
         expected_revision: None,
         request: None,
         principal: Principal::authority(),
+        trace: None,
         agents: Agents::All,
     };
     let until = Instant::now() + Duration::from_millis(lease.ttl_ms);

@@ -24,6 +24,7 @@ pub(super) async fn run(config: ServeConfig) -> Result<(), Stop> {
     let found = lookup_host(config.listen.as_str()).await;
     let addresses: Vec<SocketAddr> = found.with_context(|| format!("cannot resolve {}", config.listen))?.collect();
     config.admit(&addresses).map_err(Stop::Usage)?;
-    telemetry::log(config.log_format, &config.log).map_err(|error| Stop::Undone(format!("cannot log: {error}")))?;
+    telemetry::log(config.telemetry.log_format, &config.telemetry.log)
+        .map_err(|error| Stop::Undone(format!("cannot log: {error}")))?;
     Ok(app::serve(config, location, &addresses).await?)
 }

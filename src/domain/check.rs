@@ -52,6 +52,7 @@ pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Princip
         expected_revision: None,
         request: None,
         principal,
+        trace: None,
         agents,
     };
     let now = run.map_or(Time::from_micros(0), |run| run.updated_at);
@@ -79,6 +80,7 @@ pub fn check_matrix(from: Option<Status>, to: Status) -> Check {
             from: None,
             to: status,
             principal: Principal::anonymous(),
+            trace: None,
             changes: Changes::default(),
         };
         evolve(None, &event)

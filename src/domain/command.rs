@@ -2,7 +2,7 @@
 
 mod digest;
 
-use super::{Agents, Ask, MaxRunning, Principal, Revision, RunKey};
+use super::{Agents, Ask, MaxRunning, Principal, Revision, RunKey, TraceContext};
 
 /// One mutation, validated as far as it can be without the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct Command {
     pub principal: Principal,
     /// The agents whose runs the caller may write.
     pub agents: Agents,
+    /// The call's place in a trace, which the event keeps. It decides nothing, and is no part of the digest.
+    pub trace: Option<TraceContext>,
 }
 
 impl Command {

@@ -262,6 +262,7 @@ fn event(
         from,
         to: to.expect("a start leads somewhere, and all else has a run"),
         principal: command.principal.clone(),
+        trace: command.trace,
         changes,
     };
     let next = evolve(run.cloned(), &event);

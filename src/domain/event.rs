@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Changes, Namespace, Principal, Revision, RunId, RunKey, Status, Time};
+use super::{Changes, Namespace, Principal, Revision, RunId, RunKey, Status, Time, TraceContext};
 
 /// One entry of a run's history. The ledger's `event` column keeps an event's serde form; the skipped fields have
 /// columns of their own.
@@ -31,6 +31,9 @@ pub struct Event {
     pub to: Status,
     /// The caller that made the event.
     pub principal: Principal,
+    /// The place in a trace of the call that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
     /// The fields that the event set.
     #[serde(default)]
     pub changes: Changes,

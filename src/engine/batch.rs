@@ -12,6 +12,7 @@ use super::{Failure, Limits};
 use crate::domain::{Command, Decided};
 use crate::share::spread;
 use crate::telemetry::record;
+use crate::telemetry::traces::Span;
 
 /// Commands that are committed together, in the order of their arrival.
 #[derive(Debug, Default)]
@@ -32,6 +33,19 @@ impl Batch {
             [alone] => Some(&alone.command.key.run_id),
             [] | [_, ..] => None,
         }
+    }
+
+    /// The trace of that command's call.
+    pub(super) fn only_trace(&self) -> Option<String> {
+        match self.0.as_slice() {
+            [alone] => alone.command.trace.map(|trace| trace.trace_id()),
+            [] | [_, ..] => None,
+        }
+    }
+
+    /// The spans of the calls that are recorded.
+    pub(super) fn spans(&self) -> Vec<Span> {
+        self.0.iter().filter_map(|pending| pending.span.clone()).collect()
     }
 
     pub(super) fn commands(&self) -> Arc<[Arc<Command>]> {
@@ -174,6 +188,12 @@ impl Queue {
         self.crowded_since = if self.len() == 0 { None } else { self.crowded_since.or(Some(now)) };
         self.tell(&batch);
         record::batch(batch.iter().map(|pending| now - pending.since));
+        for pending in &batch {
+            if let Some(span) = &pending.span {
+                span.set("runledger.queue.wait", (now - pending.since).as_secs_f64());
+                span.event("batched");
+            }
+        }
         Batch(batch)
     }
 }

@@ -1,5 +1,6 @@
 //! One shard's committer: the only task of this process that writes to the shard.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -15,6 +16,7 @@ use crate::domain::{Decide, Decided, Rules, Shard};
 use crate::store::error::Source;
 use crate::store::{CommitError, Commits, StoreError};
 use crate::telemetry::chain;
+use crate::telemetry::traces::{self, CallTrace};
 
 /// The number of times that a batch's commands are sent again after their commit turned out not to be applied.
 const RESENDS_MAX: usize = 3;
@@ -104,7 +106,13 @@ impl Committer {
     /// Commits a part once. An unknown outcome is settled.
     async fn attempt(&self, part: &Batch, queue: &mut Queue) -> Outcome {
         let commit_id = draw_id();
-        let (unsettled, source) = match self.store.commit(self.shard, commit_id, part.commands(), &self.rules).await {
+        let commit = pin!(self.store.commit(self.shard, commit_id, part.commands(), &self.rules));
+        let span = traces::commit(&part.spans(), &commit_id, self.shard.0, part.len());
+        let committed = traces::within(CallTrace { context: None, span: span.clone() }, commit).await;
+        if let Some(span) = span {
+            span.end(told::failure(&committed));
+        }
+        let (unsettled, source) = match committed {
             Ok(decided) => return Outcome::Committed(decided),
             Err(CommitError::NotApplied(error)) => return Outcome::NotApplied(error),
             Err(CommitError::Unknown { unsettled, source }) => (unsettled, source),
@@ -137,6 +145,7 @@ impl Committer {
                 shard = self.shard.0,
                 commands = part.len(),
                 run_id = part.only_run(),
+                trace_id = part.only_trace(),
                 error = chain(error),
                 "commit failed"
             );

@@ -12,6 +12,7 @@ use super::unreceived::IfUnreceived;
 use super::{Failure, Limits};
 use crate::domain::{Command, Verdict};
 use crate::share::{CallerKey, Share, Shares};
+use crate::telemetry::traces::{self, Span};
 
 /// Commands that each caller may have in a shard's queue, however many callers there are.
 const GRANTED_COMMANDS: usize = 8;
@@ -33,6 +34,8 @@ pub(super) struct Pending {
     place: Option<Share>,
     /// The bytes, until the command is answered.
     bytes: Option<Share>,
+    /// The span of the command's call, where it is recorded.
+    pub(super) span: Option<Span>,
 }
 
 /// The caller's hold on its command.
@@ -55,7 +58,9 @@ impl Pending {
         let ticket = Ticket(taken.clone());
         let weight = command.weight();
         let (command, since) = (Arc::new(command), Instant::now());
-        (Self { command, weight, since, reply, if_unreceived, taken, place: None, bytes: None }, receiver, ticket)
+        let span = command.trace.filter(|trace| trace.sampled).and_then(|_| traces::current()?.span);
+        let pending = Self { command, weight, since, reply, if_unreceived, taken, place: None, bytes: None, span };
+        (pending, receiver, ticket)
     }
 
     /// Takes the command for a commit. False when its caller withdrew the command or has gone: then the command must

@@ -1,6 +1,7 @@
 //! What metrics tell of a commit's commands.
 
 use crate::domain::{Decided, EventType, Status, Verdict};
+use crate::store::{CommitError, StoreError};
 use crate::telemetry::record::{self, Value};
 
 const APPLIED: Value = (0, "applied");
@@ -27,6 +28,17 @@ pub(super) fn committed(decided: &Decided) {
             // The run may have gone on since.
             Verdict::Replayed { .. } => record::transition(status(None), status(None), REPLAYED),
         }
+    }
+}
+
+/// The reason for which a commit's span is that of a failure.
+pub(super) fn failure(committed: &Result<Decided, CommitError>) -> Option<&'static str> {
+    match committed {
+        Ok(_) => None,
+        Err(CommitError::NotApplied(StoreError::Unavailable(_) | StoreError::Lost(_))) => Some("STORE_UNAVAILABLE"),
+        Err(CommitError::NotApplied(StoreError::Refused(_))) => Some("STORE_REFUSED"),
+        Err(CommitError::NotApplied(StoreError::Corrupt { .. })) => Some("STORE_CORRUPT"),
+        Err(CommitError::Unknown { .. }) => Some("OUTCOME_UNKNOWN"),
     }
 }
 

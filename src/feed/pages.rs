@@ -237,6 +237,7 @@ mod tests {
             from: None,
             to: Status::Running,
             principal: Principal::anonymous(),
+            trace: None,
             changes: Changes::default(),
         }
     }

@@ -23,7 +23,7 @@ pub(super) struct Runs {
 
 /// The end of a call, as the transport knows it.
 pub(super) fn until(extensions: &Extensions) -> Until {
-    let Some(Context { deadline, peer, admitted }) = extensions.get::<Context>() else { return Until::never() };
+    let Some(Context { deadline, peer, admitted, .. }) = extensions.get::<Context>() else { return Until::never() };
     Until {
         deadline: *deadline,
         connection: Some(peer.end_of_streams()),
@@ -59,8 +59,8 @@ pub(super) fn call<M>(request: Request<M>) -> (Call<M>, Arc<Peer>) {
     let until = until(request.extensions());
     let context = request.extensions().get::<Context>().expect("the transport has put it there");
     let (caller, peer) = (context.admitted.caller.clone(), context.peer.clone());
-    let key = peer.key(&caller);
-    (Call { caller, key, until, message: request.into_inner() }, peer)
+    let (key, trace) = (peer.key(&caller), context.trace);
+    (Call { caller, key, until, trace, message: request.into_inner() }, peer)
 }
 
 #[tonic::async_trait]

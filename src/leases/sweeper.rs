@@ -65,6 +65,7 @@ async fn end(engine: &Engine, key: RunKey) -> End {
         expected_revision: None,
         request: None,
         principal: Principal::authority(),
+        trace: None,
         agents: Agents::All,
     };
     match engine.submit(command, Some(Instant::now() + END_WAIT_MAX)).await {

@@ -211,6 +211,7 @@ mod tests {
             expected_revision: None,
             request: None,
             principal: Principal::anonymous(),
+            trace: None,
             agents: Agents::All,
         }
     }

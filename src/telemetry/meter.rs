@@ -1,12 +1,15 @@
 //! The meter of the process, and the text in which Prometheus reads it.
 
+use std::time::Duration;
+
 use opentelemetry::metrics::{Meter, MeterProvider as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::metrics::SdkMeterProvider;
+use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::{Registry, TextEncoder};
 
 use super::gauges;
 use super::instruments::Instruments;
+use super::otlp::Collector;
 
 /// The metrics of a process. Dropped, they are told no more.
 pub struct Metrics {
@@ -20,16 +23,22 @@ pub struct Metrics {
 pub struct Exposition(Registry);
 
 impl Metrics {
-    /// Begins to measure. Recorders of the whole process record here from now on.
+    /// Begins to measure, for Prometheus, and for a collector if there is one. Recorders of the whole process record
+    /// here from now on.
     ///
     /// # Errors
     ///
-    /// The registry takes no collector.
-    pub fn begin() -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+    /// The collector cannot be called.
+    pub fn begin(collector: Option<&Collector>) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let registry = Registry::new();
         let exporter = opentelemetry_prometheus::exporter().with_registry(registry.clone());
         let exporter = exporter.scope_info_enabled(false).without_target_info().build()?;
-        let provider = SdkMeterProvider::builder().with_reader(exporter).with_resource(resource()).build();
+        let mut provider = SdkMeterProvider::builder().with_reader(exporter).with_resource(resource());
+        if let Some(collector) = collector {
+            let sends = PeriodicReader::builder(collector.metrics()?).with_interval(collector.interval).build();
+            provider = provider.with_reader(sends);
+        }
+        let provider = provider.build();
         let meter = provider.meter("runledger");
         Instruments::install(&meter);
         gauges::install(&meter);
@@ -48,9 +57,9 @@ impl Metrics {
         &self.meter
     }
 
-    /// Tells the last values, and ends.
-    pub fn end(self) {
-        if let Err(error) = self.provider.shutdown() {
+    /// Sends the last values, and ends. It blocks for so long at most.
+    pub fn end(self, wait_max: Duration) {
+        if let Err(error) = self.provider.shutdown_with_timeout(wait_max) {
             tracing::debug!(%error, "the last metrics were not told");
         }
     }
@@ -71,7 +80,7 @@ impl Exposition {
 }
 
 /// What is the same in all that the process tells.
-fn resource() -> Resource {
+pub(super) fn resource() -> Resource {
     Resource::builder()
         .with_service_name("runledger")
         .with_attribute(opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))

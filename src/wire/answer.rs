@@ -132,6 +132,7 @@ impl From<&Event> for v1::RunEvent {
             principal: Some((&event.principal).into()),
             changes: Some((&event.changes).into()),
             request_id: text(event.request_id.as_ref()),
+            traceparent: event.trace.map(|trace| trace.to_string()).unwrap_or_default(),
         }
     }
 }

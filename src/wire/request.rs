@@ -295,6 +295,7 @@ impl Asked {
             expected_revision: self.expected_revision.map(Revision::from),
             request: None,
             principal: caller.principal.clone(),
+            trace: None,
             agents: caller.agents.clone(),
         })?;
         command.request = request_id.map(|id| Request { id, digest: command.digest() });

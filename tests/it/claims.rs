@@ -77,6 +77,7 @@ async fn next(claims: Arc<Claims>, agent: Option<String>, wait: Duration) -> Res
         request: None,
         wait_until: Instant::now() + wait,
         deadline: None,
+        trace: None,
     };
     Ok(claims.next(&claim).await?.map(|granted| granted.run.run_id.to_string()))
 }
@@ -181,6 +182,7 @@ async fn next_of_an_instance(claims: Arc<Claims>, wait: Duration) -> Option<Stri
         request: None,
         wait_until: Instant::now() + wait,
         deadline: None,
+        trace: None,
     };
     claims.next(&claim).await.unwrap().map(|granted| granted.run.run_id.to_string())
 }
@@ -362,6 +364,7 @@ async fn of_more_filters_than_there_may_be_queues_each_is_served() {
             request: None,
             wait_until: Instant::now(),
             deadline: None,
+            trace: None,
         };
         process.claims.next(&claim).await.unwrap().map(|granted| granted.run.run_id.to_string())
     };

@@ -12,7 +12,7 @@ use source::{Used, uses};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("clock", &["domain"]),
-    ("telemetry", &[]),
+    ("telemetry", &["domain"]),
     ("supervise", &["telemetry"]),
     ("share", &[]),
     ("memory", &[]),
@@ -119,8 +119,8 @@ const INNER: &[(&str, &[&str])] =
 
 /// Foreign crates (a name, or what names begin with) and the only places that may use them.
 const CRATES: &[(&str, &[&str])] = &[
-    ("tonic", &["auth", "grpc", "wire"]),
-    ("governor", &["grpc::transport"]),
+    ("tonic", &["auth", "grpc", "telemetry", "wire"]),
+    ("governor", &["grpc::transport", "telemetry"]),
     ("tokio_rustls", &["auth", "grpc::transport", "tls"]),
     ("opentelemetry", &["telemetry"]),
     ("prometheus", &["telemetry"]),

@@ -45,6 +45,7 @@ pub(super) fn pending(at: usize, instance: &str, owner: Option<&str>) -> Run {
         from: None,
         to: Status::Pending,
         principal: Principal::anonymous(),
+        trace: None,
         changes,
     };
     evolve(None, &event)

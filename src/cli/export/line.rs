@@ -87,6 +87,7 @@ mod tests {
             from: None,
             to: Status::Running,
             principal: Principal::anonymous(),
+            trace: None,
             changes: Changes::default(),
         };
         let mut links = Links { task_thread_id: "thread-1".into(), audit_session_id: None };

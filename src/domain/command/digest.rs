@@ -279,6 +279,7 @@ mod tests {
                 expected_revision: Some(0.into()),
                 request: Some(Request { id: "not part of it".into(), digest: [0; 32] }),
                 principal: Principal::claimed("acting".into()),
+                trace: None,
                 agents: Agents::All,
             };
             assert_eq!(hex(command.digest()), digest, "{}", command.ask.rpc());

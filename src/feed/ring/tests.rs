@@ -282,6 +282,7 @@ fn entry(Logged { shard, position, kind, .. }: Logged, positions: &[Position]) -
         from: None,
         to: Status::Running,
         principal: Principal::anonymous(),
+        trace: None,
         changes: Changes { task_thread_id: Some(format!("kind-{kind}")), ..Changes::default() },
     };
     let filtered = Folded { before: None, after: Arc::new(evolve(None, &event)) };

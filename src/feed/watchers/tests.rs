@@ -58,6 +58,7 @@ fn run() -> impl Strategy<Value = Arc<Run>> {
                 from: None,
                 to: status,
                 principal: Principal::anonymous(),
+                trace: None,
                 changes,
             },
         ))
@@ -135,6 +136,7 @@ fn sessions_with_equal_filters_are_one_group_and_are_told_together_once_they_wai
             from: None,
             to: Status::Running,
             principal: Principal::anonymous(),
+            trace: None,
             changes: Changes {
                 task_thread_id: Some("t".to_owned()),
                 links: LinksChange { workflow_id: Some("w".to_owned()), ..LinksChange::default() },

@@ -28,7 +28,8 @@ use super::request;
 use super::stall::StreamTasks;
 use crate::auth::Gate;
 use crate::auth::gate::{Admitted, Asked, Certificate, Looked};
-use crate::domain::Violation;
+use crate::domain::{TraceContext, Violation};
+use crate::telemetry::traces;
 use crate::wire::problem;
 
 /// Requests of more bytes are decoded one at a time: the other processors have other work. Hundreds of requests may
@@ -47,6 +48,8 @@ pub(in crate::grpc) struct Context {
     pub(in crate::grpc) peer: Arc<Peer>,
     /// The caller, as the gate let it in.
     pub(in crate::grpc) admitted: Arc<Admitted>,
+    /// The call's place in a trace.
+    pub(in crate::grpc) trace: Option<TraceContext>,
 }
 
 /// The calls of one connection.
@@ -66,7 +69,8 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     fn call(&self, request: Request<Incoming>) -> Begun {
         // Deadlines count from here: the headers have just been read.
         let arrived = Instant::now();
-        let (kind, measured) = (Kind::of(request.uri().path()), Measured::of(request.uri().path(), arrived));
+        let path = request.uri().path();
+        let (kind, measured) = (Kind::of(path), Measured::of(path, request.headers(), arrived));
         let begun = self.peer.begin(kind, request.uri().path());
         let (deadlines, open) = match (asked_rightly(&request, arrived), begun) {
             (Ok(deadlines), Ok(open)) => (deadlines, open),
@@ -129,18 +133,25 @@ impl Calls {
         if let Err(refused) = self.peer.admit(kind, &admitted.caller, &mut open) {
             return Begun::refused(self.peer.refusal(refused), measured, request.into_body());
         }
+        let trace = measured.trace();
         open.is_measured(measured);
         // Nothing that handles the call needs its secret.
         request.headers_mut().remove(AUTHORIZATION);
         let (routes, peer, sending) = (self.routes.clone(), self.peer.clone(), self.streams.begin());
         keep_known(request.headers_mut());
         let deadline = deadlines.map(|deadlines| deadlines.handler);
-        request.extensions_mut().insert(Context { deadline, peer: peer.clone(), admitted: admitted.clone() });
+        request.extensions_mut().insert(Context {
+            deadline,
+            peer: peer.clone(),
+            admitted: admitted.clone(),
+            trace: trace.context,
+        });
         // As many of these futures are in memory as there are open calls: a value that is moved into one is kept there
         // twice.
         Begun::Executed(Box::pin(async move {
             let answer = {
                 let executed = pin!(while_admitted(kind, &admitted, execute(routes, request, kind, &peer, &mut open)));
+                let executed = traces::within(trace, executed);
                 match deadlines {
                     None => executed.await,
                     Some(Deadlines { around, .. }) => match timeout_at(around, executed).await {

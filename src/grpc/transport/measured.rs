@@ -7,7 +7,10 @@ use tokio::time::Instant;
 use tonic::Code;
 
 use super::method;
+use crate::domain::TraceContext;
+use crate::telemetry::metrics::RPC_STATUS;
 use crate::telemetry::record;
+use crate::telemetry::traces::{self, CallTrace};
 
 /// One call. It is told of when the value is dropped: once its answer was taken, or its stream has gone.
 pub(super) struct Measured(Option<Call>);
@@ -17,12 +20,28 @@ struct Call {
     arrived: Instant,
     /// The status that the caller was told; none while it was told none, as where it went away.
     code: Option<Code>,
+    trace: CallTrace,
 }
 
+/// The header by which a caller names the trace that its call belongs to.
+const TRACEPARENT: &str = "traceparent";
+
 impl Measured {
-    /// A call that has arrived. Where nobody asks for metrics, nothing is kept of it.
-    pub(super) fn of(path: &str, arrived: Instant) -> Self {
-        Self(record::is_on().then(|| Call { method: method::numbered(path), arrived, code: None }))
+    /// A call that has arrived. Where nobody asks for metrics or traces, nothing is kept of it but the trace that its
+    /// caller names.
+    pub(super) fn of(path: &str, headers: &HeaderMap, arrived: Instant) -> Self {
+        // A text that is no trace context is passed over, as the standard has it.
+        let asked: Option<TraceContext> = headers.get(TRACEPARENT).and_then(|text| text.to_str().ok()?.parse().ok());
+        if asked.is_none() && !record::is_on() {
+            return Self(None);
+        }
+        let method = method::numbered(path);
+        Self(Some(Call { method, arrived, code: None, trace: traces::call(method.1, asked) }))
+    }
+
+    /// The trace that the call belongs to.
+    pub(super) fn trace(&self) -> CallTrace {
+        self.0.as_ref().map(|call| call.trace.clone()).unwrap_or_default()
     }
 
     /// Takes note of the status in the headers or the trailers of an answer, if it is there.
@@ -52,8 +71,13 @@ impl Measured {
 
 impl Drop for Measured {
     fn drop(&mut self) {
-        if let Some(Call { method, arrived, code }) = self.0.take() {
-            record::call(method, numbered(code.unwrap_or(Code::Cancelled)), arrived.elapsed());
+        let Some(Call { method, arrived, code, trace }) = self.0.take() else { return };
+        let code = code.unwrap_or(Code::Cancelled);
+        record::call(method, numbered(code), arrived.elapsed());
+        if let Some(span) = trace.span {
+            let name = numbered(code).1;
+            span.set(RPC_STATUS, name);
+            span.end(is_a_failure(code).then_some(name));
         }
     }
 }
@@ -61,6 +85,29 @@ impl Drop for Measured {
 impl fmt::Debug for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Measured")
+    }
+}
+
+/// Whether a call that ended so failed by its server: the list is that of OpenTelemetry's conventions.
+fn is_a_failure(code: Code) -> bool {
+    match code {
+        Code::Unknown
+        | Code::DeadlineExceeded
+        | Code::Unimplemented
+        | Code::Internal
+        | Code::Unavailable
+        | Code::DataLoss => true,
+        Code::Ok
+        | Code::Cancelled
+        | Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unauthenticated => false,
     }
 }
 

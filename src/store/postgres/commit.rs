@@ -40,7 +40,7 @@ use super::uptime::statements::clock;
 use crate::domain::{Command, Decide, Decided, LedgerEpoch, Loaded, Shard};
 use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled, told};
 use crate::supervise::Supervisor;
-use crate::telemetry::record;
+use crate::telemetry::{record, traces};
 
 /// The time for all steps before COMMIT may have been sent: past it, surely nothing was applied.
 const READ_MAX: Duration = Duration::from_secs(8);
@@ -222,8 +222,10 @@ async fn attempt_on(
     let (shard, commit_id) = (*shard, *commit_id);
     let kept = if trusting { commits.hints.runs(shard, commands) } else { None };
     let prepared = before(deadline, Prepared::of(session, &commits.ends, keys)).await?.map_err(errors::statement)?;
+    let reads = traces::part("store.lock_and_read");
     let Read { loaded, now, min_release } =
         before(deadline, lock_and_load(session, &commits.uptime, &prepared, shard, keys, kept.is_none())).await??;
+    drop(reads);
     commits.hints.clock(now);
     commits.hints.namespaces().note(&loaded.sides.namespaces);
     let last = loaded.last.map_or(0, |(position, _)| position);
@@ -248,6 +250,7 @@ async fn attempt_on(
     let write = write(smallint(shard), commit_id, first.event.at, &decided, Place::After(last));
     let statement = before(deadline, session.prepare_cached(&write.sql)).await?.map_err(errors::statement)?;
     let arguments = write.arguments();
+    let _writes = traces::part("store.write_and_commit");
     let outcome = timeout(WRITE_MAX, write_and_commit(session, session.query_one(&statement, &arguments))).await;
     drop(arguments);
     drop(write);

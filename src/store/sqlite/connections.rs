@@ -16,7 +16,7 @@ use super::errors;
 use super::identity::Identity;
 use crate::store::told::{POOL_COMMIT, POOL_READ};
 use crate::store::{PoolUse, StoreError};
-use crate::telemetry::record;
+use crate::telemetry::{record, traces};
 
 /// All connections, and the identity of the file that they are to, with the locks that they work under: the locks are
 /// released after the last connection.
@@ -108,13 +108,16 @@ impl Connections {
         }
         let permits = self.pool(purpose).permits.clone();
         let began = Instant::now();
+        let waits = traces::part("store.wait_for_connection");
         let permit = permits.acquire_owned().await.map_err(|_closed| errors::closed())?;
+        drop(waits);
         let pool = match purpose {
             Use::Write => POOL_COMMIT,
             Use::Read => POOL_READ,
         };
         record::pool_wait(pool, began.elapsed());
         let connections = self.clone();
+        let _works = traces::part("store.work");
         tokio::task::spawn_blocking(move || Borrowed::take(connections, purpose, permit).run(job))
             .await
             .map_err(errors::job)

@@ -45,6 +45,7 @@ pub(crate) async fn the_history_tells_what_each_call_set(place: Place) {
         principal: Some(runledger_proto::v1::Principal { kind: 1, ..runledger_proto::v1::Principal::default() }),
         changes: Some(changes),
         request_id: if revision == 3 { "r".into() } else { String::new() },
+        traceparent: String::new(),
     };
     let text = |text: &str| Some(text.to_owned());
     let wanted = [

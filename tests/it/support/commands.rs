@@ -75,6 +75,7 @@ pub(crate) fn command(run_id: &str, operation: Operation) -> Command {
         request: None,
         principal: Principal::anonymous(),
         agents: Agents::All,
+        trace: None,
     }
 }
 

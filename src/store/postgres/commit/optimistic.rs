@@ -28,7 +28,7 @@ use super::write::{Place, write};
 use super::{CommitPath, WRITE_MAX, before};
 use crate::domain::{Command, Decide, Decided, Loaded, Namespace, Shard};
 use crate::store::{CommitError, Unsettled, told};
-use crate::telemetry::{chain, record};
+use crate::telemetry::{chain, record, traces};
 
 /// The outcome of an optimistic commit.
 pub(in crate::store::postgres) enum Optimistic {
@@ -69,7 +69,9 @@ pub(in crate::store::postgres) async fn commit(
         return Ok(Optimistic::NotWritten);
     };
     let arguments = write.arguments();
+    let writes = traces::part("store.check_write_and_commit");
     let sent = timeout(WRITE_MAX, write_alone(session.query_opt(&statement, &arguments))).await;
+    drop(writes);
     drop(arguments);
     drop(write);
     let source = match sent {

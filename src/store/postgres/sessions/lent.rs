@@ -22,7 +22,7 @@ use crate::store::attached::{self, Attached};
 use crate::store::postgres::errors;
 use crate::store::told::{POOL_COMMIT, POOL_READ};
 use crate::supervise::Supervisor;
-use crate::telemetry::record;
+use crate::telemetry::{record, traces};
 
 /// The time for which an abandoned statement may go on. Most end sooner, and a cancellation costs two connections: one
 /// that carries it, and a new session.
@@ -50,6 +50,7 @@ impl Session {
         pool: &Pool<Connections>,
         drained_by: Option<&Arc<Supervisor>>,
     ) -> Result<Self, StoreError> {
+        let _waits = traces::part("store.wait_for_connection");
         let began = Instant::now();
         let object = pool.get().await.map_err(errors::session);
         record::pool_wait(if drained_by.is_some() { POOL_READ } else { POOL_COMMIT }, began.elapsed());

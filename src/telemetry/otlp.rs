@@ -1,0 +1,178 @@
+//! Metrics and spans on their way to a collector, by OTLP over gRPC.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::uri::Scheme;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use opentelemetry_otlp::{MetricExporter, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::metrics::Temporality;
+use opentelemetry_sdk::metrics::data::ResourceMetrics;
+use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
+use opentelemetry_sdk::trace::SpanData;
+use opentelemetry_sdk::{Resource, trace};
+use thiserror::Error;
+use tonic::metadata::MetadataMap;
+use tonic::transport::{Certificate, ClientTlsConfig};
+
+use super::LogThrottle;
+
+/// The longest time of one export.
+const EXPORT_MAX: Duration = Duration::from_secs(5);
+
+/// The place of a collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    /// Its URL: `http://HOST:PORT` or `https://HOST:PORT`.
+    pub endpoint: Uri,
+    /// The CAs that it is proven by; none: the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Headers to send, a line each (`NAME: VALUE`); credentials among them, so they stand in a file.
+    pub headers_file: Option<PathBuf>,
+    /// The time from one export of metrics to the next.
+    pub interval: Duration,
+}
+
+/// The reason for which nothing can be sent to a collector.
+#[derive(Debug, Error)]
+pub enum NoCollector {
+    /// The URL is not one that can be called.
+    #[error("the collector's URL must be http://HOST:PORT or https://HOST:PORT")]
+    Url,
+    /// A file cannot be read.
+    #[error("cannot read {}", .0.display())]
+    File(PathBuf, #[source] std::io::Error),
+    /// A line of the file of headers is none.
+    #[error("{}, line {line}: expected NAME: VALUE", .path.display())]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// The line's number.
+        line: usize,
+    },
+    /// The exporter cannot be made.
+    #[error("the exporter cannot be made: {0}")]
+    Exporter(String),
+}
+
+impl Collector {
+    fn tls(&self) -> Result<Option<ClientTlsConfig>, NoCollector> {
+        if self.endpoint.scheme() != Some(&Scheme::HTTPS) {
+            return Ok(None);
+        }
+        let tls = ClientTlsConfig::new();
+        Ok(Some(match &self.ca_file {
+            None => tls.with_enabled_roots(),
+            Some(path) => {
+                let pem = fs::read(path).map_err(|error| NoCollector::File(path.clone(), error))?;
+                tls.ca_certificate(Certificate::from_pem(pem))
+            }
+        }))
+    }
+
+    fn headers(&self) -> Result<MetadataMap, NoCollector> {
+        let mut headers = HeaderMap::new();
+        if let Some(path) = &self.headers_file {
+            let text = fs::read_to_string(path).map_err(|error| NoCollector::File(path.clone(), error))?;
+            let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+            for (line, number) in lines {
+                let wrong = || NoCollector::Header { path: path.clone(), line: number };
+                let (name, value) = line.split_once(':').ok_or_else(wrong)?;
+                let name: HeaderName = name.trim().parse().map_err(|_| wrong())?;
+                let mut value: HeaderValue = value.trim().parse().map_err(|_| wrong())?;
+                value.set_sensitive(true);
+                headers.append(name, value);
+            }
+        }
+        Ok(MetadataMap::from_headers(headers))
+    }
+
+    fn checked(&self) -> Result<(Option<ClientTlsConfig>, MetadataMap, String), NoCollector> {
+        let is_http = self.endpoint.scheme().is_some_and(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
+        if !is_http || self.endpoint.host().is_none_or(str::is_empty) {
+            return Err(NoCollector::Url);
+        }
+        Ok((self.tls()?, self.headers()?, self.endpoint.to_string()))
+    }
+
+    /// What sends metrics. Must be called within the runtime, which carries the connection.
+    pub(super) fn metrics(&self) -> Result<Told<MetricExporter>, NoCollector> {
+        let (tls, headers, endpoint) = self.checked()?;
+        let exporter = MetricExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(EXPORT_MAX);
+        let exporter = exporter.with_metadata(headers).with_temporality(Temporality::Cumulative);
+        let exporter = match tls {
+            Some(tls) => exporter.with_tls_config(tls),
+            None => exporter,
+        };
+        Ok(Told::of("metrics", exporter.build().map_err(|error| NoCollector::Exporter(error.to_string()))?))
+    }
+
+    /// What sends spans. Must be called within the runtime.
+    pub(super) fn spans(&self) -> Result<Told<SpanExporter>, NoCollector> {
+        let (tls, headers, endpoint) = self.checked()?;
+        let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(EXPORT_MAX);
+        let exporter = exporter.with_metadata(headers);
+        let exporter = match tls {
+            Some(tls) => exporter.with_tls_config(tls),
+            None => exporter,
+        };
+        Ok(Told::of("spans", exporter.build().map_err(|error| NoCollector::Exporter(error.to_string()))?))
+    }
+}
+
+/// An exporter whose failures are logged now and then. The SDK would leave them unsaid.
+#[derive(Debug)]
+pub(super) struct Told<E> {
+    what: &'static str,
+    exporter: E,
+    said: LogThrottle,
+}
+
+impl<E> Told<E> {
+    fn of(what: &'static str, exporter: E) -> Self {
+        Self { what, exporter, said: LogThrottle::default() }
+    }
+
+    fn tell(&self, exported: OTelSdkResult) -> OTelSdkResult {
+        if let Err(error) = &exported
+            && let Some(unsaid) = self.said.is_due()
+        {
+            tracing::warn!(what = self.what, %error, unsaid, "the collector does not take what it is sent");
+        }
+        exported
+    }
+}
+
+impl trace::SpanExporter for Told<SpanExporter> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        self.tell(self.exporter.export(batch).await)
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+impl PushMetricExporter for Told<MetricExporter> {
+    async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
+        self.tell(self.exporter.export(metrics).await)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn temporality(&self) -> Temporality {
+        self.exporter.temporality()
+    }
+}
