@@ -3,6 +3,7 @@
 mod admin_port;
 mod banner;
 mod gauges;
+pub mod reloading;
 mod telling;
 
 use std::convert::Infallible;
@@ -13,17 +14,18 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
-use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::admin_port::AdminPort;
 use self::banner::{Ports, Spoken};
+use self::reloading::{Reloaded, Settings};
 use self::telling::Telling;
 use crate::auth::reload::AccessFile;
 use crate::auth::{Gate, Trusted};
-use crate::authority::{Authority, AuthoritySlot, Turns};
+use crate::authority::{Authority, AuthoritySlot, Turns, WaitMax};
 use crate::claims::{self, Claims};
 use crate::clock::SystemClock;
 use crate::config::{Identity, ServeConfig};
@@ -43,6 +45,7 @@ use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
 use crate::store::{Commits, Description, OpenError, Store, Upkeep};
 use crate::supervise::Supervisor;
+use crate::supervise::looks::{Ask, Looks};
 use crate::supervise::signals::Signals;
 use crate::telemetry::chain;
 use crate::tls::Tls;
@@ -72,22 +75,27 @@ const OPEN_PAUSE: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// The service could not begin, or a vital part of it failed.
-pub async fn serve(config: ServeConfig, location: Location, listen: &[SocketAddr]) -> anyhow::Result<()> {
+pub async fn serve(settings: Settings, location: Location, listen: &[SocketAddr]) -> anyhow::Result<()> {
     let supervisor = Supervisor::new();
     let signals = signals(supervisor.stop())?;
+    let (looks, ask) = Looks::every(settings.config.reload_interval);
+    let asks = asks(ask)?;
     tokio::select! {
         biased;
         never = signals => match never {},
-        ended = run(config, location, listen, supervisor) => ended,
+        never = asks => match never {},
+        ended = run(settings, looks, location, listen, supervisor) => ended,
     }
 }
 
 async fn run(
-    config: ServeConfig,
+    settings: Settings,
+    looks: Looks,
     location: Location,
     listen: &[SocketAddr],
     supervisor: Supervisor,
 ) -> anyhow::Result<()> {
+    let config = settings.config.clone();
     let tls = config.tls.files().map(|files| Tls::load(files, Arc::new(SystemClock))).transpose()?.map(Arc::new);
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
@@ -107,12 +115,12 @@ async fn run(
     gauges::of_health(monitor.is_well());
     supervisor.vital("health", monitor.run());
     if let Some(tls) = tls.clone() {
-        let (interval, stop) = (config.reload_interval, supervisor.stop());
+        let (looks, stop) = (looks.clone(), supervisor.stop());
         supervisor.vital("tls", async move {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = tls.follow(interval) => {}
+                () = tls.follow(looks) => {}
             }
         });
     }
@@ -135,9 +143,17 @@ async fn run(
         CallerLimits { calls_per_second: config.caller_calls_per_second, open_calls: config.caller_open_calls };
     memory::give_back_freed();
     let memory = Arc::new(Memory::new(config.memory_limit));
-    let gate = gate(&config, &supervisor)?;
+    let gate = gate(&config, looks.clone(), &supervisor)?;
     let totals = Arc::new(Totals::new(callers, memory.clone()));
     gauges::of_process(&totals, &slot, tls.as_ref(), &gate);
+    let (reloaded, stop) = (Reloaded { totals: totals.clone(), slot: slot.clone() }, supervisor.stop());
+    supervisor.vital("settings", async move {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = reloaded.follow(settings, looks) => {}
+        }
+    });
     let port = Port { listener, tls };
     let served = Served { slot: slot.clone(), health, gate, limits, totals };
     let serving = server::serve(port, served, listening.clone(), supervisor.stop());
@@ -179,8 +195,25 @@ async fn run(
     }
 }
 
+/// The files that settings name and that cannot be used, and why.
+#[must_use]
+pub fn unusable_files(config: &ServeConfig) -> Vec<String> {
+    let tls = config.tls.files().map(|files| Tls::load(files, Arc::new(SystemClock)).map(drop));
+    let access = match config.identity() {
+        Ok(Identity::Proven { access_file, kinds }) => Some(AccessFile::open(access_file, kinds).map(drop)),
+        Ok(Identity::Believed) | Err(_) => None,
+    };
+    let collector = config.telemetry.collector().map(|collector| collector.map(|collector| collector.check()));
+    let collector = match collector {
+        Ok(checked) => checked.map(|checked| checked.map_err(|error| chain(&error))),
+        Err(error) => Some(Err(error)),
+    };
+    let tls = tls.map(|tls| tls.map_err(|error| chain(&error)));
+    [tls, access, collector].into_iter().flatten().filter_map(Result::err).collect()
+}
+
 /// The gate that calls pass. Its rules follow the access file.
-fn gate(config: &ServeConfig, supervisor: &Supervisor) -> anyhow::Result<Arc<Gate>> {
+fn gate(config: &ServeConfig, looks: Looks, supervisor: &Supervisor) -> anyhow::Result<Arc<Gate>> {
     let (access_file, kinds) = match config.identity().map_err(anyhow::Error::msg)? {
         Identity::Believed => return Ok(Arc::new(Gate::open())),
         Identity::Proven { access_file, kinds } => (access_file, kinds),
@@ -188,7 +221,7 @@ fn gate(config: &ServeConfig, supervisor: &Supervisor) -> anyhow::Result<Arc<Gat
     let (file, kinds, rules) = AccessFile::open(access_file, kinds).map_err(anyhow::Error::msg)?;
     let trusted = Trusted::new(rules, Arc::new(SystemClock))?;
     let gate = Arc::new(Gate::of(kinds, trusted, Arc::new(SystemClock)));
-    let (stop, following) = (supervisor.stop(), file.follow(gate.clone(), config.reload_interval));
+    let (stop, following) = (supervisor.stop(), file.follow(gate.clone(), looks));
     supervisor.vital("identity", async move {
         tokio::select! {
             biased;
@@ -293,7 +326,7 @@ async fn open_store(
 ) -> Result<Arc<dyn Store>, OpenError> {
     let options = config.store.options(config.migrate, config.allow_unsafe_store);
     match open::open(location, &options, Arc::new(SystemClock), supervisor).await {
-        Err(error @ OpenError::ReadOnly { .. }) if config.store.at.location.is_none() => {
+        Err(error @ OpenError::ReadOnly { .. }) if config.store.at.is_default() => {
             tracing::warn!(error = chain(&error), "serving from memory: runs are gone when this process ends");
             open::open(&Location::Memory, &options, Arc::new(SystemClock), supervisor).await
         }
@@ -317,12 +350,28 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
         engine,
         feed,
         reads: Reads::new(store.clone(), supervisor),
-        wait_max,
+        wait_max: WaitMax::new(wait_max),
         turns: Turns::default(),
         seals,
         namespaces: Registry::new(store.clone()),
         store,
     });
+}
+
+/// Asks for looks at files whenever a SIGHUP comes.
+///
+/// # Errors
+///
+/// The system does not tell of signals.
+fn asks(ask: Ask) -> anyhow::Result<impl Future<Output = Infallible>> {
+    let mut hangups = signal(SignalKind::hangup())?;
+    Ok(async move {
+        while hangups.recv().await.is_some() {
+            tracing::info!("a SIGHUP came: settings, certificates and access rules are looked at now");
+            ask.now();
+        }
+        std::future::pending().await
+    })
 }
 
 /// Cancels `stop` at the first signal, SIGTERM or Ctrl-C; the second ends the process at once.

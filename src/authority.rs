@@ -12,6 +12,7 @@ mod reads;
 mod until;
 mod watch;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -59,13 +60,36 @@ pub struct Authority {
     /// The watch path.
     pub feed: Feed,
     /// Time that a wait for a run's end lasts at most.
-    pub wait_max: Duration,
+    pub wait_max: WaitMax,
     /// The turns of large reads.
     pub turns: Turns,
     /// The seals of cursors and page tokens.
     pub seals: Arc<Seals>,
     /// The namespaces that are there.
     pub namespaces: Registry,
+}
+
+/// A time that may change while the service runs.
+#[derive(Debug)]
+pub struct WaitMax(AtomicU64);
+
+impl WaitMax {
+    /// This time, to the millisecond.
+    #[must_use]
+    pub fn new(time: Duration) -> Self {
+        let wait_max = Self(AtomicU64::new(0));
+        wait_max.set(time);
+        wait_max
+    }
+
+    /// Sets the time.
+    pub fn set(&self, time: Duration) {
+        self.0.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
 }
 
 /// The authority's place: empty until the store is open.
@@ -117,7 +141,7 @@ impl Authority {
             let left = end.saturating_duration_since(Instant::now());
             left.saturating_sub((left / 10).min(ANSWER_MARGIN_MAX))
         });
-        asked.min(self.wait_max).min(left)
+        asked.min(self.wait_max.get()).min(left)
     }
 
     /// Looks at the ledger's past where a caller names a later epoch: another replica may have seen sooner that the

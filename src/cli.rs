@@ -3,6 +3,7 @@
 #[cfg(feature = "bench")]
 mod bench;
 mod completions;
+mod config;
 mod connect;
 mod context;
 mod doctor;
@@ -29,12 +30,14 @@ mod watch;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 #[cfg(feature = "bench")]
 use self::bench::BenchArgs;
 use self::completions::CompletionsArgs;
+use self::config::ConfigArgs;
 use self::context::ContextArgs;
 use self::doctor::DoctorArgs;
 use self::export::ExportArgs;
@@ -44,7 +47,10 @@ use self::run::RunArgs;
 use self::token::TokenArgs;
 use self::verify::VerifyArgs;
 use self::watch::WatchArgs;
-use crate::config::{self, ServeConfig, StoreConfig};
+use crate::app::reloading::Settings;
+use crate::config::file::ConfigFile;
+use crate::config::shown::Setting;
+use crate::config::{self as settings, ServeConfig, StoreConfig};
 use crate::store::open::Location;
 
 /// The lifecycle authority for runs.
@@ -67,6 +73,12 @@ use crate::store::open::Location;
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// The settings of a server as they hold, where the command is about them.
+    #[arg(skip)]
+    settings: Vec<Setting>,
+    /// The command line itself.
+    #[arg(skip)]
+    words: Vec<OsString>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -105,6 +117,9 @@ enum Command {
     /// Load a server and measure what its callers see
     #[command(after_help = bench::HELP)]
     Bench(Box<BenchArgs>),
+    /// Look at the settings of a server before it starts
+    #[command(after_help = config::HELP)]
+    Config(ConfigArgs),
     /// Name servers and how they are reached, for use by their name
     #[command(after_help = context::HELP)]
     Context(ContextArgs),
@@ -120,21 +135,85 @@ enum Command {
 /// The command line asks for help, or cannot be understood. The text for either was printed, without passwords.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
     let words: Vec<OsString> = words.into_iter().collect();
-    let command = config::without_empty_variables(Cli::command());
-    let cli = command.try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches));
-    cli.map_err(|error| {
-        let rendered = error.render().to_string();
-        let given = words.iter().map(|word| word.to_string_lossy().into_owned()).chain(config::variables());
-        let shown = redacted(&rendered, given);
-        if shown == rendered {
-            let _closed = error.print();
-        } else if error.use_stderr() {
-            let _closed = io::stderr().write_all(shown.as_bytes());
-        } else {
-            let _closed = io::stdout().write_all(shown.as_bytes());
+    read(&words).map_err(|misread| match misread {
+        Misread::File(mistakes) => {
+            for mistake in mistakes {
+                eprintln!("runledger: {mistake}");
+            }
+            ExitCode::from(2)
         }
-        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        Misread::Words(error) => told(&error, &words),
     })
+}
+
+/// The reason for which a command line cannot be understood.
+enum Misread {
+    /// Mistakes in the file of settings that it names.
+    File(Vec<String>),
+    /// The command line itself; or it asks for help.
+    Words(clap::Error),
+}
+
+/// Understands a command line.
+fn read(words: &[OsString]) -> Result<Cli, Misread> {
+    let command = settings::without_empty_variables(Cli::command());
+    let (command, file) = with_file(command, words).map_err(Misread::File)?;
+    let matches = command.try_get_matches_from(words).map_err(Misread::Words)?;
+    let about = match matches.subcommand() {
+        Some(("serve", about)) => Some(about),
+        Some(("config", matches)) => matches.subcommand_matches("show"),
+        Some(_) | None => None,
+    };
+    let settings = about.map(|matches| settings::shown::shown(matches, &file)).unwrap_or_default();
+    let cli = Cli::from_arg_matches(&matches).map_err(Misread::Words)?;
+    Ok(Cli { settings, words: words.to_vec(), ..cli })
+}
+
+/// Reads the settings of a server again, from the same command line.
+fn reread(words: &[OsString]) -> Result<(ServeConfig, Vec<Setting>), String> {
+    match read(words) {
+        Ok(Cli { command: Command::Serve(config), settings, .. }) => Ok((*config, settings)),
+        Ok(_) => Err("the command line serves nothing".to_owned()),
+        Err(Misread::File(mistakes)) => Err(mistakes.join("; ")),
+        Err(Misread::Words(error)) => Err(error.to_string()),
+    }
+}
+
+/// Tells what was said of a command line, without passwords: how the process ends.
+fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
+    let rendered = error.render().to_string();
+    let given = words.iter().map(|word| word.to_string_lossy().into_owned()).chain(settings::variables());
+    let shown = redacted(&rendered, given);
+    if shown == rendered {
+        let _closed = error.print();
+    } else if error.use_stderr() {
+        let _closed = io::stderr().write_all(shown.as_bytes());
+    } else {
+        let _closed = io::stdout().write_all(shown.as_bytes());
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// The command with the values of the file that the command line names, where it is one that takes a server's
+/// settings, beneath it.
+fn with_file(command: clap::Command, words: &[OsString]) -> Result<(clap::Command, ConfigFile), Vec<String>> {
+    let path = words.get(1..).unwrap_or_default();
+    let of: &[&str] = match path {
+        [first, ..] if first == "serve" => &["serve"],
+        [first, second, ..] if first == "config" && second == "check" => &["config", "check"],
+        [first, second, ..] if first == "config" && second == "show" => &["config", "show"],
+        _ => return Ok((command, ConfigFile::default())),
+    };
+    let named = of.iter().try_fold(&command, |command, name| command.find_subcommand(name));
+    let Some(path) = named.and_then(|command| settings::file::named(command, &path[of.len()..])) else {
+        return Ok((command, ConfigFile::default()));
+    };
+    let file = ConfigFile::read(&path)?;
+    let command = match of {
+        ["serve"] => command.mut_subcommand("serve", |serve| file.beneath(serve)),
+        of => command.mut_subcommand("config", |config| config.mut_subcommand(of[1], |its| file.beneath(its))),
+    };
+    Ok((command, file))
 }
 
 /// A text without the passwords of what was given: who forgets `--store` gives a connection string as something else.
@@ -155,7 +234,11 @@ fn redacted(text: &str, given: impl Iterator<Item = String>) -> String {
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> ExitCode {
     ending::code(match cli.command {
-        Command::Serve(config) => serve::run(*config).await,
+        Command::Serve(config) => {
+            let words = cli.words;
+            let reread = Arc::new(move || reread(&words));
+            serve::run(Settings { config: *config, all: cli.settings, reread }).await
+        }
         Command::Run(args) => run::run(args).await,
         Command::Watch(args) => watch::run(*args).await,
         Command::Namespace(args) => namespace::run(args).await,
@@ -167,6 +250,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Migrate(config) => migrate::run(&config).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(*args).await,
+        Command::Config(args) => config::run(args, &cli.settings).await,
         Command::Context(args) => context::run(args),
         Command::Completions(args) => completions::run(&args),
     })

@@ -1,5 +1,7 @@
 //! The process's settings: flags, then `RUNLEDGER_*`, then defaults. No other module reads the environment.
 
+pub mod file;
+pub mod shown;
 mod telemetry;
 mod tls;
 
@@ -29,6 +31,10 @@ const PREFIX: &str = "RUNLEDGER_";
 /// The settings of `runledger serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeConfig {
+    /// File of settings (TOML), beneath flags and the environment: each key is a flag's name, with _ for -
+    #[arg(long, env = "RUNLEDGER_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
     /// Address to listen on; port 0 takes a free one
     #[arg(long, env = "RUNLEDGER_LISTEN", value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
     pub listen: HostPort,
@@ -117,7 +123,11 @@ pub struct StoreLocation {
     /// sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE [default: sqlite:DATA/runledger/ledger.db,
     /// where DATA is `$XDG_DATA_HOME` or ~/.local/share]
     #[arg(long = "store", env = "RUNLEDGER_STORE", value_name = "STORE", hide_env_values = true)]
-    pub location: Option<Asked>,
+    location: Option<Asked>,
+
+    /// File that holds the store's location, as --store takes it: the place for one with a password
+    #[arg(long, env = "RUNLEDGER_STORE_FILE", value_name = "FILE")]
+    store_file: Option<PathBuf>,
 }
 
 /// The flags that name the store and say how to open it, for every subcommand that opens one.
@@ -150,10 +160,22 @@ impl StoreLocation {
     ///
     /// The form that a store's location must have. The text itself is not shown: it may hold a password.
     pub fn location(&self) -> Result<Location, String> {
-        match &self.location {
-            Some(asked) => asked.location(),
-            None => Ok(Location::Sqlite(default_database())),
+        match (&self.location, &self.store_file) {
+            (Some(_), Some(_)) => Err("--store and --store-file both name the store: give one".to_owned()),
+            (Some(asked), None) => asked.location(),
+            (None, Some(path)) => {
+                let shown = path.display();
+                let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+                text.trim().parse().map_err(|expected| format!("--store-file {shown}: {expected}"))
+            }
+            (None, None) => Ok(Location::Sqlite(default_database())),
         }
+    }
+
+    /// Whether no store was asked for, so that the embedded one is meant.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.location.is_none() && self.store_file.is_none()
     }
 }
 
@@ -277,6 +299,7 @@ impl ServeConfig {
     ///
     /// A sentence that says what to do.
     pub fn admit(&self, addresses: &[SocketAddr]) -> Result<(), String> {
+        self.tls.check()?;
         let identity = self.identity()?;
         let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback() && !self.insecure) else {
             return Ok(());
@@ -357,8 +380,8 @@ fn variable(name: &str) -> Option<OsString> {
 
 fn on_or_off(text: &str) -> Result<bool, &'static str> {
     match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
         _ => Err("expected on or off"),
     }
 }

@@ -13,6 +13,6 @@ mod process;
 pub mod record;
 pub mod traces;
 
-pub use self::log::{LogFormat, LogThrottle, filter, log};
+pub use self::log::{LogFormat, LogThrottle, filter, log, set_filter};
 pub use self::process::observe_process;
 pub use runledger_proto::chain;

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::access_file::{self, FILE_BYTES_MAX};
 use super::rules::Rules;
 use super::{Gate, Kinds};
+use crate::supervise::looks::Looks;
 use crate::telemetry::{chain, record};
 
 /// The longest time for which new rules wait for the keys of new issuers.
@@ -54,11 +55,11 @@ impl AccessFile {
 
     /// Keeps what a gate's credentials are held against: follows the keys of issuers, and reads the file again and
     /// again. A file that is wrong changes nothing. It lasts for ever.
-    pub async fn follow(mut self, gate: Arc<Gate>, every: Duration) {
+    pub async fn follow(mut self, gate: Arc<Gate>, mut looks: Looks) {
         let Some(mut trusted) = gate.trusted() else { return std::future::pending().await };
         loop {
             let rules = tokio::select! {
-                rules = self.changed(every) => rules,
+                rules = self.changed(&mut looks) => rules,
                 never = trusted.jwts().follow() => match never {},
             };
             let (tokens, issuers) = (rules.tokens().count(), rules.issuers().len());
@@ -83,10 +84,10 @@ impl AccessFile {
     }
 
     /// Waits until the file has other rules.
-    async fn changed(&mut self, every: Duration) -> Rules {
+    async fn changed(&mut self, looks: &mut Looks) -> Rules {
         let mut is_unreadable = false;
         loop {
-            sleep(every).await;
+            looks.next().await;
             let (file, seen) = (self.clone(), self.seen);
             // A large file takes its time, and so does a pod's token on a slow disk.
             let look = tokio::task::spawn_blocking(move || file.look(seen));

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use tokio::net::lookup_host;
 
 use super::ending::Stop;
+use crate::app::reloading::Settings;
 use crate::config::ServeConfig;
 use crate::{app, telemetry};
 
@@ -19,12 +20,24 @@ pub(super) const HELP: &str = "Examples:\n  \
     Exit codes: 0 after a stop that was asked for; 1 when it could not serve or a part of it failed; 2 usage; \
     130 after a second signal.";
 
-pub(super) async fn run(config: ServeConfig) -> Result<(), Stop> {
+/// What would keep a server from starting by these settings, but for the store and the port.
+pub(super) async fn mistakes(config: &ServeConfig) -> Vec<String> {
+    let addresses = match lookup_host(config.listen.as_str()).await {
+        Ok(addresses) => Ok(addresses.collect::<Vec<SocketAddr>>()),
+        Err(error) => Err(format!("cannot resolve {}: {error}", config.listen)),
+    };
+    let admitted = addresses.and_then(|addresses| config.admit(&addresses));
+    let store = config.store.location().map(drop);
+    [admitted, store].into_iter().filter_map(Result::err).chain(app::unusable_files(config)).collect()
+}
+
+pub(super) async fn run(settings: Settings) -> Result<(), Stop> {
+    let config = &settings.config;
     let location = config.store.location().map_err(Stop::Usage)?;
     let found = lookup_host(config.listen.as_str()).await;
     let addresses: Vec<SocketAddr> = found.with_context(|| format!("cannot resolve {}", config.listen))?.collect();
     config.admit(&addresses).map_err(Stop::Usage)?;
     telemetry::log(config.telemetry.log_format, &config.telemetry.log)
         .map_err(|error| Stop::Undone(format!("cannot log: {error}")))?;
-    Ok(app::serve(config, location, &addresses).await?)
+    Ok(app::serve(settings, location, &addresses).await?)
 }

@@ -11,27 +11,45 @@ use crate::tls::{ClientAuth, ClientFiles, TlsFiles};
 #[expect(clippy::struct_field_names, reason = "the flags are named after the fields")]
 pub struct TlsConfig {
     /// The server's certificate, and those up to its root (PEM): the port speaks TLS, and nothing else
-    #[arg(long, env = "RUNLEDGER_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    #[arg(long, env = "RUNLEDGER_TLS_CERT", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
     /// The key of the certificate (PEM, without a password)
-    #[arg(long, env = "RUNLEDGER_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, env = "RUNLEDGER_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
 
     /// The CAs whose clients are let in (PEM): clients show certificates
-    #[arg(long, env = "RUNLEDGER_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, env = "RUNLEDGER_TLS_CLIENT_CA", value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
 
     /// Revocation lists (PEM), one of each CA that issues clients' certificates: who is on one is not let in
-    #[arg(long, env = "RUNLEDGER_TLS_CLIENT_CRL", value_name = "FILE", requires = "tls_client_ca")]
+    #[arg(long, env = "RUNLEDGER_TLS_CLIENT_CRL", value_name = "FILE")]
     tls_client_crl: Option<PathBuf>,
 
     /// Whether a client without a certificate is let in [default: required]
-    #[arg(long, env = "RUNLEDGER_TLS_CLIENT_AUTH", value_name = "WHETHER", value_enum, requires = "tls_client_ca")]
+    #[arg(long, env = "RUNLEDGER_TLS_CLIENT_AUTH", value_name = "WHETHER", value_enum)]
     tls_client_auth: Option<ClientAuth>,
 }
 
 impl TlsConfig {
+    /// Whether the files that are named suffice. It is not the command line that knows, as a part of them may be named
+    /// in the environment or in a file.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says which other file is to be named.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let Self { tls_cert, tls_key, tls_client_ca, tls_client_crl, tls_client_auth } = self;
+        match (tls_cert, tls_key, tls_client_ca) {
+            (Some(_), None, _) => Err("--tls-cert needs --tls-key"),
+            (None, Some(_), _) => Err("--tls-key needs --tls-cert"),
+            (None, None, Some(_)) => Err("--tls-client-ca needs --tls-cert and --tls-key"),
+            (_, _, None) if tls_client_crl.is_some() => Err("--tls-client-crl needs --tls-client-ca"),
+            (_, _, None) if tls_client_auth.is_some() => Err("--tls-client-auth needs --tls-client-ca"),
+            _ => Ok(()),
+        }
+    }
+
     /// The files, where the port is to speak TLS.
     #[must_use]
     pub fn files(&self) -> Option<TlsFiles> {
@@ -56,7 +74,9 @@ mod tests {
 
     fn read(flags: &str) -> Result<TlsConfig, String> {
         let words = ["runledger"].into_iter().chain(flags.split_whitespace());
-        Flags::try_parse_from(words).map(|flags| flags.tls).map_err(|error| error.to_string())
+        let tls = Flags::try_parse_from(words).map_err(|error| error.to_string())?.tls;
+        tls.check()?;
+        Ok(tls)
     }
 
     #[test]

@@ -2,21 +2,24 @@
 
 use std::error::Error;
 use std::io::IsTerminal as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{Level, Metadata};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
 /// Crates that would log callers' data (parameters of statements, frames, headers) above these levels. No filter lets
 /// them. The crates of HTTP/2 warn of each frame that a peer should not have sent: a flood of frames would become a
 /// flood of lines, so the listener warns in their place.
 const TALKATIVE: &[(&str, Level)] =
     &[("tokio_postgres", Level::INFO), ("h2", Level::ERROR), ("hyper", Level::ERROR), ("hyper_util", Level::ERROR)];
+
+/// The filter of the process's log, once there is one.
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// The shortest interval between two lines of a kind that others could make this process log.
 const SELDOM: Duration = Duration::from_secs(10);
@@ -37,7 +40,9 @@ pub enum LogFormat {
 ///
 /// The filter cannot be read.
 pub fn log(format: LogFormat, filter: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let filter = EnvFilter::try_new(filter)?.and(filter_fn(may_be_said));
+    let (filter, handle) = reload::Layer::new(EnvFilter::try_new(filter)?);
+    let _already = FILTER.set(handle);
+    let filter = filter.and(filter_fn(may_be_said));
     let lines =
         tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     let lines = match format {
@@ -46,6 +51,16 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), Box<dyn Error + Send +
     };
     tracing_subscriber::registry().with(lines.with_filter(filter)).try_init()?;
     Ok(())
+}
+
+/// Logs other lines from now on.
+///
+/// # Errors
+///
+/// The filter cannot be read.
+pub fn set_filter(filter: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let filter = EnvFilter::try_new(filter)?;
+    FILTER.get().map_or(Ok(()), |handle| handle.reload(filter)).map_err(Into::into)
 }
 
 /// A filter that [`log`] can read, as it is.

@@ -97,6 +97,15 @@ impl Collector {
         Ok((self.tls()?, self.headers()?, self.endpoint.to_string()))
     }
 
+    /// Whether the collector can be called, as far as the settings and their files tell.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which it cannot.
+    pub fn check(&self) -> Result<(), NoCollector> {
+        self.checked().map(drop)
+    }
+
     /// What sends metrics. Must be called within the runtime, which carries the connection.
     pub(super) fn metrics(&self) -> Result<Told<MetricExporter>, NoCollector> {
         let (tls, headers, endpoint) = self.checked()?;

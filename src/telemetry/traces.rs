@@ -9,6 +9,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -33,8 +34,8 @@ static TRACING: OnceLock<Tracing> = OnceLock::new();
 
 struct Tracing {
     tracer: SdkTracer,
-    /// The share of calls that are recorded although no caller asks for it.
-    ratio: f64,
+    /// The share of calls that are recorded although no caller asks for it: the bits of a float.
+    ratio: AtomicU64,
     asked: DefaultDirectRateLimiter,
 }
 
@@ -56,7 +57,11 @@ impl Traces {
             .with_resource(resource())
             .build();
         let asked = RateLimiter::direct(Quota::per_second(ASKED_MAX));
-        let _already = TRACING.set(Tracing { tracer: provider.tracer("runledger"), ratio, asked });
+        let _already = TRACING.set(Tracing {
+            tracer: provider.tracer("runledger"),
+            ratio: AtomicU64::new(ratio.to_bits()),
+            asked,
+        });
         Ok(Self(provider))
     }
 
@@ -65,6 +70,13 @@ impl Traces {
         if let Err(error) = self.0.shutdown_with_timeout(wait_max) {
             tracing::debug!(%error, "the last spans were not sent");
         }
+    }
+}
+
+/// Records another share of all calls from now on.
+pub fn set_ratio(ratio: f64) {
+    if let Some(tracing) = TRACING.get() {
+        tracing.ratio.store(ratio.to_bits(), Ordering::Relaxed);
     }
 }
 
@@ -86,7 +98,10 @@ pub struct CallTrace {
 pub fn call(method: &'static str, asked: Option<TraceContext>) -> CallTrace {
     let Some(tracing) = TRACING.get() else { return CallTrace { context: asked, span: None } };
     let is_recorded = match asked {
-        None => tracing.ratio > 0.0 && fastrand::f64() < tracing.ratio,
+        None => {
+            let ratio = f64::from_bits(tracing.ratio.load(Ordering::Relaxed));
+            ratio > 0.0 && fastrand::f64() < ratio
+        }
         Some(asked) => asked.sampled && tracing.asked.check().is_ok(),
     };
     if !is_recorded {

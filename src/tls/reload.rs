@@ -1,19 +1,15 @@
 //! The files are looked at again and again, and taken when they have changed.
-//!
-//! They are polled. A watch on a file of a Kubernetes secret sees nothing, because a link far above it is replaced; the
-//! kubelet brings a change after up to a minute anyway.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
 
 use super::expiry::ExpiryLog;
 use super::files::Digest;
 use super::offer::Offer;
 use super::{Tls, TlsError};
+use crate::supervise::looks::Looks;
 use crate::telemetry::{LogThrottle, chain, record};
 
 /// What was found instead of files that could be taken: their contents, or the reason why they cannot be read.
@@ -24,12 +20,12 @@ enum Bad {
 }
 
 impl Tls {
-    /// Looks at the files in this interval, for ever.
-    pub async fn follow(&self, interval: Duration) {
+    /// Looks at the files, for ever.
+    pub async fn follow(&self, mut looks: Looks) {
         let (mut bad, mut expiry, said) = (None, ExpiryLog::default(), LogThrottle::default());
         loop {
             expiry.look(&self.offer.borrow().terms, self.clock.now());
-            sleep(interval).await;
+            looks.next().await;
             self.look(&mut bad, &said).await;
         }
     }

@@ -23,9 +23,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("claims", &["domain", "engine", "feed", "share", "store", "supervise"]),
     ("reads", &["domain", "store", "supervise"]),
     ("namespaces", &["domain", "store"]),
-    ("auth", &["clock", "domain", "share", "telemetry"]),
+    ("auth", &["clock", "domain", "share", "supervise", "telemetry"]),
     ("wire", &["auth", "clock", "domain", "feed", "store", "telemetry"]),
-    ("tls", &["clock", "domain", "telemetry"]),
+    ("tls", &["clock", "domain", "supervise", "telemetry"]),
     ("config", &["auth", "domain", "store", "telemetry", "tls"]),
     (
         "authority",

@@ -18,7 +18,7 @@ const PARTIES_MAX: usize = 64 * 1024;
 const OPEN_RETRY: Duration = Duration::from_secs(1);
 
 /// The limits, as the operator set them; none where all of the server may be one caller's.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallerLimits {
     /// Calls, watches and waits that begin in a second; as many may come at once.
     pub calls_per_second: Option<NonZeroU32>,
@@ -29,6 +29,7 @@ pub struct CallerLimits {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct CallersLimited<C: Clock = DefaultClock> {
+    limits: CallerLimits,
     rates: Option<Rates<C>>,
     open_max: Option<usize>,
     open: Arc<Mutex<HashMap<Party, usize>>>,
@@ -57,7 +58,12 @@ impl<C: Clock + Clone> CallersLimited<C> {
             .calls_per_second
             .map(|calls| RateLimiter::dashmap_with_clock(Quota::per_second(calls), clock.clone()));
         let open_max = limits.open_calls.map(|calls| usize::try_from(calls.get()).unwrap_or(usize::MAX));
-        Self { rates, open_max, open: Arc::default(), clock }
+        Self { limits, rates, open_max, open: Arc::default(), clock }
+    }
+
+    /// Whether these are the limits.
+    pub(super) fn are(&self, limits: CallerLimits) -> bool {
+        self.limits == limits
     }
 
     /// Whether the operator set no limit.

@@ -178,7 +178,7 @@ impl Peer {
     /// Counts a call for its caller, where the operator set limits. A caller whose name was not proven yet would take
     /// what is another one's.
     pub(super) fn admit(&self, kind: Kind, caller: &Caller, open: &mut Open) -> Result<(), Refused> {
-        let callers = &self.totals.callers;
+        let callers = self.totals.callers.load();
         if !callers.limits_none() && kind != Kind::Local {
             open.own = callers.admit(self.key(caller)).map_err(Refused::TooMany)?;
         }

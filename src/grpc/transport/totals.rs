@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use governor::clock::DefaultClock;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
@@ -53,7 +54,7 @@ pub struct Totals {
     /// The turn of a request that takes long to decode.
     pub(super) large: Semaphore,
     pub(super) load_shed: LoadShed,
-    pub(super) callers: CallersLimited,
+    pub(super) callers: ArcSwap<CallersLimited>,
     pub(super) memory: Arc<Memory>,
     pub(super) backlog: Arc<Backlog>,
     peers: Mutex<Vec<Weak<Peer>>>,
@@ -82,7 +83,7 @@ impl Totals {
             unsent_bytes: AtomicUsize::new(0),
             large: Semaphore::new(1),
             load_shed: LoadShed::default(),
-            callers: CallersLimited::new(callers, DefaultClock::default()),
+            callers: ArcSwap::from_pointee(CallersLimited::new(callers, DefaultClock::default())),
             memory,
             backlog: Arc::default(),
             peers: Mutex::default(),
@@ -97,6 +98,13 @@ impl Totals {
             disagreed_said: LogThrottle::default(),
             limited: AtomicU64::new(0),
             limited_said: LogThrottle::default(),
+        }
+    }
+
+    /// Lets each caller make so many calls from now on. Calls that are open count for the limit that they came under.
+    pub fn limit_callers(&self, limits: CallerLimits) {
+        if !self.callers.load().are(limits) {
+            self.callers.store(Arc::new(CallersLimited::new(limits, DefaultClock::default())));
         }
     }
 
@@ -155,7 +163,7 @@ impl Totals {
         let tidy = async {
             loop {
                 sleep(TIDY_EVERY).await;
-                self.callers.tidy();
+                self.callers.load().tidy();
             }
         };
         tokio::join!(self.load_shed.follow(), self.memory.follow(), tidy);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use runledger::authority::{Authority, AuthoritySlot, Turns};
+use runledger::authority::{Authority, AuthoritySlot, Turns, WaitMax};
 use runledger::claims::{self, Claims};
 use runledger::engine::{self, Engine, Failure};
 use runledger::grpc::health;
@@ -57,7 +57,19 @@ fn backend(process: &Process) -> Authority {
     let (feed, wait_max, turns) = (process.feed.clone(), Duration::MAX, Turns::default());
     let seals = Arc::new(Seals::of(store.ledger()));
     let namespaces = Registry::new(store.clone());
-    Authority { store, reads, engine, renewals, progress, claims, feed, wait_max, turns, seals, namespaces }
+    Authority {
+        store,
+        reads,
+        engine,
+        renewals,
+        progress,
+        claims,
+        feed,
+        wait_max: WaitMax::new(wait_max),
+        turns,
+        seals,
+        namespaces,
+    }
 }
 
 /// A store that was opened and has not answered since.

@@ -125,6 +125,7 @@ impl Scene {
         let access = "[[token]]\nname = \"first\"\nsha256 = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n\
                       grants = [{ namespaces = [\"*\"], roles = [\"reader\"] }]\n";
         std::fs::write(directory.path().join("access.toml"), access).unwrap();
+        std::fs::write(directory.path().join("runledger.toml"), "store = \"memory\"\n").unwrap();
         let contexts = "current = \"local\"\n[contexts.local]\nas = \"agent-1\"\n";
         std::fs::write(directory.path().join("runledger/contexts.toml"), contexts).unwrap();
         let crawl = directory.path().join("crawl");

@@ -47,7 +47,7 @@ async fn it_says_that_the_process_lives_and_may_be_sent_traffic() {
         ("GET /livez", "200", "alive\n"),
         ("GET /readyz?verbose", "200", "ready\n"),
         ("HEAD /readyz", "200", ""),
-        ("GET /", "404", "not found: /livez and /readyz are here\n"),
+        ("GET /", "404", "not found: /livez, /readyz and /metrics are here\n"),
         ("POST /livez", "405", "only GET and HEAD are answered\n"),
     ] {
         let answer = asked(admin, line).await.unwrap();

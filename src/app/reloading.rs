@@ -1,0 +1,105 @@
+//! Settings that are taken while the server runs: when the file of settings has changed, or the operator asks.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::authority::AuthoritySlot;
+use crate::config::ServeConfig;
+use crate::config::shown::{RELOADED, Setting};
+use crate::grpc::transport::{CallerLimits, Totals};
+use crate::supervise::looks::Looks;
+use crate::telemetry::{self, record, traces};
+
+/// Reads the settings again, as they were read at the start.
+pub type Reread = Arc<dyn Fn() -> Result<(ServeConfig, Vec<Setting>), String> + Send + Sync>;
+
+/// The settings of a server, and how they are read again.
+#[derive(Clone)]
+pub struct Settings {
+    /// The settings that hold.
+    pub config: ServeConfig,
+    /// The same, one by one.
+    pub all: Vec<Setting>,
+    /// Reads them again.
+    pub reread: Reread,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// The parts of a server whose settings may change.
+pub(super) struct Reloaded {
+    pub(super) totals: Arc<Totals>,
+    pub(super) slot: AuthoritySlot,
+}
+
+impl Reloaded {
+    /// Follows the file of settings, for ever. A file that is wrong changes nothing.
+    pub(super) async fn follow(self, settings: Settings, mut looks: Looks) {
+        let Some(path) = settings.config.config.clone() else { return std::future::pending().await };
+        let Settings { mut all, reread, .. } = settings;
+        let mut seen = digest(path.clone()).await;
+        loop {
+            looks.next().await;
+            let found = digest(path.clone()).await;
+            if found == seen {
+                continue;
+            }
+            seen = found;
+            let read = reread.clone();
+            match tokio::task::spawn_blocking(move || read()).await {
+                Ok(Ok((config, settings))) => {
+                    record::reload("config", true);
+                    self.take(&config);
+                    tell(&all, &settings);
+                    all = settings;
+                }
+                Ok(Err(mistakes)) => {
+                    record::reload("config", false);
+                    tracing::error!(mistakes, "the file of settings is wrong: they stay as they are");
+                }
+                Err(_stopped) => {}
+            }
+        }
+    }
+
+    fn take(&self, config: &ServeConfig) {
+        self.totals.limit_callers(CallerLimits {
+            calls_per_second: config.caller_calls_per_second,
+            open_calls: config.caller_open_calls,
+        });
+        if let Some(authority) = self.slot.get() {
+            authority.wait_max.set(config.wait_max);
+        }
+        traces::set_ratio(config.telemetry.trace_sample_ratio);
+        if let Err(error) = telemetry::set_filter(&config.telemetry.log) {
+            tracing::error!(%error, "the filter of log lines cannot be set");
+        }
+    }
+}
+
+/// Says which settings have changed, and which of them wait for a restart.
+fn tell(before: &[Setting], now: &[Setting]) {
+    let changed =
+        now.iter().filter(|setting| !before.iter().any(|old| old.key == setting.key && old.values == setting.values));
+    let (held, waiting): (Vec<_>, Vec<_>) =
+        changed.map(|setting| setting.key.as_str()).partition(|key| RELOADED.contains(key));
+    if !held.is_empty() {
+        tracing::info!(settings = held.join(", "), "settings have changed, and hold");
+    }
+    if !waiting.is_empty() {
+        tracing::warn!(settings = waiting.join(", "), "settings have changed, and hold after a restart");
+    }
+}
+
+/// The file's digest; none where it cannot be read.
+async fn digest(path: PathBuf) -> Option<[u8; 32]> {
+    let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
+    read.ok()?.ok().map(|text| Sha256::digest(text).into())
+}

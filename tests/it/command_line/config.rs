@@ -1,0 +1,168 @@
+//! Settings of a server: from flags, the environment and a file, looked at before it starts and while it serves.
+
+use std::path::PathBuf;
+
+use runledger_proto::v1::StartRunRequest;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use super::cli::{Ran, command, ran};
+use crate::process::server::{Client, SOON, Server, eventually};
+
+/// A directory with a file of settings.
+struct Settings(TempDir);
+
+impl Settings {
+    fn of(text: &str) -> Self {
+        let settings = Self(TempDir::new().unwrap());
+        settings.write(text);
+        settings
+    }
+
+    fn write(&self, text: &str) {
+        // As editors and configuration management do it: the file is there or not, and never half.
+        let new = self.0.path().join("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, self.path()).unwrap();
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("runledger.toml")
+    }
+
+    fn name(&self) -> String {
+        self.path().to_str().unwrap().to_owned()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = command("", args);
+        command.env_remove("RUNLEDGER_SERVER").current_dir(self.0.path());
+        command
+    }
+
+    async fn run(&self, args: &[&str]) -> Ran {
+        ran(self.command(args)).await
+    }
+}
+
+async fn start(client: &mut Client, run_id: &str) -> Result<(), tonic::Status> {
+    let start = StartRunRequest { run_id: run_id.to_owned(), task_thread_id: "t".to_owned(), ..Default::default() };
+    client.start_run(start).await.map(drop)
+}
+
+/// The line of a setting in what `config show` printed: its value and its source.
+fn line<'a>(shown: &'a str, key: &str) -> Vec<&'a str> {
+    let line = shown.lines().find(|line| line.starts_with(&format!("{key} ")));
+    let (setting, source) = line.unwrap_or_else(|| panic!("{key}: {shown}")).split_once('#').unwrap();
+    vec![setting.split_once('=').unwrap().1.trim(), source.trim()]
+}
+
+#[tokio::test]
+async fn a_file_with_three_mistakes_names_all_three_and_nothing_is_served() {
+    let settings = Settings::of("listen_adress = \"x\"\nlog = \"info\"\nconnections = 2\nlog_format = \"xml\"\n");
+    let name = settings.name();
+    for args in [
+        vec!["serve", "--config", &name],
+        vec!["config", "check", &name],
+        vec!["config", "check", "--config", &name],
+        vec!["config", "show", &name],
+    ] {
+        let ran = settings.run(&args).await;
+        let mistakes = [
+            "1: unknown key `listen_adress`: did you mean `listen`?",
+            "3: `connections`: 2 is not in 3..=1000",
+            "4: `log_format`: expected one of text, json",
+        ];
+        let wanted: String = mistakes.iter().map(|mistake| format!("runledger: {name}:{mistake}\n")).collect();
+        assert_eq!((ran.code, ran.err.as_str(), ran.out.as_str()), (2, wanted.as_str(), ""), "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_flag_is_above_the_environment_which_is_above_the_file_which_is_above_the_default() {
+    let settings = Settings::of("connections = 11\nclient_connections = 12\nwait_max = \"13s\"\nauth = [\"none\"]\n");
+    let name = settings.name();
+    let mut command = settings.command(&["config", "show", &name, "--client-connections", "22"]);
+    command.env("RUNLEDGER_CLIENT_CONNECTIONS", "32").env("RUNLEDGER_WAIT_MAX", "33s").env("RUNLEDGER_LOG", "");
+    command.env("RUNLEDGER_STORE", "postgres://app:hunter2@db/runs");
+    let shown = ran(command).await;
+    assert_eq!((shown.code, shown.err.as_str()), (0, ""));
+    for (key, value, source) in [
+        ("connections", "11", "file"),
+        ("client_connections", "22", "flag"),
+        ("wait_max", "\"33s\"", "environment"),
+        ("log", "\"warn,runledger=info\"", "default"),
+        ("auth", "\"none\"", "file"),
+        ("store", "\"postgres://app:***@db/runs\"", "environment"),
+    ] {
+        assert_eq!(line(&shown.out, key), [value, source], "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_check_reads_the_files_that_the_settings_name_and_tells_every_mistake() {
+    let settings = Settings::of(
+        "store = \"memory\"\ntls_cert = \"none.pem\"\ntls_key = \"none.key\"\naccess_file = \"none.toml\"\n\
+         otlp_endpoint = \"http://127.0.0.1:4317\"\notlp_headers_file = \"none.headers\"\n",
+    );
+    let bad = settings.run(&["config", "check", "runledger.toml"]).await;
+    assert_eq!(bad.code, 1, "{}", bad.err);
+    for file in ["none.pem", "none.toml", "none.headers"] {
+        assert!(bad.err.contains(file), "{file}: {}", bad.err);
+    }
+    settings.write("store = \"memory\"\ntls_cert = \"none.pem\"\n");
+    let half = settings.run(&["config", "check", "runledger.toml"]).await;
+    assert!(half.code == 1 && half.err.contains("--tls-cert needs --tls-key"), "{}", half.err);
+    settings.write("store = \"memory\"\n");
+    let good = settings.run(&["config", "check", "runledger.toml"]).await;
+    assert_eq!((good.code, good.out.as_str()), (0, "the settings are good\n"), "{}", good.err);
+}
+
+#[tokio::test]
+async fn a_store_with_a_password_stands_in_a_file_of_its_own() {
+    let settings = Settings::of("store_file = \"store\"\n");
+    std::fs::write(settings.0.path().join("store"), "postgres//app:hunter2@db/runs\n").unwrap();
+    let bad = settings.run(&["config", "check", "runledger.toml"]).await;
+    assert_eq!(bad.code, 1);
+    assert!(bad.err.contains("--store-file store") && !bad.err.contains("hunter2"), "{}", bad.err);
+    std::fs::write(settings.0.path().join("store"), "memory\n").unwrap();
+    assert_eq!(settings.run(&["config", "check", "runledger.toml"]).await.code, 0);
+    let both = settings.run(&["config", "check", "runledger.toml", "--store", "memory"]).await;
+    assert!(both.code == 1 && both.err.contains("give one"), "{}", both.err);
+}
+
+#[tokio::test]
+async fn what_can_be_reloaded_is_at_a_sighup_and_what_cannot_is_named() {
+    let settings = Settings::of("store = \"memory\"\nreload_interval = \"1h\"\n");
+    let server = Server::start_with(&["--config", &settings.name()]).await;
+    let mut client = server.client();
+    for nth in 0..20 {
+        start(&mut client, &format!("before-{nth}")).await.unwrap();
+    }
+    settings.write("store = \"memory\"\nreload_interval = \"1h\"\ncaller_calls_per_second = 1\nconnections = 9\n");
+    server.process.signal("HUP");
+    server.process.says("hold after a restart").await;
+    let said = server.process.said();
+    assert!(said.contains("caller_calls_per_second") && said.contains("connections"), "{said}");
+    let limited = eventually(SOON, async || start(&mut client, "after").await.err());
+    assert_eq!(limited.await.expect("there is a limit").code(), tonic::Code::ResourceExhausted);
+
+    settings.write("store = \"memory\"\nreload_interval = \"1h\"\ncaller_calls_per_secnd = 1\n");
+    server.process.signal("HUP");
+    server.process.says("did you mean `caller_calls_per_second`").await;
+    // Nothing has changed by it.
+    let limited = eventually(SOON, async || start(&mut client, "still").await.err());
+    assert_eq!(limited.await.expect("there is a limit").code(), tonic::Code::ResourceExhausted);
+}
+
+#[tokio::test]
+async fn help_names_the_file_and_the_order_of_precedence() {
+    let settings = Settings::of("");
+    let help = settings.run(&["config", "--help"]).await.out;
+    assert!(
+        help.replace('\n', " ").contains("flags, then by the environment, then by the file, then by defaults"),
+        "{help}"
+    );
+    assert!(settings.run(&["serve", "--help"]).await.out.contains("--config <FILE>"));
+    assert!(settings.run(&["config", "reference"]).await.out.contains("| `listen` |"));
+}
