@@ -18,7 +18,8 @@ run: ## Builds the service and serves on the embedded store: make run ARGS='--li
 
 test: ## Runs every Rust test, on SQLite and on a private, throw-away PostgreSQL
 	@$(NEED) rust cc pgbouncer
-	RUNLEDGER_TEST_OLDER="$$(tests/older-release)" tests/with-postgres $(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
+	RUNLEDGER_TEST_OLDER="$$(tests/older-release)" RUNLEDGER_TEST_PROMTOOL="$$(tests/promtool)" \
+		tests/with-postgres $(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
 
 test-interruptions: ## Goes through interruptions of all lengths on the real binary, for minutes, and says which workers died
 	@$(NEED) rust cc

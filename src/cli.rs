@@ -15,6 +15,7 @@ mod health;
 mod live;
 mod look;
 mod migrate;
+mod monitoring;
 mod namespace;
 mod output;
 mod run;
@@ -42,6 +43,7 @@ use self::context::ContextArgs;
 use self::doctor::DoctorArgs;
 use self::export::ExportArgs;
 use self::health::HealthArgs;
+use self::monitoring::MonitoringArgs;
 use self::namespace::NamespaceArgs;
 use self::run::RunArgs;
 use self::token::TokenArgs;
@@ -117,6 +119,9 @@ enum Command {
     /// Load a server and measure what its callers see
     #[command(after_help = bench::HELP)]
     Bench(Box<BenchArgs>),
+    /// Print what Prometheus and Grafana need to know
+    #[command(after_help = monitoring::HELP)]
+    Monitoring(MonitoringArgs),
     /// Look at the settings of a server before it starts
     #[command(after_help = config::HELP)]
     Config(ConfigArgs),
@@ -250,6 +255,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Migrate(config) => migrate::run(&config).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(*args).await,
+        Command::Monitoring(args) => monitoring::run(&args),
         Command::Config(args) => config::run(args, &cli.settings).await,
         Command::Context(args) => context::run(args),
         Command::Completions(args) => completions::run(&args),

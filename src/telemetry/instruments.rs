@@ -64,7 +64,14 @@ impl Instruments {
 
     /// Makes the instruments of the process; the first ones stay.
     pub(super) fn install(meter: &Meter) {
-        let _already = INSTRUMENTS.set(Self::of(meter));
+        let instruments = Self::of(meter);
+        // An increase from no series is none to Prometheus: what alerts ask for begins at zero.
+        for kind in ["access", "config", "jwks", "tls"] {
+            for outcome in ["taken", "refused"] {
+                instruments.reloads.add(0, [("kind", kind), ("outcome", outcome)]);
+            }
+        }
+        let _already = INSTRUMENTS.set(instruments);
     }
 
     /// The instruments, where somebody asks for metrics.
@@ -137,11 +144,15 @@ impl Named {
 
     /// Counts one in the series of these values.
     pub(super) fn count<const N: usize>(&self, labels: [(&'static str, &'static str); N]) {
+        self.add(1, labels);
+    }
+
+    fn add<const N: usize>(&self, number: u64, labels: [(&'static str, &'static str); N]) {
         let value = |place: usize| labels.get(place).map_or("", |(_, value)| *value);
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         let series = bound.entry((value(0), value(1)));
         series
             .or_insert_with(|| self.instrument.bind(&labels.map(|(label, value)| KeyValue::new(label, value))))
-            .add(1);
+            .add(number);
     }
 }

@@ -4,6 +4,8 @@
 //! No label has a value that a caller chooses: neither a run, nor a thread, nor an agent. So the number of series is
 //! bounded by the table.
 
+use std::fmt::Write as _;
+
 /// One metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
@@ -185,6 +187,23 @@ pub fn prometheus_label(label: &str) -> String {
     label.replace('.', "_")
 }
 
+/// The reference of all metrics, in Markdown.
+#[must_use]
+pub fn reference() -> String {
+    let mut text = String::from("| metric | kind | labels | meaning |\n| --- | --- | --- | --- |\n");
+    for metric in ALL {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram(_) => "histogram",
+        };
+        let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{}`", prometheus_label(label))).collect();
+        let (name, labels) = (metric.prometheus_name(), labels.join(" "));
+        let _written = writeln!(text, "| `{name}` | {kind} | {labels} | {} |", metric.meaning);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -208,6 +227,12 @@ mod tests {
                 assert!(!["run_id", "task_thread_id", "agent_id"].contains(label), "{label}");
             }
         }
+    }
+
+    #[test]
+    fn the_reference_in_the_docs_is_that_of_the_table() {
+        let docs = include_str!("../../docs/telemetry.md");
+        assert!(docs.contains(&reference()), "put this into docs/telemetry.md:\n{}", reference());
     }
 
     #[test]

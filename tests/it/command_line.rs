@@ -29,6 +29,7 @@ const ENDS: &[(&str, &[u8])] = &[
     ("migrate", &[0, 1, 2]),
     ("bench", &[0, 1, 2, 3, 130]),
     ("config", &[0, 1, 2]),
+    ("monitoring", &[0, 1, 2]),
     ("context", &[0, 1, 2]),
     ("token", &[0, 1, 2]),
     ("completions", &[0, 1, 2]),

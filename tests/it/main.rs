@@ -19,4 +19,5 @@ mod postgres;
 mod process;
 mod reads;
 mod support;
+mod telemetry;
 mod tls;

@@ -23,7 +23,7 @@ pub(crate) async fn start(flags: &[&str]) -> (Server, SocketAddr) {
 }
 
 /// The whole answer to a request's first line. None when nobody listens.
-async fn asked(address: SocketAddr, line: &str) -> Option<String> {
+pub(crate) async fn asked(address: SocketAddr, line: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(format!("{line} HTTP/1.1\r\n{ASK}").as_bytes()).await.ok()?;
     let mut answer = String::new();

@@ -1,0 +1,124 @@
+//! The dashboard: made of the table of metrics, and understood by Prometheus.
+
+use std::collections::HashSet;
+
+use promql_parser::label::Matcher;
+use promql_parser::parser::{self, Expr, VectorSelector};
+use promql_parser::util::{ExprVisitor, walk_expr};
+use runledger::telemetry::dashboard::{dashboard, rows};
+use runledger::telemetry::metrics::{ALL, Kind, Metric, prometheus_label};
+
+#[test]
+fn the_dashboard_that_is_kept_is_the_one_that_is_made() {
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/monitoring/grafana-dashboard.json");
+    let kept = std::fs::read_to_string(kept).unwrap();
+    assert!(
+        kept == format!("{:#}\n", dashboard()),
+        "runledger monitoring dashboard > monitoring/grafana-dashboard.json"
+    );
+}
+
+#[test]
+fn every_panel_asks_for_metrics_and_labels_of_the_table_and_every_metric_is_shown() {
+    let mut shown = HashSet::new();
+    for (_, panels) in rows() {
+        for panel in panels {
+            for (query, _) in &panel.queries {
+                // What Grafana fills in.
+                let query = query.replace("$__rate_interval", "5m").replace("$instance", ".+");
+                shown.extend(is_of_the_table(panel.title, &query));
+            }
+        }
+    }
+    // Told for people, or the sums of what is shown.
+    let left_out = [
+        "runledger_build_info",
+        "process_uptime_seconds",
+        "runledger_sweep_duration_seconds",
+        "runledger_claim_wait_seconds",
+        "runledger_rpc_request_bytes",
+        "runledger_rpc_unsent_bytes",
+        "runledger_queue_bytes",
+        "runledger_ring_bytes",
+        "runledger_reloads_total",
+    ];
+    let missing: Vec<_> =
+        ALL.iter().map(|metric| metric.prometheus_name()).filter(|name| !shown.contains(name)).collect();
+    assert_eq!(missing.iter().map(String::as_str).collect::<HashSet<_>>(), HashSet::from(left_out));
+}
+
+#[test]
+fn no_two_panels_overlap() {
+    let dashboard = dashboard();
+    let mut taken = HashSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let at = |name: &str| panel["gridPos"][name].as_u64().unwrap();
+        for x in at("x")..at("x") + at("w") {
+            for y in at("y")..at("y") + at("h") {
+                assert!(x < 24 && taken.insert((x, y)), "{} overlaps another one at {x}, {y}", panel["title"]);
+            }
+        }
+    }
+}
+
+/// Holds an expression against the table: every metric that it names has a row, and every label is one of that row's.
+/// Returns the names of the metrics.
+pub(super) fn is_of_the_table(place: &str, expression: &str) -> HashSet<String> {
+    let parsed = parser::parse(expression).unwrap_or_else(|error| panic!("{place}: {error}: {expression}"));
+    let mut asked = Asked::default();
+    walk_expr(&mut asked, &parsed).unwrap();
+    assert!(!asked.metrics.is_empty(), "{place}: {expression}");
+    let mut labels: HashSet<String> = ["instance", "le"].map(str::to_owned).into();
+    for (name, matched) in &asked.metrics {
+        let metric = row(name).unwrap_or_else(|| panic!("{place}: {name} is no metric: {expression}"));
+        let own: HashSet<_> = metric.labels.iter().map(|label| prometheus_label(label)).collect();
+        for label in matched.iter().filter(|label| *label != "instance") {
+            assert!(own.contains(label), "{place}: {name} has no label {label}");
+        }
+        labels.extend(own);
+    }
+    for label in asked.grouped {
+        assert!(labels.contains(&label), "{place}: no label {label}: {expression}");
+    }
+    asked.metrics.iter().map(|(name, _)| row(name).expect("found above").prometheus_name()).collect()
+}
+
+/// The row of a name as Prometheus has it, also of a histogram's parts.
+fn row(name: &str) -> Option<&'static Metric> {
+    ALL.iter().copied().find(|metric| {
+        let own = metric.prometheus_name();
+        match metric.kind {
+            Kind::Histogram(_) => ["_bucket", "_count", "_sum"].iter().any(|part| name == format!("{own}{part}")),
+            Kind::Counter | Kind::Gauge => name == own,
+        }
+    })
+}
+
+/// What an expression asks for.
+#[derive(Default)]
+struct Asked {
+    metrics: Vec<(String, Vec<String>)>,
+    grouped: Vec<String>,
+}
+
+impl ExprVisitor for Asked {
+    type Error = std::convert::Infallible;
+
+    fn pre_visit(&mut self, plan: &Expr) -> Result<bool, Self::Error> {
+        let selector: Option<&VectorSelector> = match plan {
+            Expr::VectorSelector(selector) => Some(selector),
+            Expr::MatrixSelector(matrix) => Some(&matrix.vs),
+            _ => None,
+        };
+        if let Some(selector) = selector {
+            let matched = selector.matchers.matchers.iter().map(|Matcher { name, .. }| name.clone()).collect();
+            self.metrics.push((selector.name.clone().unwrap_or_default(), matched));
+        }
+        if let Expr::Aggregate(aggregate) = plan
+            && let Some(parser::LabelModifier::Include(labels)) = &aggregate.modifier
+        {
+            self.grouped.extend(labels.labels.iter().cloned());
+        }
+        Ok(true)
+    }
+}
