@@ -84,6 +84,11 @@
 //!   role that were granted, an agent of the caller's own. A method without a row in the table of accesses is denied to
 //!   everybody. A credential that comes is good or the call is refused: no call falls back to another one. A stream or a
 //!   wait ends when new rules would refuse it, or its credential ends.
+//! - What is measured and traced decides nothing. Metrics have no label that a caller chooses, and all names stand in
+//!   [`telemetry::metrics`]. A call makes a span only where it was sampled by its headers, so that a call that was not
+//!   costs the question alone. The trace of a call is kept with its event.
+//! - A setting is said once, by its flag: what it means, its default, the values that it takes. A file and the
+//!   environment name the same settings, and the reference is made of them.
 //! - The principal of an event is the server's own finding. A caller that is confined to its agents writes no run of
 //!   others: [`domain::decide`] refuses it, whatever the call.
 //!
@@ -185,13 +190,17 @@
 //! | [`authority`] | the calls without a transport: a request in, an answer or a problem out |
 //! | [`grpc`] | the gRPC face on top of it, health, and the listener with its bounds |
 //! | [`tls`] | certificates and client CAs, read again when they change; handshakes; the trust in connected clients |
-//! | [`admin`] | the port for those who run the process: `/livez`, `/readyz` |
+//! | [`admin`] | the port for those who run the process: `/livez`, `/readyz`, `/metrics` |
 //! | [`auth`] | who makes a call, and what the caller may do |
 //! | `auth::{gate, access, grant}` | the gate that every call passes; the access that each method needs; what was granted |
 //! | `auth::{access_file, rules, token, reload}` | the access file: its form, what it says of whom, new rules while the server runs |
 //! | `auth::{trusted, jwt, jwks}` | what credentials are held against: the rules, and signed tokens of issuers by the sets of their keys |
 //! | [`memory`] | how much memory the process takes and may take, and what is refused when little is left |
 //! | [`app`], [`config`], [`supervise`], [`telemetry`], [`clock`] | the process: wired, told what to do, stopped, heard |
+//! | `config::{file, shown}` | a server's settings from a file; as they hold, and their reference |
+//! | `telemetry::{metrics, record, gauges}` | the table of metrics; what is recorded as it happens; what is read when asked |
+//! | `telemetry::{traces, otlp}` | the spans of a call, from its headers to its commit; their way to a collector |
+//! | `telemetry::{alerts, dashboard}` | what Prometheus and Grafana are given, made of the table |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
 //! | `cli::{connect, context}` | how servers are reached: by flags, then the environment, then a named context |
 //! | `fill` | makes a large ledger for measurements, past the service |

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use runledger_client::Health;
 use runledger_proto::v1::StartRunRequest;
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -135,6 +136,7 @@ async fn a_store_with_a_password_stands_in_a_file_of_its_own() {
 async fn what_can_be_reloaded_is_at_a_sighup_and_what_cannot_is_named() {
     let settings = Settings::of("store = \"memory\"\nreload_interval = \"1h\"\n");
     let server = Server::start_with(&["--config", &settings.name()]).await;
+    server.becomes("readiness", Health::Serving, SOON).await;
     let mut client = server.client();
     for nth in 0..20 {
         start(&mut client, &format!("before-{nth}")).await.unwrap();

@@ -1,11 +1,13 @@
 //! Traces: from a caller's span through the call's to the commit's, and on to whoever watches.
 
 use opentelemetry_proto::tonic::trace::v1::Span;
+use runledger_client::Health;
 use runledger_proto::v1::watch_run_response::Frame;
-use runledger_proto::v1::{ListRunEventsRequest, StartRunRequest, UpdateRunRequest, WatchRunRequest};
+use runledger_proto::v1::{GetRunRequest, ListRunEventsRequest, StartRunRequest, UpdateRunRequest, WatchRunRequest};
 use tonic::Request;
 
 use super::collector::{Collector, attribute, hex};
+use crate::process::data::Data;
 use crate::process::server::{Client, SOON, Server, eventually};
 use crate::support::postgres::Database;
 
@@ -14,8 +16,13 @@ const CALLER: &str = "00f067aa0ba902b7";
 
 /// A server that sends to a collector, and records no call that does not ask for it.
 async fn traced(collector: &Collector, store: &str, more: &[&str]) -> Server {
-    Server::start_with(&[&["--trace-sample-ratio", "0", "--store", store], &sending(collector)[..], more].concat())
-        .await
+    started(&[&["--trace-sample-ratio", "0", "--store", store], &sending(collector)[..], more].concat()).await
+}
+
+async fn started(flags: &[&str]) -> Server {
+    let server = Server::start_with(flags).await;
+    server.becomes("readiness", Health::Serving, SOON).await;
+    server
 }
 
 /// The flags of a server that sends to a collector.
@@ -116,7 +123,7 @@ async fn a_call_that_is_not_sampled_makes_no_span_and_its_event_keeps_the_caller
 async fn a_share_of_calls_is_recorded_although_no_caller_asks_for_it() {
     let collector = Collector::start().await;
     let all = ["--store", "memory", "--trace-sample-ratio", "1"];
-    let server = Server::start_with(&[&all[..], &sending(&collector)].concat()).await;
+    let server = started(&[&all[..], &sending(&collector)].concat()).await;
     let mut client = server.client();
     client.start_run(a_start("run-1")).await.unwrap();
     let traceparent = events(&mut client, "run-1").await.remove(0);
@@ -202,10 +209,39 @@ async fn metrics_are_sent_to_the_collector_with_the_headers_of_a_file() {
 #[tokio::test]
 async fn a_collector_that_is_away_is_told_of_and_harms_no_call_and_no_stop() {
     let flags = ["--store", "memory", "--otlp-endpoint", "http://127.0.0.1:1", "--otlp-interval", "1s"];
-    let mut server = Server::start_with(&[&flags[..], &["--trace-sample-ratio", "1"]].concat()).await;
+    let mut server = started(&[&flags[..], &["--trace-sample-ratio", "1"]].concat()).await;
     server.client().start_run(a_start("run-1")).await.unwrap();
     server.process.says("the collector does not take what it is sent").await;
     server.client().start_run(a_start("run-2")).await.unwrap();
     server.process.signal("TERM");
     assert_eq!(server.process.exited(SOON).await.0, 0);
+}
+
+#[tokio::test]
+async fn a_line_of_json_has_its_fields_and_one_about_a_call_has_the_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = started(&["--store", &sqlite(&folder), "--log-format", "json"]).await;
+    let mut client = server.client();
+    client.start_run(a_start("spoilt")).await.unwrap();
+    let data = Data::Sqlite(folder.path().join("ledger.db"));
+    data.sql("update runs set record = '[]' where run_id = 'spoilt' returning run_id").await;
+    let asked = GetRunRequest { run_id: "spoilt".to_owned(), ..GetRunRequest::default() };
+    client.get_run(of(asked, &format!("00-{TRACE}-{CALLER}-00"))).await.unwrap_err();
+    server.process.says("a read failed").await;
+    let said = server.process.said();
+    let lines: Vec<serde_json::Value> =
+        said.lines().filter(|line| line.starts_with('{')).map(|line| serde_json::from_str(line).unwrap()).collect();
+    for line in &lines {
+        for field in ["timestamp", "level", "target", "message"] {
+            assert!(line[field].is_string(), "{field}: {line}");
+        }
+        assert!(line["target"].as_str().unwrap().starts_with("runledger::"), "{line}");
+    }
+    let failed = lines.iter().find(|line| line["message"] == "a read failed").unwrap();
+    for (field, value) in
+        [("level", "ERROR"), ("rpc", "GetRun"), ("namespace", "default"), ("run_id", "spoilt"), ("trace_id", TRACE)]
+    {
+        assert_eq!(failed[field], value, "{failed}");
+    }
+    assert!(failed["error"].is_string(), "{failed}");
 }
