@@ -130,13 +130,14 @@ impl Change {
         if self.key.namespace == namespace { self.filtered.shown_to(filter) } else { None }
     }
 
-    /// Tells how long after its event the change is shown, to a watch that has caught up. The event's time is the
+    /// The change, of which is told how long after its event it is shown, to a watch that has caught up. The event's time is the
     /// store's, and the time of now this process's own: the difference may be below zero.
-    fn is_shown(&self) {
+    fn shown(&self) -> &Self {
         if record::is_on() {
             let lag = SystemClock.now().micros().saturating_sub(self.at.micros());
             record::watch_lag(Duration::from_micros(u64::try_from(lag).unwrap_or(0)));
         }
+        self
     }
 
     /// The approximate number of bytes that the change takes in memory.

@@ -49,7 +49,7 @@ impl ConfigFile {
 
     /// What a text says; else every mistake, and its line.
     fn parse(text: &str) -> Result<Self, Vec<(usize, String)>> {
-        let line = |at: usize| text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = |at: usize| text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
         let table = DeTable::parse(text).map_err(|error| {
             vec![(error.span().map_or(1, |span| line(span.start)), format!("not TOML: {}", error.message()))]
         })?;
@@ -131,7 +131,14 @@ fn texts(value: &DeValue<'_>, arg: &Arg) -> Result<Vec<String>, String> {
             .collect::<Option<_>>()
             .ok_or_else(|| "expected texts".into()),
         DeValue::Array(_) => Err("expected one value, not a list".to_owned()),
-        value => one(value).map(|text| vec![text]).ok_or_else(|| "expected a text, a number, true or false".to_owned()),
+        DeValue::String(_)
+        | DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_)
+        | DeValue::Table(_) => {
+            one(value).map(|text| vec![text]).ok_or_else(|| "expected a text, a number, true or false".to_owned())
+        }
     }
 }
 

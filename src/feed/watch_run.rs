@@ -129,8 +129,7 @@ impl Feed {
                 let signal = *subscription.signal.borrow_and_update();
                 if let Some(entry) = subscription.recent(shown.revision.next(), epoch) {
                     feed.is_still(epoch)?;
-                    entry.change.is_shown();
-                    yield shown.frame(&entry.change);
+                    yield shown.frame(entry.change.shown());
                     quiet = Quiet::since(hub.as_of());
                 } else if signal != looked_at && (signal.revision > shown.revision || signal.begun > looked_at.begun) {
                     looked_at = signal;
@@ -139,8 +138,7 @@ impl Feed {
                         let change = history.next(&feed).await;
                         feed.is_still(epoch)?;
                         let Some(change) = change? else { break };
-                        change.is_shown();
-                        yield shown.frame(&change);
+                        yield shown.frame(change.shown());
                         quiet = Quiet::since(hub.as_of());
                     }
                 } else {

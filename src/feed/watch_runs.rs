@@ -18,7 +18,7 @@ use super::history::History;
 use super::hub::Told;
 use super::quiet::{Passing, Quiet};
 use super::ring::{Next, Stand};
-use super::{Feed, Held, WatchError};
+use super::{Change, Feed, Held, WatchError};
 use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, Reach, RunQuery};
@@ -145,9 +145,8 @@ impl Feed {
                     Next::Change(entry, matches) => {
                         let shared = *stand.positions == *entry.positions;
                         let cursor = if shared { entry.cursor.clone() } else { watch.cursor(&stand.positions, None) };
-                        let (event, run) = (entry.change.event.clone(), entry.change.run.clone());
-                        let after = entry.change.filtered.after.clone();
-                        entry.change.is_shown();
+                        let Change { event, run, filtered, .. } = entry.change.shown();
+                        let (event, run, after) = (event.clone(), run.clone(), filtered.after.clone());
                         drop(entry);
                         feed.is_still(epoch)?;
                         yield Frame::Change { event, run, matches, after, cursor };

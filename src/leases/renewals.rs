@@ -205,7 +205,9 @@ async fn write(store: Arc<dyn Upkeep>, shard: Shard, mut asks: mpsc::Receiver<(A
                 }
             }
             Err(error) => {
-                renewals.iter().for_each(|_| record::renewal((2, "failed")));
+                for _renewal in &renewals {
+                    record::renewal((2, "failed"));
+                }
                 let error = Unmade::Store(Arc::new(error));
                 for reply in replies.into_iter().flatten() {
                     let _gone = reply.send(Err(error.clone()));

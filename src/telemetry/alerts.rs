@@ -106,8 +106,9 @@ pub fn all() -> Vec<Alert> {
             "RunledgerQueueStuck",
             Page,
             "1m",
-            of(&metrics::QUEUE_OLDEST, "> 5"),
-            "A command has waited for {{ $value | humanizeDuration }} in shard {{ $labels.shard }} of {{ $labels.instance }}.",
+            // A command that waits is refused after some seconds, so that the oldest is another one each time.
+            format!("max_over_time({}[1m]) > 2", name(&metrics::QUEUE_OLDEST)),
+            "Commands wait for {{ $value | humanizeDuration }} in shard {{ $labels.shard }} of {{ $labels.instance }}.",
         ),
         alert(
             "RunledgerQueueSlow",

@@ -54,8 +54,7 @@ impl Scrape {
     /// Waits until the sum is at least so much.
     async fn reaches(self, name: &str, labels: &[&str], least: f64) {
         let reached = eventually(SOON, async || (self.sum(name, labels).await >= least).then_some(()));
-        if reached.await.is_none() {
-            panic!("{name}{labels:?} does not reach {least}:\n{}", self.text().await);
-        }
+        let reached = reached.await.is_some();
+        assert!(reached, "{name}{labels:?} does not reach {least}:\n{}", self.text().await);
     }
 }

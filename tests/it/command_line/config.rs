@@ -74,8 +74,9 @@ async fn a_file_with_three_mistakes_names_all_three_and_nothing_is_served() {
             "3: `connections`: 2 is not in 3..=1000",
             "4: `log_format`: expected one of text, json",
         ];
-        let wanted: String = mistakes.iter().map(|mistake| format!("runledger: {name}:{mistake}\n")).collect();
-        assert_eq!((ran.code, ran.err.as_str(), ran.out.as_str()), (2, wanted.as_str(), ""), "{args:?}");
+        let wanted: Vec<_> = mistakes.iter().map(|mistake| format!("runledger: {name}:{mistake}")).collect();
+        assert_eq!(ran.err.lines().collect::<Vec<_>>(), wanted, "{args:?}");
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
     }
 }
 

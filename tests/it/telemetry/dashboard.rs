@@ -105,12 +105,10 @@ impl ExprVisitor for Asked {
     type Error = std::convert::Infallible;
 
     fn pre_visit(&mut self, plan: &Expr) -> Result<bool, Self::Error> {
-        let selector: Option<&VectorSelector> = match plan {
-            Expr::VectorSelector(selector) => Some(selector),
-            Expr::MatrixSelector(matrix) => Some(&matrix.vs),
-            _ => None,
-        };
-        if let Some(selector) = selector {
+        let alone: Option<&VectorSelector> =
+            if let Expr::VectorSelector(selector) = plan { Some(selector) } else { None };
+        let over_time = if let Expr::MatrixSelector(matrix) = plan { Some(&matrix.vs) } else { None };
+        if let Some(selector) = alone.or(over_time) {
             let matched = selector.matchers.matchers.iter().map(|Matcher { name, .. }| name.clone()).collect();
             self.metrics.push((selector.name.clone().unwrap_or_default(), matched));
         }
