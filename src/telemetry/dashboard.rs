@@ -168,7 +168,7 @@ fn store() -> Vec<Panel> {
         panel(
             "Questions to the store",
             "ops",
-            vec![(rate_by(&metrics::STORE_CALLS, "", "method"), "{{method}}")],
+            vec![(format!("{} > 0", rate_by(&metrics::STORE_CALLS, "", "method")), "{{method}}")],
             "By the method of the store.",
         ),
         panel(

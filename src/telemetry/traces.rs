@@ -133,7 +133,7 @@ pub fn commit(calls: &[Span], id: &impl fmt::Display, shard: u16, commands: usiz
     Some(Span(first.0.with_span(span.start_with_context(&tracing.tracer, &first.0))))
 }
 
-/// The span of a part of what is done [within](within) a span; none where nothing is recorded. It ends when it is
+/// The span of a part of what is done [`within`] a span; none where nothing is recorded. It ends when it is
 /// dropped.
 #[must_use]
 pub fn part(name: &'static str) -> Option<Part> {
