@@ -78,14 +78,18 @@ const OPEN_PAUSE: Duration = Duration::from_secs(1);
 pub async fn serve(settings: Settings, location: Location, listen: &[SocketAddr]) -> anyhow::Result<()> {
     let supervisor = Supervisor::new();
     let signals = signals(supervisor.stop())?;
+    let stop = supervisor.stop();
     let (looks, ask) = Looks::every(settings.config.reload_interval);
     let asks = asks(ask)?;
-    tokio::select! {
+    let ended = tokio::select! {
         biased;
         never = signals => match never {},
         never = asks => match never {},
         ended = run(settings, looks, location, listen, supervisor) => ended,
-    }
+    };
+    // The parts that are dropped now do not fail: they were given up.
+    stop.cancel();
+    ended
 }
 
 async fn run(
@@ -200,7 +204,9 @@ async fn run(
 pub fn unusable_files(config: &ServeConfig) -> Vec<String> {
     let tls = config.tls.files().map(|files| Tls::load(files, Arc::new(SystemClock)).map(drop));
     let access = match config.identity() {
-        Ok(Identity::Proven { access_file, kinds }) => Some(AccessFile::open(access_file, kinds).map(drop)),
+        Ok(Identity::Proven { access_file, kinds }) => {
+            Some(AccessFile::open(access_file, kinds, takes_certificates(config)).map(drop))
+        }
         Ok(Identity::Believed) | Err(_) => None,
     };
     let collector = config.telemetry.collector().map(|collector| collector.map(|collector| collector.check()));
@@ -212,13 +218,19 @@ pub fn unusable_files(config: &ServeConfig) -> Vec<String> {
     [tls, access, collector].into_iter().flatten().filter_map(Result::err).collect()
 }
 
+/// Whether clients are asked for certificates.
+fn takes_certificates(config: &ServeConfig) -> bool {
+    config.tls.files().is_some_and(|files| files.client.is_some())
+}
+
 /// The gate that calls pass. Its rules follow the access file.
 fn gate(config: &ServeConfig, looks: Looks, supervisor: &Supervisor) -> anyhow::Result<Arc<Gate>> {
     let (access_file, kinds) = match config.identity().map_err(anyhow::Error::msg)? {
         Identity::Believed => return Ok(Arc::new(Gate::open())),
         Identity::Proven { access_file, kinds } => (access_file, kinds),
     };
-    let (file, kinds, rules) = AccessFile::open(access_file, kinds).map_err(anyhow::Error::msg)?;
+    let (file, kinds, rules) =
+        AccessFile::open(access_file, kinds, takes_certificates(config)).map_err(anyhow::Error::msg)?;
     let trusted = Trusted::new(rules, Arc::new(SystemClock))?;
     let gate = Arc::new(Gate::of(kinds, trusted, Arc::new(SystemClock)));
     let (stop, following) = (supervisor.stop(), file.follow(gate.clone(), looks));

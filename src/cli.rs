@@ -203,6 +203,9 @@ fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
 /// settings, beneath it.
 fn with_file(command: clap::Command, words: &[OsString]) -> Result<(clap::Command, ConfigFile), Vec<String>> {
     let path = words.get(1..).unwrap_or_default();
+    if path.iter().any(|word| word == "--help" || word == "-h") {
+        return Ok((command, ConfigFile::default()));
+    }
     let of: &[&str] = match path {
         [first, ..] if first == "serve" => &["serve"],
         [first, second, ..] if first == "config" && second == "check" => &["config", "check"],

@@ -25,6 +25,8 @@ const KEYS_WAIT_MAX: Duration = Duration::from_secs(10);
 pub struct AccessFile {
     path: PathBuf,
     kinds: Option<Kinds>,
+    /// Whether clients show certificates.
+    takes_certificates: bool,
     /// The hash of the text that was looked at last.
     seen: Digest,
 }
@@ -40,14 +42,14 @@ enum Look {
 
 impl AccessFile {
     /// Reads the file for the first time. `kinds`: the kinds of credentials that are to be taken; none: all that the
-    /// file has.
+    /// file has. `takes_certificates`: clients are asked for certificates.
     ///
     /// # Errors
     ///
     /// The file cannot be read, or everything that is wrong in it, a line each.
-    pub fn open(path: &Path, kinds: Option<Kinds>) -> Result<(Self, Kinds, Rules), String> {
+    pub fn open(path: &Path, kinds: Option<Kinds>, takes_certificates: bool) -> Result<(Self, Kinds, Rules), String> {
         let text = text(path)?;
-        let file = Self { path: path.to_owned(), kinds, seen: Sha256::digest(&text).into() };
+        let file = Self { path: path.to_owned(), kinds, takes_certificates, seen: Sha256::digest(&text).into() };
         let rules = file.rules(&text)?;
         let kinds = kinds.unwrap_or_else(Kinds::all);
         Ok((file, kinds, rules))
@@ -128,12 +130,15 @@ impl AccessFile {
     fn rules(&self, text: &[u8]) -> Result<Rules, String> {
         let path = self.path.display();
         let text = std::str::from_utf8(text).map_err(|_no_text| format!("{path} is not UTF-8"))?;
-        let rules = access_file::read_to_serve(text).map_err(|faults| format!("{path}: {}", faults.join("\n  ")))?;
+        let rules = access_file::read_to_serve(text).map_err(|faults| format!("{path}: {}", faults.join("; ")))?;
         let has = Kinds {
             token: rules.has_tokens(),
             jwt: !rules.issuers().is_empty(),
             certificate: rules.has_certificates(),
         };
+        if has.certificate && !self.takes_certificates {
+            return Err(format!("{path} has [[certificate]], and no client shows one: give --tls-client-ca"));
+        }
         let lacks = |asked: fn(&Kinds) -> bool, has: bool| self.kinds.as_ref().is_some_and(asked) && !has;
         for (lacks, table) in [
             (lacks(|kinds| kinds.token, has.token), "[[token]]"),

@@ -88,7 +88,8 @@ fn hint(failure: &Failure) -> Option<&'static str> {
              --tls-key show a certificate",
         ),
         None if failure.is_denied() && failure.reason.as_deref() == Some("NOT_OWNER") => None,
-        None if failure.is_denied() => Some(
+        // Without a reason, it was no grant that was lacking: it was said on the way, by the transport.
+        None if failure.is_denied() && failure.reason.is_some() => Some(
             "the caller is known and has no grant for this: ask the server's operator for one, or name another \
              namespace (--namespace) or agent (--as)",
         ),

@@ -155,7 +155,7 @@ fn new(args: NewArgs) -> Result<(), Stop> {
 
 fn list(args: &ListArgs) -> Result<(), Stop> {
     let rules = access_file::read(&text_of(&args.access_file)?)
-        .map_err(|faults| Stop::Undone(format!("{}: {}", args.access_file.display(), faults.join("\n  "))))?;
+        .map_err(|faults| Stop::Undone(format!("{}: {}", args.access_file.display(), faults.join("; "))))?;
     let mut tokens: Vec<_> = rules.tokens().collect();
     tokens.sort_by_key(|(hash, known)| (known.identity.subject.clone(), hash.to_string()));
     let mut out = Out::new();

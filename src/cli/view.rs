@@ -277,11 +277,12 @@ fn transition(event: &v1::RunEvent) -> String {
     format!("{} → {}", status(event.from), status(event.to))
 }
 
-/// The principal's name. A word in brackets is nobody's name.
+/// The principal's name: its agent's, or its own where it acted as no agent. A word in brackets is nobody's name.
 fn principal(principal: &v1::Principal) -> String {
     match principal.kind() {
         v1::PrincipalKind::Anonymous => "(anonymous)".to_owned(),
         v1::PrincipalKind::Authority => "(authority)".to_owned(),
+        v1::PrincipalKind::Authenticated if principal.agent_id.is_empty() => principal.subject.clone(),
         v1::PrincipalKind::Unspecified | v1::PrincipalKind::Claimed | v1::PrincipalKind::Authenticated => {
             principal.agent_id.clone()
         }

@@ -108,7 +108,9 @@ impl Committer {
         let commit_id = draw_id();
         let commit = pin!(self.store.commit(self.shard, commit_id, part.commands(), &self.rules));
         let span = traces::commit(&part.spans(), &commit_id, self.shard.0, part.len());
-        let committed = traces::within(CallTrace { context: None, span: span.clone() }, commit).await;
+        let committed =
+            traces::within(span.clone().map(|span| Box::new(CallTrace { context: None, span: Some(span) })), commit)
+                .await;
         if let Some(span) = span {
             span.end(told::failure(&committed));
         }

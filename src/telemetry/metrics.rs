@@ -142,9 +142,9 @@ metrics! {
     AUTH_FAILURES: Kind::Counter, "runledger.auth.failures", "{call}", ["cause"];
     /// Calls that were refused for a limit of one caller, by the limit.
     LIMITED: Kind::Counter, "runledger.limited", "{call}", ["limit"];
-    /// Time since an issuer's keys were last read, by the issuer's place in the access file.
+    /// Time since an issuer's keys were last read, by the issuer's name.
     JWKS_AGE: Kind::Gauge, "runledger.jwks.age", "s", ["issuer"];
-    /// Time until a certificate ends: the server's own, or the first of the client CAs.
+    /// Time until the server's certificate ends, or the first of those that it serves with it.
     TLS_EXPIRY: Kind::Gauge, "runledger.tls.expiry", "s", ["certificate"];
     /// Reads of files that had changed, and of issuers' keys: by what was read, and what came of it.
     RELOADS: Kind::Counter, "runledger.reloads", "{reload}", ["kind", "outcome"];

@@ -93,10 +93,11 @@ pub struct CallTrace {
     pub span: Option<Span>,
 }
 
-/// The trace of a call that begins. `asked`: what its caller names, if it names one.
+/// The trace of a call that begins, if it belongs to one. `asked`: what its caller names, if it names one.
 #[must_use]
-pub fn call(method: &'static str, asked: Option<TraceContext>) -> CallTrace {
-    let Some(tracing) = TRACING.get() else { return CallTrace { context: asked, span: None } };
+pub fn call(method: &'static str, asked: Option<TraceContext>) -> Option<CallTrace> {
+    let unrecorded = || asked.map(|asked| CallTrace { context: Some(asked), span: None });
+    let Some(tracing) = TRACING.get() else { return unrecorded() };
     let is_recorded = match asked {
         None => {
             let ratio = f64::from_bits(tracing.ratio.load(Ordering::Relaxed));
@@ -105,13 +106,13 @@ pub fn call(method: &'static str, asked: Option<TraceContext>) -> CallTrace {
         Some(asked) => asked.sampled && tracing.asked.check().is_ok(),
     };
     if !is_recorded {
-        return CallTrace { context: asked, span: None };
+        return unrecorded();
     }
     let parent = asked.map_or_else(Context::new, |asked| Context::new().with_remote_span_context(remote(asked)));
     let attributes = [KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)];
     let span = SpanBuilder::from_name(method).with_kind(SpanKind::Server).with_attributes(attributes);
     let span = Span(parent.with_span(span.start_with_context(&tracing.tracer, &parent)));
-    CallTrace { context: Some(span.context()), span: Some(span) }
+    Some(CallTrace { context: Some(span.context()), span: Some(span) })
 }
 
 /// The span of a commit for these calls, which are recorded: the child of the first, linked to the others.
@@ -185,19 +186,21 @@ impl Span {
 }
 
 tokio::task_local! {
-    static CURRENT: CallTrace;
+    static CURRENT: Box<CallTrace>;
 }
 
-/// Does work within a trace: [`current`] tells of it there.
-pub async fn within<T>(trace: CallTrace, work: Pin<&mut impl Future<Output = T>>) -> T {
-    // Most calls belong to no trace, and pay nothing.
-    if trace.context.is_none() && trace.span.is_none() { work.await } else { CURRENT.scope(trace, work).await }
+/// Does work within a trace: [`current`] tells of it there. Most calls belong to none, and pay nothing.
+pub async fn within<T>(trace: Option<Box<CallTrace>>, work: Pin<&mut impl Future<Output = T>>) -> T {
+    match trace {
+        None => work.await,
+        Some(trace) => CURRENT.scope(trace, work).await,
+    }
 }
 
 /// The trace that the present work belongs to.
 #[must_use]
 pub fn current() -> Option<CallTrace> {
-    CURRENT.try_with(CallTrace::clone).ok()
+    CURRENT.try_with(|trace| CallTrace::clone(trace)).ok()
 }
 
 /// Notes on the present call's span, where it is recorded, which run it is about.

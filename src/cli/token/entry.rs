@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::Path;
 
 use crate::auth::access_file;
@@ -45,18 +45,26 @@ impl Entry<'_> {
 /// only where it is right afterwards.
 pub(super) fn append(path: &Path, entry: &str) -> Result<(), String> {
     let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
-    let (before, mode) = match fs::read_to_string(path) {
-        Ok(text) => (text, fs::metadata(path).map_err(cannot)?.permissions().mode()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (String::new(), 0o600),
+    let (before, known) = match fs::read_to_string(path) {
+        Ok(text) => (text, Some(fs::metadata(path).map_err(cannot)?)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (String::new(), None),
         Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
     };
     let after = format!("{before}{entry}");
-    access_file::read(&after).map_err(|faults| format!("{}: {}", path.display(), faults.join("\n  ")))?;
+    access_file::read(&after).map_err(|faults| format!("{}: {}", path.display(), faults.join("; ")))?;
     // What a link leads to is replaced, and not the link.
     let target = fs::canonicalize(path).unwrap_or_else(|_new| path.to_owned());
     let mut name = target.clone().into_os_string();
     name.push(format!(".{}.part", std::process::id()));
     let written = fs::File::create_new(&name).and_then(|mut file| {
+        // Whoever could read the file still can: the server, above all.
+        if let Some(known) = &known {
+            let made = file.metadata()?;
+            if (made.uid(), made.gid()) != (known.uid(), known.gid()) {
+                fchown(&file, Some(known.uid()), Some(known.gid()))?;
+            }
+        }
+        let mode = known.as_ref().map_or(0o600, |known| known.permissions().mode());
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.write_all(after.as_bytes())?;
         file.sync_all()?;

@@ -65,7 +65,8 @@ async fn secured(mut stream: TcpStream, tls: &Tls, quantum: &Quantum) -> Result<
     let first = first_bytes(&stream).await?;
     if first[0] != TLS_HANDSHAKE {
         match &first {
-            b"PRI" => goodbye::http_2(&mut stream, "This port speaks TLS only.").await?,
+            // A GOAWAY would have some libraries connect again and again until the call's deadline.
+            b"PRI" => goodbye::tls(&mut stream).await?,
             [b'A'..=b'Z', ..] => goodbye::http_1(&mut stream, "This port speaks gRPC by TLS only.").await?,
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not begin with TLS").into()),
         }

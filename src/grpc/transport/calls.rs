@@ -144,7 +144,7 @@ impl Calls {
             deadline,
             peer: peer.clone(),
             admitted: admitted.clone(),
-            trace: trace.context,
+            trace: trace.as_ref().and_then(|trace| trace.context),
         });
         // As many of these futures are in memory as there are open calls: a value that is moved into one is kept there
         // twice.

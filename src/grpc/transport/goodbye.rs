@@ -19,6 +19,15 @@ pub(super) async fn http_1(socket: &mut (impl AsyncRead + AsyncWrite + Unpin), s
     say(socket, format!("{head}{sentence}\n").as_bytes()).await
 }
 
+/// Says goodbye to a peer that should have begun with TLS, as every TLS server does: by an alert in plain text, which
+/// HTTP/2 is not. So clients fail at once, and those who look at what came know why.
+pub(super) async fn tls(socket: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<()> {
+    const ALERT: u8 = 0x15;
+    const FATAL: u8 = 2;
+    const UNEXPECTED_MESSAGE: u8 = 10;
+    say(socket, &[ALERT, 3, 3, 0, 2, FATAL, UNEXPECTED_MESSAGE]).await
+}
+
 /// Says goodbye to a peer that speaks HTTP/2, by SETTINGS and a GOAWAY that says why.
 pub(super) async fn http_2(socket: &mut (impl AsyncRead + AsyncWrite + Unpin), sentence: &str) -> io::Result<()> {
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];

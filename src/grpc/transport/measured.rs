@@ -12,15 +12,15 @@ use crate::telemetry::metrics::RPC_STATUS;
 use crate::telemetry::record;
 use crate::telemetry::traces::{self, CallTrace};
 
-/// One call. It is told of when the value is dropped: once its answer was taken, or its stream has gone.
-pub(super) struct Measured(Option<Call>);
+/// One call: boxed, as there may be thousands that wait. It is told of when the value is dropped: once its answer was taken, or its stream has gone.
+pub(super) struct Measured(Option<Box<Call>>);
 
 struct Call {
     method: record::Value,
     arrived: Instant,
     /// The status that the caller was told; none while it was told none, as where it went away.
     code: Option<Code>,
-    trace: CallTrace,
+    trace: Option<Box<CallTrace>>,
 }
 
 /// The header by which a caller names the trace that its call belongs to.
@@ -36,12 +36,13 @@ impl Measured {
             return Self(None);
         }
         let method = method::numbered(path);
-        Self(Some(Call { method, arrived, code: None, trace: traces::call(method.1, asked) }))
+        let trace = traces::call(method.1, asked).map(Box::new);
+        Self(Some(Box::new(Call { method, arrived, code: None, trace })))
     }
 
     /// The trace that the call belongs to.
-    pub(super) fn trace(&self) -> CallTrace {
-        self.0.as_ref().map(|call| call.trace.clone()).unwrap_or_default()
+    pub(super) fn trace(&self) -> Option<Box<CallTrace>> {
+        self.0.as_ref()?.trace.clone()
     }
 
     /// Takes note of the status in the headers or the trailers of an answer, if it is there.
@@ -71,10 +72,11 @@ impl Measured {
 
 impl Drop for Measured {
     fn drop(&mut self) {
-        let Some(Call { method, arrived, code, trace }) = self.0.take() else { return };
+        let Some(call) = self.0.take() else { return };
+        let Call { method, arrived, code, trace } = *call;
         let code = code.unwrap_or(Code::Cancelled);
         record::call(method, numbered(code), arrived.elapsed());
-        if let Some(span) = trace.span {
+        if let Some(span) = trace.and_then(|trace| trace.span) {
             let name = numbered(code).1;
             span.set(RPC_STATUS, name);
             span.end(is_a_failure(code).then_some(name));

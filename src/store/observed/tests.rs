@@ -94,6 +94,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     assert!(!store.measure().await.unwrap());
     store.tidy().await.unwrap();
     store.look_at_past().await.unwrap();
+    assert!(store.statistics().await.unwrap().bytes > 0);
     store.ping().await.unwrap();
     counted(&Call::ALL);
 
