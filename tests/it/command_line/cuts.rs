@@ -194,11 +194,14 @@ async fn a_start_that_may_have_been_applied_ends_with_4_even_when_the_server_is_
     let server = Server::start("memory").await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let start = ["run", "start", "--task-thread-id", "t", "--timeout", "1s"];
+    let start = ["run", "start", "--task-thread-id", "a-thread-that-was-sent", "--timeout", "1s"];
     let cut = async {
         let (mut caller, _) = listener.accept().await.unwrap();
         drop(listener);
-        caller.read_exact(&mut [0; 64]).await.unwrap();
+        let mut sent = Vec::new();
+        while !String::from_utf8_lossy(&sent).contains("a-thread-that-was-sent") {
+            assert!(caller.read_buf(&mut sent).await.unwrap() > 0, "the call comes");
+        }
     };
     let (ran, ()) = tokio::join!(cli(&address, &start), cut);
     assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{}", ran.err);
