@@ -189,7 +189,7 @@ async fn an_export_that_is_interrupted_leaves_no_file_behind() {
     let ledger = Ledger::postgres().await;
     ledger.fill().await;
     let holder = direct(&ledger.store()).await;
-    holder.batch_execute("begin; lock table shards in access exclusive mode").await.unwrap();
+    holder.batch_execute("begin; lock table run_events in access exclusive mode").await.unwrap();
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("lifecycle.jsonl");
     let count = || fs::read_dir(directory.path()).unwrap().count();
