@@ -60,7 +60,7 @@ impl Until {
             () = connection => problem::connection_ends(),
             () = at(deadline) => problem::deadline(),
             () = at(credential) => problem::credential_ends(),
-            denied = denied => problem::denied(denied),
+            denied = denied => problem::let_in_no_more(denied),
         }
     }
 

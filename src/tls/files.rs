@@ -174,25 +174,27 @@ mod tests {
         const READS: usize = 400;
         let root = TempDir::new().unwrap();
         let files = secret(root.path());
-        let begun = AtomicUsize::new(0);
+        let (begun, turned) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let reached = |count: &AtomicUsize, least| {
+            while count.load(Ordering::Acquire) < least {
+                std::thread::yield_now();
+            }
+        };
         let mut seen = [0; 2];
         std::thread::scope(|scope| {
-            // The version turns once while the files are read, at any moment of it.
+            // The version turns once from the beginning of a read to that of the next, at any moment.
             scope.spawn(|| {
-                let mut turns = 0;
-                while turns < READS {
-                    if begun.load(Ordering::Acquire) == turns {
-                        std::thread::yield_now();
-                        continue;
-                    }
-                    let next = if turns % 2 == 0 { "..2" } else { "..1" };
+                for turn in 0..READS {
+                    reached(&begun, turn + 1);
+                    let next = if turn % 2 == 0 { "..2" } else { "..1" };
                     symlink(next, root.path().join("..next")).unwrap();
                     fs::rename(root.path().join("..next"), root.path().join("..data")).unwrap();
-                    turns += 1;
+                    turned.store(turn + 1, Ordering::Release);
                 }
             });
-            for _ in 0..READS {
-                begun.fetch_add(1, Ordering::Release);
+            for turns in 0..READS {
+                reached(&turned, turns);
+                begun.store(turns + 1, Ordering::Release);
                 let read = files.read().unwrap();
                 assert_eq!(read.certificate, read.key);
                 seen[usize::from(read.key == b"..2")] += 1;

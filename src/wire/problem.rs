@@ -15,7 +15,7 @@ use std::time::Duration;
 use tonic_types::pb::RetryInfo;
 
 pub use self::code::Code;
-pub use self::denied::{agent_denied, denied, lacking, namespace_denied, role_denied};
+pub use self::denied::{agent_denied, credential_ends, denied, lacking, let_in_no_more, namespace_denied, role_denied};
 pub use self::namespaces::{namespace_refusal, not_found as namespace_not_found};
 pub use self::refused::refusal;
 pub use self::sealed::Problem;
@@ -118,13 +118,6 @@ pub fn draining() -> Problem {
 #[must_use]
 pub fn connection_ends() -> Problem {
     let message = "The connection is being closed, for its age or the end of its certificate: go on on a new one.";
-    Problem::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY))
-}
-
-/// The credential of the stream's caller has come to its end; the stream goes on with another one.
-#[must_use]
-pub fn credential_ends() -> Problem {
-    let message = "The credential's time is over: resume the stream with a new one.";
     Problem::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY))
 }
 

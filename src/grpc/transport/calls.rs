@@ -220,7 +220,7 @@ async fn while_admitted(
         Some(session) if kind == Kind::Wait => tokio::select! {
             biased;
             answer = executed => answer,
-            denied = session.until_denied() => Status::from(problem::denied(denied)).into_http(),
+            denied = session.until_denied() => Status::from(problem::let_in_no_more(denied)).into_http(),
         },
         Some(_) | None => executed.await,
     }

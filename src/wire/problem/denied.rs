@@ -1,6 +1,6 @@
 //! The answers to calls that do not pass the gate.
 
-use super::{Code, Problem, RETRY, UNAVAILABLE_RETRY, after, invalid, overloaded};
+use super::{Code, DRAINING_RETRY, Problem, RETRY, UNAVAILABLE_RETRY, after, invalid, overloaded};
 use crate::auth::gate::{BadCredential, Denied};
 use crate::auth::{Access, Lacking};
 use crate::telemetry::record;
@@ -28,6 +28,23 @@ pub fn denied(denied: Denied) -> Problem {
         Denied::Namespace => namespace_denied(),
         Denied::Role(access) => role_denied(access),
         Denied::Agent(agent) => agent_denied(agent.as_deref()),
+    }
+}
+
+/// The credential of a stream's or a wait's caller is taken no more; the call goes on with another one.
+#[must_use]
+pub fn credential_ends() -> Problem {
+    let message = "The credential that the call came with is taken no more: go on with a new one.";
+    Problem::new(Code::Unavailable, "DRAINING", message).detail(RETRY, &after(DRAINING_RETRY))
+}
+
+/// A stream or a wait that the rules no longer let in. A caller whose credential was replaced comes back with the next
+/// one; one that has no other hears then that it is refused.
+#[must_use]
+pub fn let_in_no_more(denied: Denied) -> Problem {
+    match denied {
+        Denied::NoCredential | Denied::BadCredential(_) => credential_ends(),
+        lacking => self::denied(lacking),
     }
 }
 

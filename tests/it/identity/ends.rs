@@ -58,6 +58,30 @@ async fn a_stream_and_a_wait_end_when_new_rules_take_their_grant_and_others_go_o
 }
 
 #[tokio::test]
+async fn a_stream_and_a_wait_whose_credential_is_replaced_are_told_to_go_on_with_the_next_one() {
+    let admin = entry("admin", &grant("*", "admin", "\"*\""));
+    let place = Place::start(&format!("{admin}{}", entry("first", &grant("*", "reader", "")))).await;
+    start(&mut place.client(Caller::of("admin"))).await;
+    let mut reader = place.client(Caller::of("first"));
+    let watch = reader.watch_runs(WatchRunsRequest::default()).await.unwrap().into_inner();
+    let wait = WaitRunRequest { run_id: "run".into(), timeout: Some(prost_types::Duration { seconds: 600, nanos: 0 }) };
+    let mut caller = reader.clone();
+    let mut waits = JoinSet::new();
+    waits.spawn(async move { caller.wait_run(wait).await });
+    place.rewrite(&format!("{admin}{}", entry("second", &grant("*", "reader", ""))));
+    let status = end(watch).await;
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "DRAINING"));
+    let waited = timeout(SOON, waits.join_next()).await.unwrap().unwrap().unwrap().unwrap_err();
+    let refused = (Code::Unauthenticated, "CREDENTIAL_INVALID".to_owned());
+    // A wait that began only now is refused at once.
+    let told = [(Code::Unavailable, "DRAINING".to_owned()), refused.clone()];
+    assert!(told.contains(&(waited.code(), reason(&waited))), "{waited:?}");
+    let again = reader.watch_runs(WatchRunsRequest::default()).await.unwrap_err();
+    assert_eq!((again.code(), reason(&again)), refused);
+    place.client(Caller::of("second")).watch_runs(WatchRunsRequest::default()).await.unwrap();
+}
+
+#[tokio::test]
 async fn an_access_file_that_is_wrong_changes_nothing_and_is_told() {
     let admin = entry("admin", &grant("*", "admin", "\"*\""));
     let place = Place::start(&admin).await;
