@@ -29,9 +29,11 @@ enum What {
     RevocationList,
 }
 
-/// How near an end is.
+/// How near an end is; or a beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// The time has not begun.
+    Early,
     Far,
     Soon,
     Over,
@@ -55,6 +57,9 @@ impl Term {
         let micros = |duration: Duration| i64::try_from(duration.as_micros()).expect("some days");
         let whole = self.not_after.micros().saturating_sub(self.not_before.micros());
         let soon = micros(SOON).min(whole / 5);
+        if now < self.not_before {
+            return State::Early;
+        }
         match self.not_after.micros().saturating_sub(now.micros()) {
             left if left < 0 => State::Over,
             left if left < soon => State::Soon,
@@ -63,10 +68,16 @@ impl Term {
     }
 
     fn tell(&self, state: State) {
-        let Self { file, what, not_after, .. } = self;
+        let Self { file, what, not_before, not_after } = self;
         let file = file.display();
         match (what, state) {
             (_, State::Far) => {}
+            (What::Certificate, State::Early) => tracing::error!(
+                %file, %not_before, "the server's certificate does not hold yet: clients refuse it until then"
+            ),
+            (What::RevocationList, State::Early) => {
+                tracing::warn!(%file, %not_before, "a revocation list is of a time that has not come");
+            }
             (What::Certificate, State::Soon) => tracing::warn!(
                 %file, %not_after, "the server's certificate ends soon: put a new one and its key in their place"
             ),
@@ -124,6 +135,7 @@ mod tests {
     #[test]
     fn an_end_is_near_for_three_days_or_the_last_fifth_of_a_short_term() {
         let term = |days| Term::of_certificates(Path::new("x"), [(day(0), day(days)), (day(0), day(900))].into_iter());
+        assert_eq!(term(100).state(day(-1)), State::Early);
         assert_eq!(term(100).state(day(96)), State::Far);
         assert_eq!(term(100).state(day(98)), State::Soon);
         assert_eq!(term(100).state(day(100)), State::Soon, "it still holds");

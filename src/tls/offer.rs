@@ -40,6 +40,10 @@ pub(super) struct Trust {
 impl Offer {
     pub(super) fn new(files: &TlsFiles, contents: &Contents) -> Result<Self, TlsError> {
         let chain = certificates(files, contents)?;
+        if !is_for_servers(&chain[0]) {
+            let what = "is a certificate that clients refuse: its extended key usage is not for servers (serverAuth)";
+            return Err(TlsError::Content { file: files.certificate.clone(), what });
+        }
         let mut terms = vec![Term::of_certificates(&files.certificate, chain.iter().map(validity))];
         // The provider is named here, and not the process's: no other crate decides for this one.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -127,6 +131,14 @@ impl Trust {
         let now = UnixTime::since_unix_epoch(since_epoch);
         self.verifier.verify_client_cert(end_entity, intermediates, now).map(drop)
     }
+}
+
+/// Whether a certificate's extended key usage, where it has one, is that of a server. One that cannot be read is told of
+/// by TLS itself.
+fn is_for_servers(certificate: &CertificateDer<'_>) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return true };
+    let usage = certificate.extended_key_usage().ok().flatten();
+    usage.is_none_or(|usage| usage.value.any || usage.value.server_auth)
 }
 
 fn certificates(files: &TlsFiles, contents: &Contents) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -94,9 +94,9 @@ impl Beginnings {
 }
 
 impl Route {
-    /// Connects, and waits over TLS for the server's first word: a server that refuses the client's certificate says so
-    /// only after the handshake, and shows by that before a call is sent to it. The channel connects anew by itself
-    /// where the server has ended the connection.
+    /// Connects, and waits for the server's first word before a call is sent to it. The kernel takes connections for a
+    /// server that hangs; and over TLS, a server that refuses the client's certificate says so only after the handshake.
+    /// The channel connects anew by itself where the server has ended the connection.
     pub(crate) async fn connect(&self, beginnings: &Beginnings) -> Result<Channel, BoxError> {
         let (route, noted) = (self.clone(), beginnings.clone());
         let connector = service_fn(move |uri: Uri| {
@@ -111,9 +111,7 @@ impl Route {
             }
         });
         let channel = self.endpoint.connect_with_connector(connector).await?;
-        if self.tls.is_some() {
-            beginnings.heard().await?;
-        }
+        beginnings.heard().await?;
         Ok(channel)
     }
 

@@ -29,6 +29,9 @@ pub(super) struct Replica {
     /// The reason why the replica did not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) silent: Option<String>,
+    /// Whether the reason is one of its caller: it may be in good health.
+    #[serde(skip)]
+    refuses: bool,
     pub(super) release: String,
     pub(super) started_at: Option<Time>,
     /// Without any password; empty while it is not open.
@@ -126,9 +129,12 @@ async fn first_cursor(client: Client, until: Instant) -> Option<String> {
 
 impl Replica {
     fn of(server: &ServerAddress, answer: Result<(v1::GetReplicaResponse, Option<bool>), Failure>) -> Self {
-        let (said, same_ledger, silent) = match answer {
-            Ok((said, same_ledger)) => (said, same_ledger, None),
-            Err(failure) => (v1::GetReplicaResponse::default(), None, Some(shown(&failure.to_string()).into_owned())),
+        let (said, same_ledger, silent, refuses) = match answer {
+            Ok((said, same_ledger)) => (said, same_ledger, None, false),
+            Err(failure) => {
+                let refuses = failure.is_unauthenticated() || failure.is_denied();
+                (v1::GetReplicaResponse::default(), None, Some(shown(&failure.to_string()).into_owned()), refuses)
+            }
         };
         let queues = said.queues.into_iter().map(|queue| {
             let oldest = queue.oldest.and_then(|oldest| Duration::try_from(oldest).ok());
@@ -138,6 +144,7 @@ impl Replica {
         Self {
             server: server.to_string(),
             silent,
+            refuses,
             release: said.release,
             started_at: time(said.started_at.as_ref()),
             store: said.store,
@@ -168,6 +175,14 @@ impl Replica {
     pub(super) fn problem(&self) -> Option<Problem> {
         let Self { server, .. } = self;
         if let Some(why) = &self.silent {
+            if self.refuses {
+                return Some(Problem {
+                    what: format!("{server} does not tell this caller how it is: {}", why.trim_end_matches('.')),
+                    todo: "Give a --token-file or a certificate that has the role operator or admin in namespaces = \
+                           [\"*\"]"
+                        .to_owned(),
+                });
+            }
             return Some(Problem {
                 what: if why.starts_with(server) { why.clone() } else { format!("{server} does not answer: {why}") },
                 todo: "Look at its log, and whether it runs at all".to_owned(),

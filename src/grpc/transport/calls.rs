@@ -27,7 +27,7 @@ use super::peer::{Open, Peer};
 use super::request;
 use super::stall::StreamTasks;
 use crate::auth::Gate;
-use crate::auth::gate::{Admitted, Asked, Certificate, Looked};
+use crate::auth::gate::{Admitted, Asked, Certificate, Denied, Looked};
 use crate::domain::{TraceContext, Violation};
 use crate::telemetry::traces;
 use crate::wire::problem;
@@ -82,7 +82,10 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
         let asked = self.asked(request.uri().path(), request.headers(), kind);
         match self.gate.look(asked) {
             Looked::Admitted(admitted) => self.enter(request, kind, deadlines, (open, measured), *admitted),
-            Looked::Denied(denied) => Begun::denied(denied, measured, request.into_body()),
+            Looked::Denied(denied) => {
+                let refused = self.denied(denied, request.uri().path());
+                Begun::refused(refused, measured, request.into_body())
+            }
             Looked::Unproven => {
                 Begun::Proving(Box::pin(self.clone().prove(request, kind, deadlines, (open, measured))))
             }
@@ -116,8 +119,18 @@ impl Calls {
         };
         match proved {
             Ok(admitted) => self.enter(Request::from_parts(head, body), kind, deadlines, (open, measured), admitted),
-            Err(denied) => Begun::denied(denied, measured, body),
+            Err(denied) => Begun::refused(self.denied(denied, head.uri.path()), measured, body),
         }
+    }
+
+    /// The answer to a call that does not pass the gate.
+    fn denied(&self, denied: Denied, path: &str) -> Response<Body> {
+        let is_denied = !matches!(denied, Denied::Headers(_) | Denied::Busy);
+        let refused = Status::from(problem::denied(denied));
+        if is_denied {
+            self.peer.tell_denied(path, refused.message());
+        }
+        refused.into_http()
     }
 
     /// Begins a call that the gate has let in.

@@ -202,6 +202,11 @@ impl Peer {
         }
     }
 
+    /// Says now and then that calls do not pass the gate.
+    pub(super) fn tell_denied(&self, path: &str, why: &str) {
+        self.totals.tell_denied(self.address, path, why);
+    }
+
     /// The answer to a call where there are too many.
     pub(super) fn overloaded(&self) -> Response<Body> {
         record::refusal("OVERLOADED");

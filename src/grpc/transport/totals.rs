@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::begin::NotBegun;
 use super::caller_limits::{CallerLimits, CallersLimited};
 use super::load_shed::LoadShed;
+use super::method;
 use super::peer::Peer;
 use super::quantum::Backlog;
 use crate::memory::{Memory, Part};
@@ -69,6 +70,7 @@ pub struct Totals {
     /// Connections whose clients did not agree with the port on TLS, or on who they are.
     disagreed: AtomicU64,
     disagreed_said: LogThrottle,
+    denied_said: LogThrottle,
     /// Calls that were refused for a limit of their caller, or since little memory was left.
     limited: AtomicU64,
     limited_said: LogThrottle,
@@ -96,6 +98,7 @@ impl Totals {
             fault_said: LogThrottle::default(),
             disagreed: AtomicU64::new(0),
             disagreed_said: LogThrottle::default(),
+            denied_said: LogThrottle::default(),
             limited: AtomicU64::new(0),
             limited_said: LogThrottle::default(),
         }
@@ -138,6 +141,13 @@ impl Totals {
             }
         }
         tracing::debug!(%address, error = why, "a connection did not begin");
+    }
+
+    /// Says now and then that calls do not pass the gate. Nothing in the line is a text that a caller chose.
+    pub(super) fn tell_denied(&self, address: SocketAddr, path: &str, why: &str) {
+        if let Some(unsaid) = self.denied_said.is_due() {
+            tracing::warn!(%address, method = method::numbered(path).1, error = why, unsaid, "a call was denied");
+        }
     }
 
     /// Connections that were refused, because their clients did not agree with the port on TLS or on who they are.

@@ -42,9 +42,10 @@ pub fn credential_ends() -> Problem {
 /// one; one that has no other hears then that it is refused.
 #[must_use]
 pub fn let_in_no_more(denied: Denied) -> Problem {
-    match denied {
-        Denied::NoCredential | Denied::BadCredential(_) => credential_ends(),
-        lacking => self::denied(lacking),
+    if matches!(denied, Denied::NoCredential | Denied::BadCredential(_)) {
+        credential_ends()
+    } else {
+        self::denied(denied)
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::cli::{Going, cli, completed, done, started};
+use crate::support::http2;
 use crate::support::postgres::Database;
 use crate::support::server::{PATIENCE, Server, channel};
 
@@ -138,7 +139,7 @@ async fn lossy(server: &Server, run_id: &'static str) -> (String, JoinSet<()>) {
     let (target, mut client) = (server.address().to_owned(), server.client().await);
     let mut task = JoinSet::new();
     task.spawn(async move {
-        let (mut caller, _) = listener.accept().await.unwrap();
+        let (mut caller, caller_writes) = listener.accept().await.unwrap().0.into_split();
         let (mut answers, mut calls) = TcpStream::connect(&target).await.unwrap().into_split();
         let forward = async {
             let mut bytes = [0; 4096];
@@ -146,7 +147,13 @@ async fn lossy(server: &Server, run_id: &'static str) -> (String, JoinSet<()>) {
                 calls.write_all(&bytes[..read]).await.unwrap();
             }
         };
-        let swallow = async { while answers.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {} };
+        let (mut hear, mut bytes) = (caller_writes, [0; 4096]);
+        let swallow = async {
+            // The server's first word is let through: no call comes before it.
+            let first = answers.read(&mut bytes).await.unwrap();
+            hear.write_all(&bytes[..first]).await.unwrap();
+            while answers.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+        };
         let applied = async {
             let asked = GetRunRequest { run_id: run_id.to_owned(), ..GetRunRequest::default() };
             let is_running = |run: Option<Run>| run.is_some_and(|run| run.status() == RunStatus::Running);
@@ -155,7 +162,7 @@ async fn lossy(server: &Server, run_id: &'static str) -> (String, JoinSet<()>) {
             }
         };
         tokio::select! { () = forward => {}, () = swallow => {}, () = applied => {} }
-        drop((caller, answers, calls));
+        drop((caller, hear, answers, calls));
         while let Ok((mut caller, _)) = listener.accept().await {
             let mut server = TcpStream::connect(&target).await.unwrap();
             let _gone = copy_bidirectional(&mut caller, &mut server).await;
@@ -198,6 +205,7 @@ async fn a_start_that_may_have_been_applied_ends_with_4_even_when_the_server_is_
     let cut = async {
         let (mut caller, _) = listener.accept().await.unwrap();
         drop(listener);
+        caller.write_all(&http2::settings(&[])).await.unwrap();
         let mut sent = Vec::new();
         while !String::from_utf8_lossy(&sent).contains("a-thread-that-was-sent") {
             assert!(caller.read_buf(&mut sent).await.unwrap() > 0, "the call comes");
@@ -206,6 +214,18 @@ async fn a_start_that_may_have_been_applied_ends_with_4_even_when_the_server_is_
     let (ran, ()) = tokio::join!(cli(&address, &start), cut);
     assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{}", ran.err);
     drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_server_that_hangs_is_passed_over_for_the_next() {
+    let server = Server::start("memory").await;
+    // The kernel takes the connection, and nobody says a word on it.
+    let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let servers = format!("{},{}", hung.local_addr().unwrap(), server.address());
+    let started = done(&servers, &["run", "start", "--task-thread-id", "t", "--run-id", "r", "-q"]).await;
+    assert_eq!(started, "r\n");
+    let alone = cli(&hung.local_addr().unwrap().to_string(), &["run", "get", "r", "--timeout", "1s"]).await;
+    assert_eq!(alone.code, 3, "nothing was sent: {}", alone.err);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

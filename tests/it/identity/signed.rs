@@ -193,7 +193,9 @@ async fn an_issuer_that_new_rules_name_is_known_when_they_hold_and_one_that_they
     let watched = client.watch_runs(WatchRunsRequest::default()).await.unwrap().into_inner();
     place.rewrite(&admin);
     let status = end(watched).await;
-    assert_eq!((status.code(), cause(&status).as_str()), (Code::Unauthenticated, "NOT_TAKEN"));
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "DRAINING"));
+    let again = client.watch_runs(WatchRunsRequest::default()).await.unwrap_err();
+    assert_eq!((again.code(), cause(&again).as_str()), (Code::Unauthenticated, "NOT_TAKEN"));
 }
 
 #[tokio::test]

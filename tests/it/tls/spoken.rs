@@ -67,8 +67,10 @@ async fn a_client_that_offers_no_http_2_is_refused() {
 async fn files_that_cannot_be_used_are_named_at_the_start_and_nothing_is_served() {
     let files = tempfile::TempDir::new().unwrap();
     let path = |name: &str| files.path().join(name).display().to_string();
-    let (pair, other) = (Ca::new("a").server(), Ca::new("b").server());
+    let (pair, other, client) = (Ca::new("a").server(), Ca::new("b").server(), Ca::new("c").client(&["spiffe://d/x"]));
     for (name, text) in [
+        ("client.pem", &client.certificate),
+        ("client.key", &client.key),
         ("good.pem", &pair.certificate),
         ("good.key", &pair.key),
         ("other.key", &other.key),
@@ -84,6 +86,7 @@ async fn files_that_cannot_be_used_are_named_at_the_start_and_nothing_is_served(
         ("good.pem", "good.pem", None, "good.pem holds no private key in PEM"),
         ("good.pem", "locked.key", None, "without a password"),
         ("good.pem", "other.key", None, "other.key is not the key of the first certificate in"),
+        ("client.pem", "client.key", None, "client.pem is a certificate that clients refuse"),
         ("good.pem", "good.key", Some(("--tls-client-ca", "good.key")), "good.key holds no certificate in PEM"),
     ] {
         let mut args = ["serve", "--store", "memory", "--listen", "127.0.0.1:0"].map(str::to_owned).to_vec();

@@ -10,13 +10,10 @@ use http::Response;
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::{Sleep, sleep};
-use tonic::Status;
 use tonic::body::Body;
 
 use super::super::answer::{self, Answer};
 use super::super::measured::Measured;
-use crate::auth::gate::Denied;
-use crate::wire::problem;
 
 /// A call that was begun. A call that is refused by its headers costs no task's memory: so a flood can be refused.
 pub(in super::super) enum Begun {
@@ -30,10 +27,6 @@ impl Begun {
     pub(super) fn refused(answer: Response<Body>, measured: Measured, body: Incoming) -> Self {
         measured.refused(answer.headers());
         Self::Refused(Refused::of(answer, body))
-    }
-
-    pub(super) fn denied(denied: Denied, measured: Measured, body: Incoming) -> Self {
-        Self::refused(Status::from(problem::denied(denied)).into_http(), measured, body)
     }
 }
 
