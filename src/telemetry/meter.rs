@@ -1,8 +1,10 @@
 //! The meter of the process, and the text in which Prometheus reads it.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use opentelemetry::metrics::{Meter, MeterProvider as _};
+use opentelemetry::{Key, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::{Registry, TextEncoder};
@@ -10,6 +12,10 @@ use prometheus::{Registry, TextEncoder};
 use super::gauges;
 use super::instruments::Instruments;
 use super::otlp::Collector;
+use crate::clock::draw_id;
+
+/// The attribute by which a collector tells replicas apart.
+const INSTANCE_ID: &str = "service.instance.id";
 
 /// The metrics of a process. Dropped, they are told no more.
 pub struct Metrics {
@@ -81,8 +87,26 @@ impl Exposition {
 
 /// What is the same in all that the process tells.
 pub(super) fn resource() -> Resource {
-    Resource::builder()
+    static INSTANCE: LazyLock<String> = LazyLock::new(|| draw_id().to_string());
+    let service = Resource::builder()
         .with_service_name("runledger")
-        .with_attribute(opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
-        .build()
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+    // Two replicas of one name would be one to a collector, unless the environment names them.
+    let is_named = Resource::builder().build().get(&Key::from_static_str(INSTANCE_ID)).is_some();
+    let service =
+        if is_named { service } else { service.with_attribute(KeyValue::new(INSTANCE_ID, INSTANCE.as_str())) };
+    service.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_a_process_tells_is_of_one_instance() {
+        let instance = || resource().get(&Key::from_static_str(INSTANCE_ID)).expect("an instance").to_string();
+        assert_eq!(instance(), instance());
+        let service = resource().get(&Key::from_static_str("service.name")).map(|name| name.to_string());
+        assert_eq!(service.as_deref(), Some("runledger"));
+    }
 }
