@@ -4,9 +4,10 @@
 //! of theirs by name: it must never do more than that, because nobody proves here who he is.
 
 mod answer;
+mod scrapes;
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +20,14 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::scrapes::Scrapes;
 use crate::grpc::health::Readiness;
 use crate::supervise::Supervisor;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::meter::Exposition;
 
-/// Connections at once; others wait.
+/// Connections at once. A further one takes the place of the oldest: whoever has sent its request was answered, and idle
+/// connections keep no probe out.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Time for a request's head to come, and so also the time that a connection stays without a request.
@@ -51,15 +54,24 @@ pub async fn serve(
     stop: CancellationToken,
 ) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let said = LogThrottle::default();
+    let (said, metrics) = (LogThrottle::default(), Arc::new(Scrapes::of(metrics)));
+    // The connections by age; those that are cancelled have ended.
+    let mut open: VecDeque<CancellationToken> = VecDeque::with_capacity(CONNECTIONS_MAX);
     let accepting = async {
         loop {
-            let place = places.clone().acquire_owned().await.expect("never closed");
             match listener.accept().await {
                 Ok((stream, _address)) => {
+                    open.retain(|other| !other.is_cancelled());
+                    if let Some(oldest) = open.pop_front_if(|_| places.available_permits() == 0) {
+                        oldest.cancel();
+                    }
+                    let place = places.clone().acquire_owned().await.expect("never closed");
+                    let gives_way = CancellationToken::new();
+                    open.push_back(gives_way.clone());
                     let served = connection(stream, readiness.clone(), metrics.clone(), stop.clone());
                     connections.spawn(async move {
-                        served.await;
+                        let _ended = gives_way.clone().drop_guard();
+                        gives_way.run_until_cancelled(served).await;
                         drop(place);
                     });
                 }
@@ -82,12 +94,12 @@ pub async fn serve(
 async fn connection(
     stream: TcpStream,
     readiness: watch::Receiver<Readiness>,
-    metrics: Exposition,
+    metrics: Arc<Scrapes>,
     stop: CancellationToken,
 ) {
     let answers = service_fn(move |request: hyper::Request<_>| {
-        let readiness = *readiness.borrow();
-        ready(Ok::<_, Infallible>(answer::to(request.method(), request.uri().path(), readiness, &metrics)))
+        let (readiness, metrics) = (*readiness.borrow(), metrics.clone());
+        async move { Ok::<_, Infallible>(answer::to(request.method(), request.uri().path(), readiness, &metrics).await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT_MAX).max_buf_size(HEAD_BYTES_MAX);

@@ -265,6 +265,7 @@ impl Claims {
                     Ok(None)
                 }
                 refusal @ (Refusal::RequestIdReused { .. }
+                | Refusal::RunNotTerminal { .. }
                 | Refusal::RunBegun { .. }
                 | Refusal::RunIdConflict { .. }
                 | Refusal::NamespaceNotFound { .. }

@@ -68,7 +68,8 @@
 //!   the first wins; the commit that ends the run or makes it ready deletes the row.
 //! - The authority ends runs, and gives claims back, by ordinary commands. Every replica looks once a second for leases
 //!   and deadlines that are over, none leads, and the sweeps are decided under the head. A conclusion from silence is
-//!   `presumed`: then, and only then, may an event follow a terminal status, and it changes none.
+//!   `presumed`: then a late report may follow the end. Archiving and restoring may follow any end. No event that follows
+//!   an end changes the status.
 //! - A lease is over when its expiry has passed, and one ttl since the authority was last away: no run ends because of
 //!   the authority's own outage. The authority is away for a lease when renewals cannot be made for a quarter of the
 //!   ttl: because no server runs, one stands still, or the store fails. Each server knows its own interruptions and

@@ -32,6 +32,7 @@ pub(super) fn measure(criterion: &mut Criterion) {
                 labels: None,
                 record: record.clone(),
                 metadata: metadata.clone(),
+                archived_at: None,
             };
             bencher.iter_batched(|| columns.clone(), json::read_run, BatchSize::SmallInput);
         });

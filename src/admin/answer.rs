@@ -5,18 +5,19 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 
+use super::scrapes::Scrapes;
 use crate::grpc::health::Readiness;
 use crate::telemetry::meter::Exposition;
 
 /// The answer to a request. Probes look at the status; people read the text.
-pub(super) fn to(method: &Method, path: &str, readiness: Readiness, metrics: &Exposition) -> Response<Full<Bytes>> {
+pub(super) async fn to(method: &Method, path: &str, readiness: Readiness, metrics: &Scrapes) -> Response<Full<Bytes>> {
     let is_read = *method == Method::GET || *method == Method::HEAD;
     let (status, text) = match path {
         // The code that answers is the work that is asked for: the store is not looked at.
         "/livez" => (StatusCode::OK, "alive".to_owned()),
         "/readyz" if readiness.is_ready() => (StatusCode::OK, readiness.to_string()),
         "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, readiness.to_string()),
-        "/metrics" if is_read => match metrics.text() {
+        "/metrics" if is_read => match metrics.text().await {
             Ok(text) => return text_of(StatusCode::OK, Exposition::CONTENT_TYPE, text),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the metrics cannot be written: {error}")),
         },
@@ -50,8 +51,9 @@ mod tests {
 
     #[test]
     fn each_path_has_its_answer() {
-        let metrics = Exposition::default();
-        let to = |method: &Method, path, readiness| to(method, path, readiness, &metrics);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let metrics = Scrapes::of(Exposition::default());
+        let to = |method: &Method, path, readiness| runtime.block_on(to(method, path, readiness, &metrics));
         let status = |method: &Method, path, readiness| to(method, path, readiness).status().as_u16();
         for method in [Method::GET, Method::HEAD] {
             assert_eq!(status(&method, "/livez", Readiness::Draining), 200);

@@ -83,6 +83,8 @@ const RUN_SERVICE: &[(&str, Access)] = &[
     ("ClaimRun", Access::Report),
     ("ReleaseRun", Access::Report),
     ("RequestAbort", Access::Report),
+    ("ArchiveRun", Access::Report),
+    ("RestoreRun", Access::Report),
     ("ListRunEvents", Access::Read),
     ("CountRuns", Access::Read),
     ("CheckTransition", Access::Read),

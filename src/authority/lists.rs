@@ -250,6 +250,7 @@ mod tests {
             updated_at: at,
             running_at: Some(at),
             completed_at: None,
+            archived_at: None,
             agent_id: None,
             links: crate::domain::Links::default(),
             ending: crate::domain::Ending::default(),

@@ -94,6 +94,8 @@ impl Authority {
         claim_run: ClaimRunRequest -> ClaimRunResponse;
         release_run: ReleaseRunRequest -> ReleaseRunResponse;
         request_abort: RequestAbortRequest -> RequestAbortResponse;
+        archive_run: ArchiveRunRequest -> ArchiveRunResponse;
+        restore_run: RestoreRunRequest -> RestoreRunResponse;
     }
 
     /// Commits the command that a request asks for. `names_run`: the request named its run, so that a repetition meets
@@ -157,6 +159,8 @@ fn may_name(caller: &Caller, command: &Command) -> Result<(), Problem> {
         | Ask::Release(_)
         | Ask::GiveBack(_)
         | Ask::RequestAbort(_)
-        | Ask::Sweep => Ok(()),
+        | Ask::Sweep
+        | Ask::Archive
+        | Ask::Restore => Ok(()),
     }
 }

@@ -39,11 +39,23 @@ pub(super) struct Filter {
     /// Runs created before this time
     #[arg(long, value_name = "TIME", value_parser = fields::time, help_heading = "Filters")]
     started_before: Option<Time>,
+    /// Archived runs as well [default: lists and counts leave them out]
+    #[arg(long, help_heading = "Filters")]
+    archived: bool,
+    /// Archived runs alone
+    #[arg(long, conflicts_with = "archived", help_heading = "Filters")]
+    only_archived: bool,
 }
 
 impl Filter {
     pub(super) fn message(self) -> Result<v1::RunFilter, Stop> {
+        let archived = match (self.archived, self.only_archived) {
+            (_, true) => v1::ArchivedFilter::Only,
+            (true, false) => v1::ArchivedFilter::Included,
+            (false, false) => v1::ArchivedFilter::Unspecified,
+        };
         Ok(v1::RunFilter {
+            archived: archived.into(),
             task_thread_id: self.task_thread.unwrap_or_default(),
             statuses: self.statuses.iter().map(|status| v1::RunStatus::from(*status).into()).collect(),
             agent_id: self.agent_id.unwrap_or_default(),

@@ -59,6 +59,12 @@ enum RunCommand {
     /// Ask whoever executes a run to abort it
     #[command(after_help = help::REQUEST_ABORT)]
     RequestAbort(mutations::RequestAbortArgs),
+    /// Hide a run that has ended from lists and counts
+    #[command(after_help = help::ARCHIVE)]
+    Archive(mutations::ArchiveArgs),
+    /// Show an archived run in lists and counts again
+    #[command(after_help = help::RESTORE)]
+    Restore(mutations::ArchiveArgs),
     /// Run a program as a run: start or claim it, keep it alive, and end it as the program ends
     #[command(after_help = help::WORKER)]
     Worker(Box<worker::WorkerArgs>),
@@ -113,6 +119,8 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
         RunCommand::Release(args) => mutations::release(args).await,
         RunCommand::Heartbeat(args) => heartbeat::run(args).await,
         RunCommand::RequestAbort(args) => mutations::request_abort(args).await,
+        RunCommand::Archive(args) => mutations::archive(args).await,
+        RunCommand::Restore(args) => mutations::restore(args).await,
         RunCommand::Worker(args) => worker::run(*args).await,
         RunCommand::WorkerGuard(args) => worker::guard::run(args).await,
         RunCommand::Get(args) => get(args).await,

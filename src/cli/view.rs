@@ -154,6 +154,7 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
         ("running at", at(run.running_at.as_ref())),
         ("updated at", at(run.updated_at.as_ref())),
         ("completed at", at(run.completed_at.as_ref())),
+        ("archived at", at(run.archived_at.as_ref())),
         ("reason code", run.reason_code.clone()),
         ("failure reason", run.failure_reason.clone()),
         ("presumed", if run.presumed { "yes: nobody who executes it reported this".to_owned() } else { String::new() }),

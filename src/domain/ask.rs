@@ -27,6 +27,10 @@ pub enum Ask {
     RequestAbort(RequestAbort),
     /// The authority's own ask: ends the run if its time is over.
     Sweep,
+    /// Hides the run, which has ended, from lists and counts.
+    Archive,
+    /// Shows an archived run again.
+    Restore,
 }
 
 /// The fields of a start.
@@ -131,7 +135,7 @@ pub struct RequestAbort {
 impl Ask {
     /// One ask of each kind, with default fields.
     #[must_use]
-    pub fn each() -> [Self; 11] {
+    pub fn each() -> [Self; 13] {
         [
             Self::Start(Start::default()),
             Self::Start(Start { deferred: true, ..Start::default() }),
@@ -144,6 +148,8 @@ impl Ask {
             Self::GiveBack(GiveBack::default()),
             Self::RequestAbort(RequestAbort::default()),
             Self::Sweep,
+            Self::Archive,
+            Self::Restore,
         ]
     }
 
@@ -160,6 +166,8 @@ impl Ask {
             Self::Release(_) | Self::GiveBack(_) => "ReleaseRun",
             Self::RequestAbort(_) => "RequestAbort",
             Self::Sweep => "Sweep",
+            Self::Archive => "ArchiveRun",
+            Self::Restore => "RestoreRun",
         }
     }
 
@@ -169,7 +177,13 @@ impl Ask {
         match self {
             Self::Start(Start { deferred: true, .. }) => Some(Status::Pending),
             Self::Start(Start { deferred: false, .. }) | Self::Claim(_) => Some(Status::Running),
-            Self::Update(_) | Self::Release(_) | Self::GiveBack(_) | Self::RequestAbort(_) | Self::Sweep => None,
+            Self::Update(_)
+            | Self::Release(_)
+            | Self::GiveBack(_)
+            | Self::RequestAbort(_)
+            | Self::Sweep
+            | Self::Archive
+            | Self::Restore => None,
             Self::Complete(_) => Some(Status::Completed),
             Self::Abort(_) => Some(Status::Aborted),
             Self::Fail(_) => Some(Status::Failed),
@@ -183,7 +197,13 @@ impl Ask {
         match self {
             // A lease that was granted to a lost answer is not known from the next one.
             Self::Start(start) => start.lease_ttl_ms.is_none(),
-            Self::Complete(_) | Self::Abort(_) | Self::Fail(_) | Self::RequestAbort(_) | Self::Sweep => true,
+            Self::Complete(_)
+            | Self::Abort(_)
+            | Self::Fail(_)
+            | Self::RequestAbort(_)
+            | Self::Sweep
+            | Self::Archive
+            | Self::Restore => true,
             // A claim or a release that was applied makes its own repetition fail.
             Self::Update(_) | Self::Claim(_) | Self::Release(_) | Self::GiveBack(_) => false,
         }
@@ -202,7 +222,9 @@ impl Ask {
             | Self::Release(_)
             | Self::GiveBack(_)
             | Self::RequestAbort(_)
-            | Self::Sweep => return None,
+            | Self::Sweep
+            | Self::Archive
+            | Self::Restore => return None,
         };
         Some(metadata).filter(|metadata| !metadata.is_empty())
     }
@@ -219,7 +241,9 @@ impl Ask {
             | Self::Release(_)
             | Self::GiveBack(_)
             | Self::RequestAbort(_)
-            | Self::Sweep => None,
+            | Self::Sweep
+            | Self::Archive
+            | Self::Restore => None,
         }
     }
 
@@ -237,7 +261,13 @@ impl Ask {
                 Self::Update(update) => update.links.weight() + labels_weight(&update.labels.set),
                 Self::Abort(end) | Self::Fail(end) => end.why.weight(),
                 Self::RequestAbort(request) => request.reason.as_ref().map_or(0, String::len),
-                Self::Complete(_) | Self::Claim(_) | Self::Release(_) | Self::GiveBack(_) | Self::Sweep => 0,
+                Self::Complete(_)
+                | Self::Claim(_)
+                | Self::Release(_)
+                | Self::GiveBack(_)
+                | Self::Sweep
+                | Self::Archive
+                | Self::Restore => 0,
             }
     }
 }

@@ -38,7 +38,9 @@ impl Command {
             | Ask::Fail(_)
             | Ask::Release(_)
             | Ask::RequestAbort(_)
-            | Ask::Sweep => None,
+            | Ask::Sweep
+            | Ask::Archive
+            | Ask::Restore => None,
         }
     }
 

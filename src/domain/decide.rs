@@ -44,10 +44,17 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
                 Some(_) => Ok(Decision::Unchanged),
             }
         }
+        (Status::Completed | Status::Aborted | Status::Failed, Ask::Archive) if run.archived_at.is_none() => {
+            event(Some(run), command, context, EventType::Archived)
+        }
+        (Status::Completed | Status::Aborted | Status::Failed, Ask::Restore) if run.archived_at.is_some() => {
+            event(Some(run), command, context, EventType::Restored)
+        }
         (Status::Completed, Ask::Complete(_))
+        | (Status::Pending | Status::Running, Ask::Restore)
         | (
             Status::Completed | Status::Aborted | Status::Failed,
-            Ask::Abort(_) | Ask::Fail(_) | Ask::RequestAbort(_) | Ask::Sweep,
+            Ask::Abort(_) | Ask::Fail(_) | Ask::RequestAbort(_) | Ask::Sweep | Ask::Archive | Ask::Restore,
         ) => Ok(Decision::Unchanged),
         (Status::Pending, Ask::Start(Start { deferred: false, .. })) => {
             event(Some(run), command, context, EventType::Started)
@@ -88,6 +95,7 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
                 event(Some(run), command, context, EventType::Aborted)
             }
         },
+        (Status::Pending | Status::Running, Ask::Archive) => Err(Refusal::RunNotTerminal { run: run.summary() }),
         (
             Status::Pending | Status::Completed | Status::Aborted | Status::Failed,
             Ask::Update(_) | Ask::Release(_) | Ask::GiveBack(_),
@@ -129,7 +137,9 @@ fn existing<'a>(run: Option<&'a Run>, command: &Command) -> Result<Option<&'a Ru
             | Ask::Release(_)
             | Ask::GiveBack(_)
             | Ask::RequestAbort(_)
-            | Ask::Sweep,
+            | Ask::Sweep
+            | Ask::Archive
+            | Ask::Restore,
         ) => Err(Refusal::RunNotFound { key: command.key.clone() }),
     }
 }
@@ -159,9 +169,17 @@ fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
     match (&command.ask, run.status) {
         (Ask::Start(_) | Ask::Abort(_) | Ask::RequestAbort(_) | Ask::Sweep, _) => Ok(()),
         (Ask::Claim(_), Status::Running) if !run.is_ready() => Ok(()),
-        (Ask::Update(_) | Ask::Complete(_) | Ask::Fail(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Claim(_), _) => {
-            owned_by(run, command.ask.rpc(), command.principal.agent_id.as_ref())
-        }
+        (
+            Ask::Update(_)
+            | Ask::Complete(_)
+            | Ask::Fail(_)
+            | Ask::Release(_)
+            | Ask::GiveBack(_)
+            | Ask::Claim(_)
+            | Ask::Archive
+            | Ask::Restore,
+            _,
+        ) => owned_by(run, command.ask.rpc(), command.principal.agent_id.as_ref()),
     }
 }
 
@@ -183,7 +201,9 @@ fn confined(run: &Run, command: &Command) -> Result<(), Refusal> {
             | Ask::Release(_)
             | Ask::GiveBack(_)
             | Ask::RequestAbort(_)
-            | Ask::Sweep,
+            | Ask::Sweep
+            | Ask::Archive
+            | Ask::Restore,
         ) => false,
     };
     if is_own { Ok(()) } else { Err(not_owner(run, command.ask.rpc(), command.principal.agent_id.as_deref())) }
@@ -251,7 +271,9 @@ fn event(
         | EventType::Released
         | EventType::AbortRequested
         | EventType::LateReported
-        | EventType::Ready => from,
+        | EventType::Ready
+        | EventType::Archived
+        | EventType::Restored => from,
     };
     let event = Event {
         key: command.key.clone(),

@@ -75,6 +75,18 @@ pub enum EventType {
     LateReported,
     /// The running run became ready: nobody executes it, and the next claim takes it.
     Ready,
+    /// The run, which had ended, was hidden from lists and counts.
+    Archived,
+    /// The run was shown in lists and counts again.
+    Restored,
+}
+
+impl EventType {
+    /// Whether the event archives its run, or restores it.
+    #[must_use]
+    pub fn is_of_the_archive(self) -> bool {
+        matches!(self, Self::Archived | Self::Restored)
+    }
 }
 
 fn no_key() -> RunKey {

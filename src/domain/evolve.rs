@@ -1,7 +1,7 @@
 //! The fold: an event makes a run. The fold is pure and total: any event applies to any run.
 
 use super::run::set;
-use super::{Event, Run, Status};
+use super::{Event, EventType, Run, Status};
 
 /// The run right after the event.
 #[must_use]
@@ -16,6 +16,12 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Run {
     }
     if event.to.is_terminal() && run.completed_at.is_none() {
         run.completed_at = Some(event.at);
+    }
+    if event.event_type == EventType::Archived {
+        run.archived_at = Some(event.at);
+    }
+    if event.event_type == EventType::Restored {
+        run.archived_at = None;
     }
     if let Some(task_thread_id) = &changes.task_thread_id {
         run.task_thread_id.clone_from(task_thread_id);

@@ -25,6 +25,8 @@ pub struct Filter {
     pub started_from: Option<Time>,
     /// [`Run::started_at`] is earlier than this.
     pub started_before: Option<Time>,
+    /// Whether the run is [archived](Run::archived_at); none: archived or not.
+    pub archived: Option<bool>,
     /// Runs that are [ready](Run::is_ready) match as well, whatever `statuses` says. A store's lists and counts ignore
     /// this field.
     pub or_ready: bool,
@@ -44,6 +46,7 @@ impl Filter {
             && self.labels.iter().all(|(key, value)| run.labels.get(key) == Some(value))
             && self.started_from.is_none_or(|from| run.started_at >= from)
             && self.started_before.is_none_or(|before| run.started_at < before)
+            && self.archived.is_none_or(|archived| archived == run.archived_at.is_some())
     }
 
     /// The same filter, but only of runs that are not terminal; none when the filter asks for terminal ones only.

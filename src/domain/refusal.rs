@@ -96,6 +96,11 @@ pub enum Refusal {
         /// The run as it is.
         run: Summary,
     },
+    /// A run that has not ended is not archived.
+    RunNotTerminal {
+        /// The run as it is.
+        run: Summary,
+    },
     /// A claim cannot be given back as not begun: an event was made under it, or the run had been executed before.
     RunBegun {
         /// The run as it is.
@@ -148,6 +153,7 @@ impl Refusal {
             Self::RevisionMismatch { .. } => "REVISION_MISMATCH",
             Self::InvalidTransition { .. } => "INVALID_TRANSITION",
             Self::RunNotRunning { .. } => "RUN_NOT_RUNNING",
+            Self::RunNotTerminal { .. } => "RUN_NOT_TERMINAL",
             Self::RunBegun { .. } => "RUN_BEGUN",
             Self::ClaimedBefore { .. } => "CLAIMED_BEFORE",
             Self::NamespaceNotFound { .. } => "NAMESPACE_NOT_FOUND",

@@ -44,6 +44,9 @@ pub struct Run {
     /// The time at which the run became terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Time>,
+    /// The time since which lists and counts leave the run out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_at: Option<Time>,
     /// The owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
@@ -77,6 +80,7 @@ impl Run {
             updated_at: event.at,
             running_at: None,
             completed_at: None,
+            archived_at: None,
             agent_id: None,
             links: Links::default(),
             ending: Ending::default(),

@@ -125,6 +125,22 @@ impl RunService for Runs {
         Ok(Response::new(authority.request_abort(call).await?))
     }
 
+    async fn archive_run(
+        &self,
+        request: Request<v1::ArchiveRunRequest>,
+    ) -> Result<Response<v1::ArchiveRunResponse>, Status> {
+        let (authority, call, _) = self.open(request).await?;
+        Ok(Response::new(authority.archive_run(call).await?))
+    }
+
+    async fn restore_run(
+        &self,
+        request: Request<v1::RestoreRunRequest>,
+    ) -> Result<Response<v1::RestoreRunResponse>, Status> {
+        let (authority, call, _) = self.open(request).await?;
+        Ok(Response::new(authority.restore_run(call).await?))
+    }
+
     async fn heartbeat_run(
         &self,
         request: Request<v1::HeartbeatRunRequest>,

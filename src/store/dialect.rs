@@ -28,7 +28,8 @@ macro_rules! run_columns {
             ", r.record",
             $record,
             ", ",
-            $metadata
+            $metadata,
+            ", r.archived_at"
         )
     };
 }

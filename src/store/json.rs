@@ -36,6 +36,8 @@ pub struct RunColumns<T> {
     pub record: T,
     /// `metadata`.
     pub metadata: Option<T>,
+    /// `archived_at`.
+    pub archived_at: Option<Time>,
 }
 
 impl<T: AsRef<str>> RunColumns<T> {
@@ -71,6 +73,7 @@ impl RunColumns<&str> {
             labels: self.labels.map(str::to_owned),
             record: self.record.to_owned(),
             metadata: self.metadata.map(str::to_owned),
+            archived_at: self.archived_at,
         }
     }
 }
@@ -203,6 +206,7 @@ pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError
         updated_at: started_at,
         running_at: None,
         completed_at: None,
+        archived_at: columns.archived_at,
         supervision: Supervision::default(),
     };
     documents.put_into(&mut run);

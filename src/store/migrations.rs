@@ -7,7 +7,7 @@ pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// The oldest release that can work with this release's schema. Every migration raises the database's `min_release`
 /// to it, and nothing else does.
-pub const MIN_RELEASE: &str = "0.3.0";
+pub const MIN_RELEASE: &str = "0.4.0";
 
 /// The migration that brings the ledger its key. On SQLite the program that migrates draws the key, in the transaction
 /// of this step.
@@ -53,6 +53,7 @@ pub const POSTGRES: &[Migration] = &[
     },
     Migration { number: SEAL_KEY, name: "seal_key", sql: include_str!("../../migrations/postgres/0009_seal_key.sql") },
     Migration { number: 10, name: "namespaces", sql: include_str!("../../migrations/postgres/0010_namespaces.sql") },
+    Migration { number: 11, name: "archive", sql: include_str!("../../migrations/postgres/0011_archive.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -71,6 +72,7 @@ pub const SQLITE: &[Migration] = &[
     Migration { number: 8, name: "drop_alive_at", sql: include_str!("../../migrations/sqlite/0008_drop_alive_at.sql") },
     Migration { number: SEAL_KEY, name: "seal_key", sql: include_str!("../../migrations/sqlite/0009_seal_key.sql") },
     Migration { number: 10, name: "namespaces", sql: include_str!("../../migrations/sqlite/0010_namespaces.sql") },
+    Migration { number: 11, name: "archive", sql: include_str!("../../migrations/sqlite/0011_archive.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

@@ -36,6 +36,7 @@ impl From<&Run> for v1::Run {
             start_deadline: run.supervision.start_deadline.map(timestamp),
             deadline: run.deadline().map(timestamp),
             ready: run.supervision.ready.as_deref().map(Into::into),
+            archived_at: run.archived_at.map(timestamp),
             ..Self::default()
         };
         links::show(&run.links, &mut shown);
@@ -206,6 +207,8 @@ impl From<EventType> for v1::RunEventType {
             EventType::AbortRequested => Self::AbortRequested,
             EventType::LateReported => Self::LateReported,
             EventType::Ready => Self::Ready,
+            EventType::Archived => Self::Archived,
+            EventType::Restored => Self::Restored,
         }
     }
 }
@@ -268,6 +271,7 @@ mod tests {
             updated_at: at(4),
             running_at: Some(at(2)),
             completed_at: Some(at(3)),
+            archived_at: Some(at(4)),
             agent_id: Some("agent".into()),
             links: links::tests::whole(),
             ending: Ending { failure_reason: Some("because".into()), reason_code: Some("TIMEOUT".into()) },
@@ -312,6 +316,7 @@ mod tests {
             started_at: Some(timestamp(at(1))),
             agent_id: "agent".into(),
             completed_at: Some(timestamp(at(3))),
+            archived_at: Some(timestamp(at(4))),
             failure_reason: "because".into(),
             metadata: Some(prost_types::Struct { fields: [("a".into(), number)].into() }),
             revision: 3,

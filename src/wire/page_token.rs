@@ -134,6 +134,7 @@ impl Question {
             labels,
             started_from,
             started_before,
+            archived,
             or_ready: _,
         } = filter;
         for link in [task_thread_id, agent_id, workflow_id, audit_session_id] {
@@ -148,6 +149,10 @@ impl Question {
         for (key, value) in labels {
             self.part(key.as_bytes());
             self.part(value.as_bytes());
+        }
+        // A list leaves archived runs out unless it is asked for them, as one did before there were any.
+        if *archived != Some(false) {
+            self.optional(archived.map(|archived| [u8::from(archived)]).as_ref().map(<[u8; 1]>::as_slice));
         }
     }
 }

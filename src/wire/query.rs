@@ -60,7 +60,7 @@ pub struct RunList {
 /// Every violation.
 pub fn list_runs(request: v1::ListRunsRequest) -> Result<RunList, Vec<Violation>> {
     let mut violations = Violations::default();
-    let filter = filter(request.filter, &mut violations);
+    let filter = filter(request.filter, Some(false), &mut violations);
     let page_size = page_size(request.page_size, RUNS_PAGE_SIZE_DEFAULT, &mut violations);
     let full = match v1::RunView::try_from(request.view) {
         Ok(v1::RunView::Unspecified | v1::RunView::Basic) => false,
@@ -80,7 +80,7 @@ pub fn list_runs(request: v1::ListRunsRequest) -> Result<RunList, Vec<Violation>
 /// Every violation.
 pub fn count_runs(request: v1::CountRunsRequest) -> Result<Filter, Vec<Violation>> {
     let mut violations = Violations::default();
-    let filter = filter(request.filter, &mut violations);
+    let filter = filter(request.filter, Some(false), &mut violations);
     violations.settle(filter)
 }
 
@@ -91,7 +91,7 @@ pub fn count_runs(request: v1::CountRunsRequest) -> Result<Filter, Vec<Violation
 /// Every violation.
 pub fn watch_runs(request: v1::WatchRunsRequest) -> Result<(Filter, Option<ViewOf>), Vec<Violation>> {
     let mut violations = Violations::default();
-    let filter = filter(request.filter, &mut violations);
+    let filter = filter(request.filter, None, &mut violations);
     let view = match Initial::try_from(request.initial) {
         Ok(Initial::Unspecified | Initial::Active) => Some(ViewOf::Active),
         Ok(Initial::All) => Some(ViewOf::All),
@@ -223,7 +223,10 @@ impl ClaimNext {
 /// Every violation.
 pub fn claim_next_run(request: v1::ClaimNextRunRequest, caller: &Caller) -> Result<ClaimNext, Vec<Violation>> {
     let mut violations = Violations::default();
-    let filter = filter(request.filter, &mut violations);
+    if request.filter.as_ref().is_some_and(|filter| filter.archived != 0) {
+        violations.push("filter.archived", "must be unspecified: no run that waits is archived");
+    }
+    let filter = filter(request.filter, None, &mut violations);
     if filter.statuses.iter().any(|status| *status != Status::Pending) {
         violations.push(
             "filter.statuses",
@@ -243,9 +246,19 @@ pub fn claim_next_run(request: v1::ClaimNextRunRequest, caller: &Caller) -> Resu
     Ok(asked)
 }
 
-/// `filter`; absent is all runs.
-fn filter(filter: Option<v1::RunFilter>, violations: &mut Violations) -> Filter {
-    let Some(filter) = filter else { return Filter::default() };
+/// `filter`. `archived`: what the call means where the filter does not say it.
+fn filter(filter: Option<v1::RunFilter>, archived: Option<bool>, violations: &mut Violations) -> Filter {
+    let Some(filter) = filter else { return Filter { archived, ..Filter::default() } };
+    let archived = match v1::ArchivedFilter::try_from(filter.archived) {
+        Ok(v1::ArchivedFilter::Unspecified) => archived,
+        Ok(v1::ArchivedFilter::Excluded) => Some(false),
+        Ok(v1::ArchivedFilter::Included) => None,
+        Ok(v1::ArchivedFilter::Only) => Some(true),
+        Err(_) => {
+            violations.push("filter.archived", format!("{} is not a value of ArchivedFilter", filter.archived));
+            None
+        }
+    };
     let labels = violations.labels("filter.labels", filter.labels);
     let mut time = |field: &str, time: Option<Timestamp>| {
         let time = time?;
@@ -280,6 +293,7 @@ fn filter(filter: Option<v1::RunFilter>, violations: &mut Violations) -> Filter 
         }
     }
     Filter {
+        archived,
         task_thread_id: violations.link("filter.task_thread_id", filter.task_thread_id),
         statuses,
         agent_id: violations.link("filter.agent_id", filter.agent_id),

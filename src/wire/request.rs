@@ -167,6 +167,26 @@ pub fn request_abort(request: v1::RequestAbortRequest, caller: &Caller) -> Resul
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
+/// The command of an `ArchiveRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn archive_run(request: v1::ArchiveRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let v1::ArchiveRunRequest { run_id, request_id, expected_revision } = request;
+    Asked { ask: Ask::Archive, run_id, request_id, expected_revision }.command(Violations::default(), caller)
+}
+
+/// The command of a `RestoreRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn restore_run(request: v1::RestoreRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let v1::RestoreRunRequest { run_id, request_id, expected_revision } = request;
+    Asked { ask: Ask::Restore, run_id, request_id, expected_revision }.command(Violations::default(), caller)
+}
+
 /// The run and the renewal of a `HeartbeatRun`.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! The promises to clients, through real gRPC against the real binary: one list of behaviours, and each is a test of
 //! its own on SQLite, on Postgres, and on two servers over one Postgres database where a second server matters.
 
+mod archive;
 mod behind;
 mod caller;
 mod check;
@@ -96,6 +97,11 @@ behaviours! { on_one_server:
         a_check_changes_nothing_and_knows_the_owner
         a_check_is_validated_whole
         a_check_is_of_a_status_or_of_a_run
+    ]
+    archive: [
+        an_archived_run_leaves_the_lists_and_comes_back
+        only_a_run_that_has_ended_is_archived_by_its_owner
+        watches_show_what_becomes_of_an_archived_run
     ]
     leases: [
         a_lease_is_shown_renewed_and_handed_over

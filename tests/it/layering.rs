@@ -12,7 +12,7 @@ use source::{Used, uses};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("clock", &["domain"]),
-    ("telemetry", &["domain"]),
+    ("telemetry", &["clock", "domain"]),
     ("supervise", &["telemetry"]),
     ("share", &[]),
     ("memory", &[]),

@@ -120,6 +120,17 @@ pub(super) const REQUEST_ABORT: &str = concat!(
     exit_codes!()
 );
 
+pub(super) const ARCHIVE: &str = concat!(
+    "Examples:\n  \
+    runledger run archive run-1\n  \
+    runledger run list --only-archived\n\n\
+    Nothing is deleted: run get, run events and the watches show the run as before.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(super) const RESTORE: &str = concat!("Example:\n  runledger run restore run-1\n", once!(), exit_codes!());
+
 pub(super) const WORKER: &str = concat!(
     "Examples:\n  \
     runledger run worker --task-thread-id thread-1 -- bash -c 'echo ::progress 1/2 fetching; sleep 1'\n  \

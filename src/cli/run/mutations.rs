@@ -211,6 +211,14 @@ pub(super) struct RequestAbortArgs {
     mutation: Mutation,
 }
 
+#[derive(Args, Debug)]
+pub(super) struct ArchiveArgs {
+    /// The run
+    run_id: String,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
 impl Mutation {
     /// The caller's, or one of this invocation's own.
     fn request_id(&self) -> String {
@@ -339,6 +347,26 @@ pub(super) async fn request_abort(args: RequestAbortArgs) -> Result<(), Stop> {
         run_id: args.run_id,
         reason: args.reason.unwrap_or_default(),
         grace: args.grace.map(runledger_proto::duration),
+        request_id: args.mutation.request_id(),
+        expected_revision: args.mutation.expected_revision,
+    };
+    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+pub(super) async fn archive(args: ArchiveArgs) -> Result<(), Stop> {
+    let request = v1::ArchiveRunRequest {
+        run_id: args.run_id,
+        request_id: args.mutation.request_id(),
+        expected_revision: args.mutation.expected_revision,
+    };
+    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+pub(super) async fn restore(args: ArchiveArgs) -> Result<(), Stop> {
+    let request = v1::RestoreRunRequest {
+        run_id: args.run_id,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
     };

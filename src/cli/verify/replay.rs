@@ -81,6 +81,13 @@ impl<'a> Replay<'a> {
             EventType::Claimed | EventType::Released | EventType::AbortRequested | EventType::Ready => {
                 event.from == Some(Status::Running) && event.to == Status::Running
             }
+            EventType::Archived => {
+                let is_archived = self.run.as_ref().is_some_and(|run| run.archived_at.is_some());
+                event.from == Some(event.to) && event.to.is_terminal() && !is_archived
+            }
+            EventType::Restored => {
+                event.from == Some(event.to) && self.run.as_ref().is_some_and(|run| run.archived_at.is_some())
+            }
             EventType::LateReported => {
                 event.from == Some(event.to) && self.run.as_ref().is_some_and(|run| run.supervision.presumed)
             }

@@ -151,8 +151,8 @@ fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
             let terms = Terms { grace_ms: *grace_ms, ..Terms::default() };
             (terms, Changes { ending: Some(Cow::Owned(why)), ..Changes::default() })
         }
-        // No caller retries one of these asks under a `request_id`.
-        Ask::GiveBack(_) | Ask::Sweep => (Terms::default(), Changes::default()),
+        // Nothing but the run is asked for; or no caller retries the ask under a `request_id`.
+        Ask::Archive | Ask::Restore | Ask::GiveBack(_) | Ask::Sweep => (Terms::default(), Changes::default()),
     }
 }
 
@@ -272,6 +272,8 @@ mod tests {
                 Ask::RequestAbort(RequestAbort { reason: Some("enough".into()), grace_ms: Some(9_000) }),
                 "5902f5dcbc4f969f0f9f88e65a4043ce8effca596e86f63aacb91b641ef005f9",
             ),
+            (Ask::Archive, "ece24d692a77901d98f3886b6fcc7089fe516f7b0996bf21e7ce18eb3cbac100"),
+            (Ask::Restore, "54b4fd416a9dfabeeb8a7638e37a5d0f5c25b31ec40dadd162a1ef040859164e"),
         ] {
             let command = Command {
                 key: RunKey { namespace: "default".into(), run_id: "run-1".into() },

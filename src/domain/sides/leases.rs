@@ -15,7 +15,9 @@ pub(super) fn is_wanted(command: &Command, run: Option<&Run>) -> bool {
         | Ask::Abort(_)
         | Ask::Fail(_)
         | Ask::Release(_)
-        | Ask::RequestAbort(_) => false,
+        | Ask::RequestAbort(_)
+        | Ask::Archive
+        | Ask::Restore => false,
     }
 }
 

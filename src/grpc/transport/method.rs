@@ -78,6 +78,8 @@ const METHODS: &[&str] = &[
     "runledger.v1.RunService/ClaimRun",
     "runledger.v1.RunService/ReleaseRun",
     "runledger.v1.RunService/RequestAbort",
+    "runledger.v1.RunService/ArchiveRun",
+    "runledger.v1.RunService/RestoreRun",
     "runledger.v1.RunService/ListRunEvents",
     "runledger.v1.RunService/CountRuns",
     "runledger.v1.RunService/CheckTransition",

@@ -39,9 +39,9 @@ from (
             select *, {matches} as matches
             from {entries}) as tested
         where matches or n = {max}) as found) as r
-where not matches or stored - size < $13::bigint
+where not matches or stored - size < $14::bigint
 order by {in_order}
-limit $14::bigint",
+limit $15::bigint",
         run_columns!(postgres),
         in_order = order.of(""),
         matches = filter::sql(by),
@@ -101,7 +101,7 @@ fn looked_at(by: By, order: Order, max: usize, more: &str, joined: bool) -> Stri
     }
 }
 
-/// The arguments that the statements take for a filter: `$1` to `$12`.
+/// The arguments that the statements take for a filter: `$1` to `$13`.
 struct Arguments<'a> {
     namespace: &'a str,
     after: (At, &'a str),
@@ -109,6 +109,7 @@ struct Arguments<'a> {
     statuses: Option<Vec<i16>>,
     texts: [Option<&'a str>; 5],
     labels: Option<String>,
+    archived: Option<bool>,
 }
 
 impl<'a> Arguments<'a> {
@@ -121,14 +122,16 @@ impl<'a> Arguments<'a> {
             statuses: (!filter.statuses.is_empty()).then(|| filter.statuses.iter().map(|s| s.code()).collect()),
             texts: filter::texts(filter),
             labels: json::labels(&filter.labels),
+            archived: filter.archived,
         }
     }
 
     fn all(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let Self { namespace, after, before, statuses, texts, labels } = self;
+        let Self { namespace, after, before, statuses, texts, labels, archived } = self;
         let mut all: Vec<&(dyn ToSql + Sync)> = vec![namespace, &after.0, &after.1, &before.0, &before.1, statuses];
         all.extend(texts.iter().map(|text| text as &(dyn ToSql + Sync)));
         all.push(labels);
+        all.push(archived);
         all
     }
 }
@@ -198,8 +201,10 @@ pub(super) async fn count_runs(
     reach: Reach,
 ) -> Result<RunCounts, StoreError> {
     let by = By::of(filter);
+    // No active run is archived.
+    let archived = filter.archived.filter(|archived| *archived);
     let beside_active =
-        Filter { statuses: BTreeSet::new(), started_from: None, started_before: None, ..filter.clone() };
+        Filter { statuses: BTreeSet::new(), started_from: None, started_before: None, archived, ..filter.clone() };
     let of_active = by == By::Active && beside_active == Filter::default();
     let statement = count(by, of_active, reach);
     let range = Range::of_count(filter, before.cloned());

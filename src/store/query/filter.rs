@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::By;
-use crate::domain::{Filter, Route, Status};
+use crate::domain::{Filter, Route, Status, Time};
 use crate::store::StoreError;
 use crate::store::rows::{Columns, Reader};
 
@@ -14,12 +14,16 @@ use crate::store::rows::{Columns, Reader};
 const TEXTS: [&str; 5] = ["task_thread_id", "agent_id", "workflow_id", "audit_session_id", "route"];
 
 /// All columns that are tested, beside `status`.
-pub(in crate::store) const TESTED: &str = "task_thread_id, agent_id, workflow_id, audit_session_id, route, labels";
+pub(in crate::store) const TESTED: &str =
+    "task_thread_id, agent_id, workflow_id, audit_session_id, route, labels, archived_at";
 
 /// On Postgres, the conditions on the columns that are no texts.
 pub(in crate::store) const STATUS: &str = "($6::smallint[] is null or status = any($6))";
 /// The condition on labels, in a select of its own, so that the text is parsed once and not for each run.
 const LABELS: &str = "($12::text is null or labels @> (select $12::text::jsonb))";
+
+/// The condition on archiving.
+const ARCHIVED: &str = "($13::boolean is null or (archived_at is not null) = $13)";
 
 /// The wanted values of the texts, in their order.
 pub(in crate::store) fn texts(filter: &Filter) -> [Option<&str>; TEXTS.len()] {
@@ -34,6 +38,7 @@ pub(in crate::store) fn texts(filter: &Filter) -> [Option<&str>; TEXTS.len()] {
         labels: _,
         started_from: _,
         started_before: _,
+        archived: _,
         or_ready: _,
     } = filter;
     let links = [task_thread_id, agent_id, workflow_id, audit_session_id].map(Option::as_deref);
@@ -59,7 +64,8 @@ pub(in crate::store) fn sql(by: By) -> String {
         let parameter = parameter(column);
         format!("({parameter}::text is null or {column} = {parameter})")
     });
-    let conditions: Vec<String> = [STATUS.to_owned()].into_iter().chain(texts).chain([LABELS.to_owned()]).collect();
+    let conditions: Vec<String> =
+        [STATUS.to_owned()].into_iter().chain(texts).chain([LABELS.to_owned(), ARCHIVED.to_owned()]).collect();
     format!("({}) is true", conditions.join("\n                and "))
 }
 
@@ -72,6 +78,11 @@ pub(in crate::store) fn matches<R: Columns>(run: &Reader<'_, '_, R>, filter: &Fi
         if wanted.is_some() && run.get::<Option<&str>>((place, column))? != wanted {
             return Ok(false);
         }
+    }
+    if let Some(archived) = filter.archived
+        && run.get::<Option<Time>>((2 + TEXTS.len(), "archived_at"))?.is_some() != archived
+    {
+        return Ok(false);
     }
     if filter.labels.is_empty() {
         return Ok(true);

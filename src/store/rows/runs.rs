@@ -22,6 +22,7 @@ pub(in crate::store) fn columns<R: Columns>(row: &R) -> Result<RunColumns<&str>,
         labels: run.get((10, "labels"))?,
         record: run.get((11, "record"))?,
         metadata: run.get((12, "metadata"))?,
+        archived_at: run.get((13, "archived_at"))?,
         key,
     })
 }

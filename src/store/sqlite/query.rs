@@ -18,9 +18,9 @@ use crate::store::query::{By, Order, Place, Range, Reach, RunCounts, RunPage, Ru
 use crate::store::rows::runs;
 
 /// The places of the columns of a list behind those that a filter tests.
-const RUN_ID: usize = 7;
-const STARTED_AT: usize = 8;
-const ROWID: usize = 9;
+const RUN_ID: usize = 8;
+const STARTED_AT: usize = 9;
+const ROWID: usize = 10;
 
 const FETCH: &str =
     concat!("-- query.fetch_whole\nselect ", run_columns!(sqlite), " from runs as r where r.rowid = ?1");

@@ -40,31 +40,38 @@ fn here(run_id: &str) -> Place {
     Place { started_at: Time::from_micros(1_764_000_000_123_456), run_id: run_id.into() }
 }
 
+/// The filter of a list that is asked for nothing.
+fn listed() -> Filter {
+    Filter { archived: Some(false), ..Filter::default() }
+}
+
 /// Filters of which no two mean the same.
 fn filters() -> Vec<Filter> {
     let text = |text: &str| Some(text.to_owned());
     let time = |micros| Some(Time::from_micros(micros));
     let labels = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     vec![
+        listed(),
         Filter::default(),
-        Filter { task_thread_id: text("x"), ..Filter::default() },
-        Filter { agent_id: text("x"), ..Filter::default() },
-        Filter { workflow_id: text("x"), ..Filter::default() },
-        Filter { audit_session_id: text("x"), ..Filter::default() },
-        Filter { audit_session_id: text("xx"), ..Filter::default() },
-        Filter { agent_id: text("x"), workflow_id: text("x"), ..Filter::default() },
-        Filter { statuses: [Status::Pending].into(), ..Filter::default() },
-        Filter { statuses: [Status::Pending, Status::Running].into(), ..Filter::default() },
-        Filter { statuses: Status::ALL.into(), ..Filter::default() },
-        Filter { route: Some(Route::Mcp), ..Filter::default() },
-        Filter { route: Some(Route::Cli), ..Filter::default() },
-        Filter { started_from: time(0), ..Filter::default() },
-        Filter { started_before: time(0), ..Filter::default() },
-        Filter { started_before: time(1), ..Filter::default() },
-        Filter { labels: labels(&[("a", "b")]), ..Filter::default() },
-        Filter { labels: labels(&[("a", "")]), ..Filter::default() },
-        Filter { labels: labels(&[("ab", "")]), ..Filter::default() },
-        Filter { labels: labels(&[("a", "b"), ("c", "d")]), ..Filter::default() },
+        Filter { archived: Some(true), ..Filter::default() },
+        Filter { task_thread_id: text("x"), ..listed() },
+        Filter { agent_id: text("x"), ..listed() },
+        Filter { workflow_id: text("x"), ..listed() },
+        Filter { audit_session_id: text("x"), ..listed() },
+        Filter { audit_session_id: text("xx"), ..listed() },
+        Filter { agent_id: text("x"), workflow_id: text("x"), ..listed() },
+        Filter { statuses: [Status::Pending].into(), ..listed() },
+        Filter { statuses: [Status::Pending, Status::Running].into(), ..listed() },
+        Filter { statuses: Status::ALL.into(), ..listed() },
+        Filter { route: Some(Route::Mcp), ..listed() },
+        Filter { route: Some(Route::Cli), ..listed() },
+        Filter { started_from: time(0), ..listed() },
+        Filter { started_before: time(0), ..listed() },
+        Filter { started_before: time(1), ..listed() },
+        Filter { labels: labels(&[("a", "b")]), ..listed() },
+        Filter { labels: labels(&[("a", "")]), ..listed() },
+        Filter { labels: labels(&[("ab", "")]), ..listed() },
+        Filter { labels: labels(&[("a", "b"), ("c", "d")]), ..listed() },
     ]
 }
 
@@ -109,7 +116,7 @@ fn a_token_of_another_ledger_key_epoch_namespace_or_run_is_noise() {
     assert_eq!(revision(&token, &seals, 1.into(), &run), Err(PageTokenInvalid));
     assert_eq!(revision(&token, &seals, FIRST, &key("other", "run")), Err(PageTokenInvalid));
     assert_eq!(revision(&token, &seals, FIRST, &key("default", "run2")), Err(PageTokenInvalid));
-    assert_eq!(place(&token, &seals, "default", &Filter::default()), Err(PageTokenInvalid));
+    assert_eq!(place(&token, &seals, "default", &listed()), Err(PageTokenInvalid));
 }
 
 #[test]
@@ -132,14 +139,14 @@ fn a_token_of_another_filter_is_noise() {
 fn given() -> [String; 2] {
     [
         after_revision(7.into(), &seals(), FIRST, &key("default", "run")),
-        after_place(&here("run-1"), &seals(), "default", &Filter::default()),
+        after_place(&here("run-1"), &seals(), "default", &listed()),
     ]
 }
 
 /// Whether a token is taken for either question.
 fn is_taken(token: &str) -> bool {
     revision(token, &seals(), FIRST, &key("default", "run")).is_ok()
-        || place(token, &seals(), "default", &Filter::default()).is_ok()
+        || place(token, &seals(), "default", &listed()).is_ok()
 }
 
 #[test]
@@ -182,7 +189,7 @@ fn a_token_of_the_release_before_is_taken_in_the_only_namespace_that_it_had() {
     assert_eq!(revision(EVENTS_FORMAT_1, &seals, FIRST, &key("other", "run")), Err(PageTokenInvalid));
     assert_eq!(revision(EVENTS_FORMAT_1, &seals, 1.into(), &run), Err(PageTokenInvalid));
     assert_eq!(place(RUNS_FORMAT_1, &seals, "other", &last), Err(PageTokenInvalid));
-    assert_eq!(place(RUNS_FORMAT_1, &seals, "default", &Filter::default()), Err(PageTokenInvalid));
+    assert_eq!(place(RUNS_FORMAT_1, &seals, "default", &listed()), Err(PageTokenInvalid));
     let [other, _] = foreign();
     assert_eq!(revision(EVENTS_FORMAT_1, &other, FIRST, &run), Err(PageTokenInvalid));
     assert_eq!(place(RUNS_FORMAT_1, &other, "default", &last), Err(PageTokenInvalid));

@@ -38,6 +38,7 @@ pub fn refusal(refusal: &Refusal) -> Problem {
         Refusal::RevisionMismatch { key, expected, run } => revision_mismatch(refusal, key, *expected, run.as_ref()),
         Refusal::InvalidTransition { run, to } => invalid_transition(refusal, run, *to),
         Refusal::RunNotRunning { run } => run_not_running(refusal, run),
+        Refusal::RunNotTerminal { run } => run_not_terminal(refusal, run),
         Refusal::RunBegun { run } => run_begun(refusal, run),
         Refusal::ClaimedBefore { claimed } => claimed_before(refusal, &claimed.key),
         Refusal::NamespaceNotFound { namespace } => super::namespaces::not_found(namespace),
@@ -84,7 +85,7 @@ fn run_id_conflict(refusal: &Refusal, field: &str, requested: &str, actual: &str
 fn not_owner(refusal: &Refusal, ownership: &v1::OwnershipError) -> Problem {
     let v1::OwnershipError { run_id, action, owner_agent_id, .. } = ownership;
     let message = match owner_agent_id.as_str() {
-        "" => format!("Run {run_id} belongs to no agent: start or claim it first, then call {action}."),
+        "" => format!("Run {run_id} belongs to no agent: claim it first, then call {action}."),
         _ => format!("Run {run_id} belongs to another agent: only its owner may call {action}."),
     };
     problem(Code::PermissionDenied, refusal, message)
@@ -95,6 +96,14 @@ fn not_owner(refusal: &Refusal, ownership: &v1::OwnershipError) -> Problem {
 
 fn run_not_running(refusal: &Refusal, run: &Summary) -> Problem {
     let message = format!("Run {} is {}: only a running run can do this.", run.run_id, run.status);
+    problem(Code::FailedPrecondition, refusal, message)
+        .info("run_id", &run.run_id)
+        .info("status", run.status.name())
+        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run))
+}
+
+fn run_not_terminal(refusal: &Refusal, run: &Summary) -> Problem {
+    let message = format!("Run {} is {}: only a run that has ended is archived.", run.run_id, run.status);
     problem(Code::FailedPrecondition, refusal, message)
         .info("run_id", &run.run_id)
         .info("status", run.status.name())

@@ -267,6 +267,7 @@ pub(crate) async fn everything_that_is_wrong_with_a_filter_is_named(place: Place
         labels: labels([("", "v"), ("k", "\0")]),
         started_from: Some(Timestamp { seconds: i64::MAX, nanos: 0 }),
         started_before: Some(Timestamp { seconds: 0, nanos: -1 }),
+        archived: 4,
     };
     let wanted: BTreeSet<&str> = [
         "filter.task_thread_id",
@@ -280,6 +281,7 @@ pub(crate) async fn everything_that_is_wrong_with_a_filter_is_named(place: Place
         "filter.labels[\"k\"]",
         "filter.started_from",
         "filter.started_before",
+        "filter.archived",
     ]
     .into();
     let named = |status: Status| Refused::from(status).fields().into_iter().collect::<BTreeSet<String>>();

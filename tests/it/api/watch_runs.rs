@@ -100,14 +100,22 @@ pub(crate) async fn a_watch_of_all_runs_is_validated_whole(place: Place) {
         labels: [(String::new(), "value".to_owned())].into(),
         started_from: time(i64::MAX),
         started_before: time(i64::MIN),
+        archived: -1,
     };
     let asked = WatchRunsRequest { filter: Some(filter), initial: 7, cursor: "noise".into() };
     let mut fields = Refused::from(Watch::begin(&caller, asked).await.map(|_| ()).unwrap_err()).fields();
     fields.sort_unstable();
     let named = |field: &str| fields.iter().any(|found| found.contains(field));
-    for field in
-        ["task_thread_id", "statuses[1]", "statuses[2]", "agent_id", "workflow_id", "audit_session_id", "route"]
-    {
+    for field in [
+        "task_thread_id",
+        "statuses[1]",
+        "statuses[2]",
+        "agent_id",
+        "workflow_id",
+        "audit_session_id",
+        "route",
+        "archived",
+    ] {
         assert!(named(&format!("filter.{field}")), "{field} is not among {fields:?}");
     }
     assert!(named("filter.labels") && named("filter.started_from") && named("filter.started_before"), "{fields:?}");

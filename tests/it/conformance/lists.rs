@@ -17,7 +17,7 @@ use super::asking::{apply, ask_all, home, stored};
 use super::fixture::Fixture;
 use super::namespaces::make;
 use super::values::HOSTILE;
-use crate::support::commands::{Asking as _, abort, complete, deferred, fail, key, start, update};
+use crate::support::commands::{Asking as _, abort, archive, complete, deferred, fail, key, restore, start, update};
 
 const ORDERS: [Order; 2] = [Order::NewestFirst, Order::OldestFirst];
 
@@ -80,7 +80,7 @@ fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
 /// Commands that bring a run to some state, in two steps that need not be one batch.
 fn made() -> impl Strategy<Value = (Vec<Command>, Vec<Command>)> {
     let links = ("thread-[1-3]", link(), link(), link(), route(), labels());
-    ("[a-z0-9.~]{6}", 0..6_u8, links).prop_map(|(id, end, (thread, agent, workflow, audit, route, labels))| {
+    ("[a-z0-9.~]{6}", 0..8_u8, links).prop_map(|(id, end, (thread, agent, workflow, audit, route, labels))| {
         let linked = |command: Command| {
             command.thread(&thread).metadata(&json!({"of": id})).changing(|changes| {
                 changes.agent_id.clone_from(&agent);
@@ -94,7 +94,9 @@ fn made() -> impl Strategy<Value = (Vec<Command>, Vec<Command>)> {
             1 => vec![],
             2 => vec![complete(&id)],
             3 => vec![fail(&id)],
-            4 => vec![update(&id).workflow("").label("a", "x"), abort(&id)],
+            4 => vec![complete(&id), archive(&id)],
+            5 => vec![abort(&id), archive(&id), restore(&id), archive(&id)],
+            6 => vec![update(&id).workflow("").label("a", "x"), abort(&id)],
             _ => vec![update(&id).workflow(workflow.as_deref().unwrap_or("link-2"))],
         };
         let begun = linked(start(&id)).changing(|changes| changes.workflow_id = workflow);
@@ -127,6 +129,7 @@ fn filters(times: Vec<Time>) -> impl Strategy<Value = Filter> {
                 labels,
                 started_from: from.filter(|_| kept(5)),
                 started_before: before.filter(|_| kept(6)),
+                archived: kept(7).then(|| kept(8)),
             }
         },
     )

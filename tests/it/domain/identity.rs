@@ -22,7 +22,11 @@ fn only_a_named_stranger_is_refused_and_never_an_abort() {
                         command = command.by(caller);
                     }
                     let only_the_owner = match operation {
-                        Operation::Update | Operation::Complete | Operation::Fail => true,
+                        Operation::Update
+                        | Operation::Complete
+                        | Operation::Fail
+                        | Operation::Archive
+                        | Operation::Restore => true,
                         // A caller that takes over a running run takes it from its owner.
                         Operation::Claim => status != Status::Running,
                         // A release is refused before: the run has no lease.

@@ -25,15 +25,16 @@ fn every_operation_on_every_status_answers_by_the_matrix() {
     let (starts, completes) = (Makes(EventType::Started, Running), Makes(EventType::Completed, Completed));
     let (updates, held) = (Makes(EventType::Updated, Running), Refused("LEASE_HELD"));
     let (lost, requests) = (Refused("LEASE_LOST"), Makes(EventType::AbortRequested, Running));
+    let (not_ended, archives) = (Refused("RUN_NOT_TERMINAL"), |status| Makes(EventType::Archived, status));
     #[rustfmt::skip]
-    let matrix: [(Option<Status>, [Answer; 11]); 6] = [
-        //                 start              start deferred    update       complete            abort      fail       claim             release      give back    request abort  sweep
-        (None,            [created(Running),  created(Pending), unknown,     unknown,            unknown,   unknown,   unknown,          unknown,     unknown,     unknown,       unknown]),
-        (Some(Pending),   [starts,            Unchanged,        not_running, NoWayTo(Completed), aborts,    fails,     starts,           lost,        lost,        aborts,        Unchanged]),
-        (Some(Running),   [Unchanged,         Unchanged,        updates,     completes,          aborts,    fails,     held,             lost,        lost,        requests,      Unchanged]),
-        (Some(Completed), [NoWayTo(Running),  NoWayTo(Pending), not_running, Unchanged,          Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged]),
-        (Some(Aborted),   [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged]),
-        (Some(Failed),    [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged]),
+    let matrix: [(Option<Status>, [Answer; 13]); 6] = [
+        //                 start              start deferred    update       complete            abort      fail       claim             release      give back    request abort  sweep      archive      restore
+        (None,            [created(Running),  created(Pending), unknown,     unknown,            unknown,   unknown,   unknown,          unknown,     unknown,     unknown,       unknown,   unknown,     unknown]),
+        (Some(Pending),   [starts,            Unchanged,        not_running, NoWayTo(Completed), aborts,    fails,     starts,           lost,        lost,        aborts,        Unchanged, not_ended,   Unchanged]),
+        (Some(Running),   [Unchanged,         Unchanged,        updates,     completes,          aborts,    fails,     held,             lost,        lost,        requests,      Unchanged, not_ended,   Unchanged]),
+        (Some(Completed), [NoWayTo(Running),  NoWayTo(Pending), not_running, Unchanged,          Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged, archives(Completed), Unchanged]),
+        (Some(Aborted),   [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged, archives(Aborted), Unchanged]),
+        (Some(Failed),    [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged, archives(Failed), Unchanged]),
     ];
     for (from, answers) in matrix {
         for (operation, expected) in Operation::ALL.into_iter().zip(answers) {
@@ -54,7 +55,8 @@ fn answer(from: Option<Status>, operation: Operation) -> Answer {
             assert_eq!(after.revision, run.as_ref().map_or(Revision::FIRST, |run| run.revision.next()));
             assert_eq!(event.revision, after.revision);
             assert_eq!((event.at, after.updated_at), (now(), now()));
-            assert_eq!(after.completed_at, after.status.is_terminal().then_some(now()));
+            let ended_at = run.as_ref().and_then(|run| run.completed_at).unwrap_or_else(now);
+            assert_eq!(after.completed_at, after.status.is_terminal().then_some(ended_at));
             Answer::Makes(event.event_type, event.to)
         }
         Ok(Decision::Unchanged) => Answer::Unchanged,
@@ -94,7 +96,7 @@ fn the_matrix_of_transitions_is_the_contracts() {
 
 #[test]
 fn every_event_is_a_transition_of_the_matrix_or_leaves_the_status() {
-    let stays = [EventType::Updated, EventType::AbortRequested];
+    let stays = [EventType::Updated, EventType::AbortRequested, EventType::Archived];
     for from in Status::ALL.into_iter().map(Some).chain([None]) {
         for operation in Operation::ALL {
             if let Answer::Makes(event_type, to) = answer(from, operation) {

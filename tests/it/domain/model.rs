@@ -9,7 +9,9 @@ use proptest::test_runner::Config;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::evolve::evolve;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::{Command, Event, LedgerEpoch, Loaded, NewEvent, Run, RunKey, Sides, Status, Time, Verdict};
+use runledger::domain::{
+    Ask, Command, Event, LedgerEpoch, Loaded, NewEvent, Run, RunKey, Sides, Status, Time, Verdict,
+};
 
 use crate::support::model::{Model, folded};
 use crate::support::random::{batches, commands};
@@ -99,8 +101,14 @@ proptest! {
                 model.runs.iter().filter(|(_, run)| run.status.is_terminal()).map(|(k, r)| (k.clone(), r.clone())).collect();
             let answer = model.ask(command, Time::from_micros(at));
             if let Some(run) = ended.get(&command.key) {
-                prop_assert!(!matches!(answer, Ok(Verdict::Applied(_))));
                 let mut after = model.runs[&command.key].clone();
+                if matches!(answer, Ok(Verdict::Applied(_))) {
+                    prop_assert!(matches!(command.ask, Ask::Archive | Ask::Restore));
+                    prop_assert_eq!(after.revision, run.revision.next());
+                    prop_assert_eq!(after.archived_at.is_some(), run.archived_at.is_none());
+                    (after.revision, after.updated_at) = (run.revision, run.updated_at);
+                    after.archived_at = run.archived_at;
+                }
                 if matches!(answer, Ok(Verdict::RecordedLate(_))) {
                     prop_assert!(run.supervision.presumed && run.supervision.late_report.is_none());
                     prop_assert_eq!(after.revision, run.revision.next());

@@ -38,7 +38,7 @@ impl Beside {
 
 const LIMIT: usize = 50;
 
-/// The arguments of a list in the middle of the runs; a count takes the first twelve.
+/// The arguments of a list in the middle of the runs; a count takes the first thirteen.
 fn arguments(by: By, beside: Beside) -> Vec<String> {
     let text = |text: &str| format!("'{text}'");
     let null = || "null".to_owned();
@@ -55,6 +55,7 @@ fn arguments(by: By, beside: Beside) -> Vec<String> {
         null(),
         null(),
         null(),
+        "false".to_owned(),
         "1048576".to_owned(),
         (LIMIT + 1).to_string(),
     ];
@@ -146,7 +147,7 @@ async fn assert_all_walk(session: &Client, settings: &str) {
         // A count may look at every run of a table this small, and by default that is no walk.
         if own {
             for reach in [Reach::Short, Reach::Long] {
-                let plan = explained(session, &of_a_count(by, false, reach), &arguments[..12]).await;
+                let plan = explained(session, &of_a_count(by, false, reach), &arguments[..13]).await;
                 assert_walks(&plan, by, reach.count_runs_max() + 1);
                 if by == By::Active {
                     let plan = explained(session, &of_a_count(by, true, reach), &arguments[..6]).await;

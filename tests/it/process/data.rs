@@ -79,7 +79,9 @@ impl Data {
         let mut stored = BTreeMap::new();
         let columns = "namespace, run_id, revision, status, task_thread_id, agent_id, workflow_id, audit_session_id, \
                        route, labels, record, metadata";
-        for row in self.sql(&format!("select {}, {columns} from runs", self.micros("started_at"))).await {
+        let archived_at = self.micros("archived_at");
+        for row in self.sql(&format!("select {}, {columns}, {archived_at} from runs", self.micros("started_at"))).await
+        {
             let mut row = row.into_iter();
             let mut cell = || row.next().unwrap();
             let started_at = Time::from_micros(cell().unwrap().parse().unwrap());
@@ -97,6 +99,7 @@ impl Data {
                 labels: cell(),
                 record: cell().unwrap(),
                 metadata: cell(),
+                archived_at: cell().map(|micros| Time::from_micros(micros.parse().unwrap())),
             };
             stored.insert(key, read_run(columns).unwrap());
         }

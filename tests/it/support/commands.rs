@@ -32,10 +32,12 @@ pub(crate) enum Operation {
     GiveBack,
     RequestAbort,
     Sweep,
+    Archive,
+    Restore,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Start { deferred: false },
         Self::Start { deferred: true },
         Self::Update,
@@ -47,6 +49,8 @@ impl Operation {
         Self::GiveBack,
         Self::RequestAbort,
         Self::Sweep,
+        Self::Archive,
+        Self::Restore,
     ];
 }
 
@@ -67,6 +71,8 @@ pub(crate) fn command(run_id: &str, operation: Operation) -> Command {
         Operation::GiveBack => Ask::GiveBack(GiveBack::default()),
         Operation::RequestAbort => Ask::RequestAbort(RequestAbort::default()),
         Operation::Sweep => Ask::Sweep,
+        Operation::Archive => Ask::Archive,
+        Operation::Restore => Ask::Restore,
     };
     Command {
         key: key(run_id),
@@ -128,7 +134,9 @@ impl Fields {
             Ask::Complete(complete) => Self { metadata: complete.metadata, ..Self::default() },
             Ask::Abort(end) | Ask::Fail(end) => Self::of_why(end.why),
             Ask::RequestAbort(request) => Self { failure_reason: request.reason, ..Self::default() },
-            Ask::Claim(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Sweep => Self::default(),
+            Ask::Claim(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Sweep | Ask::Archive | Ask::Restore => {
+                Self::default()
+            }
         }
     }
 
@@ -152,7 +160,7 @@ impl Fields {
             Ask::Complete(complete) => complete.metadata = self.metadata,
             Ask::Abort(end) | Ask::Fail(end) => end.why = why,
             Ask::RequestAbort(request) => request.reason = why.failure_reason,
-            Ask::Claim(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Sweep => {}
+            Ask::Claim(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Sweep | Ask::Archive | Ask::Restore => {}
         }
     }
 }
@@ -198,7 +206,7 @@ impl Terms {
                 Self { claim_request: claim.request, claim_replays: claim.replays, ..held(Some(claim.lease_epoch)) }
             }
             Ask::RequestAbort(request) => Self { grace_ms: request.grace_ms, ..Self::default() },
-            Ask::Sweep => Self::default(),
+            Ask::Sweep | Ask::Archive | Ask::Restore => Self::default(),
         }
     }
 
@@ -233,7 +241,7 @@ impl Terms {
                 };
             }
             Ask::RequestAbort(request) => request.grace_ms = self.grace_ms,
-            Ask::Sweep => {}
+            Ask::Sweep | Ask::Archive | Ask::Restore => {}
         }
     }
 }
@@ -286,6 +294,14 @@ pub(crate) fn request_abort(run_id: &str) -> Command {
 
 pub(crate) fn sweep(run_id: &str) -> Command {
     Command { principal: Principal::authority(), ..command(run_id, Operation::Sweep) }
+}
+
+pub(crate) fn archive(run_id: &str) -> Command {
+    command(run_id, Operation::Archive)
+}
+
+pub(crate) fn restore(run_id: &str) -> Command {
+    command(run_id, Operation::Restore)
 }
 
 pub(crate) fn metadata(value: &Value) -> Metadata {

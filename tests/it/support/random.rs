@@ -43,6 +43,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(Operation::GiveBack),
         1 => Just(Operation::RequestAbort),
         3 => Just(Operation::Sweep),
+        2 => Just(Operation::Archive),
+        1 => Just(Operation::Restore),
     ]
 }
 
@@ -87,7 +89,9 @@ fn allowed(operation: Operation, terms: Terms) -> Terms {
         | Operation::Release
         | Operation::GiveBack
         | Operation::RequestAbort
-        | Operation::Sweep => terms,
+        | Operation::Sweep
+        | Operation::Archive
+        | Operation::Restore => terms,
     }
 }
 
@@ -137,7 +141,9 @@ fn sound(operation: Operation, drawn: Fields) -> Fields {
         | Operation::Release
         | Operation::GiveBack
         | Operation::RequestAbort
-        | Operation::Sweep => drawn,
+        | Operation::Sweep
+        | Operation::Archive
+        | Operation::Restore => drawn,
     }
 }
 

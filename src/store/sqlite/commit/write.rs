@@ -24,11 +24,18 @@ pub(in crate::store::sqlite) fn write(
     let writer = Writer { transaction, shard };
     let linked: HashSet<&RunKey> =
         decided.events.iter().filter(|event| sets_a_link(event)).map(|event| &event.event.key).collect();
+    let archived = decided.events.iter().filter(|new| new.event.event_type.is_of_the_archive());
+    let archived: HashSet<&RunKey> = archived.map(|new| &new.event.key).collect();
     for write in &decided.runs {
         let key = write.run.key();
         match write.before {
             None => writer.insert_run(&key, &write.run)?,
-            Some(before) => writer.update_run(&key, write, before.revision, linked.contains(&key))?,
+            Some(before) => {
+                writer.update_run(&key, write, before.revision, linked.contains(&key))?;
+                if archived.contains(&key) {
+                    writer.update_archived(&key, &write.run)?;
+                }
+            }
         }
         writer.keep_active(&key, &write.run, write.before)?;
     }
@@ -53,8 +60,8 @@ impl Writer<'_> {
             key,
             "-- commit.insert_run
              insert into runs (shard, namespace, run_id, revision, status, started_at, task_thread_id, agent_id,
-                               workflow_id, audit_session_id, route, labels, record, metadata)
-             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                               workflow_id, audit_session_id, route, labels, record, metadata, archived_at)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             params![
                 self.shard.0,
                 key.namespace,
@@ -70,6 +77,7 @@ impl Writer<'_> {
                 json::labels(&run.labels),
                 json::record(run),
                 json::metadata(run),
+                run.archived_at.map(Time::micros),
             ],
         )
     }
@@ -117,6 +125,16 @@ impl Writer<'_> {
             )?;
         }
         Ok(())
+    }
+
+    fn update_archived(&self, key: &RunKey, run: &Run) -> Result<(), StoreError> {
+        self.one_row(
+            "runs",
+            key,
+            "-- commit.update_archived
+             update runs set archived_at = ?4 where shard = ?1 and namespace = ?2 and run_id = ?3",
+            params![self.shard.0, key.namespace, key.run_id, run.archived_at.map(Time::micros)],
+        )
     }
 
     /// Keeps one row for each run that is not terminal.

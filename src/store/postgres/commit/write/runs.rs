@@ -25,13 +25,21 @@ impl<'a> Parts<'a> {
         if due {
             columns.add("due_at", "timestamptz", runs(writes).map(|run| run.due_at().map(At)));
         }
+        // A run that was created in this commit may have been archived in it.
+        let archived = runs(writes).any(|run| run.archived_at.is_some());
+        let (archived, value) = if archived {
+            columns.archived(writes);
+            (", archived_at", ", v.archived_at")
+        } else {
+            ("", "")
+        };
         self.table("new", columns);
         self.writes.push(format!(
             "created as (
     insert into runs (shard, namespace, run_id, revision, status, started_at, task_thread_id,
-                      agent_id, workflow_id, audit_session_id, route, labels, record, metadata)
+                      agent_id, workflow_id, audit_session_id, route, labels, record, metadata{archived})
     select {shard}, v.namespace, v.run_id, v.revision, v.status, {at}, v.task_thread_id,
-           v.agent_id, v.workflow_id, v.audit_session_id, v.route, v.labels, v.record, v.metadata
+           v.agent_id, v.workflow_id, v.audit_session_id, v.route, v.labels, v.record, v.metadata{value}
     from place, new v)"
         ));
         if runs(writes).any(|run| !run.status.is_terminal()) {
@@ -59,6 +67,10 @@ impl<'a> Parts<'a> {
         route = v.route, labels = v.labels";
         } else {
             columns.add("record", "jsonb", runs(writes).map(|run| Json(Record::of(run))));
+        }
+        if events.iter().any(|new| new.event.event_type.is_of_the_archive()) {
+            columns.archived(writes);
+            set += ", archived_at = v.archived_at";
         }
         if writes.iter().any(|write| write.metadata_changed) {
             let metadata = |write: &&'a RunWrite| {
@@ -188,6 +200,10 @@ impl<'a> Columns<'a> {
         columns.add("revision", "bigint", runs(writes).map(|run| bigint(run.revision)));
         columns.add("status", "smallint", runs(writes).map(|run| run.status.code()));
         columns
+    }
+
+    fn archived(&mut self, writes: &[&'a RunWrite]) {
+        self.add("archived_at", "timestamptz", runs(writes).map(|run| run.archived_at.map(At)));
     }
 
     /// The columns that an insert sets, and an update where owner, links, route or labels change.
