@@ -7,6 +7,7 @@
 use super::{ActiveRow, EventRow, OfRuns, OldRun, PlaceRow, RunRow};
 use crate::domain::{RunKey, Shard, Time};
 use crate::store::StoreError;
+use crate::store::rows::runs::COLUMNS;
 use crate::store::rows::{Columns, Reader, key, runs};
 use crate::store::scalars::shown;
 
@@ -54,12 +55,13 @@ pub(in crate::store) fn run<R: Columns>(row: &R) -> Result<RunRow, StoreError> {
     let here = || shown(&columns.key);
     let active = Reader { table: "active", row, key: &here };
     let (status, started_at): (Option<i16>, Option<Time>) =
-        (active.get((13, "active_status"))?, active.get((14, "active_started_at"))?);
-    let due_at = active.get((15, "due_at"))?;
+        (active.get((COLUMNS, "active_status"))?, active.get((COLUMNS + 1, "active_started_at"))?);
+    let due_at = active.get((COLUMNS + 2, "due_at"))?;
     let active = status.zip(started_at).map(|(status, started_at)| ActiveRow { status, started_at, due_at });
     let lease = Reader { table: "leases", row, key: &here };
-    let (epoch, ttl_ms): (Option<i64>, Option<i64>) = (lease.get((16, "epoch"))?, lease.get((17, "ttl_ms"))?);
-    let ready = Reader { table: "suspended", row, key: &here }.get((18, "ready"))?;
+    let (epoch, ttl_ms): (Option<i64>, Option<i64>) =
+        (lease.get((COLUMNS + 3, "epoch"))?, lease.get((COLUMNS + 4, "ttl_ms"))?);
+    let ready = Reader { table: "suspended", row, key: &here }.get((COLUMNS + 5, "ready"))?;
     Ok(RunRow { columns: columns.into_owned(), active, lease: epoch.zip(ttl_ms), ready })
 }
 

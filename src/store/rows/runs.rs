@@ -6,6 +6,9 @@ use crate::store::StoreError;
 use crate::store::json::{self, RunColumns};
 use crate::store::scalars::shown;
 
+/// The number of these columns: others that are selected with them come after.
+pub(in crate::store) const COLUMNS: usize = 14;
+
 /// The columns of a run, from a row of [`run_columns`](crate::store::dialect::run_columns).
 pub(in crate::store) fn columns<R: Columns>(row: &R) -> Result<RunColumns<&str>, StoreError> {
     let key = key(row, "runs", 0)?;

@@ -3,12 +3,13 @@
 use std::process::Stdio;
 
 use tempfile::TempDir;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::cli::{Going, cli, command, completed, done, started};
+use crate::support::http2;
 use crate::support::server::{PATIENCE, Server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,7 +159,7 @@ async fn a_store_that_does_not_open_is_unreachable_and_not_refused() {
     assert!(ran.err.starts_with("runledger: STORE_UNAVAILABLE: "), "{}", ran.err);
 }
 
-/// Listens and never says a word.
+/// Speaks HTTP/2, and answers no call.
 async fn silent() -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -174,6 +175,7 @@ async fn silent() -> (String, JoinSet<()>) {
 }
 
 async fn swallow(mut connection: TcpStream) {
+    connection.write_all(&http2::settings(&[])).await.unwrap();
     while connection.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {}
 }
 

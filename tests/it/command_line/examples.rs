@@ -138,6 +138,9 @@ impl Scene {
         };
         server.until("readiness", ServingStatus::Serving).await;
         started(&server, "run-1").await;
+        if line.contains("run archive") || line.contains("run restore") {
+            completed(&server, "run-1").await;
+        }
         let others = [
             v1::StartRunRequest {
                 run_id: "run-2".to_owned(),

@@ -19,8 +19,8 @@ pub(super) async fn some_runs(server: &Server, ids: [&str; 3]) {
     ask(&mut server.client(), ids[1], Step::Complete, "end").await.unwrap();
 }
 
-/// Takes back what later migrations brought: the schema as the first release left it, but for the ledger's columns that
-/// the stand-in for an older replica looks at.
+/// Takes back what later migrations brought: the schema as the first release left it, but for the columns that the
+/// stand-in for an older replica looks at.
 async fn as_the_first_release_left_it(data: &Data) {
     data.sql("drop index active_by_start").await;
     data.sql("drop index run_events_by_namespace").await;
@@ -31,6 +31,9 @@ async fn as_the_first_release_left_it(data: &Data) {
     data.sql("alter table active drop column due_at").await;
     data.sql("alter table ledger add column alive_at integer").await;
     data.sql("alter table ledger drop column seal_key").await;
+    if let Data::Sqlite(_) = data {
+        data.sql("alter table runs drop column archived_at").await;
+    }
     data.sql("delete from ledger_migrations where number > 1").await;
 }
 
