@@ -41,6 +41,7 @@ use crate::leases::upkeep;
 use crate::memory::{self, Memory};
 use crate::namespaces::Registry;
 use crate::reads::Reads;
+use crate::retention;
 use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
 use crate::store::{Commits, Description, OpenError, Store, Upkeep};
@@ -69,6 +70,9 @@ const BANNER_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The pause before an unreachable store is tried again.
 const OPEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// Interval at which runs are looked for that were kept long enough.
+const PURGE_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves until SIGTERM or Ctrl-C, then drains within [`STOP_WAIT_MAX`].
 ///
@@ -353,6 +357,7 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
     let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
     let engine = Arc::new(Engine::start(&commits, store.clone(), supervisor, &committed, engine::Limits::default()));
     upkeep::start(&upkeep, &engine, supervisor);
+    supervisor.vital("retention", retention::keep(store.clone(), PURGE_EVERY, supervisor.stop()));
     let feed =
         Feed::start(store.clone(), store.clone(), supervisor, committed, Arc::new(frames), feed::Limits::default());
     slot.install(Authority {

@@ -23,7 +23,7 @@ pub use self::until::Until;
 pub use self::watch::{OneFrame, over};
 use crate::auth::Caller;
 use crate::claims::Claims;
-use crate::domain::{LedgerEpoch, Refusal, RunKey, TraceContext};
+use crate::domain::{LedgerEpoch, Refusal, Run, RunKey, TraceContext};
 use crate::engine::Engine;
 use crate::feed::Feed;
 use crate::leases::progress::ProgressBoard;
@@ -156,6 +156,11 @@ impl Authority {
 
 fn run_not_found(key: RunKey) -> Problem {
     problem::refusal(&Refusal::RunNotFound { key })
+}
+
+/// Refuses to show a run of which only the tombstone is left.
+fn kept(run: &Run) -> Result<(), Problem> {
+    Refusal::expired(run).map_or(Ok(()), |expired| Err(problem::refusal(&expired)))
 }
 
 /// A failed read of one run.

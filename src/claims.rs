@@ -260,6 +260,7 @@ impl Claims {
                 | Refusal::LeaseLost { .. }
                 | Refusal::NotOwner { .. }
                 | Refusal::RunNotFound { .. }
+                | Refusal::RunExpired { .. }
                 | Refusal::RunNotRunning { .. } => {
                     candidate.decided(Outcome::Lost);
                     Ok(None)

@@ -18,6 +18,7 @@ mod migrate;
 mod monitoring;
 mod namespace;
 mod output;
+mod retention;
 mod run;
 mod screen;
 mod serve;
@@ -45,6 +46,7 @@ use self::export::ExportArgs;
 use self::health::HealthArgs;
 use self::monitoring::MonitoringArgs;
 use self::namespace::NamespaceArgs;
+use self::retention::RetentionArgs;
 use self::run::RunArgs;
 use self::token::TokenArgs;
 use self::verify::VerifyArgs;
@@ -115,6 +117,9 @@ enum Command {
     /// Bring a database to this release's schema
     #[command(after_help = migrate::HELP)]
     Migrate(StoreConfig),
+    /// Purge runs that were kept for as long as their namespace wants
+    #[command(after_help = retention::HELP)]
+    Retention(RetentionArgs),
     #[cfg(feature = "bench")]
     /// Load a server and measure what its callers see
     #[command(after_help = bench::HELP)]
@@ -256,6 +261,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Verify(args) => verify::run(args).await,
         Command::Token(args) => token::run(args),
         Command::Migrate(config) => migrate::run(&config).await,
+        Command::Retention(args) => retention::run(args).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(*args).await,
         Command::Monitoring(args) => monitoring::run(&args),

@@ -27,6 +27,7 @@ pub mod principal;
 pub mod ready;
 pub mod refusal;
 pub mod renewal;
+pub mod retention;
 pub mod revision;
 pub mod run;
 pub mod sides;
@@ -54,6 +55,7 @@ pub use positions::Positions;
 pub use principal::{Agents, Identity, Principal, PrincipalKind};
 pub use ready::{Ready, Unbegun};
 pub use refusal::{Refusal, Violation};
+pub use retention::Retention;
 pub use revision::Revision;
 pub use run::{
     AbortRequest, Ending, HeldLease, Labels, LabelsChange, LateReport, Lease, Links, LinksChange, Progress, Renewal,

@@ -155,6 +155,9 @@ pub enum WatchError {
     /// The run does not exist.
     #[error("there is no such run")]
     RunNotFound,
+    /// The run was purged.
+    #[error("the run was purged")]
+    RunExpired(Box<Run>),
     /// The watch is to begin after a revision that the run has not reached.
     #[error("the run is at revision {revision}")]
     RevisionAhead {

@@ -81,6 +81,10 @@
 //!   each caller where callers share it. [`share`] has the key by which callers are told apart, and no other module
 //!   makes one.
 //!
+//! - A run that has ended is purged whole, under its shard's head, when its namespace keeps it no longer
+//!   ([`domain::retention`]); its row stays as its tombstone, so that its id is never used again. No commit that knew the
+//!   run writes it after that. A shard's newest event is never purged: its position would be given out again. What was
+//!   purged up to which position is noted for each namespace, and a reader of the log that has not come so far is told.
 //! - Every call passes [`auth::gate`] by its headers, before its request is read: a good credential, a namespace and a
 //!   role that were granted, an agent of the caller's own. A method without a row in the table of accesses is denied to
 //!   everybody. A credential that comes is good or the call is refused: no call falls back to another one. A stream or a
@@ -184,6 +188,7 @@
 //! | [`claims`] | queues of runs that wait for a claim |
 //! | [`leases`] | heartbeats in batches, the sweep of runs whose time is over, the board of progress, tidying |
 //! | [`reads`] | reads that share a query |
+//! | [`retention`] | purges of runs that were kept for as long as their namespace wants |
 //! | [`namespaces`] | which namespaces are there, as a process knows |
 //! | [`share`] | how much each caller may take of a thing that callers share |
 //! | [`wire`] | requests as commands and queries, runs and refusals as answers, cursors and page tokens |
@@ -246,6 +251,8 @@
 //! - *shard*: a part of the ledger whose events are in one order; a *position* is an event's place in it, and the
 //!   shard's *end* is its newest event. A shard's *head* is the lock that every commit takes first.
 //! - *namespace*: a wall round runs; an admin makes it. Its *quotas* are its own limits.
+//! - *retention*: how long a namespace keeps runs that have ended. A run that is *due* is *purged*; what is left of it is
+//!   its *tombstone*. A *walk* goes over a shard's log for runs that are due.
 //! - *run*: the fold of its events; its *revision* counts them. A *keyframe* is a whole run kept with an event.
 //! - *command*: an *ask* of one run, by a *principal*. A command is *decided*: it makes an event (it is *applied*, or
 //!   a late report is *recorded late*), is *unchanged*, *replayed* (it was applied before), or *refused*. The
@@ -299,6 +306,7 @@ pub mod leases;
 pub mod memory;
 pub mod namespaces;
 pub mod reads;
+pub mod retention;
 pub mod share;
 pub mod store;
 pub mod supervise;

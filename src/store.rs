@@ -1,8 +1,8 @@
 //! Where runs and events are kept.
 //!
-//! A store has five paths, so that a part of the service takes only the paths that it uses: [`Commits`] for the
+//! A store has six paths, so that a part of the service takes only the paths that it uses: [`Commits`] for the
 //! engine, [`RunLog`] for the feed and the tools, [`Runs`] for reads and lists, [`Upkeep`] for leases, sweeps and
-//! tidying, [`Namespaces`] for the walls between them. [`Store`] is all of them, for the authority. Their comments are the contract that every store keeps and
+//! tidying, [`Namespaces`] for the walls between them, [`Purges`] for runs that were kept long enough. [`Store`] is all of them, for the authority. Their comments are the contract that every store keeps and
 //! that one list of behaviours tests. A commit holds no rules: the store reads under the shard's head lock, lets the
 //! [rules](crate::domain::Decide) decide, and writes what was decided.
 
@@ -23,6 +23,7 @@ pub mod observed;
 pub mod open;
 pub mod postgres;
 pub mod query;
+pub mod retention;
 mod rows;
 mod runs;
 mod scalars;
@@ -39,6 +40,7 @@ pub use error::{CommitError, OpenError, StoreError};
 pub use ledger::{EPOCH_ZERO, Ledger, OfLedger, SealKey};
 pub use log::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Unreadable};
 pub use namespaces::{ChangeError, Namespaces};
+pub use retention::Purges;
 pub use runs::{Found, RunAsKept, Runs};
 pub use upkeep::Upkeep;
 
@@ -50,7 +52,7 @@ use crate::memory::Part;
 /// Every method of this and of the paths may be called from many tasks at once. A method whose future is dropped
 /// leaves the store sound; a dropped [`commit`](Commits::commit) may or may not be applied.
 #[async_trait]
-pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces {
+pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces + Purges {
     /// What kind of store it is and how durable, for banner, log and health.
     fn describe(&self) -> Description;
 

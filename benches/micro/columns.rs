@@ -33,6 +33,7 @@ pub(super) fn measure(criterion: &mut Criterion) {
                 record: record.clone(),
                 metadata: metadata.clone(),
                 archived_at: None,
+                purged_at: None,
             };
             bencher.iter_batched(|| columns.clone(), json::read_run, BatchSize::SmallInput);
         });

@@ -3,7 +3,7 @@
 use prost::Message as _;
 
 use super::lists::{Read, YieldEvery};
-use super::{ANSWER_BYTES_MAX, Authority, Call, run_not_found, unreadable};
+use super::{ANSWER_BYTES_MAX, Authority, Call, kept, run_not_found, unreadable};
 use crate::domain::Revision;
 use crate::store::RunAsKept;
 use crate::store::query::Reach;
@@ -32,6 +32,7 @@ impl Authority {
         let Some(RunAsKept { run, .. }) = self.reads.run(&key).await.map_err(unreadable)? else {
             return Err(run_not_found(key));
         };
+        kept(&run)?;
         let run_key = &key;
         let read = |reach: Reach| async move {
             let bytes_max = reach.page_bytes_max();
@@ -39,6 +40,11 @@ impl Authority {
             if after > Revision::NONE && self.store.ledger().epoch != epoch {
                 // The caller's pages may be of another past than this page.
                 return Err(problem::page_token_invalid(page_token::PageTokenInvalid));
+            }
+            if page.is_empty() && after < run.revision {
+                // The run was purged since it was read.
+                let now = self.reads.run(run_key).await.map_err(unreadable)?;
+                now.map_or(Ok(()), |now| kept(&now.run))?;
             }
             let is_whole = page.len() >= page_size || page.last().is_none_or(|last| last.revision >= run.revision);
             Ok(if is_whole { Read::Whole(page) } else { Read::Part(page) })

@@ -251,6 +251,7 @@ mod tests {
             running_at: Some(at),
             completed_at: None,
             archived_at: None,
+            purged_at: None,
             agent_id: None,
             links: crate::domain::Links::default(),
             ending: crate::domain::Ending::default(),

@@ -1,7 +1,7 @@
 //! Reads of one run: its state, with the rows beside it that it is shown with, and the result that a call on it would
 //! have.
 
-use super::{Authority, Call, run_not_found, unreadable};
+use super::{Authority, Call, kept, run_not_found, unreadable};
 use crate::domain::check::{Outcome, check_matrix, check_run};
 use crate::domain::{LabelValue, Run, RunKey};
 use crate::share::CallerKey;
@@ -24,6 +24,7 @@ impl Authority {
         let (key, queue_label) = query::get_run(call.message, &call.caller).map_err(problem::invalid)?;
         match self.reads.run(&key).await {
             Ok(Some(read)) => {
+                kept(&read.run)?;
                 let queue = match queue_label {
                     Some(label) => self.place(caller, &key, &read.run, &label).await?,
                     None => None,

@@ -7,7 +7,7 @@ use async_stream::stream;
 use futures_util::{Stream, StreamExt as _};
 use tokio::pin;
 
-use super::{Authority, Call, Until, run_not_found, unlisted, unreadable};
+use super::{Authority, Call, Until, kept, run_not_found, unlisted, unreadable};
 use crate::domain::{LedgerEpoch, Namespace, Progress, Revision, RunId, RunKey, Time};
 use crate::feed::watch_runs::Begin;
 use crate::feed::{Feed, Waited, WatchError, watch_run, watch_runs};
@@ -183,6 +183,7 @@ fn cut_many(namespace: &Namespace, error: &WatchError) -> Problem {
 fn cut(rpc: &'static str, error: &WatchError, key: &RunKey, after_revision: Option<Revision>) -> Problem {
     match error {
         WatchError::RunNotFound => run_not_found(key.clone()),
+        WatchError::RunExpired(run) => kept(run).err().unwrap_or_else(|| run_not_found(key.clone())),
         WatchError::RevisionAhead { revision } => {
             problem::revision_ahead(key, after_revision.unwrap_or_default(), *revision)
         }

@@ -1,9 +1,12 @@
 //! `runledger namespace`: namespaces made, shown, changed and deleted.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 
 use super::connect::Caller;
 use super::ending::{Stop, exit_codes};
+use super::fields;
 use super::output::{Format, Out, Output};
 use super::table::{Column, Table};
 use super::time::time;
@@ -94,9 +97,57 @@ struct CreateArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     max_stored_bytes: u64,
     #[command(flatten)]
+    retention: RetentionFlags,
+    #[command(flatten)]
     caller: Caller,
     #[command(flatten)]
     format: Format,
+}
+
+/// How long runs are kept that have ended.
+#[derive(Args, Clone, Copy, Debug, Default)]
+struct RetentionFlags {
+    /// Time that runs are kept after they have ended, such as 30d; `ever`: they are never purged
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    keep: Option<Kept>,
+    /// The same for completed runs alone
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    keep_completed: Option<Kept>,
+    /// The same for aborted runs alone
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    keep_aborted: Option<Kept>,
+    /// The same for failed runs alone
+    #[arg(long, value_name = "DURATION", value_parser = kept)]
+    keep_failed: Option<Kept>,
+}
+
+/// A time that runs are kept; none: for ever.
+#[derive(Clone, Copy, Debug)]
+struct Kept(Option<Duration>);
+
+fn kept(text: &str) -> Result<Kept, String> {
+    if text == "ever" { Ok(Kept(None)) } else { fields::duration(text).map(|time| Kept(Some(time))) }
+}
+
+impl RetentionFlags {
+    fn is_said(self) -> bool {
+        let Self { keep, keep_completed, keep_aborted, keep_failed } = self;
+        [keep, keep_completed, keep_aborted, keep_failed].iter().any(Option::is_some)
+    }
+
+    /// The retention that was said, over the one that is there.
+    fn over(self, before: Option<v1::NamespaceRetention>) -> v1::NamespaceRetention {
+        let before = before.unwrap_or_default();
+        let of = |own: Option<Kept>, before| match own.or(self.keep) {
+            Some(Kept(time)) => time.map(runledger_proto::duration),
+            None => before,
+        };
+        v1::NamespaceRetention {
+            completed: of(self.keep_completed, before.completed),
+            aborted: of(self.keep_aborted, before.aborted),
+            failed: of(self.keep_failed, before.failed),
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -130,6 +181,8 @@ struct UpdateArgs {
     /// Bytes that its events take in the store, at most; 0: no limit
     #[arg(long, value_name = "BYTES")]
     max_stored_bytes: Option<u64>,
+    #[command(flatten)]
+    retention: RetentionFlags,
     /// Only if the namespace is at this revision
     #[arg(long, value_name = "REVISION")]
     expected_revision: Option<u64>,
@@ -163,7 +216,8 @@ pub(super) async fn run(args: NamespaceArgs) -> Result<(), Stop> {
 async fn create(args: CreateArgs) -> Result<(), Stop> {
     let CreateArgs { max_active_runs, max_stored_bytes, .. } = args;
     let quotas = Some(v1::NamespaceQuotas { max_active_runs, max_stored_bytes });
-    let request = v1::CreateNamespaceRequest { name: args.name, description: args.description, quotas };
+    let retention = Some(args.retention.over(None)).filter(|_| args.retention.is_said());
+    let request = v1::CreateNamespaceRequest { name: args.name, description: args.description, quotas, retention };
     let answer = args.caller.ask(&mut args.caller.client()?, &request).await?;
     show(&answer.namespace.unwrap_or_default(), &args.format)
 }
@@ -175,10 +229,34 @@ async fn get(args: NamedArgs) -> Result<(), Stop> {
 }
 
 async fn update(args: UpdateArgs) -> Result<(), Stop> {
-    let UpdateArgs { name, description, max_active_runs, max_stored_bytes, expected_revision, caller, format } = args;
-    let request =
-        v1::UpdateNamespaceRequest { name, description, max_active_runs, max_stored_bytes, expected_revision };
-    let answer = caller.ask(&mut caller.client()?, &request).await?;
+    let UpdateArgs {
+        name,
+        description,
+        max_active_runs,
+        max_stored_bytes,
+        retention: said,
+        expected_revision,
+        caller,
+        format,
+    } = args;
+    let mut client = caller.client()?;
+    let (mut retention, mut expected_revision) = (None, expected_revision);
+    if said.is_said() {
+        // The retention is set as a whole: what was not said stays, and nobody changes it in between.
+        let request = v1::GetNamespaceRequest { name: name.clone() };
+        let there = caller.ask(&mut client, &request).await?.namespace.unwrap_or_default();
+        retention = Some(said.over(there.retention));
+        expected_revision = expected_revision.or(Some(there.revision));
+    }
+    let request = v1::UpdateNamespaceRequest {
+        name,
+        description,
+        max_active_runs,
+        max_stored_bytes,
+        expected_revision,
+        retention,
+    };
+    let answer = caller.ask(&mut client, &request).await?;
     show(&answer.namespace.unwrap_or_default(), &format)
 }
 
@@ -225,6 +303,7 @@ fn show(namespace: &v1::Namespace, format: &Format) -> Result<(), Stop> {
                 ("max active runs", quota(namespace, |quotas| quotas.max_active_runs)),
                 ("max stored bytes", quota(namespace, |quotas| quotas.max_stored_bytes)),
                 ("stored bytes", stored_bytes(namespace)),
+                ("keeps", keeps(namespace.retention.as_ref())),
                 ("revision", namespace.revision.to_string()),
                 ("created at", at(namespace.created_at.as_ref())),
                 ("updated at", at(namespace.updated_at.as_ref())),
@@ -247,6 +326,25 @@ fn row(namespace: &v1::Namespace) -> Vec<String> {
 
 fn at(timestamp: Option<&Timestamp>) -> String {
     moment(time(timestamp), Times::Whole)
+}
+
+/// How long runs are kept, such as `completed 30d, failed 1y`.
+fn keeps(retention: Option<&v1::NamespaceRetention>) -> String {
+    let Some(v1::NamespaceRetention { completed, aborted, failed }) = retention else { return String::new() };
+    let each = [("completed", completed), ("aborted", aborted), ("failed", failed)];
+    let said = each.into_iter().filter_map(|(name, keep)| {
+        let keep = Duration::try_from((*keep)?).ok()?;
+        Some(format!("{name} {}", lasting(keep)))
+    });
+    said.collect::<Vec<_>>().join(", ")
+}
+
+/// A time in the largest unit that it is a multiple of, such as `30d`.
+pub(super) fn lasting(time: Duration) -> String {
+    let ms = time.as_millis();
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+    let (unit, size) = units.into_iter().find(|(_, size)| ms.is_multiple_of(*size)).expect("all are multiples of 1 ms");
+    format!("{}{unit}", ms / size)
 }
 
 fn quota(namespace: &v1::Namespace, of: impl Fn(v1::NamespaceQuotas) -> u64) -> String {

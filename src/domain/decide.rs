@@ -22,6 +22,9 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
         return Ok(Decision::Replayed { revision });
     }
     claimed_before(command, context)?;
+    if let Some(expired) = run.and_then(Refusal::expired) {
+        return Err(expired);
+    }
     let Some(run) = existing(run, command)? else {
         context.sides.namespace.is_there(command)?;
         at_revision(None, command)?;

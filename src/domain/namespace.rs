@@ -1,13 +1,13 @@
 //! Namespaces: the rules by which they are made, changed and deleted. A namespace is a wall round its runs: a run of
 //! another namespace does not exist for a caller.
 //!
-//! A namespace is deleted only when it has no run, and runs are kept for ever. So no event was ever made in a namespace
+//! A namespace is deleted only when it has no run, and no tombstone of one. So no event was ever made in a namespace
 //! that is gone, and a later one of the same name shares no past with it: cursors and page tokens of the former lead
 //! to nothing that it had, and are not told apart.
 
 use super::ids::DEFAULT_NAMESPACE;
 use super::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};
-use super::{Namespace, Revision, Time};
+use super::{Namespace, Retention, Revision, Time};
 
 /// The rule of names, for people.
 pub const NAME_RULE: &str = "must be 1 to 63 characters of [a-z0-9-], with a letter or digit at both ends";
@@ -38,6 +38,8 @@ pub struct NamespaceSettings {
     pub description: String,
     /// See [`Quotas`].
     pub quotas: Quotas,
+    /// See [`Retention`].
+    pub retention: Retention,
 }
 
 /// A namespace as it is.
@@ -70,6 +72,8 @@ pub enum NamespaceAsk {
         max_active_runs: Option<Option<u64>>,
         /// The quota of stored bytes, likewise.
         max_stored_bytes: Option<Option<u64>>,
+        /// How long runs are kept, as a whole.
+        retention: Option<Retention>,
     },
     /// Delete it, if it has no run.
     Delete,
@@ -155,7 +159,7 @@ pub fn decide(command: &NamespaceCommand, facts: &NamespaceFacts<'_>) -> Result<
             updated_at: now,
         })),
         (NamespaceAsk::Update { .. } | NamespaceAsk::Delete, None) => Err(NamespaceRefusal::NotFound),
-        (NamespaceAsk::Update { description, max_active_runs, max_stored_bytes }, Some(record)) => {
+        (NamespaceAsk::Update { description, max_active_runs, max_stored_bytes, retention }, Some(record)) => {
             at_revision(command, record)?;
             let before = record.settings.quotas;
             let settings = NamespaceSettings {
@@ -164,6 +168,7 @@ pub fn decide(command: &NamespaceCommand, facts: &NamespaceFacts<'_>) -> Result<
                     max_active_runs: max_active_runs.unwrap_or(before.max_active_runs),
                     max_stored_bytes: max_stored_bytes.unwrap_or(before.max_stored_bytes),
                 },
+                retention: retention.unwrap_or(record.settings.retention),
             };
             if settings == record.settings {
                 return Ok(NamespaceDecision::Unchanged(record.clone()));
@@ -235,8 +240,12 @@ mod tests {
     #[test]
     fn an_update_sets_what_it_names_and_a_deletion_wants_no_run() {
         let record = made();
-        let quota =
-            asked(NamespaceAsk::Update { description: None, max_active_runs: Some(Some(5)), max_stored_bytes: None });
+        let quota = asked(NamespaceAsk::Update {
+            description: None,
+            max_active_runs: Some(Some(5)),
+            max_stored_bytes: None,
+            retention: None,
+        });
         let Ok(NamespaceDecision::Update(updated)) = decide(&quota, &facts(Some(&record))) else { panic!() };
         assert_eq!((updated.revision.get(), updated.settings.quotas.max_active_runs), (2, Some(5)));
         assert_eq!(decide(&quota, &facts(Some(&updated))), Ok(NamespaceDecision::Unchanged(updated.clone())));

@@ -18,6 +18,13 @@ pub enum Refusal {
         /// The run that was asked for.
         key: RunKey,
     },
+    /// The run has ended, was kept for as long as its namespace wants, and is gone.
+    RunExpired {
+        /// What is left of the run.
+        run: Summary,
+        /// The time at which it was purged.
+        purged_at: Time,
+    },
     /// Another run has this id.
     RunIdConflict {
         /// The identity field that differs.
@@ -139,12 +146,19 @@ impl Refusal {
         Self::LeaseLost { rpc, asked, epoch: run.supervision.epoch(), released, run: run.summary() }
     }
 
+    /// The refusal of whatever is asked of a run that was purged.
+    #[must_use]
+    pub fn expired(run: &Run) -> Option<Self> {
+        run.purged_at.map(|purged_at| Self::RunExpired { run: run.summary(), purged_at })
+    }
+
     /// The reason, for programs: never changes.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
             Self::RequestIdReused { .. } => "REQUEST_ID_REUSED",
             Self::RunNotFound { .. } => "RUN_NOT_FOUND",
+            Self::RunExpired { .. } => "RUN_EXPIRED",
             Self::RunIdConflict { .. } => "RUN_ID_CONFLICT",
             Self::NotOwner { .. } => "NOT_OWNER",
             Self::LeaseLost { .. } => "LEASE_LOST",

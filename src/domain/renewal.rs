@@ -37,6 +37,9 @@ impl Renewal {
 #[must_use]
 pub fn refusal(key: &RunKey, run: Option<&Run>, renewal: &Renewal) -> Refusal {
     let Some(run) = run else { return Refusal::RunNotFound { key: key.clone() } };
+    if let Some(expired) = Refusal::expired(run) {
+        return expired;
+    }
     let held = lease_is(run, RPC, renewal.epoch, true).and_then(|()| renewal.is_of_an_owner(run));
     if let Err(refusal) = held {
         return refusal;

@@ -47,6 +47,10 @@ pub struct Run {
     /// The time since which lists and counts leave the run out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<Time>,
+    /// The time at which the run was purged: then it is a [tombstone](super::retention), and has nothing but its id, its
+    /// status, its revision and its times. No event says so, and the fold of no events has it.
+    #[serde(skip)]
+    pub purged_at: Option<Time>,
     /// The owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
@@ -81,6 +85,7 @@ impl Run {
             running_at: None,
             completed_at: None,
             archived_at: None,
+            purged_at: None,
             agent_id: None,
             links: Links::default(),
             ending: Ending::default(),

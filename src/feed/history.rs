@@ -49,6 +49,9 @@ impl History {
         if self.page.is_none() {
             self.held = None;
             let (page, held) = watch.page(stand.positions.clone()).await?;
+            if page.expired {
+                return Err(WatchError::CursorExpired);
+            }
             self.held = held;
             // A page of one namespace without an event leads over those of others, and another step may follow.
             self.at_end = page.events.is_empty() && stand.positions.reaches(page.end());
@@ -111,6 +114,12 @@ impl History {
                     }
                 }
                 Err(error) => {
+                    // The events that the run is folded from may have been purged since the page was read.
+                    let namespace = watch.namespace.clone();
+                    let forgotten = feed.read(move |feed| async move { feed.log.forgotten(&namespace).await }).await?;
+                    if !stand.positions.reaches(&forgotten) {
+                        return Err(WatchError::CursorExpired);
+                    }
                     feed.hub.log_unreadable(key, revision, &error);
                     if watch.may_be_for(key, revision).await? {
                         return Err(WatchError::Unreadable(error));
@@ -130,7 +139,8 @@ impl Watch<'_> {
     /// store's.
     async fn page(&self, stand: Positions) -> Result<(Arc<Shared>, Option<Held>), StoreError> {
         let epoch = self.epoch;
-        let of = (self.namespace != DEFAULT_NAMESPACE).then(|| self.namespace.clone());
+        let namespace = self.namespace.clone();
+        let of = (namespace != DEFAULT_NAMESPACE).then(|| namespace.clone());
         let read = move |feed: Feed| async move {
             // The session that had the turn before may have read the page.
             if let Some(page) = feed.pages.find(epoch, of.as_ref(), &stand) {
@@ -142,9 +152,10 @@ impl Watch<'_> {
                 Some(namespace) => log.changes_of(namespace, &stand, events_max, bytes_max).await?,
                 None => log.changes(&stand, events_max, bytes_max).await?,
             };
-            let page = Arc::new(Shared::of(stand, of, read));
+            let forgotten = log.forgotten(&namespace).await?;
+            let page = Arc::new(Shared::of(stand, of, read, &forgotten));
             // A page that was read while the ledger turned out to have lost its past may be of either.
-            if feed.epoch() == epoch {
+            if feed.epoch() == epoch && !page.expired {
                 pages.keep(epoch, &page);
             }
             Ok(page)

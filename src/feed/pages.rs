@@ -68,10 +68,14 @@ pub(super) struct Shared {
     /// The time up to which the page goes, by the store's clock.
     pub(super) as_of: Option<Time>,
     cut: bool,
+    /// Whether events may be missing between the place that the page goes on from and its own.
+    pub(super) expired: bool,
 }
 
 impl Shared {
-    pub(super) fn of(after: Positions, of: Option<Namespace>, page: Page) -> Self {
+    /// A page that was read after a place. `forgotten`: see [`forgotten`](crate::store::RunLog::forgotten), read later.
+    pub(super) fn of(after: Positions, of: Option<Namespace>, page: Page, forgotten: &Positions) -> Self {
+        let expired = !after.reaches(forgotten);
         // A page that is cut shows for certain only the log up to its last event.
         let last = page.events.last().map(|read| match read {
             Ok(logged) => logged.event.at,
@@ -89,7 +93,7 @@ impl Shared {
         }
         let weight = events.iter().map(Read::weight).sum();
         let (changes, counted) = (Mutex::default(), Mutex::default());
-        Self { after, end, of, events, changes, weight, counted, as_of, cut }
+        Self { after, end, of, events, changes, weight, counted, as_of, cut, expired }
     }
 
     /// The bytes of the events.
@@ -247,7 +251,7 @@ mod tests {
             Ok(LoggedEvent { shard: Shard(shard), position, event: event((shard, position)) })
         };
         let page = Page { as_of: Time::from_micros(99), events: places.iter().map(event).collect(), cut, ends: None };
-        Arc::new(Shared::of(positions(after), None, page))
+        Arc::new(Shared::of(positions(after), None, page, &positions([0, 0])))
     }
 
     /// A change whose run takes so many bytes.

@@ -79,6 +79,9 @@ impl Feed {
         *last = None;
         let number = looks.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let run = self.look(self.runs.run(subscription.key())).await?.ok_or(WatchError::RunNotFound)?;
+        if run.purged_at.is_some() {
+            return Err(WatchError::RunExpired(Box::new(run)));
+        }
         let waited = Waited { run: self.encode.run(&run), timed_out: !run.status.is_terminal() };
         let counted = Counted::new(&looks.bytes, waited.run.len());
         *last = Some(Last { number, waited: waited.clone(), _counted: counted });

@@ -84,6 +84,9 @@ impl Feed {
             self.page(self.looks.clone(), weight, |feed| async move { feed.runs.run(&asked).await }).await?;
         self.is_still(epoch)?;
         let run = run.ok_or(WatchError::RunNotFound)?;
+        if run.purged_at.is_some() {
+            return Err(WatchError::RunExpired(Box::new(run)));
+        }
         let revision = run.revision;
         let after = after_revision.unwrap_or(revision);
         if after > revision {
@@ -200,6 +203,14 @@ impl History {
 
     async fn next(&mut self, feed: &Feed) -> Result<Option<Change>, WatchError> {
         let change = self.read(feed).await;
+        if matches!(change, Ok(None) | Err(StoreError::Corrupt { .. })) {
+            // A reader may be so slow that the run was purged meanwhile.
+            let key = self.key.clone();
+            let run = feed.read(move |feed| async move { feed.runs.run(&key).await }).await?;
+            if let Some(run) = run.filter(|run| run.purged_at.is_some()) {
+                return Err(WatchError::RunExpired(Box::new(run)));
+            }
+        }
         change.map_err(|error| match error {
             error @ StoreError::Corrupt { .. } if error.may_be_of_one_run() => {
                 feed.hub.log_unreadable(&self.key, self.after.next(), &error);

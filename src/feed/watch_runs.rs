@@ -101,7 +101,7 @@ impl Feed {
         // Admitted before the first read: the ring keeps events from here on.
         let admission = self.hub.admit(namespace.clone(), filter.clone(), epoch);
         let ends = self.look(self.log.ends()).await?;
-        let Cursor { positions, view, .. } = self.beginning(begin, epoch, &ends).await?;
+        let Cursor { positions, view, .. } = self.beginning(&namespace, begin, epoch, &ends).await?;
         self.is_still(epoch)?;
         let (feed, told) = (self.clone(), admission.told());
         let frames = try_stream! {
@@ -198,7 +198,13 @@ impl Feed {
     }
 
     /// The cursor at which a watch begins; `ends` are the log's ends.
-    async fn beginning(&self, begin: Begin, epoch: LedgerEpoch, ends: &Positions) -> Result<Cursor, WatchError> {
+    async fn beginning(
+        &self,
+        namespace: &Namespace,
+        begin: Begin,
+        epoch: LedgerEpoch,
+        ends: &Positions,
+    ) -> Result<Cursor, WatchError> {
         match begin {
             Begin::Now(of) => {
                 let view = of.map(|of| View { of, shown: None });
@@ -206,18 +212,18 @@ impl Feed {
             }
             Begin::After(cursor) if cursor.epoch != epoch => Err(WatchError::CursorInvalid),
             Begin::After(cursor) => {
-                self.keeps(&cursor, ends).await?;
+                self.keeps(namespace, &cursor, ends).await?;
                 Ok(cursor)
             }
         }
     }
 
     /// Refuses a cursor after which the ledger does not have every event.
-    async fn keeps(&self, cursor: &Cursor, ends: &Positions) -> Result<(), WatchError> {
+    async fn keeps(&self, namespace: &Namespace, cursor: &Cursor, ends: &Positions) -> Result<(), WatchError> {
         if cursor.positions.len() != ends.len() || !ends.reaches(&cursor.positions) {
             return Err(WatchError::CursorInvalid);
         }
-        let forgotten = self.look(self.log.forgotten()).await?;
+        let forgotten = self.look(self.log.forgotten(namespace)).await?;
         if cursor.positions.reaches(&forgotten) { Ok(()) } else { Err(WatchError::CursorExpired) }
     }
 }

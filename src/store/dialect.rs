@@ -29,7 +29,7 @@ macro_rules! run_columns {
             $record,
             ", ",
             $metadata,
-            ", r.archived_at"
+            ", r.archived_at, r.purged_at"
         )
     };
 }

@@ -46,6 +46,9 @@ pub trait Inspect: RunLog {
     /// The places of events after a position, each with what `runs` says of the run, in one snapshot.
     async fn place_rows(&self, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError>;
 
+    /// What is left of a shard's purged runs, in one snapshot.
+    async fn tombstones(&self, shard: Shard) -> Result<Tombstones, StoreError>;
+
     /// The keys of a table after one, each with whether `runs` has it, in one snapshot.
     async fn keys_of(&self, table: OfRuns, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError>;
 
@@ -224,6 +227,17 @@ pub struct PlaceRow {
     pub revision: i64,
     /// The revision that `runs` has for the run, if it has the run.
     pub run_revision: Option<i64>,
+}
+
+/// See [`Inspect::tombstones`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tombstones {
+    /// Their number.
+    pub runs: i64,
+    /// The events that the runs had, which are missing in the log.
+    pub events: i64,
+    /// The last position of the shard of which an event may be missing, as it was noted.
+    pub upto: i64,
 }
 
 /// See [`Inspect::shard_rows`].

@@ -38,6 +38,8 @@ pub struct RunColumns<T> {
     pub metadata: Option<T>,
     /// `archived_at`.
     pub archived_at: Option<Time>,
+    /// `purged_at`.
+    pub purged_at: Option<Time>,
 }
 
 impl<T: AsRef<str>> RunColumns<T> {
@@ -74,6 +76,7 @@ impl RunColumns<&str> {
             record: self.record.to_owned(),
             metadata: self.metadata.map(str::to_owned),
             archived_at: self.archived_at,
+            purged_at: self.purged_at,
         }
     }
 }
@@ -207,6 +210,7 @@ pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError
         running_at: None,
         completed_at: None,
         archived_at: columns.archived_at,
+        purged_at: columns.purged_at,
         supervision: Supervision::default(),
     };
     documents.put_into(&mut run);

@@ -65,14 +65,13 @@ pub trait RunLog: OfLedger {
     /// The store cannot be read.
     async fn revisions_as_of(&self, keys: &[RunKey], ends: &Positions) -> Result<Vec<Revision>, StoreError>;
 
-    /// The last position of each shard whose event may be gone. Events are kept for ever: 0, until there is retention.
+    /// The last position of each shard of which an event of a namespace may be gone: 0 where all are there. It only grows.
+    /// So whoever reads it after a page has missed nothing in the page that comes after these positions.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn forgotten(&self) -> Result<Positions, StoreError> {
-        Ok(Positions::start(self.ledger().shard_count))
-    }
+    async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError>;
 
     /// Resolves when another process may have committed; may resolve without cause, and may miss a commit. Never
     /// resolves where no other process can write, or where nothing tells of it.

@@ -54,6 +54,7 @@ pub const POSTGRES: &[Migration] = &[
     Migration { number: SEAL_KEY, name: "seal_key", sql: include_str!("../../migrations/postgres/0009_seal_key.sql") },
     Migration { number: 10, name: "namespaces", sql: include_str!("../../migrations/postgres/0010_namespaces.sql") },
     Migration { number: 11, name: "archive", sql: include_str!("../../migrations/postgres/0011_archive.sql") },
+    Migration { number: 12, name: "retention", sql: include_str!("../../migrations/postgres/0012_retention.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -73,6 +74,7 @@ pub const SQLITE: &[Migration] = &[
     Migration { number: SEAL_KEY, name: "seal_key", sql: include_str!("../../migrations/sqlite/0009_seal_key.sql") },
     Migration { number: 10, name: "namespaces", sql: include_str!("../../migrations/sqlite/0010_namespaces.sql") },
     Migration { number: 11, name: "archive", sql: include_str!("../../migrations/sqlite/0011_archive.sql") },
+    Migration { number: 12, name: "retention", sql: include_str!("../../migrations/sqlite/0012_retention.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

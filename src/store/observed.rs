@@ -14,13 +14,14 @@ use uuid::Uuid;
 pub use self::calls::{Call, Calls};
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
+use super::retention::{Due, Purged, Walk};
 use super::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, Page, PoolUse, RunLog, Runs,
-    Statistics, Store, StoreError, Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, Page, PoolUse, Purges, RunLog,
+    Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
-    NamespaceRecord, Positions, Renewal, Revision, Run, RunId, RunKey, Shard,
+    NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 
@@ -121,9 +122,9 @@ impl<S: RunLog + ?Sized> RunLog for Observed<S> {
         self.inner.revisions_as_of(keys, ends).await
     }
 
-    async fn forgotten(&self) -> Result<Positions, StoreError> {
+    async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
         self.calls.count(Call::Forgotten);
-        self.inner.forgotten().await
+        self.inner.forgotten(namespace).await
     }
 
     async fn foreign_commit(&self) {
@@ -241,6 +242,29 @@ impl<S: Namespaces + ?Sized> Namespaces for Observed<S> {
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
         self.calls.count(Call::ChangeNamespace);
         self.inner.change_namespace(command).await
+    }
+}
+
+#[async_trait]
+impl<S: Purges + ?Sized> Purges for Observed<S> {
+    async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError> {
+        self.calls.count(Call::Retentions);
+        self.inner.retentions().await
+    }
+
+    async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
+        self.calls.count(Call::Walked);
+        self.inner.walked(shard, walk).await
+    }
+
+    async fn due(&self, shard: Shard, walk: &Walk, after: Position) -> Result<Due, StoreError> {
+        self.calls.count(Call::Due);
+        self.inner.due(shard, walk, after).await
+    }
+
+    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {
+        self.calls.count(Call::Purge);
+        self.inner.purge(shard, walk, due).await
     }
 }
 

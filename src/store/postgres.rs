@@ -58,19 +58,20 @@ pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
 pub use self::sides::max_running::of_max_running;
 pub use self::upkeep::claims::of_claims;
 pub use self::upkeep::leases::{of_leases, of_overdue};
-use self::upkeep::{claims, leases, max_running, stored_bytes};
+use self::upkeep::{claims, leases, max_running, retention, stored_bytes};
 use super::OpenOptions;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
+use super::retention::{Due, Purged, Walk};
 use super::{
     ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, OpenError, Page, PoolUse,
-    RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
+    Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
-    NamespaceRecord, Positions, Renewal, Revision, Run, RunId, RunKey, Shard,
+    NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 use crate::supervise::Supervisor;
@@ -226,6 +227,11 @@ impl RunLog for PostgresStore {
         read::revisions_as_of(&self.commits.sessions, keys, ends, |key| self.shard_of(key)).await
     }
 
+    async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
+        let shard_count = self.ledger().shard_count;
+        retention::forgotten(&self.commits.sessions, namespace, shard_count).await
+    }
+
     async fn foreign_commit(&self) {
         self.announcer.heard().await;
     }
@@ -328,6 +334,25 @@ impl Namespaces for PostgresStore {
 
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
         namespaces::change(&self.commits.sessions, command).await
+    }
+}
+
+#[async_trait]
+impl Purges for PostgresStore {
+    async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError> {
+        retention::retentions(&self.commits.sessions).await
+    }
+
+    async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
+        retention::walked(&self.commits.sessions, shard, walk).await
+    }
+
+    async fn due(&self, shard: Shard, walk: &Walk, after: Position) -> Result<Due, StoreError> {
+        retention::due(&self.commits.sessions, shard, walk, after).await
+    }
+
+    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {
+        retention::purge(&self.commits.sessions, shard, walk, due).await
     }
 }
 

@@ -35,20 +35,21 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use self::upkeep::{claims, leases, max_running, stored_bytes};
+use self::upkeep::{claims, leases, max_running, retention, stored_bytes};
 use super::OpenOptions;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
+use super::retention::{Due, Purged, Walk};
 use super::{
     ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, OpenError, Page, PoolUse,
-    RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
+    Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::clock::Clock;
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
-    NamespaceRecord, Positions, Renewal, Revision, Run, RunId, RunKey, Shard,
+    NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
 pub use bulk::SqliteBulk;
 use connections::Connections;
@@ -218,6 +219,11 @@ impl RunLog for SqliteStore {
             .await?
     }
 
+    async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
+        let (namespace, shard_count) = (namespace.clone(), self.ledger.shard_count);
+        self.connections.read(move |connection| retention::forgotten(connection, &namespace, shard_count)).await?
+    }
+
     async fn revisions_as_of(&self, keys: &[RunKey], ends: &Positions) -> Result<Vec<Revision>, StoreError> {
         let wanted = read::as_of(keys, ends, |key| self.shard_of(key));
         self.connections.read(move |connection| read::revisions_as_of(connection, &wanted)).await?
@@ -382,6 +388,28 @@ impl Store for SqliteStore {
 
     async fn close(&self) {
         self.connections.close().await;
+    }
+}
+
+#[async_trait]
+impl Purges for SqliteStore {
+    async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError> {
+        self.connections.read(|connection| retention::retentions(connection)).await?
+    }
+
+    async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
+        let walk = walk.clone();
+        self.connections.read(move |connection| retention::walked(connection, shard, &walk)).await?
+    }
+
+    async fn due(&self, shard: Shard, walk: &Walk, after: Position) -> Result<Due, StoreError> {
+        let (walk, clock) = (walk.clone(), self.clock.clone());
+        self.connections.read(move |it| retention::due(it, shard, &walk, after, clock.as_ref())).await?
+    }
+
+    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {
+        let (walk, due, clock) = (walk.clone(), due.clone(), self.clock.clone());
+        self.connections.write(move |it| retention::purge(it, shard, &walk, &due, clock.as_ref())).await?
     }
 }
 

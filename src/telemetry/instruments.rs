@@ -27,6 +27,7 @@ pub(super) struct Instruments {
     pub(super) watch_resumes: Counters,
     pub(super) sweep_duration: Histograms,
     pub(super) sweep_ended: Named,
+    pub(super) purged: Named,
     pub(super) lease_renewals: Counters,
     pub(super) claims: Counters,
     pub(super) claim_wait: Histograms,
@@ -53,6 +54,7 @@ impl Instruments {
             watch_resumes: Counters::new(counter(&metrics::WATCH_RESUMES)),
             sweep_duration: Histograms::new(histogram(&metrics::SWEEP_DURATION)),
             sweep_ended: Named::new(counter(&metrics::SWEEP_ENDED)),
+            purged: Named::new(counter(&metrics::PURGED)),
             lease_renewals: Counters::new(counter(&metrics::LEASE_RENEWALS)),
             claims: Counters::new(counter(&metrics::CLAIMS)),
             claim_wait: Histograms::new(histogram(&metrics::CLAIM_WAIT)),
@@ -147,7 +149,7 @@ impl Named {
         self.add(1, labels);
     }
 
-    fn add<const N: usize>(&self, number: u64, labels: [(&'static str, &'static str); N]) {
+    pub(super) fn add<const N: usize>(&self, number: u64, labels: [(&'static str, &'static str); N]) {
         let value = |place: usize| labels.get(place).map_or("", |(_, value)| *value);
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         let series = bound.entry((value(0), value(1)));

@@ -122,6 +122,8 @@ metrics! {
     SWEEP_DURATION: Kind::Histogram(OF_TIMES), "runledger.sweep.duration", "s", ["outcome"];
     /// Runs that the authority ended, by the reason.
     SWEEP_ENDED: Kind::Counter, "runledger.sweep.ended", "{run}", ["reason"];
+    /// Runs that were purged, since their namespace keeps them no longer.
+    PURGED: Kind::Counter, "runledger.purged", "{run}", [];
     /// Time since the last sweep of the shard that was swept the longest ago.
     SWEEP_LAG: Kind::Gauge, "runledger.sweep.lag", "s", [];
     /// Renewals of leases, by what came of them: made, or lost where the caller did not hold the lease any more.

@@ -117,6 +117,15 @@ pub fn swept(reason: &'static str) {
     }
 }
 
+/// Runs that were purged.
+pub fn purged(runs: u64) {
+    if let Some(on) = Instruments::get()
+        && runs > 0
+    {
+        on.purged.add(runs, []);
+    }
+}
+
 /// A renewal of a lease.
 pub fn renewal(outcome: Value) {
     if let Some(on) = Instruments::get() {

@@ -220,7 +220,7 @@ pub fn timestamp(time: Time) -> Timestamp {
     Timestamp { seconds: time.micros().div_euclid(SECOND), nanos: nanos(time.micros().rem_euclid(SECOND)) }
 }
 
-fn duration(ms: u64) -> Duration {
+pub(super) fn duration(ms: u64) -> Duration {
     let seconds = i64::try_from(ms / 1_000).unwrap_or(i64::MAX);
     Duration { seconds, nanos: nanos(i64::try_from(ms % 1_000).expect("less than a thousand") * 1_000) }
 }
@@ -272,6 +272,7 @@ mod tests {
             running_at: Some(at(2)),
             completed_at: Some(at(3)),
             archived_at: Some(at(4)),
+            purged_at: None,
             agent_id: Some("agent".into()),
             links: links::tests::whole(),
             ending: Ending { failure_reason: Some("because".into()), reason_code: Some("TIMEOUT".into()) },

@@ -2,15 +2,17 @@
 
 use runledger_proto::v1;
 
-use super::answer::timestamp;
+use super::answer::{duration, timestamp};
 use super::page_token::PageTokenInvalid;
 use super::query::page_size;
 use super::validate::Violations;
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::limits::{MAX_ACTIVE_RUNS_MAX, MAX_STORED_BYTES_MAX, NAMESPACE_DESCRIPTION_BYTES_MAX};
 use crate::domain::namespace::{NAME_RULE, is_name};
+use crate::domain::retention::{KEEP_MS_MAX, KEEP_MS_MIN};
 use crate::domain::{
-    Namespace, NamespaceAsk, NamespaceCommand, NamespaceRecord, NamespaceSettings, Quotas, Revision, Violation,
+    Namespace, NamespaceAsk, NamespaceCommand, NamespaceRecord, NamespaceSettings, Quotas, Retention, Revision,
+    Violation,
 };
 
 /// The namespaces of a page when the request does not say how many.
@@ -41,7 +43,8 @@ pub fn create(request: v1::CreateNamespaceRequest) -> Result<NamespaceCommand, V
         max_active_runs: violations.quota("quotas.max_active_runs", max_active_runs, MAX_ACTIVE_RUNS_MAX, &name),
         max_stored_bytes: violations.quota("quotas.max_stored_bytes", max_stored_bytes, MAX_STORED_BYTES_MAX, &name),
     };
-    let settings = NamespaceSettings { description: request.description, quotas };
+    let retention = request.retention.map(|asked| violations.retention(asked)).unwrap_or_default();
+    let settings = NamespaceSettings { description: request.description, quotas, retention };
     violations.settle(NamespaceCommand { name, ask: NamespaceAsk::Create(settings), expected_revision: None })
 }
 
@@ -59,7 +62,8 @@ pub fn update(request: v1::UpdateNamespaceRequest) -> Result<NamespaceCommand, V
     let mut quota = |field, max: Option<u64>, most| max.map(|max| violations.quota(field, max, most, &name));
     let max_active_runs = quota("max_active_runs", request.max_active_runs, MAX_ACTIVE_RUNS_MAX);
     let max_stored_bytes = quota("max_stored_bytes", request.max_stored_bytes, MAX_STORED_BYTES_MAX);
-    let ask = NamespaceAsk::Update { description: request.description, max_active_runs, max_stored_bytes };
+    let retention = request.retention.map(|asked| violations.retention(asked));
+    let ask = NamespaceAsk::Update { description: request.description, max_active_runs, max_stored_bytes, retention };
     violations.settle(NamespaceCommand { name, ask, expected_revision: request.expected_revision.map(Revision::from) })
 }
 
@@ -109,6 +113,7 @@ impl From<&NamespaceRecord> for v1::Namespace {
                 max_stored_bytes: record.settings.quotas.max_stored_bytes.unwrap_or_default(),
             }),
             stored_bytes: record.stored_bytes.unwrap_or_default(),
+            retention: shown(&record.settings.retention),
             revision: record.revision.into(),
             created_at: Some(timestamp(record.created_at)),
             updated_at: Some(timestamp(record.updated_at)),
@@ -116,7 +121,26 @@ impl From<&NamespaceRecord> for v1::Namespace {
     }
 }
 
+fn shown(retention: &Retention) -> Option<v1::NamespaceRetention> {
+    let Retention { completed_ms, aborted_ms, failed_ms } = *retention;
+    (*retention != Retention::default()).then(|| v1::NamespaceRetention {
+        completed: completed_ms.map(duration),
+        aborted: aborted_ms.map(duration),
+        failed: failed_ms.map(duration),
+    })
+}
+
 impl Violations {
+    fn retention(&mut self, asked: v1::NamespaceRetention) -> Retention {
+        let mut keep_ms =
+            |field: &str, asked| self.duration_ms(field, asked, KEEP_MS_MIN..=KEEP_MS_MAX, "1 minute to 100 years");
+        Retention {
+            completed_ms: keep_ms("retention.completed", asked.completed),
+            aborted_ms: keep_ms("retention.aborted", asked.aborted),
+            failed_ms: keep_ms("retention.failed", asked.failed),
+        }
+    }
+
     fn namespace(&mut self, name: &str) -> Namespace {
         if !is_name(name) {
             self.push("name", NAME_RULE);

@@ -13,6 +13,7 @@ pub(crate) mod namespaces;
 mod races;
 mod ready;
 mod replays;
+mod retention;
 pub(crate) mod sound;
 mod sweeps;
 mod tables;
@@ -69,6 +70,15 @@ conformance! { conforms:
         an_unchanged_call_is_not_remembered
         a_refused_call_is_not_remembered
         a_request_id_belongs_to_one_run
+    ]
+    retention: [
+        what_is_due_is_purged_whole_and_nothing_else_goes
+        the_newest_event_of_a_shard_stays_until_another_follows
+        a_namespaces_retention_is_its_own
+        another_retention_is_looked_for_from_the_beginning
+        a_run_that_is_written_meanwhile_is_left_alone
+        a_commit_that_knew_the_run_does_not_bring_it_back
+        more_runs_than_one_purge_takes_are_all_purged
     ]
     races: [
         a_new_run_started_on_two_replicas_is_created_once

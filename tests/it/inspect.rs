@@ -7,6 +7,7 @@ mod fill;
 mod following;
 mod ledger;
 mod opening;
+mod purged;
 mod unreadable;
 mod verify;
 

@@ -5,22 +5,30 @@ use super::{Ledger, PATIENCE, patiently};
 use crate::domain::ids::shard_of;
 use crate::domain::{Shard, Time};
 use crate::store::StoreError;
-use crate::store::inspect::PlaceRow;
+use crate::store::inspect::{PlaceRow, Tombstones};
 
-/// Positions are dense from 1, times never fall, and every event has a run that has come at least as far.
+/// Positions are dense from 1 but for those of purged runs, times never fall, and every event has a run that has come at
+/// least as far.
 pub(super) async fn walk(ledger: &Ledger, shard: Shard) -> Result<(), StoreError> {
     let mut differences = Vec::new();
     let mut after = i64::MIN;
     let mut end: Option<(i64, Time)> = None;
+    let mut gaps = Gaps::default();
+    let before = patiently(PATIENCE, || ledger.inspect.tombstones(shard)).await?;
     loop {
         let page = patiently(PATIENCE, || ledger.inspect.place_rows(shard, after)).await?;
-        let Some(last) = page.last() else { return Ok(()) };
+        let Some(last) = page.last() else {
+            let since = patiently(PATIENCE, || ledger.inspect.tombstones(shard)).await?;
+            gaps.are_of(shard, before, since, &mut differences);
+            ledger.found(&mut differences).await;
+            return Ok(());
+        };
         after = last.position;
         ledger.count_events(page.len());
         for place in page {
             let key = format!("shard {} position {}", shard.0, place.position);
             let mut said = Row { table: "run_events", key: &key, differences: &mut differences };
-            follows(&place, end, &mut said);
+            follows(&place, end, &mut gaps, &mut said);
             has_run(ledger, shard, &place, &mut said);
             // A single time that is too late would make all later events look early, so that each time is compared with
             // the one before it only.
@@ -30,9 +38,49 @@ pub(super) async fn walk(ledger: &Ledger, shard: Shard) -> Result<(), StoreError
     }
 }
 
-fn follows(place: &PlaceRow, end: Option<(i64, Time)>, said: &mut Row<'_>) {
+/// The positions that are missing in a shard's log.
+#[derive(Default)]
+struct Gaps {
+    missing: i64,
+    /// The last of them.
+    last: i64,
+    /// The first gaps, should none be of a purged run.
+    first: Vec<Difference>,
+}
+
+/// Gaps that are told one by one.
+const TOLD_MAX: usize = 1_000;
+
+impl Gaps {
+    /// The missing positions must be as many as the purged runs had events, and none above what was noted with the purges.
+    /// Runs may be purged while the log is read: their events are missing for the rest of it, or not.
+    fn are_of(self, shard: Shard, before: Tombstones, since: Tombstones, differences: &mut Vec<Difference>) {
+        if since.runs == 0 {
+            differences.extend(self.first);
+            return;
+        }
+        let key = format!("shard {}", shard.0);
+        let mut said = Row { table: "run_events", key: &key, differences };
+        if !(before.events..=since.events).contains(&self.missing) {
+            let expected = format!("{} missing, as {} purged runs had events", since.events, since.runs);
+            said.differs("position", expected, format!("{} missing", self.missing));
+        }
+        if self.last > since.upto {
+            let expected = format!("every position above {}, up to which runs were purged", since.upto);
+            said.differs("position", expected, format!("none at {}", self.last));
+        }
+    }
+}
+
+fn follows(place: &PlaceRow, end: Option<(i64, Time)>, gaps: &mut Gaps, said: &mut Row<'_>) {
     let expected = end.map_or(1, |(position, _)| position.saturating_add(1));
-    if place.position != expected {
+    if place.position > expected {
+        gaps.missing += place.position - expected;
+        gaps.last = place.position - 1;
+        if gaps.first.len() < TOLD_MAX {
+            Row { differences: &mut gaps.first, ..*said }.differs("position", expected, place.position);
+        }
+    } else if place.position < expected {
         said.differs("position", expected, place.position);
     }
     if let Some((_, at)) = end.filter(|(_, at)| place.at < *at) {

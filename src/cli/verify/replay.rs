@@ -48,6 +48,9 @@ impl<'a> Replay<'a> {
             self.run = None;
         }
         self.next = event.revision.saturating_add(1);
+        if self.row.columns.purged_at.is_some() {
+            return said.differs("row", "none: the run was purged", format!("revision {}", event.revision));
+        }
         let key = format!("{} revision {}", self.key, event.revision);
         let mut said = Row { table: "run_events", key: &key, differences };
         request(&event, &mut said);
@@ -120,17 +123,23 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// Whether events are missing at the end, as of a run that was purged since its row was read.
+    pub(super) fn is_cut(&self) -> bool {
+        self.row.columns.purged_at.is_none() && self.next <= self.row.columns.revision
+    }
+
     /// After the last event: the row must be the fold.
     pub(super) fn end(self, differences: &mut Vec<Difference>) {
         let row = self.row;
         let revision = row.columns.revision;
         let last = self.next.saturating_sub(1);
-        if last < revision {
+        let is_purged = row.columns.purged_at.is_some();
+        if last < revision && !is_purged {
             let mut said = Row { table: "run_events", key: &self.key, differences };
             said.differs("revision", format!("events up to revision {revision}"), format!("none after {last}"));
         }
         let mut said = Row { table: "runs", key: &self.key, differences };
-        let run = match self.run.filter(|_| last == revision) {
+        let run = match self.run.filter(|_| last == revision && !is_purged) {
             Some(folded) => {
                 match json::with_documents(folded.clone(), &row.columns) {
                     Ok(stored) => same_run("record", &folded, &stored, &mut said),

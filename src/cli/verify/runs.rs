@@ -95,7 +95,7 @@ async fn histories(
         ledger.count_events(events.len());
         for event in events {
             while let Some(done) = replay.take_if(|replay| *replay.key() < event.key) {
-                done.end(differences);
+                settle(ledger, shard, done, differences).await?;
                 replay = rows.next().map(Replay::new);
             }
             if let Some(replay) = replay.as_mut().filter(|replay| *replay.key() == event.key) {
@@ -105,8 +105,49 @@ async fn histories(
         ledger.found(differences).await;
     }
     while let Some(done) = replay.take() {
-        done.end(differences);
+        settle(ledger, shard, done, differences).await?;
         replay = rows.next().map(Replay::new);
     }
     Ok(())
+}
+
+/// Ends the replay of a run, unless it was purged since its row was read.
+async fn settle(
+    ledger: &Ledger,
+    shard: Shard,
+    replay: Replay<'_>,
+    differences: &mut Vec<Difference>,
+) -> Result<(), StoreError> {
+    if replay.is_cut() {
+        let key = replay.key();
+        let mut before = key.clone();
+        // The greatest key below it of the same length: what comes after that is the run, or comes before it.
+        before.run_id = just_before(&key.run_id);
+        loop {
+            let page = patiently(PATIENCE, || ledger.inspect.run_rows(shard, &before)).await?;
+            let Some(row) = page.iter().find(|row| row.columns.key >= *key) else {
+                let Some(last) = page.last() else { break };
+                before.clone_from(&last.columns.key);
+                continue;
+            };
+            if row.columns.key == *key && row.columns.purged_at.is_some() {
+                return Ok(());
+            }
+            break;
+        }
+    }
+    replay.end(differences);
+    Ok(())
+}
+
+/// A text that comes before a run's id, and after most others that do.
+fn just_before(run_id: &RunId) -> RunId {
+    let mut text = run_id.to_string();
+    let last = text.pop();
+    // Ids are ASCII: the character before the last one, followed by the greatest, is below the id.
+    if let Some(before) = last.map(u32::from).and_then(|last| char::from_u32(last.checked_sub(1)?)) {
+        text.push(before);
+        text.push(char::MAX);
+    }
+    text.into()
 }

@@ -4,7 +4,7 @@
 //! each row of the page, and neither reads all of the other table for it. `limit 1`: with a damaged index there may be
 //! two, and the tools are there to find damage.
 
-use super::{ActiveRow, EventRow, OfRuns, OldRun, PlaceRow, RunRow};
+use super::{ActiveRow, EventRow, OfRuns, OldRun, PlaceRow, RunRow, Tombstones};
 use crate::domain::{RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::rows::runs::COLUMNS;
@@ -120,4 +120,20 @@ pub(in crate::store) fn active<R: Columns>(row: &R) -> Result<(i16, u64), StoreE
 /// A row of [`TIME_OF`].
 pub(in crate::store) fn time<R: Columns>(row: &R, shard: Shard, position: i64) -> Result<Time, StoreError> {
     Reader { table: "run_events", row, key: &|| format!("shard {} position {position}", shard.0) }.get((0, "at"))
+}
+
+/// What is left of a shard's purged runs.
+pub(in crate::store) const TOMBSTONES: &str = "-- inspect.tombstones
+select count(*) as runs, cast(coalesce(sum(revision), 0) as bigint) as events,
+       (select max(position) from purged where shard = $1) as upto
+from runs where shard = $1 and purged_at is not null";
+
+/// The sums of [`TOMBSTONES`].
+pub(in crate::store) fn tombstones<R: Columns>(row: &R) -> Result<Tombstones, StoreError> {
+    let row = Reader { table: "runs", row, key: &|| "the tombstones of a shard".to_owned() };
+    Ok(Tombstones {
+        runs: row.get((0, "runs"))?,
+        events: row.get((1, "events"))?,
+        upto: row.get::<Option<i64>>((2, "upto"))?.unwrap_or(0),
+    })
 }

@@ -53,6 +53,10 @@ calls! {
     ReplayClaim: "replay_claim",
     StayAlive: "stay_alive",
     Measure: "measure",
+    Retentions: "retentions",
+    Walked: "walked",
+    Due: "due",
+    Purge: "purge",
     Tidy: "tidy",
     Statistics: "statistics",
     LookAtPast: "look_at_past",
@@ -60,8 +64,14 @@ calls! {
 }
 
 /// The number of calls of each method, whatever their results.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Calls([AtomicU64; Call::ALL.len()]);
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; Call::ALL.len()])
+    }
+}
 
 impl Calls {
     pub(super) fn count(&self, call: Call) {

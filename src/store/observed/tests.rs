@@ -7,11 +7,12 @@ use super::{Call, Observed};
 use crate::clock::SystemClock;
 use crate::domain::{
     Agents, Ask, Command, Filter, LabelValue, NamespaceAsk, NamespaceCommand, Positions, Principal, Renewal, Rules,
-    RunKey, Shard, Start,
+    RunKey, Shard, Start, Status,
 };
 use crate::store::leases::OverduePlace;
 use crate::store::open::{self, Location};
 use crate::store::query::{Order, Reach, RunQuery};
+use crate::store::retention::{Purged, Purges as _, Walk};
 use crate::store::{
     Commits as _, Found, Namespaces as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _, Store as _, Unsettled,
     Upkeep as _,
@@ -57,7 +58,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     assert_eq!(store.changes(&Positions::start(1), 9, 999).await.unwrap().events.len(), 1);
     assert_eq!(store.run_events(&key, 0.into(), 9, 999).await.unwrap().len(), 1);
     assert_eq!(store.revisions_as_of(std::slice::from_ref(&key), &vec![1].into()).await.unwrap(), [1]);
-    assert_eq!(store.forgotten().await.unwrap(), [0]);
+    assert_eq!(store.forgotten(&key.namespace).await.unwrap(), [0]);
     assert!(store.run(&key).await.unwrap().is_some());
     assert!(matches!(store.runs(std::slice::from_ref(&key), 9).await.unwrap()[..], [Found::Run(_)]));
     assert!(store.runs_at(&[(key.clone(), 1.into())]).await.unwrap()[0].is_some());
@@ -85,13 +86,19 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     assert_eq!(store.changes_of(&key.namespace, &Positions::start(1), 9, 999).await.unwrap().events.len(), 1);
     assert_eq!(store.namespaces(std::slice::from_ref(&key.namespace)).await.unwrap().len(), 1);
     assert_eq!(store.list_namespaces("", 9).await.unwrap().len(), 1);
-    let ask = NamespaceAsk::Update { description: None, max_active_runs: None, max_stored_bytes: None };
+    let ask =
+        NamespaceAsk::Update { description: None, max_active_runs: None, max_stored_bytes: None, retention: None };
     let change = NamespaceCommand { name: key.namespace.clone(), ask, expected_revision: None };
     store.change_namespace(&change).await.unwrap();
     assert!(store.claimed(&key.namespace, "request").await.unwrap().is_none());
     assert!(store.replay_claim(&key.namespace, "request").await.unwrap().is_none());
     store.stay_alive().await.unwrap();
     assert!(!store.measure().await.unwrap());
+    assert_eq!(store.retentions().await.unwrap(), []);
+    let walk = Walk { namespace: key.namespace.clone(), keep_ms: 1, statuses: vec![Status::Completed] };
+    assert_eq!(store.walked(Shard(0), &walk).await.unwrap(), 0);
+    let due = store.due(Shard(0), &walk, 0).await.unwrap();
+    assert_eq!(store.purge(Shard(0), &walk, &due).await.unwrap(), Purged::default());
     store.tidy().await.unwrap();
     store.look_at_past().await.unwrap();
     assert!(store.statistics().await.unwrap().bytes > 0);

@@ -52,7 +52,7 @@ pub(super) const SERVING: Needs = &[
     ("ledger_migrations", &["SELECT"]),
     ("shards", &["SELECT", "UPDATE"]),
     ("runs", &["SELECT", "INSERT", "UPDATE"]),
-    ("run_events", &["SELECT", "INSERT"]),
+    ("run_events", &["SELECT", "INSERT", "DELETE"]),
     ("active", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("leases", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("uptime", &["SELECT", "UPDATE"]),
@@ -61,6 +61,8 @@ pub(super) const SERVING: Needs = &[
     ("claims", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("namespaces", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("stored_bytes", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("purged", &["SELECT", "INSERT", "UPDATE"]),
+    ("retention_walks", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
 ];
 
 /// Whether the session's role has all of these privileges.

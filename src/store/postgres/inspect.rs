@@ -18,11 +18,12 @@ use super::changes::OverShards;
 use super::errors::TimedOut;
 use super::read::{self, reading};
 use super::sessions::Sessions;
+use super::upkeep::retention;
 use super::{dsn, lineage, migrate, safety};
 use crate::domain::ids::shard_of;
-use crate::domain::{Event, Position, Positions, Revision, RunKey, Shard, Time};
+use crate::domain::{Event, Namespace, Position, Positions, Revision, RunKey, Shard, Time};
 use crate::store::inspect::{
-    Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
+    Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows, Tombstones,
 };
 use crate::store::{Description, Ledger, OfLedger, OpenError, OpenOptions, Page, RunLog, StoreError};
 use crate::supervise::Supervisor;
@@ -92,6 +93,10 @@ impl RunLog for PostgresInspect {
         self.over_shards.page(&self.sessions, after, limit, bytes_max).await
     }
 
+    async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
+        retention::forgotten(&self.sessions, namespace, self.ledger.shard_count).await
+    }
+
     async fn run_events(
         &self,
         key: &RunKey,
@@ -152,6 +157,10 @@ impl Inspect for PostgresInspect {
 
     async fn keys_of(&self, table: OfRuns, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError> {
         pages::keys(&self.sessions, table, shard, after).await
+    }
+
+    async fn tombstones(&self, shard: Shard) -> Result<Tombstones, StoreError> {
+        pages::tombstones(&self.sessions, shard).await
     }
 
     async fn shard_rows(&self) -> Result<ShardRows, StoreError> {

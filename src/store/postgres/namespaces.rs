@@ -13,7 +13,8 @@ use super::read;
 use super::rows::{At, Reader, bigint};
 use super::sessions::{Session, Sessions};
 use crate::domain::{
-    Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, Quotas, namespace,
+    Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, Quotas, Retention,
+    namespace,
 };
 use crate::store::rows::namespaces::{LIST, namespace_columns, record};
 use crate::store::{ChangeError, StoreError};
@@ -40,19 +41,22 @@ const LOCK: &str =
 /// A statement of its own, begun after the waits: it sees every commit that had a head before.
 const FACTS: &str = "-- namespaces.facts
 select clock_timestamp() as now, (select count(*) from namespaces) as namespaces,
-       exists (select from runs where namespace = $1 and started_at > '-infinity') as has_runs";
+       exists (select from runs where namespace = $1 and started_at > '-infinity')
+       or exists (select from purged where namespace = $1) as has_runs";
 
 const CREATE: &str = "-- namespaces.create
-insert into namespaces (name, description, max_active_runs, max_stored_bytes, revision, created_at, updated_at)
-values ($1, $2, $3, $4, $5, $6, $7)
+insert into namespaces (name, description, max_active_runs, max_stored_bytes, revision, created_at, updated_at,
+                        keep_completed_ms, keep_aborted_ms, keep_failed_ms)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 returning name";
 const UPDATE: &str = "-- namespaces.update
 update namespaces set description = $2, max_active_runs = $3, max_stored_bytes = $4, revision = $5, created_at = $6,
-    updated_at = $7
+    updated_at = $7, keep_completed_ms = $8, keep_aborted_ms = $9, keep_failed_ms = $10
 where name = $1
 returning name";
 const DELETE: &str = "-- namespaces.delete
-with measured as (delete from stored_bytes where namespace = $1)
+with measured as (delete from stored_bytes where namespace = $1),
+     walked as (delete from retention_walks where namespace = $1)
 delete from namespaces where name = $1 returning name";
 
 pub(super) async fn named(sessions: &Sessions, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
@@ -173,7 +177,9 @@ async fn write(session: &Session, sql: &str, record: &NamespaceRecord) -> Result
     let statement = session.prepare_cached(sql).await?;
     let Quotas { max_active_runs, max_stored_bytes } = record.settings.quotas;
     let (max_active_runs, max_stored_bytes) = (max_active_runs.map(bigint), max_stored_bytes.map(bigint));
-    let arguments: [&(dyn ToSql + Sync); 7] = [
+    let Retention { completed_ms, aborted_ms, failed_ms } = record.settings.retention;
+    let keep = [completed_ms, aborted_ms, failed_ms].map(|keep_ms| keep_ms.map(bigint));
+    let arguments: [&(dyn ToSql + Sync); 10] = [
         &record.name.as_str(),
         &record.settings.description,
         &max_active_runs,
@@ -181,6 +187,9 @@ async fn write(session: &Session, sql: &str, record: &NamespaceRecord) -> Result
         &bigint(record.revision),
         &At(record.created_at),
         &At(record.updated_at),
+        &keep[0],
+        &keep[1],
+        &keep[2],
     ];
     Ok(write_and_commit(session, session.query_one(&statement, &arguments)).await)
 }

@@ -26,7 +26,9 @@ use crate::store::{StoreError, json};
 pub fn list(by: By, order: Order, metadata: bool, reach: Reach) -> String {
     let max = reach.list_runs_max();
     let (index, direction, metadata) = (by.index(), order.sql(), if metadata { "metadata" } else { "null::jsonb" });
-    let entries = looked_at(by, order, max, &format!(", revision, record, {metadata} as metadata"), true);
+    // No index of a list leads to a tombstone.
+    let more = format!(", revision, record, {metadata} as metadata, null::timestamptz as purged_at");
+    let entries = looked_at(by, order, max, &more, true);
     format!(
         "-- query.list.{index}.{direction}
 select {},

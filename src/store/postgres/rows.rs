@@ -82,7 +82,7 @@ pub(super) fn smallint(shard: Shard) -> i16 {
 macro_rules! run_size {
     () => {
         "pg_column_size(record) + coalesce(pg_column_size(metadata), 0) + coalesce(pg_column_size(labels), 0)
-              + octet_length(run_id) + octet_length(task_thread_id) + coalesce(octet_length(agent_id), 0)
+              + octet_length(run_id) + coalesce(octet_length(task_thread_id), 0) + coalesce(octet_length(agent_id), 0)
               + coalesce(octet_length(workflow_id), 0) + coalesce(octet_length(audit_session_id), 0)"
     };
 }

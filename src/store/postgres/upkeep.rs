@@ -4,4 +4,5 @@
 pub(super) mod claims;
 pub(super) mod leases;
 pub(super) mod max_running;
+pub(super) mod retention;
 pub(super) mod stored_bytes;

@@ -1,7 +1,7 @@
 //! Rows of `namespaces`, and the statements on them that both databases take.
 
 use super::{Columns, Reader};
-use crate::domain::{Namespace, NamespaceRecord, NamespaceRow, NamespaceSettings, Quotas, Used};
+use crate::domain::{Namespace, NamespaceRecord, NamespaceRow, NamespaceSettings, Quotas, Retention, Used};
 use crate::store::StoreError;
 
 /// The columns of a namespace.
@@ -10,7 +10,8 @@ macro_rules! namespace_columns {
         "name, description, max_active_runs, max_stored_bytes, revision, created_at, updated_at,
        case when max_stored_bytes is not null then (
            select cast(coalesce(sum(b.bytes), 0) as bigint) from stored_bytes as b
-            where b.namespace = namespaces.name) end as stored_bytes"
+            where b.namespace = namespaces.name) end as stored_bytes,
+       keep_completed_ms, keep_aborted_ms, keep_failed_ms"
     };
 }
 pub(in crate::store) use namespace_columns;
@@ -34,6 +35,11 @@ pub(in crate::store) fn record<R: Columns>(row: &R) -> Result<NamespaceRecord, S
                 max_active_runs: row.get((2, "max_active_runs"))?,
                 max_stored_bytes: row.get((3, "max_stored_bytes"))?,
             },
+            retention: Retention {
+                completed_ms: row.get((8, "keep_completed_ms"))?,
+                aborted_ms: row.get((9, "keep_aborted_ms"))?,
+                failed_ms: row.get((10, "keep_failed_ms"))?,
+            },
         },
         revision: row.get((4, "revision"))?,
         created_at: row.get((5, "created_at"))?,
@@ -52,4 +58,21 @@ pub(in crate::store) fn side<R: Columns>(row: &R) -> Result<NamespaceRow, StoreE
         active_runs: of(row.get((1, "max_active_runs"))?, row.get((2, "active_runs"))?),
         stored_bytes: of(row.get((3, "max_stored_bytes"))?, row.get((4, "stored_bytes"))?),
     })
+}
+
+/// The namespaces that do not keep all runs for ever.
+pub(in crate::store) const RETENTIONS: &str = "-- retention.retentions
+select name, keep_completed_ms, keep_aborted_ms, keep_failed_ms from namespaces
+where keep_completed_ms is not null or keep_aborted_ms is not null or keep_failed_ms is not null
+order by name";
+
+/// A namespace and its retention, from [`RETENTIONS`].
+pub(in crate::store) fn retention<R: Columns>(row: &R) -> Result<(Namespace, Retention), StoreError> {
+    let row = Reader { table: "namespaces", row, key: &|| "a namespace's retention".to_owned() };
+    let retention = Retention {
+        completed_ms: row.get((1, "keep_completed_ms"))?,
+        aborted_ms: row.get((2, "keep_aborted_ms"))?,
+        failed_ms: row.get((3, "keep_failed_ms"))?,
+    };
+    Ok((row.get((0, "name"))?, retention))
 }

@@ -17,12 +17,13 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 
 use super::connections::Connections;
+use super::upkeep::retention;
 use super::{changes, errors, migrate, open, read, rows};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
-use crate::domain::{Event, Position, Positions, Revision, RunKey, Shard, Time};
+use crate::domain::{Event, Namespace, Position, Positions, Revision, RunKey, Shard, Time};
 use crate::store::inspect::{
-    Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows,
+    Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows, Tombstones,
 };
 use crate::store::{Description, Ledger, OfLedger, OpenError, PAGE_BYTES_MAX, Page, RunLog, StoreError};
 
@@ -175,6 +176,11 @@ impl RunLog for SqliteInspect {
             .await
     }
 
+    async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
+        let (namespace, shard_count) = (namespace.clone(), self.ledger.shard_count);
+        self.read(move |connection| retention::forgotten(connection, &namespace, shard_count)).await
+    }
+
     async fn run_events(
         &self,
         key: &RunKey,
@@ -241,6 +247,10 @@ impl Inspect for SqliteInspect {
     async fn keys_of(&self, table: OfRuns, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError> {
         let after = after.clone();
         self.read(move |connection| pages::keys(connection, table, shard, &after)).await
+    }
+
+    async fn tombstones(&self, shard: Shard) -> Result<Tombstones, StoreError> {
+        self.read(move |connection| pages::tombstones(connection, shard)).await
     }
 
     async fn shard_rows(&self) -> Result<ShardRows, StoreError> {

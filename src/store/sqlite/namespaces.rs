@@ -70,6 +70,8 @@ pub(super) fn change(
             execute(&transaction, "-- namespaces.delete\ndelete from namespaces where name = ?1", [&command.name])?;
             let measured = "-- stored_bytes.delete\ndelete from stored_bytes where namespace = ?1";
             execute(&transaction, measured, [&command.name])?;
+            let walked = "-- retention_walks.delete\ndelete from retention_walks where namespace = ?1";
+            execute(&transaction, walked, [&command.name])?;
         }
     }
     match transaction.execute_batch("COMMIT") {
@@ -86,11 +88,12 @@ fn write(transaction: &Transaction<'_>, record: &NamespaceRecord) -> Result<(), 
         transaction,
         "-- namespaces.write
          insert into namespaces
-            (name, description, max_active_runs, max_stored_bytes, revision, created_at, updated_at)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            (name, description, max_active_runs, max_stored_bytes, revision, created_at, updated_at,
+             keep_completed_ms, keep_aborted_ms, keep_failed_ms)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
          on conflict (name) do update
             set description = ?2, max_active_runs = ?3, max_stored_bytes = ?4, revision = ?5, created_at = ?6,
-                updated_at = ?7",
+                updated_at = ?7, keep_completed_ms = ?8, keep_aborted_ms = ?9, keep_failed_ms = ?10",
         params![
             record.name,
             record.settings.description,
@@ -99,6 +102,9 @@ fn write(transaction: &Transaction<'_>, record: &NamespaceRecord) -> Result<(), 
             bigint(record.revision),
             record.created_at.micros(),
             record.updated_at.micros(),
+            record.settings.retention.completed_ms.map(bigint),
+            record.settings.retention.aborted_ms.map(bigint),
+            record.settings.retention.failed_ms.map(bigint),
         ],
     )
     .map(drop)

@@ -17,6 +17,7 @@ pub fn refusal(refusal: &Refusal) -> Problem {
     match refusal {
         Refusal::RequestIdReused { key, request_id } => request_id_reused(refusal, key, request_id),
         Refusal::RunNotFound { key } => run_not_found(refusal, key),
+        Refusal::RunExpired { run, purged_at } => run_expired(refusal, run, *purged_at),
         Refusal::RunIdConflict { field, requested, actual, run } => {
             run_id_conflict(refusal, field, requested, actual, run)
         }
@@ -66,6 +67,18 @@ fn run_not_found(refusal: &Refusal, key: &RunKey) -> Problem {
         ..ResourceInfo::default()
     };
     problem(Code::NotFound, refusal, message).info("run_id", &key.run_id).detail("google.rpc.ResourceInfo", &resource)
+}
+
+fn run_expired(refusal: &Refusal, run: &Summary, purged_at: Time) -> Problem {
+    let message = format!(
+        "Run {} was {}, and is gone: its namespace keeps runs no longer. Its id is not used again.",
+        run.run_id, run.status
+    );
+    problem(Code::NotFound, refusal, message)
+        .info("run_id", &run.run_id)
+        .info("status", run.status.name())
+        .info("purged_at", &purged_at.to_string())
+        .detail("runledger.v1.RunSummary", &v1::RunSummary { started_at: None, ..run.into() })
 }
 
 fn run_id_conflict(refusal: &Refusal, field: &str, requested: &str, actual: &str, run: &Summary) -> Problem {

@@ -40,7 +40,7 @@ pub(crate) async fn a_namespace_is_made_read_changed_and_deleted(place: Place) {
     let name = fresh("team");
     let get = GetNamespaceRequest { name: name.clone() };
     refused(admin.get_namespace(get.clone()).await).is(Code::NotFound, "NAMESPACE_NOT_FOUND");
-    let create = CreateNamespaceRequest { name: name.clone(), description: "a team's".into(), quotas: None };
+    let create = CreateNamespaceRequest { name: name.clone(), description: "a team's".into(), ..Default::default() };
     let answer = admin.create_namespace(create.clone()).await.unwrap().into_inner();
     let namespace = answer.namespace.unwrap();
     assert_eq!((namespace.name.as_str(), namespace.revision), (name.as_str(), 1));
@@ -104,7 +104,8 @@ pub(crate) async fn what_is_wrong_with_a_namespace_is_named(place: Place) {
         assert_eq!(refused(admin.create_namespace(asked).await).fields(), ["name"], "{name}");
     }
     let quotas = Some(NamespaceQuotas { max_active_runs: 100_001, max_stored_bytes: (1 << 50) + 1 });
-    let asked = CreateNamespaceRequest { name: fresh("n"), description: "x".repeat(1025), quotas };
+    let asked =
+        CreateNamespaceRequest { name: fresh("n"), description: "x".repeat(1025), quotas, ..Default::default() };
     let fields = refused(admin.create_namespace(asked).await).fields();
     assert_eq!(fields, ["description", "quotas.max_active_runs", "quotas.max_stored_bytes"]);
     let default = || "default".to_owned();

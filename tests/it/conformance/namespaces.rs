@@ -18,17 +18,21 @@ fn asked(name: &str, ask: NamespaceAsk) -> NamespaceCommand {
 }
 
 fn settings(max_active_runs: Option<u64>) -> NamespaceSettings {
-    NamespaceSettings { description: "for a team".to_owned(), quotas: Quotas { max_active_runs, ..Quotas::default() } }
+    NamespaceSettings {
+        description: "for a team".to_owned(),
+        quotas: Quotas { max_active_runs, ..Quotas::default() },
+        ..NamespaceSettings::default()
+    }
 }
 
 /// Another quota of active runs.
 fn active_runs(max: Option<u64>) -> NamespaceAsk {
-    NamespaceAsk::Update { description: None, max_active_runs: Some(max), max_stored_bytes: None }
+    NamespaceAsk::Update { description: None, max_active_runs: Some(max), max_stored_bytes: None, retention: None }
 }
 
 /// Another quota of stored bytes.
 fn stored_bytes(max: Option<u64>) -> NamespaceAsk {
-    NamespaceAsk::Update { description: None, max_active_runs: None, max_stored_bytes: Some(max) }
+    NamespaceAsk::Update { description: None, max_active_runs: None, max_stored_bytes: Some(max), retention: None }
 }
 
 pub(crate) async fn change(

@@ -135,7 +135,12 @@ async fn a_run_in_a_namespace_is_created_in_one_flush_while_what_is_remembered_o
     let sent = "select count(*) from pg_stat_activity
                 where datname = current_database() and query like '-- commit.at_once%'";
     assert!(session.query_one(sent, &[]).await.unwrap().get::<_, i64>(0) > 0, "the last commit was in one flush");
-    let quota = NamespaceAsk::Update { description: None, max_active_runs: Some(Some(9)), max_stored_bytes: None };
+    let quota = NamespaceAsk::Update {
+        description: None,
+        max_active_runs: Some(Some(9)),
+        max_stored_bytes: None,
+        retention: None,
+    };
     change(&there, "team-a", quota).await.unwrap();
     let answers =
         [ask(&here, within("team-a", start("last"))).await, ask(&here, within("team-a", start("more"))).await];

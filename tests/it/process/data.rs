@@ -99,6 +99,7 @@ impl Data {
                 labels: cell(),
                 record: cell().unwrap(),
                 metadata: cell(),
+                purged_at: None,
                 archived_at: cell().map(|micros| Time::from_micros(micros.parse().unwrap())),
             };
             stored.insert(key, read_run(columns).unwrap());

@@ -24,7 +24,17 @@ pub(super) async fn some_runs(server: &Server, ids: [&str; 3]) {
 async fn as_the_first_release_left_it(data: &Data) {
     data.sql("drop index active_by_start").await;
     data.sql("drop index run_events_by_namespace").await;
-    for table in ["leases", "uptime", "max_running", "suspended", "claims", "namespaces", "stored_bytes"] {
+    for table in [
+        "leases",
+        "uptime",
+        "max_running",
+        "suspended",
+        "claims",
+        "namespaces",
+        "stored_bytes",
+        "purged",
+        "retention_walks",
+    ] {
         data.sql(&format!("drop table {table}")).await;
     }
     data.sql("drop index active_by_due").await;
@@ -32,7 +42,9 @@ async fn as_the_first_release_left_it(data: &Data) {
     data.sql("alter table ledger add column alive_at integer").await;
     data.sql("alter table ledger drop column seal_key").await;
     if let Data::Sqlite(_) = data {
-        data.sql("alter table runs drop column archived_at").await;
+        for column in ["archived_at", "purged_at"] {
+            data.sql(&format!("alter table runs drop column {column}")).await;
+        }
     }
     data.sql("delete from ledger_migrations where number > 1").await;
 }

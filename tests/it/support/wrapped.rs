@@ -8,13 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use runledger::domain::{
     Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
-    NamespaceRecord, Positions, Renewal, Revision, Run, RunId, RunKey, Shard,
+    NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
 use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use runledger::store::query::{Place, Reach, RunCounts, RunPage, RunQuery};
+use runledger::store::retention::{Due, Purged, Walk};
 use runledger::store::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, LoggedEvent, Namespaces, OfLedger, Page, RunLog,
-    Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, LoggedEvent, Namespaces, OfLedger, Page, Purges,
+    RunLog, Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
 };
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -228,11 +229,11 @@ impl RunLog for Wrapped {
         self.store.revisions_as_of(keys, heads).await
     }
 
-    async fn forgotten(&self) -> Result<Positions, StoreError> {
+    async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
         let forgotten = self.forgotten.lock().unwrap().clone();
         match forgotten {
             Some(forgotten) => Ok(forgotten),
-            None => self.store.forgotten().await,
+            None => self.store.forgotten(namespace).await,
         }
     }
 
@@ -352,6 +353,25 @@ impl Namespaces for Wrapped {
 
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
         self.store.change_namespace(command).await
+    }
+}
+
+#[async_trait]
+impl Purges for Wrapped {
+    async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError> {
+        self.store.retentions().await
+    }
+
+    async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
+        self.store.walked(shard, walk).await
+    }
+
+    async fn due(&self, shard: Shard, walk: &Walk, after: Position) -> Result<Due, StoreError> {
+        self.store.due(shard, walk, after).await
+    }
+
+    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {
+        self.store.purge(shard, walk, due).await
     }
 }
 

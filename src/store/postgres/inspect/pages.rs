@@ -10,8 +10,8 @@ use tokio_postgres::types::ToSql;
 
 use crate::domain::{RunKey, Shard};
 use crate::store::dialect::run_columns;
-use crate::store::inspect::rows::{self, PLACES, keys_of};
-use crate::store::inspect::{EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows};
+use crate::store::inspect::rows::{self, PLACES, TOMBSTONES, keys_of};
+use crate::store::inspect::{EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows, Tombstones};
 use crate::store::postgres::read::{self, rows_until};
 use crate::store::postgres::rows::{Reader, run_size, smallint};
 use crate::store::postgres::sessions::Sessions;
@@ -96,6 +96,11 @@ pub(super) async fn events(
 pub(super) async fn places(sessions: &Sessions, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError> {
     let rows = read::rows(sessions, PLACES, &[&smallint(shard), &after, &ROWS_MAX]).await?;
     rows.iter().map(rows::place).collect()
+}
+
+pub(super) async fn tombstones(sessions: &Sessions, shard: Shard) -> Result<Tombstones, StoreError> {
+    let rows = read::rows(sessions, TOMBSTONES, &[&smallint(shard)]).await?;
+    rows.first().map_or_else(|| Ok(Tombstones::default()), rows::tombstones)
 }
 
 pub(super) async fn keys(

@@ -6,10 +6,10 @@ use super::page;
 use crate::domain::{RunKey, Shard};
 use crate::store::StoreError;
 use crate::store::dialect::run_columns;
-use crate::store::inspect::rows::{self, PLACES, keys_of};
-use crate::store::inspect::{EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows};
+use crate::store::inspect::rows::{self, PLACES, TOMBSTONES, keys_of};
+use crate::store::inspect::{EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows, Tombstones};
 use crate::store::sqlite::errors;
-use crate::store::sqlite::rows::{Reader, all};
+use crate::store::sqlite::rows::{Reader, all, first};
 
 const RUNS: &str = concat!(
     "-- inspect.runs
@@ -48,6 +48,10 @@ pub(super) fn events(
 
 pub(super) fn places(connection: &Connection, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError> {
     all(connection, PLACES, (shard.0, after, ROWS_MAX), |row| rows::place(row))
+}
+
+pub(super) fn tombstones(connection: &Connection, shard: Shard) -> Result<Tombstones, StoreError> {
+    Ok(first(connection, TOMBSTONES, [shard.0], |row| rows::tombstones(row))?.unwrap_or_default())
 }
 
 pub(super) fn keys(

@@ -86,7 +86,7 @@ impl<'a> Parts<'a> {
         let rows = self.table("asked", columns);
         self.tables.push(format!(
             "old as materialized (
-    select *, (select r.ctid from runs r where {} and r.revision = v.before) as place_in_runs from asked v)",
+    select *, (select r.ctid from runs r where {} and r.revision = v.before and r.purged_at is null) as place_in_runs from asked v)",
             key("r", shard),
         ));
         self.writes.push(format!(

@@ -1,0 +1,116 @@
+//! Retention: runs that have ended are purged when they were kept for as long as their namespace wants.
+//!
+//! Every replica looks now and then, none leads: a purge is one transaction under the shard's head, and what another
+//! replica has purged is passed over. Commits come first: after each purge of a shard there is a pause as long as it took,
+//! and a shard whose commits wait is left alone.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::{Namespace, Shard};
+use crate::store::retention::{Purged, Walk};
+use crate::store::{Purges, StoreError};
+use crate::telemetry::{LogThrottle, chain, record};
+
+/// The shortest pause after a purge.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+
+/// What was done in one walk: for whoever shows progress.
+#[derive(Clone, Debug)]
+pub struct Step<'a> {
+    /// The namespace.
+    pub walk: &'a Walk,
+    /// The shard.
+    pub shard: Shard,
+    /// What this step has purged, or would purge.
+    pub purged: Purged,
+}
+
+/// Whether what is due is purged, or only found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It is purged.
+    Purge,
+    /// It is found, and stays.
+    Preview,
+}
+
+/// Walks over all that is due now, of one namespace or of all.
+///
+/// # Errors
+///
+/// The store cannot be read or written.
+pub async fn walk(
+    store: &dyn Purges,
+    only: Option<&Namespace>,
+    mode: Mode,
+    mut told: impl FnMut(Step<'_>) -> ControlFlow<()>,
+) -> Result<Purged, StoreError> {
+    let mut all = Purged::default();
+    for (namespace, retention) in store.retentions().await? {
+        if only.is_some_and(|only| *only != namespace) {
+            continue;
+        }
+        for walk in Walk::each(&namespace, &retention) {
+            for shard in (0..store.ledger().shard_count).map(Shard) {
+                let mut after = store.walked(shard, &walk).await?;
+                loop {
+                    let due = store.due(shard, &walk, after).await?;
+                    if due.upto == after && due.runs.is_empty() {
+                        break;
+                    }
+                    let begun = Instant::now();
+                    let purged = match mode {
+                        Mode::Purge => store.purge(shard, &walk, &due).await?,
+                        Mode::Preview => Purged {
+                            runs: due.runs.len() as u64,
+                            events: due.runs.iter().map(|(_, revision)| revision.get()).sum(),
+                        },
+                    };
+                    all.runs += purged.runs;
+                    all.events += purged.events;
+                    if told(Step { walk: &walk, shard, purged }).is_break() {
+                        return Ok(all);
+                    }
+                    if !due.more {
+                        break;
+                    }
+                    after = due.upto;
+                    if mode == Mode::Purge && purged.runs > 0 {
+                        sleep(begun.elapsed().max(PAUSE_MIN)).await;
+                    }
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Purges what is due, again and again until the stop.
+pub async fn keep(store: Arc<dyn Purges>, interval: Duration, stop: CancellationToken) {
+    let said = LogThrottle::default();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = sleep(interval) => {}
+        }
+        let purged = walk(&*store, None, Mode::Purge, |step| {
+            record::purged(step.purged.runs);
+            if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match purged.await {
+            Ok(Purged { runs: 0, .. }) => {}
+            Ok(Purged { runs, events }) => tracing::debug!(runs, events, "runs were purged that were kept long enough"),
+            Err(error) => {
+                if let Some(unsaid) = said.is_due() {
+                    tracing::warn!(error = chain(&error), unsaid, "runs cannot be purged: trying again");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Purges: the walk over a shard's log, and the one statement that takes what it has found.
+
+use crate::domain::{Namespace, Position, Positions, Retention, Revision, RunId, Shard, Status, Time};
+use crate::store::StoreError;
+use crate::store::postgres::rows::{Reader, bigint, smallint};
+use crate::store::postgres::sessions::Sessions;
+use crate::store::postgres::writing::writing;
+use crate::store::postgres::{min_release, read};
+use crate::store::retention::{Due, Purged, Step, WALK_EVENTS_MAX, Walk};
+use crate::store::rows::namespaces::{RETENTIONS, retention};
+
+const WALKED: &str = "-- retention.walked
+select position from retention_walks
+where namespace = $1 and shard = $2 and keep_ms = $3 and statuses = $4";
+
+/// Whether the event that is next can be due at all: the others are later.
+const NEXT: &str = "-- retention.next
+select clock_timestamp() as now, l.min_release, e.at
+from ledger l
+left join lateral (
+    select at from run_events where shard = $1 and position > $2 order by position limit 1) as e on true
+where l.singleton";
+const NEXT_OF: &str = "-- retention.next_of
+select clock_timestamp() as now, l.min_release, e.at
+from ledger l
+left join lateral (
+    select at from run_events
+    where shard = $1 and position > $2 and namespace = $3 and namespace <> 'default' order by position limit 1) as e on true
+where l.singleton";
+
+/// The events after a position, but for the shard's newest one; each with its run's status where it is the run's last.
+macro_rules! walk {
+    ($name:literal, $condition:literal) => {
+        concat!(
+            "-- retention.",
+            $name,
+            "
+select e.position, e.at, e.run_id, e.revision, r.status
+from (
+    select position, at, namespace, run_id, revision
+    from run_events
+    where shard = $1 and position > $2 and position < (
+        select position from run_events where shard = $1 order by position desc limit 1)",
+            $condition,
+            "
+    order by position
+    limit $4) as e
+left join lateral (
+    select r.status from runs r
+    where r.shard = $1 and r.namespace = $3 and r.namespace = e.namespace and r.run_id = e.run_id
+      and r.revision = e.revision and r.status > 2 and r.purged_at is null offset 0) as r on true
+order by e.position"
+        )
+    };
+}
+const WALK: &str = walk!("walk", "");
+const WALK_OF: &str = walk!("walk_of", " and namespace = $3 and namespace <> 'default'");
+
+/// Takes the head first: no commit that has read one of the runs writes it after this. A run that was written since it was
+/// found has another revision, and stays.
+const PURGE: &str = "-- retention.purge
+with head as materialized (
+    select s.shard
+    from shards s cross join ledger l
+    where s.shard = $1 and l.singleton and l.min_release = $2
+    for update of s),
+cut as (
+    update runs r
+    set purged_at = clock_timestamp(), started_at = '-infinity', task_thread_id = null, agent_id = null,
+        workflow_id = null, audit_session_id = null, route = null, labels = null, metadata = null, archived_at = null,
+        record = jsonb_build_object('updatedAt', r.record->'updatedAt', 'completedAt', r.record->'completedAt')
+    from head, unnest($4::text[], $5::bigint[]) as v (run_id, revision)
+    where r.shard = $1 and r.namespace = $3 and r.run_id = v.run_id and r.revision = v.revision
+      and r.status > 2 and r.purged_at is null
+    returning r.run_id),
+gone as (
+    delete from run_events e
+    using cut
+    where e.shard = $1 and e.namespace = $3 and e.run_id = cut.run_id
+    returning e.position, pg_column_size(e.event) + coalesce(pg_column_size(e.keyframe), 0) as bytes),
+noted as (
+    insert into purged as p (namespace, shard, position)
+    select $3, $1, max(position) from gone having count(*) > 0
+    on conflict (namespace, shard) do update set position = greatest(p.position, excluded.position)),
+measured as (
+    update stored_bytes b
+    set bytes = greatest(0, b.bytes - (select coalesce(sum(g.bytes), 0) from gone g where g.position <= b.position))
+    where b.namespace = $3 and b.shard = $1 and exists (select from gone)),
+walked as (
+    insert into retention_walks as w (namespace, shard, keep_ms, statuses, position)
+    select $3, $1, $6, $7, $8 from head
+    on conflict (namespace, shard, keep_ms) do update
+    set statuses = excluded.statuses,
+        position = case when w.statuses = excluded.statuses then greatest(w.position, excluded.position)
+                        else excluded.position end)
+select (select count(*) from head) as heads, (select count(*) from cut) as runs, (select count(*) from gone) as events";
+
+const FORGOTTEN: &str = "-- retention.forgotten
+select shard, position from purged where namespace = $1";
+
+pub(in crate::store::postgres) async fn forgotten(
+    sessions: &Sessions,
+    namespace: &Namespace,
+    shard_count: u16,
+) -> Result<Positions, StoreError> {
+    let mut forgotten = Positions::start(shard_count);
+    for row in &read::rows(sessions, FORGOTTEN, &[namespace]).await? {
+        let purged = Reader { table: "purged", row, key: &|| namespace.to_string() };
+        forgotten.set(Shard(purged.get("shard")?), purged.get("position")?);
+    }
+    Ok(forgotten)
+}
+
+pub(in crate::store::postgres) async fn retentions(
+    sessions: &Sessions,
+) -> Result<Vec<(Namespace, Retention)>, StoreError> {
+    read::rows(sessions, RETENTIONS, &[]).await?.iter().map(retention).collect()
+}
+
+pub(in crate::store::postgres) async fn walked(
+    sessions: &Sessions,
+    shard: Shard,
+    walk: &Walk,
+) -> Result<Position, StoreError> {
+    let Walk { namespace, keep_ms, .. } = walk;
+    let rows = read::rows(sessions, WALKED, &[namespace, &smallint(shard), &bigint(*keep_ms), &walk.bits()]).await?;
+    let position = rows.first().map(|row| of_walk(row).get("position"));
+    position.transpose().map(Option::unwrap_or_default)
+}
+
+pub(in crate::store::postgres) async fn due(
+    sessions: &Sessions,
+    shard: Shard,
+    walk: &Walk,
+    after: Position,
+) -> Result<Due, StoreError> {
+    let Walk { namespace, keep_ms, statuses } = walk;
+    let (shard, place) = (smallint(shard), bigint(after));
+    let mut step = Step::after(after);
+    let is_of_all = *namespace == Namespace::only();
+    let next = if is_of_all {
+        read::rows(sessions, NEXT, &[&shard, &place]).await?
+    } else {
+        read::rows(sessions, NEXT_OF, &[&shard, &place, namespace]).await?
+    };
+    let Some(next) = next.first() else { return Ok(step.end()) };
+    let now: Time = of_walk(next).get("now")?;
+    let is_kept = |at: Time| at.plus_ms(*keep_ms) > now;
+    if of_walk(next).get::<Option<Time>>("at")?.is_none_or(is_kept) {
+        return Ok(step.end());
+    }
+    let statement = if is_of_all { WALK } else { WALK_OF };
+    let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
+    for row in &read::rows(sessions, statement, &[&shard, &place, namespace, &limit]).await? {
+        let event = of_walk(row);
+        if is_kept(event.get("at")?) {
+            break;
+        }
+        let status = event.get::<Option<Status>>("status")?;
+        let is_due = status.is_some_and(|status| statuses.contains(&status));
+        let last_of = is_due.then(|| Ok::<_, StoreError>((event.get::<RunId>("run_id")?, event.get("revision")?)));
+        if !step.come_by(event.get("position")?, last_of.transpose()?) {
+            break;
+        }
+    }
+    Ok(step.end())
+}
+
+pub(in crate::store::postgres) async fn purge(
+    sessions: &Sessions,
+    shard: Shard,
+    walk: &Walk,
+    due: &Due,
+) -> Result<Purged, StoreError> {
+    let Walk { namespace, keep_ms, .. } = walk;
+    // A walk from behind everything finds nothing, and says which release the database wants.
+    let beyond = read::rows(sessions, NEXT, &[&smallint(shard), &i64::MAX]).await?;
+    let Some(ledger) = beyond.first() else { return Ok(Purged::default()) };
+    let wanted = min_release::admits(ledger)?;
+    let (run_ids, revisions): (Vec<&str>, Vec<i64>) =
+        due.runs.iter().map(|(run_id, revision): &(RunId, Revision)| (&**run_id, bigint(*revision))).unzip();
+    let rows = writing(
+        sessions,
+        PURGE,
+        &[
+            &smallint(shard),
+            &wanted,
+            namespace,
+            &run_ids,
+            &revisions,
+            &bigint(*keep_ms),
+            &walk.bits(),
+            &bigint(due.upto),
+        ],
+    )
+    .await?;
+    let Some(row) = rows.first() else { return Ok(Purged::default()) };
+    let row = of_walk(row);
+    if row.get::<u64>("heads")? == 0 {
+        return Err(StoreError::Unavailable("the database was migrated meanwhile".into()));
+    }
+    Ok(Purged { runs: row.get("runs")?, events: row.get("events")? })
+}
+
+fn of_walk(row: &tokio_postgres::Row) -> Reader<'_, 'static, tokio_postgres::Row> {
+    Reader { table: "run_events", row, key: &|| "an event of a walk".to_owned() }
+}

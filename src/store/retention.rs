@@ -1,0 +1,136 @@
+//! The path on which runs are purged that were kept for as long as their namespace wants.
+//!
+//! A shard's log is in the order of time. So the runs that are due are found by a *walk* over it, from where the last one
+//! ended: a run is due when its last event is, and that event is come by. No index says which runs are due, and no commit
+//! writes one.
+
+use async_trait::async_trait;
+
+use super::{OfLedger, StoreError};
+use crate::domain::{Namespace, Position, Retention, Revision, RunId, Shard, Status};
+
+/// Events that one step of a walk looks at.
+pub const WALK_EVENTS_MAX: usize = 2_000;
+
+/// Runs that one step finds, and one purge takes.
+pub const PURGE_RUNS_MAX: usize = 500;
+
+/// Events of these runs, about, but at least those of one run.
+pub const PURGE_EVENTS_MAX: u64 = 4_096;
+
+/// A walk over a shard's log, for runs of one namespace that are kept equally long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// The namespace.
+    pub namespace: Namespace,
+    /// The time that the runs are kept, in milliseconds since their last event.
+    pub keep_ms: u64,
+    /// The statuses of the runs.
+    pub statuses: Vec<Status>,
+}
+
+impl Walk {
+    /// The walks that a namespace's retention asks for.
+    #[must_use]
+    pub fn each(namespace: &Namespace, retention: &Retention) -> Vec<Self> {
+        let walk = |(keep_ms, statuses)| Self { namespace: namespace.clone(), keep_ms, statuses };
+        retention.each().into_iter().map(walk).collect()
+    }
+
+    /// A bit for each of the statuses. A walk that looked for others was another walk.
+    #[must_use]
+    pub fn bits(&self) -> i16 {
+        self.statuses.iter().fold(0, |bits, status| bits | 1 << status.code())
+    }
+}
+
+/// What a step of a walk has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// The runs that are due, each at its revision, in the order of their last events.
+    pub runs: Vec<(RunId, Revision)>,
+    /// The position up to which the walk has looked at every event.
+    pub upto: Position,
+    /// Whether there may be more that is due: the step ended at one of its limits.
+    pub more: bool,
+}
+
+/// What a purge has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Runs.
+    pub runs: u64,
+    /// Their events.
+    pub events: u64,
+}
+
+/// Purges of runs.
+#[async_trait]
+pub trait Purges: OfLedger {
+    /// The namespaces that do not keep all runs for ever.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError>;
+
+    /// The position up to which a walk's runs were purged.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError>;
+
+    /// The next runs of a walk that are due: one step. A shard's newest event is never come by, for its position would be
+    /// given out again without it; its run is due as soon as another event follows.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn due(&self, shard: Shard, walk: &Walk, after: Position) -> Result<Due, StoreError>;
+
+    /// Purges the runs that were found, under the shard's head and in one transaction: deletes their events, cuts their
+    /// rows to tombstones, and notes how far the walk has come. A run that has another revision by now is left alone: the
+    /// walk comes by its newer event.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written. All or nothing was purged.
+    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError>;
+}
+
+/// Collects what a step comes by, within its limits: for both stores.
+#[derive(Debug, Default)]
+pub(super) struct Step {
+    due: Due,
+    looked_at: usize,
+    events: u64,
+}
+
+impl Step {
+    /// A step from a position on.
+    pub(super) fn after(position: Position) -> Self {
+        Self { due: Due { upto: position, ..Due::default() }, ..Self::default() }
+    }
+
+    /// Takes note of the next event; `last_of`: the run that is due by it. False where the step ends before it.
+    pub(super) fn come_by(&mut self, position: Position, last_of: Option<(RunId, Revision)>) -> bool {
+        let events = last_of.as_ref().map_or(0, |(_, revision)| revision.get());
+        let is_full = self.looked_at == WALK_EVENTS_MAX
+            || self.due.runs.len() == PURGE_RUNS_MAX
+            || (!self.due.runs.is_empty() && self.events + events > PURGE_EVENTS_MAX);
+        if is_full {
+            self.due.more = true;
+            return false;
+        }
+        self.looked_at += 1;
+        self.events += events;
+        self.due.upto = position;
+        self.due.runs.extend(last_of);
+        true
+    }
+
+    pub(super) fn end(self) -> Due {
+        self.due
+    }
+}

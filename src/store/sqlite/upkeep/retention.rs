@@ -1,0 +1,156 @@
+//! Purges: the walk over a shard's log, and the transaction that takes what it has found.
+
+use std::ops::ControlFlow;
+
+use rusqlite::{Connection, params};
+
+use crate::clock::Clock;
+use crate::domain::{Namespace, Position, Positions, Retention, RunId, Shard, Status, Time};
+use crate::store::StoreError;
+use crate::store::retention::{Due, Purged, Step, WALK_EVENTS_MAX, Walk};
+use crate::store::rows::namespaces::{RETENTIONS, retention};
+use crate::store::sqlite::errors;
+use crate::store::sqlite::rows::{Reader, all, bigint, each, execute, first};
+use crate::store::sqlite::writer::begin;
+
+const WALKED: &str = "-- retention.walked
+select position from retention_walks
+ where namespace = ?1 and shard = ?2 and keep_ms = ?3 and statuses = ?4";
+
+/// The events after a position, but for the shard's newest one; each with its run's status where it is the run's last.
+macro_rules! walk {
+    ($name:literal, $condition:literal) => {
+        concat!(
+            "-- retention.",
+            $name,
+            "
+select e.position, e.at, e.run_id, e.revision, r.status
+  from run_events as e
+  left join runs as r on r.shard = e.shard and r.namespace = ?3 and r.namespace = e.namespace and r.run_id = e.run_id
+                     and r.revision = e.revision and r.status > 2 and r.purged_at is null
+ where e.shard = ?1 and e.position > ?2 and e.position < (
+       select position from run_events where shard = ?1 order by position desc limit 1)",
+            $condition,
+            "
+ order by e.position limit ?4"
+        )
+    };
+}
+const WALK: &str = walk!("walk", "");
+const WALK_OF: &str = walk!("walk_of", " and e.namespace = ?3 and e.namespace <> 'default'");
+
+const CUT: &str = "-- retention.cut
+update runs
+   set purged_at = ?5, started_at = ?6, task_thread_id = '', agent_id = null, workflow_id = null,
+       audit_session_id = null, route = null, labels = null, metadata = null, archived_at = null,
+       record = json_object('updatedAt', record ->> 'updatedAt', 'completedAt', record ->> 'completedAt')
+ where shard = ?1 and namespace = ?2 and run_id = ?3 and revision = ?4 and status > 2 and purged_at is null";
+
+const MEASURED: &str = "-- retention.measured
+update stored_bytes
+   set bytes = max(0, bytes - (
+       select coalesce(sum(octet_length(event) + coalesce(octet_length(keyframe), 0)), 0) from run_events
+        where shard = ?1 and namespace = ?2 and run_id = ?3 and position <= stored_bytes.position))
+ where shard = ?1 and namespace = ?2";
+
+const GONE: &str = "-- retention.gone
+delete from run_events where shard = ?1 and namespace = ?2 and run_id = ?3";
+
+/// The last event of a run is its newest.
+const NOTED: &str = "-- retention.noted
+insert into purged (namespace, shard, position)
+select ?2, ?1, position from run_events where shard = ?1 and namespace = ?2 and run_id = ?3 and revision = ?4
+on conflict (namespace, shard) do update set position = max(position, excluded.position)";
+
+const WALKED_TO: &str = "-- retention.walked_to
+insert into retention_walks (namespace, shard, keep_ms, statuses, position) values (?1, ?2, ?3, ?4, ?5)
+on conflict (namespace, shard, keep_ms) do update set statuses = excluded.statuses, position = excluded.position";
+
+const FORGOTTEN: &str = "-- retention.forgotten
+select shard, position from purged where namespace = ?1";
+
+pub(in crate::store::sqlite) fn forgotten(
+    connection: &Connection,
+    namespace: &Namespace,
+    shard_count: u16,
+) -> Result<Positions, StoreError> {
+    let mut forgotten = Positions::start(shard_count);
+    each(connection, FORGOTTEN, [namespace], |row| {
+        let purged = Reader { table: "purged", row, key: &|| namespace.to_string() };
+        forgotten.set(Shard(purged.get((0, "shard"))?), purged.get((1, "position"))?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(forgotten)
+}
+
+pub(in crate::store::sqlite) fn retentions(connection: &Connection) -> Result<Vec<(Namespace, Retention)>, StoreError> {
+    all(connection, RETENTIONS, (), |row| retention(row))
+}
+
+pub(in crate::store::sqlite) fn walked(
+    connection: &Connection,
+    shard: Shard,
+    walk: &Walk,
+) -> Result<Position, StoreError> {
+    let values = (&walk.namespace, shard.0, bigint(walk.keep_ms), walk.bits());
+    let position = first(connection, WALKED, values, |row| {
+        Reader { table: "retention_walks", row, key: &|| "a walk".to_owned() }.get((0, "position"))
+    })?;
+    Ok(position.unwrap_or_default())
+}
+
+pub(in crate::store::sqlite) fn due(
+    connection: &Connection,
+    shard: Shard,
+    walk: &Walk,
+    after: Position,
+    clock: &dyn Clock,
+) -> Result<Due, StoreError> {
+    let Walk { namespace, keep_ms, statuses } = walk;
+    let keep_micros = i64::try_from(*keep_ms).unwrap_or(i64::MAX).saturating_mul(1_000);
+    let until = Time::from_micros(clock.now().micros().saturating_sub(keep_micros));
+    let statement = if *namespace == Namespace::only() { WALK } else { WALK_OF };
+    let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
+    let mut step = Step::after(after);
+    each(connection, statement, (shard.0, bigint(after), namespace, limit), |row| {
+        let event = Reader { table: "run_events", row, key: &|| "an event of a walk".to_owned() };
+        // Those that follow are no earlier.
+        if event.get::<Time>((1, "at"))? > until {
+            return Ok(ControlFlow::Break(()));
+        }
+        let status = event.get::<Option<Status>>((4, "status"))?;
+        let is_due = status.is_some_and(|status| statuses.contains(&status));
+        let last_of =
+            is_due.then(|| Ok::<_, StoreError>((event.get::<RunId>((2, "run_id"))?, event.get((3, "revision"))?)));
+        let goes_on = step.come_by(event.get((0, "position"))?, last_of.transpose()?);
+        Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(step.end())
+}
+
+pub(in crate::store::sqlite) fn purge(
+    connection: &mut Connection,
+    shard: Shard,
+    walk: &Walk,
+    due: &Due,
+    clock: &dyn Clock,
+) -> Result<Purged, StoreError> {
+    let transaction = begin(connection)?;
+    let (shard, namespace, now) = (shard.0, &walk.namespace, clock.now().micros());
+    let mut purged = Purged::default();
+    for (run_id, revision) in &due.runs {
+        let revision = bigint(*revision);
+        // No list looks so far back.
+        if execute(&transaction, CUT, params![shard, namespace, run_id, revision, now, i64::MIN])? == 0 {
+            continue;
+        }
+        execute(&transaction, NOTED, params![shard, namespace, run_id, revision])?;
+        execute(&transaction, MEASURED, params![shard, namespace, run_id])?;
+        purged.events += execute(&transaction, GONE, params![shard, namespace, run_id])? as u64;
+        purged.runs += 1;
+    }
+    let (keep_ms, upto) = (bigint(walk.keep_ms), bigint(due.upto));
+    execute(&transaction, WALKED_TO, params![namespace, shard, keep_ms, walk.bits(), upto])?;
+    transaction.commit().map_err(errors::statement)?;
+    Ok(purged)
+}

@@ -1,0 +1,252 @@
+//! Retention: what is due is purged whole, nothing else goes, and whoever asks is told.
+
+use std::ops::ControlFlow;
+
+use runledger::domain::{
+    Command, Ending, NamespaceAsk, NamespaceRefusal, Refusal, Retention, Revision, Run, RunKey, Shard, Status,
+};
+use runledger::retention::{Mode, walk};
+use runledger::store::retention::{PURGE_RUNS_MAX, Purged, Walk};
+use runledger::store::{PAGE_BYTES_MAX, Store};
+
+use super::asking::{apply, ask, ask_all, beginning, home, neighbours, stored, word};
+use super::fixture::Fixture;
+use super::namespaces::{change, make, within};
+use crate::support::commands::{Asking as _, abort, archive, complete, fail, key, start, update};
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Keeps completed runs for an hour, failed ones for three, and aborted ones for ever.
+fn kept() -> Retention {
+    Retention { completed_ms: Some(HOUR_MS), aborted_ms: None, failed_ms: Some(3 * HOUR_MS) }
+}
+
+async fn keeps(store: &dyn Store, namespace: &str, retention: Retention) {
+    let ask = NamespaceAsk::Update {
+        description: None,
+        max_active_runs: None,
+        max_stored_bytes: None,
+        retention: Some(retention),
+    };
+    change(store, namespace, ask).await.unwrap();
+}
+
+async fn purge(store: &dyn Store) -> Purged {
+    walk(store, None, Mode::Purge, |_| ControlFlow::Continue(())).await.unwrap()
+}
+
+/// An event in every shard, of runs that go on: a shard's newest event is never purged.
+async fn newest(store: &dyn Store, name: &str) {
+    let mut shards: Vec<Shard> = (0..store.ledger().shard_count).map(Shard).collect();
+    let mut number = 0;
+    while !shards.is_empty() {
+        let command = start(&format!("{name}-{number}"));
+        number += 1;
+        if let Some(place) = shards.iter().position(|shard| *shard == home(store, &command.key)) {
+            shards.remove(place);
+            apply(store, command).await;
+        }
+    }
+}
+
+async fn events(store: &dyn Store, key: &RunKey) -> usize {
+    store.run_events(key, Revision::NONE, 1_000, PAGE_BYTES_MAX).await.unwrap().len()
+}
+
+async fn is_gone(store: &dyn Store, before: &Run) {
+    let key = before.key();
+    assert_eq!(events(store, &key).await, 0, "{}", key.run_id);
+    let left = stored(store, &key).await;
+    assert!(left.purged_at.is_some_and(|at| at > before.updated_at));
+    assert_eq!((left.status, left.revision), (before.status, before.revision));
+    assert_eq!((left.completed_at, left.updated_at), (before.completed_at, before.updated_at));
+    assert!(
+        left.metadata.is_empty()
+            && left.labels.is_empty()
+            && left.agent_id.is_none()
+            && left.ending == Ending::default()
+    );
+    let calls: Vec<Command> = vec![
+        start(&key.run_id),
+        update(&key.run_id),
+        complete(&key.run_id),
+        abort(&key.run_id),
+        fail(&key.run_id),
+        archive(&key.run_id),
+        start(&key.run_id).request("start"),
+    ];
+    for command in calls {
+        let command = Command { key: key.clone(), ..command };
+        let refused = ask(store, command).await.unwrap_err();
+        let Refusal::RunExpired { run, purged_at } = refused else { panic!("{refused:?}") };
+        assert_eq!((run.status, Some(purged_at)), (before.status, left.purged_at));
+    }
+}
+
+async fn is_there(store: &dyn Store, before: &Run) {
+    assert_eq!(stored(store, &before.key()).await, *before);
+    assert_eq!(events(store, &before.key()).await as u64, before.revision.get());
+}
+
+pub(crate) async fn what_is_due_is_purged_whole_and_nothing_else_goes<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    keeps(store, "default", kept()).await;
+    let of = |id: &str| start(id).label("team", "a").metadata(&serde_json::json!({"secret": 1})).request("start");
+    for id in ["completed", "aborted", "failed", "running", "archived", "late"] {
+        apply(store, of(id)).await;
+    }
+    apply(store, complete("completed")).await;
+    apply(store, abort("aborted")).await;
+    apply(store, fail("failed")).await;
+    apply(store, complete("archived")).await;
+    apply(store, complete("late")).await;
+    newest(store, "early").await;
+    assert_eq!(purge(store).await, Purged::default(), "nothing is due yet");
+    fixture.pass_alive(&[], HOUR_MS - 60_000).await;
+    // Its last event is younger than its end.
+    apply(store, archive("late")).await;
+    fixture.pass_alive(&[], 60_000).await;
+    newest(store, "later").await;
+    let before = async |id: &str| stored(store, &key(id)).await;
+    let (completed, archived) = (before("completed").await, before("archived").await);
+    let (aborted, failed, running, late) =
+        (before("aborted").await, before("failed").await, before("running").await, before("late").await);
+    assert_eq!(purge(store).await, Purged { runs: 2, events: 4 });
+    for run in [&completed, &archived] {
+        is_gone(store, run).await;
+    }
+    for run in [&aborted, &failed, &running, &late] {
+        is_there(store, run).await;
+    }
+    assert_eq!(purge(store).await, Purged::default());
+    fixture.pass_alive(&[], 2 * HOUR_MS).await;
+    newest(store, "last").await;
+    assert_eq!(purge(store).await, Purged { runs: 2, events: 5 });
+    is_gone(store, &late).await;
+    is_gone(store, &failed).await;
+    is_there(store, &aborted).await;
+}
+
+pub(crate) async fn the_newest_event_of_a_shard_stays_until_another_follows<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    keeps(store, "default", kept()).await;
+    let run = apply(store, start("run")).await;
+    let shard = home(store, &run.key());
+    apply(store, complete("run")).await;
+    fixture.pass_alive(&[], 2 * HOUR_MS).await;
+    assert_eq!(purge(store).await, Purged::default());
+    let ends = store.ends().await.unwrap();
+    newest(store, "next").await;
+    assert_eq!(purge(store).await, Purged { runs: 1, events: 2 });
+    let next = store.ends().await.unwrap();
+    assert_eq!(next.of(shard), ends.of(shard) + 1, "no position is given out again");
+}
+
+pub(crate) async fn a_namespaces_retention_is_its_own<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    for name in ["team-a", "team-b"] {
+        make(store, name, None).await;
+        for id in ["one", "two"] {
+            apply(store, within(name, start(id))).await;
+            apply(store, within(name, complete(id))).await;
+        }
+    }
+    apply(store, start("one")).await;
+    apply(store, complete("one")).await;
+    keeps(store, "team-a", kept()).await;
+    newest(store, "early").await;
+    fixture.pass_alive(&[], HOUR_MS).await;
+    newest(store, "later").await;
+    assert_eq!(purge(store).await, Purged { runs: 2, events: 4 });
+    let of = |name: &str, id: &str| RunKey { namespace: name.into(), run_id: id.into() };
+    assert!(stored(store, &of("team-a", "one")).await.purged_at.is_some());
+    for there in [of("team-b", "one"), of("team-b", "two"), of("default", "one")] {
+        assert!(stored(store, &there).await.purged_at.is_none());
+    }
+    // Events of others lie between: only a namespace's own are forgotten.
+    assert_ne!(store.forgotten(&"team-a".into()).await.unwrap(), beginning(store));
+    for other in ["team-b", "default"] {
+        assert_eq!(store.forgotten(&other.into()).await.unwrap(), beginning(store));
+    }
+    assert_eq!(change(store, "team-a", NamespaceAsk::Delete).await, Err(NamespaceRefusal::NotEmpty));
+}
+
+pub(crate) async fn another_retention_is_looked_for_from_the_beginning<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    keeps(store, "default", Retention { completed_ms: Some(HOUR_MS), ..Retention::default() }).await;
+    for id in ["completed", "failed"] {
+        apply(store, start(id)).await;
+    }
+    apply(store, fail("failed")).await;
+    apply(store, complete("completed")).await;
+    newest(store, "early").await;
+    fixture.pass_alive(&[], HOUR_MS).await;
+    newest(store, "later").await;
+    assert_eq!(purge(store).await.runs, 1);
+    // The walk has passed the end of the failed run, of which it was not asked.
+    let both = Retention { completed_ms: Some(HOUR_MS), failed_ms: Some(HOUR_MS), aborted_ms: None };
+    keeps(store, "default", both).await;
+    assert_eq!(purge(store).await.runs, 1);
+    assert!(stored(store, &key("failed")).await.purged_at.is_some());
+}
+
+pub(crate) async fn a_run_that_is_written_meanwhile_is_left_alone<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    keeps(store, "default", kept()).await;
+    apply(store, start("run")).await;
+    apply(store, complete("run")).await;
+    let shard = home(store, &key("run"));
+    newest(store, "early").await;
+    fixture.pass_alive(&[], HOUR_MS).await;
+    newest(store, "later").await;
+    let walk = Walk { namespace: "default".into(), keep_ms: HOUR_MS, statuses: vec![Status::Completed] };
+    let due = store.due(shard, &walk, 0).await.unwrap();
+    assert_eq!(due.runs, [("run".into(), Revision::from(2))]);
+    let archived = apply(store, archive("run")).await;
+    assert_eq!(store.purge(shard, &walk, &due).await.unwrap(), Purged::default());
+    is_there(store, &archived).await;
+    let again = store.due(shard, &walk, store.walked(shard, &walk).await.unwrap()).await.unwrap();
+    assert_eq!(again.runs, [], "its newer event is not due");
+}
+
+pub(crate) async fn a_commit_that_knew_the_run_does_not_bring_it_back<F: Fixture>(fixture: F) {
+    let (store, other) = (fixture.store(), fixture.replica().await);
+    keeps(store, "default", kept()).await;
+    let ids = neighbours(store, 3);
+    for id in &ids[..2] {
+        apply(&*other, start(id)).await;
+        // The other replica has just seen the run, and may decide on what it remembers.
+        apply(&*other, complete(id)).await;
+    }
+    fixture.pass_alive(&[&*other], HOUR_MS).await;
+    newest(store, "later").await;
+    assert_eq!(purge(store).await.runs, 2);
+    let answers = ask_all(&*other, vec![archive(&ids[0]), start(&ids[1]), start(&ids[2]), complete(&ids[0])]).await;
+    let words: Vec<_> = answers.iter().map(word).collect();
+    assert_eq!(words, ["RUN_EXPIRED", "RUN_EXPIRED", "applied", "RUN_EXPIRED"]);
+    assert!(stored(store, &key(&ids[0])).await.purged_at.is_some());
+}
+
+pub(crate) async fn more_runs_than_one_purge_takes_are_all_purged<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    keeps(store, "default", kept()).await;
+    let ids = neighbours(store, PURGE_RUNS_MAX + 100);
+    for some in ids.chunks(100) {
+        ask_all(store, some.iter().map(|id| start(id)).collect()).await;
+        ask_all(store, some.iter().map(|id| complete(id)).collect()).await;
+    }
+    newest(store, "early").await;
+    fixture.pass_alive(&[], HOUR_MS).await;
+    newest(store, "later").await;
+    let mut steps = Vec::new();
+    let found = walk(store, None, Mode::Preview, |_| ControlFlow::Continue(())).await.unwrap();
+    let purged = walk(store, None, Mode::Purge, |step| {
+        steps.push(step.purged.runs);
+        ControlFlow::Continue(())
+    });
+    let all = Purged { runs: ids.len() as u64, events: 2 * ids.len() as u64 };
+    assert_eq!((found, purged.await.unwrap()), (all, all));
+    assert!(steps.iter().all(|runs| *runs <= PURGE_RUNS_MAX as u64) && steps.len() > 1, "{steps:?}");
+    let page = store.changes(&beginning(store), 10_000, PAGE_BYTES_MAX).await.unwrap().whole().unwrap();
+    assert!(page.iter().all(|logged| !ids.iter().any(|id| logged.event.key.run_id == id.as_str())));
+}
