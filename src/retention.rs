@@ -4,6 +4,7 @@
 //! replica has purged is passed over. Commits come first: after each purge of a shard there is a pause as long as it took,
 //! and a shard whose commits wait is left alone.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,30 @@ use crate::telemetry::{LogThrottle, chain, record};
 
 /// The shortest pause after a purge.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
+
+/// The walks in which nothing is due for a while, as this process knows.
+#[derive(Debug, Default)]
+pub struct Quiets(HashMap<(Walk, Shard), Instant>);
+
+/// The longest time for which a walk is left alone: a clock may be set.
+const QUIET_MAX: Duration = Duration::from_mins(10);
+
+impl Quiets {
+    fn has(&mut self, walk: &Walk, shard: Shard) -> bool {
+        let place = (walk.clone(), shard);
+        let is_quiet = self.0.get(&place).is_some_and(|until| *until > Instant::now());
+        if !is_quiet {
+            self.0.remove(&place);
+        }
+        is_quiet
+    }
+
+    fn note(&mut self, walk: &Walk, shard: Shard, time: Duration) {
+        if !time.is_zero() {
+            self.0.insert((walk.clone(), shard), Instant::now() + time.min(QUIET_MAX));
+        }
+    }
+}
 
 /// What was done in one walk: for whoever shows progress.
 #[derive(Clone, Debug)]
@@ -48,6 +73,7 @@ pub async fn walk(
     store: &dyn Purges,
     only: Option<&Namespace>,
     mode: Mode,
+    quiets: &mut Quiets,
     mut told: impl FnMut(Step<'_>) -> ControlFlow<()>,
 ) -> Result<Purged, StoreError> {
     let mut all = Purged::default();
@@ -57,9 +83,13 @@ pub async fn walk(
         }
         for walk in Walk::each(&namespace, &retention) {
             for shard in (0..store.ledger().shard_count).map(Shard) {
+                if quiets.has(&walk, shard) {
+                    continue;
+                }
                 let mut after = store.walked(shard, &walk).await?;
                 loop {
                     let due = store.due(shard, &walk, after).await?;
+                    quiets.note(&walk, shard, due.quiet_for);
                     if due.upto == after && due.runs.is_empty() {
                         break;
                     }
@@ -92,14 +122,14 @@ pub async fn walk(
 
 /// Purges what is due, again and again until the stop.
 pub async fn keep(store: Arc<dyn Purges>, interval: Duration, stop: CancellationToken) {
-    let said = LogThrottle::default();
+    let (said, mut quiets) = (LogThrottle::default(), Quiets::default());
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
             () = sleep(interval) => {}
         }
-        let purged = walk(&*store, None, Mode::Purge, |step| {
+        let purged = walk(&*store, None, Mode::Purge, &mut quiets, |step| {
             record::purged(step.purged.runs);
             if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });

@@ -14,7 +14,7 @@ use super::table::{Column, Table};
 use crate::clock::SystemClock;
 use crate::config::StoreConfig;
 use crate::domain::Namespace;
-use crate::retention::{self, Mode};
+use crate::retention::{self, Mode, Quiets};
 use crate::store::retention::Purged;
 use crate::store::{self, Store};
 use crate::supervise::Supervisor;
@@ -103,8 +103,8 @@ async fn walk(args: WalkArgs, mode: Mode) -> Result<(), Stop> {
         return Err(Stop::Usage(format!("--only {only}: there is no such namespace, or it keeps its runs for ever")));
     }
     let mut progress = Progress::shown(0, "runs");
-    let stop = supervisor.stop();
-    let walked = retention::walk(&*store, only.as_ref(), mode, |step| {
+    let (stop, mut quiets) = (supervisor.stop(), Quiets::default());
+    let walked = retention::walk(&*store, only.as_ref(), mode, &mut quiets, |step| {
         let Purged { runs, events } = step.purged;
         let of = found.iter_mut().find(|of| of.namespace == *step.walk.namespace && of.keep_ms == step.walk.keep_ms);
         if let Some(of) = of {

@@ -4,10 +4,12 @@
 //! ended: a run is due when its last event is, and that event is come by. No index says which runs are due, and no commit
 //! writes one.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::{OfLedger, StoreError};
-use crate::domain::{Namespace, Position, Retention, Revision, RunId, Shard, Status};
+use crate::domain::{Namespace, Position, Retention, Revision, RunId, Shard, Status, Time};
 
 /// Events that one step of a walk looks at.
 pub const WALK_EVENTS_MAX: usize = 2_000;
@@ -19,7 +21,7 @@ pub const PURGE_RUNS_MAX: usize = 500;
 pub const PURGE_EVENTS_MAX: u64 = 4_096;
 
 /// A walk over a shard's log, for runs of one namespace that are kept equally long.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
     /// The namespace.
     pub namespace: Namespace,
@@ -53,6 +55,8 @@ pub struct Due {
     pub upto: Position,
     /// Whether there may be more that is due: the step ended at one of its limits.
     pub more: bool,
+    /// The time in which surely nothing more of this walk comes to be due: its next event is that young.
+    pub quiet_for: Duration,
 }
 
 /// What a purge has taken.
@@ -128,6 +132,12 @@ impl Step {
         self.due.upto = position;
         self.due.runs.extend(last_of);
         true
+    }
+
+    /// The step ends before an event that is kept until a time.
+    pub(super) fn is_kept(&mut self, until: Time, now: Time) {
+        let micros = until.micros().saturating_sub(now.micros());
+        self.due.quiet_for = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
     }
 
     pub(super) fn end(self) -> Due {

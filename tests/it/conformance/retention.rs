@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use runledger::domain::{
     Command, Ending, NamespaceAsk, NamespaceRefusal, Refusal, Retention, Revision, Run, RunKey, Shard, Status,
 };
-use runledger::retention::{Mode, walk};
+use runledger::retention::{Mode, Quiets, walk};
 use runledger::store::retention::{PURGE_RUNS_MAX, Purged, Walk};
 use runledger::store::{PAGE_BYTES_MAX, Store};
 
@@ -32,7 +32,7 @@ async fn keeps(store: &dyn Store, namespace: &str, retention: Retention) {
 }
 
 async fn purge(store: &dyn Store) -> Purged {
-    walk(store, None, Mode::Purge, |_| ControlFlow::Continue(())).await.unwrap()
+    walk(store, None, Mode::Purge, &mut Quiets::default(), |_| ControlFlow::Continue(())).await.unwrap()
 }
 
 /// An event in every shard, of runs that go on: a shard's newest event is never purged.
@@ -102,6 +102,9 @@ pub(crate) async fn what_is_due_is_purged_whole_and_nothing_else_goes<F: Fixture
     apply(store, complete("late")).await;
     newest(store, "early").await;
     assert_eq!(purge(store).await, Purged::default(), "nothing is due yet");
+    let of_completed = Walk { namespace: "default".into(), keep_ms: HOUR_MS, statuses: vec![Status::Completed] };
+    let quiet_for = store.due(Shard(0), &of_completed, 0).await.unwrap().quiet_for.as_millis();
+    assert!((1..=u128::from(HOUR_MS)).contains(&quiet_for), "nor for {quiet_for} ms");
     fixture.pass_alive(&[], HOUR_MS - 60_000).await;
     // Its last event is younger than its end.
     apply(store, archive("late")).await;
@@ -239,8 +242,9 @@ pub(crate) async fn more_runs_than_one_purge_takes_are_all_purged<F: Fixture>(fi
     fixture.pass_alive(&[], HOUR_MS).await;
     newest(store, "later").await;
     let mut steps = Vec::new();
-    let found = walk(store, None, Mode::Preview, |_| ControlFlow::Continue(())).await.unwrap();
-    let purged = walk(store, None, Mode::Purge, |step| {
+    let found = walk(store, None, Mode::Preview, &mut Quiets::default(), |_| ControlFlow::Continue(())).await.unwrap();
+    let mut quiets = Quiets::default();
+    let purged = walk(store, None, Mode::Purge, &mut quiets, |step| {
         steps.push(step.purged.runs);
         ControlFlow::Continue(())
     });

@@ -145,15 +145,19 @@ pub(in crate::store::postgres) async fn due(
     };
     let Some(next) = next.first() else { return Ok(step.end()) };
     let now: Time = of_walk(next).get("now")?;
-    let is_kept = |at: Time| at.plus_ms(*keep_ms) > now;
-    if of_walk(next).get::<Option<Time>>("at")?.is_none_or(is_kept) {
+    let kept_until = |at: Time| Some(at.plus_ms(*keep_ms)).filter(|until| *until > now);
+    // Where no event is next, one that comes now is kept for the whole time.
+    let next = of_walk(next).get::<Option<Time>>("at")?.unwrap_or(now);
+    if let Some(until) = kept_until(next) {
+        step.is_kept(until, now);
         return Ok(step.end());
     }
     let statement = if is_of_all { WALK } else { WALK_OF };
     let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
     for row in &read::rows(sessions, statement, &[&shard, &place, namespace, &limit]).await? {
         let event = of_walk(row);
-        if is_kept(event.get("at")?) {
+        if let Some(until) = kept_until(event.get("at")?) {
+            step.is_kept(until, now);
             break;
         }
         let status = event.get::<Option<Status>>("status")?;

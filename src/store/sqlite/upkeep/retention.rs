@@ -107,15 +107,16 @@ pub(in crate::store::sqlite) fn due(
     clock: &dyn Clock,
 ) -> Result<Due, StoreError> {
     let Walk { namespace, keep_ms, statuses } = walk;
-    let keep_micros = i64::try_from(*keep_ms).unwrap_or(i64::MAX).saturating_mul(1_000);
-    let until = Time::from_micros(clock.now().micros().saturating_sub(keep_micros));
+    let now = clock.now();
     let statement = if *namespace == Namespace::only() { WALK } else { WALK_OF };
     let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
     let mut step = Step::after(after);
     each(connection, statement, (shard.0, bigint(after), namespace, limit), |row| {
         let event = Reader { table: "run_events", row, key: &|| "an event of a walk".to_owned() };
         // Those that follow are no earlier.
-        if event.get::<Time>((1, "at"))? > until {
+        let until = event.get::<Time>((1, "at"))?.plus_ms(*keep_ms);
+        if until > now {
+            step.is_kept(until, now);
             return Ok(ControlFlow::Break(()));
         }
         let status = event.get::<Option<Status>>((4, "status"))?;
