@@ -98,7 +98,7 @@ pub struct ServeConfig {
     #[arg(long, env = "RUNLEDGER_ACCESS_FILE", value_name = "FILE")]
     pub access_file: Option<PathBuf>,
 
-    /// Time between two looks at files that may change: those of TLS, and the access file
+    /// Time between two looks at files that may change: those of TLS, the access file, and the file of settings
     #[arg(long, env = "RUNLEDGER_RELOAD_INTERVAL", value_name = "DURATION", default_value = "10s",
           value_parser = reload_interval)]
     pub reload_interval: Duration,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::authority::AuthoritySlot;
-use crate::config::ServeConfig;
 use crate::config::shown::{RELOADED, Setting};
+use crate::config::{ServeConfig, file};
 use crate::grpc::transport::{CallerLimits, Totals};
 use crate::supervise::looks::Looks;
 use crate::telemetry::{self, record, traces};
@@ -100,6 +100,6 @@ fn tell(before: &[Setting], now: &[Setting]) {
 
 /// The file's digest; none where it cannot be read.
 async fn digest(path: PathBuf) -> Option<[u8; 32]> {
-    let read = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
+    let read = tokio::task::spawn_blocking(move || file::text(&path)).await;
     read.ok()?.ok().map(|text| Sha256::digest(text).into())
 }

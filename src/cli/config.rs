@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::ending::Stop;
+use super::ending::{Stop, say};
 use super::serve;
 use crate::config::shown::{Setting, as_file};
 use crate::config::{ServeConfig, shown};
@@ -69,8 +69,8 @@ enum ConfigCommand {
 /// The settings, as `runledger serve` would be given them.
 #[derive(Args, Debug)]
 struct Named {
-    /// The file of settings, as --config names it
-    #[arg(value_name = "FILE", conflicts_with = "config")]
+    /// The file of settings, instead of the one that --config or its variable names
+    #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
     #[command(flatten)]
@@ -81,9 +81,11 @@ struct Named {
 pub(super) async fn run(args: ConfigArgs, settings: &[Setting]) -> Result<(), Stop> {
     match args.command {
         ConfigCommand::Check(named) => {
-            let mistakes = serve::mistakes(&named.serve).await;
-            if !mistakes.is_empty() {
-                return Err(Stop::Undone(mistakes.join("\n")));
+            let mut mistakes = serve::mistakes(&named.serve).await;
+            if let Some(last) = mistakes.pop() {
+                // Each is a line of its own.
+                mistakes.iter().for_each(|mistake| say(mistake));
+                return Err(Stop::Undone(last));
             }
             write("the settings are good\n")
         }

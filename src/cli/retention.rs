@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::ending::{Stop, exit_codes};
+use super::ending::Stop;
 use super::look::Progress;
 use super::output::{Format, Out, Output};
 use super::table::{Column, Table};
@@ -19,13 +19,27 @@ use crate::store::retention::Purged;
 use crate::store::{self, Store};
 use crate::supervise::Supervisor;
 
+macro_rules! exit_codes {
+    () => {
+        "Exit codes: 0 done; 1 the store cannot be opened, read or written, or the output cannot be written; 2 usage."
+    };
+}
+
 pub(super) const HELP: &str = concat!(
     "Examples:\n  \
-    runledger namespace update default --keep 30d --keep-failed 180d\n  \
     runledger retention preview\n  \
     runledger retention run --store postgres://app:secret@db/runs --only team-a\n\n\
-    Servers purge by themselves what is due, every 10 seconds; this does it now. It works on the database, as `migrate` \
-    does: on Postgres beside servers, on an SQLite file while no server has it.\n\n",
+    A namespace says for how long runs are kept that have ended (runledger namespace update --keep). Servers purge by \
+    themselves what is due, every 10 seconds; this does it now. It works on the database, as `migrate` does: on Postgres \
+    beside servers, on an SQLite file while no server has it.\n",
+    exit_codes!()
+);
+
+const PREVIEW: &str = concat!("Examples:\n  runledger retention preview --only team-a\n\n", exit_codes!());
+
+const RUN: &str = concat!(
+    "Examples:\n  runledger retention run --store postgres://app:secret@db/runs\n\n\
+    Purges small parts, each whole: it may be stopped at any time, and goes on where it was.\n",
     exit_codes!()
 );
 
@@ -38,8 +52,10 @@ pub(super) struct RetentionArgs {
 #[derive(Debug, Subcommand)]
 enum RetentionCommand {
     /// Tell what would be purged now, and purge nothing
+    #[command(after_help = PREVIEW)]
     Preview(WalkArgs),
     /// Purge now what is due
+    #[command(after_help = RUN)]
     Run(WalkArgs),
 }
 

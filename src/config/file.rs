@@ -3,8 +3,8 @@
 //!
 //! A file is taken whole or not at all, and all mistakes in it are told at once.
 
-use std::fs::File;
-use std::io::Read as _;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::Resettable;
@@ -36,13 +36,8 @@ impl ConfigFile {
     ///
     /// Every mistake in it, with its line.
     pub fn read(path: &Path) -> Result<Self, Vec<String>> {
-        let mut text = String::new();
-        let opened = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
         let shown = path.display();
-        opened.map_err(|error| vec![format!("cannot read {shown}: {error}")])?;
-        if text.len() as u64 > FILE_BYTES_MAX {
-            return Err(vec![format!("{shown} has more than {FILE_BYTES_MAX} bytes")]);
-        }
+        let text = text(path).map_err(|error| vec![format!("cannot read {shown}: {error}")])?;
         let at_line = |(line, mistake): (usize, String)| format!("{shown}:{line}: {mistake}");
         Self::parse(&text).map_err(|mistakes| mistakes.into_iter().map(at_line).collect())
     }
@@ -100,6 +95,24 @@ pub fn named(command: &Command, words: &[std::ffi::OsString]) -> Option<PathBuf>
     of(POSITIONAL).or_else(|| of(OWN_FLAG))
 }
 
+/// The text of a file, within its bound.
+///
+/// # Errors
+///
+/// The file is too large, is no file, or cannot be read.
+pub fn text(path: &Path) -> io::Result<String> {
+    // A pipe would be waited for.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
 /// All settings of a server, as its flags.
 #[must_use]
 pub fn settings() -> Vec<Arg> {
@@ -114,6 +127,8 @@ pub fn key(arg: &Arg) -> String {
 }
 
 fn unknown(key: &str, settings: &[Arg]) -> String {
+    // A key may hold anything, and is told on a terminal.
+    let key = &key.escape_debug().to_string();
     let near = settings.iter().map(self::key).map(|own| (strsim::jaro_winkler(key, &own), own));
     match near.max_by(|(one, _), (other, _)| one.total_cmp(other)).filter(|(nearness, _)| *nearness > 0.7) {
         Some((_, nearest)) => format!("unknown key `{key}`: did you mean `{nearest}`?"),

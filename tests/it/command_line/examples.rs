@@ -33,7 +33,7 @@ enum Kind {
 fn kind(line: &str) -> Kind {
     let after = line.split_once("runledger ").expect("it calls the binary").1;
     match after.split(' ').next() {
-        Some("serve" | "migrate") => Kind::Understood,
+        Some("serve" | "migrate" | "retention") => Kind::Understood,
         Some("run") => Kind::Run,
         Some("bench") => Kind::Bench,
         _ if line.contains(" --follow") => Kind::Follows,
