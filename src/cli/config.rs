@@ -84,7 +84,9 @@ pub(super) async fn run(args: ConfigArgs, settings: &[Setting]) -> Result<(), St
             let mut mistakes = serve::mistakes(&named.serve).await;
             if let Some(last) = mistakes.pop() {
                 // Each is a line of its own.
-                mistakes.iter().for_each(|mistake| say(mistake));
+                for mistake in &mistakes {
+                    say(mistake);
+                }
                 return Err(Stop::Undone(last));
             }
             write("the settings are good\n")

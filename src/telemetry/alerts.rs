@@ -44,8 +44,9 @@ const BUDGET: f64 = 0.001;
 /// those that its callers choose: a deadline that is too short, a method that is not there.
 const FAILED: &str = "UNKNOWN|INTERNAL|UNAVAILABLE|DATA_LOSS";
 
-/// Streams end by UNAVAILABLE when their connection comes of age, and are resumed.
-const STREAMS: &str = ".*/Watch.*|.*Reflection.*";
+/// Streams and waits end by UNAVAILABLE when their connection comes of age, and go on on another one. What is no method
+/// of the service, as a prober's HTTP is not, is no failure of it.
+const STREAMS: &str = ".*/Watch.*|.*Reflection.*|.*/WaitRun|.*/ClaimNextRun|_OTHER";
 
 fn name(metric: &Metric) -> String {
     metric.prometheus_name()
@@ -60,6 +61,14 @@ fn failed(window: &str) -> String {
         "sum(rate({count}{{{method}!~\"{STREAMS}\",{status}=~\"{FAILED}\"}}[{window}])) / \
          sum(rate({count}{{{method}!~\"{STREAMS}\"}}[{window}]))"
     )
+}
+
+/// The calls a second that a replica refuses since it is overloaded. A caller that reaches its own limit is refused so,
+/// too, and loads nothing.
+fn overloaded() -> String {
+    let refused = format!("sum by (instance) (rate({}{{reason=\"OVERLOADED\"}}[5m]))", name(&metrics::REFUSALS));
+    let limited = format!("sum by (instance) (rate({}{{limit!=\"memory\"}}[5m]))", name(&metrics::LIMITED));
+    format!("{refused} - ({limited} or 0 * {refused})")
 }
 
 /// The time within which 99 of 100 are, of each replica.
@@ -105,7 +114,8 @@ pub fn all() -> Vec<Alert> {
         alert(
             "RunledgerQueueStuck",
             Page,
-            "1m",
+            // Longer than the window: one stall, as of a failover, is in it for a minute.
+            "2m",
             // A command that waits is refused after some seconds, so that the oldest is another one each time.
             format!("max_over_time({}[1m]) > 2", name(&metrics::QUEUE_OLDEST)),
             "Commands wait for {{ $value | humanizeDuration }} in shard {{ $labels.shard }} of {{ $labels.instance }}.",
@@ -128,7 +138,7 @@ pub fn all() -> Vec<Alert> {
             "RunledgerOverloaded",
             Page,
             "5m",
-            format!("sum by (instance) (rate({}{{reason=\"OVERLOADED\"}}[5m])) > 1", name(&metrics::REFUSALS)),
+            format!("{} > 1", overloaded()),
             "{{ $labels.instance }} refuses {{ $value | humanize }} calls a second as OVERLOADED.",
         ),
         alert(

@@ -222,8 +222,9 @@ fn watches() -> Vec<Panel> {
             vec![
                 (rate_by(&metrics::LEASE_RENEWALS, "", "outcome"), "renewals {{outcome}}"),
                 (rate_by(&metrics::SWEEP_ENDED, "", "reason"), "ended: {{reason}}"),
+                (rate_by(&metrics::PURGED, "", "instance"), "purged {{instance}}"),
             ],
-            "Renewals, and runs that the authority ended.",
+            "Renewals, runs that the authority ended, and runs that it purged.",
         ),
         panel(
             "Claims",

@@ -73,6 +73,7 @@ impl Instruments {
                 instruments.reloads.add(0, [("kind", kind), ("outcome", outcome)]);
             }
         }
+        instruments.purged.add(0, []);
         let _already = INSTRUMENTS.set(instruments);
     }
 

@@ -58,7 +58,8 @@ impl Measured {
     pub(super) fn refused(mut self, headers: &HeaderMap) {
         self.told(headers);
         if let Some(call) = &mut self.0 {
-            call.code = call.code.or(Some(Code::Unknown));
+            // It was no call of the protocol: a fault of whoever sent it.
+            call.code = call.code.or(Some(Code::Unimplemented));
         }
     }
 
