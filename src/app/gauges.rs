@@ -54,9 +54,7 @@ pub(super) fn of_process(totals: &Arc<Totals>, slot: &AuthoritySlot, tls: Option
     observe(&metrics::JWKS_AGE, move |tell| {
         let Some(trusted) = gate.trusted() else { return };
         for (issuer, age) in trusted.jwts().key_ages() {
-            if let Some(age) = age {
-                tell(age.as_secs_f64(), &[("issuer", issuer)]);
-            }
+            tell(age.as_secs_f64(), &[("issuer", issuer)]);
         }
     });
 }
@@ -122,8 +120,8 @@ pub(super) fn of_authority(slot: &AuthoritySlot) {
     of(&metrics::TAILER_LAG, |authority, tell| {
         let hub = authority.feed.hub();
         let is_read = hub.watches_of_one_run() + hub.watches_of_many_runs() > 0;
-        if let Some(as_of) = hub.as_of().filter(|_| is_read) {
-            tell((-seconds_until(as_of)).max(0.0), &[]);
+        if is_read {
+            tell(hub.behind_for().as_secs_f64(), &[]);
         }
     });
 }

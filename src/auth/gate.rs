@@ -163,6 +163,10 @@ impl Gate {
             let trusted = checked.trusted.load();
             sessions::held(&checked.sessions).end_denied(|session| {
                 let known = checked.known_by(&trusted, &session.credential)?;
+                if known.expires_at != session.expires_at {
+                    // The call knows the former end alone: it comes back, and knows the other one.
+                    return Err(BadCredential::Expired.into());
+                }
                 Checked::admit(known, session.access, session.names.clone()).map(drop)
             });
         }
@@ -220,17 +224,24 @@ impl Checked {
         trusted: &Trusted,
         credential: Credential,
     ) -> Result<Admitted, Denied> {
-        let known = self.known_by(trusted, &credential)?;
+        let known = match self.known_by(trusted, &credential) {
+            // A prober that must show some certificate to be let on the port proves nothing else by it.
+            Err(_) if access == Access::Open && matches!(credential, Credential::Certificate { .. }) => {
+                return Ok(Admitted::anonymous());
+            }
+            known => known?,
+        };
         let names = match access {
             Access::Open => return Ok(Admitted::anonymous()),
             Access::Read | Access::Report => Names::of(asked.headers).map_err(Denied::Headers)?,
             Access::Know | Access::Govern | Access::Inspect => Names::none(),
         };
-        let ends_at = known.expires_at.map(|end| self.ends_at(end));
+        let expires_at = known.expires_at;
+        let ends_at = expires_at.map(|end| self.ends_at(end));
         let mut admitted = Self::admit(known, access, names.clone())?;
         admitted.ends_at = ends_at;
         if asked.lasts {
-            let session = Arc::new(Session::new(credential, access, names));
+            let session = Arc::new(Session::new(credential, access, names, expires_at));
             sessions::held(&self.sessions).add(&session);
             // New rules may have come before the session was there to be told.
             let known = self.known_by(&self.trusted.load(), &session.credential)?;

@@ -183,8 +183,8 @@ impl Jwts {
         join_all(self.issuers.iter().map(|followed| followed.keys.looked(1))).await;
     }
 
-    /// The time since the keys of each issuer were last read; none for an issuer without keys.
-    pub fn key_ages(&self) -> impl Iterator<Item = (&str, Option<Duration>)> {
+    /// The time since the keys of each issuer were last read, or have been looked for in vain.
+    pub fn key_ages(&self) -> impl Iterator<Item = (&str, Duration)> {
         self.issuers.iter().map(|followed| (&*followed.issuer.issuer, followed.keys.age()))
     }
 

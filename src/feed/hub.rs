@@ -4,8 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::Limits;
 use super::fold::{self, CACHE_BYTES_MAX, Cache};
@@ -47,6 +49,8 @@ struct State {
     at_topics: usize,
     topic_keys_bytes: usize,
     ring: Ring,
+    /// The last time that the log was read to its end; before, the beginning of the process.
+    at_end: Instant,
 }
 
 impl State {
@@ -102,7 +106,13 @@ impl Hub {
     pub(super) fn new(limits: &Limits) -> Self {
         let ring = Ring::new(limits.ring_bytes_max);
         Self {
-            state: Mutex::new(State { topics: HashMap::new(), at_topics: 0, topic_keys_bytes: 0, ring }),
+            state: Mutex::new(State {
+                topics: HashMap::new(),
+                at_topics: 0,
+                topic_keys_bytes: 0,
+                ring,
+                at_end: Instant::now(),
+            }),
             watched: Notify::new(),
             ids: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -147,7 +157,7 @@ impl Hub {
     /// The approximate number of bytes that the places of sessions take.
     #[must_use]
     pub fn sessions_bytes(&self) -> usize {
-        let State { topics, at_topics, topic_keys_bytes, ring } = &*self.state();
+        let State { topics, at_topics, topic_keys_bytes, ring, at_end: _ } = &*self.state();
         topics.len() * size_of::<(RunKey, Topic, Looks)>()
             + topic_keys_bytes
             + at_topics * TOPIC_SESSION_BYTES
@@ -165,6 +175,12 @@ impl Hub {
     #[must_use]
     pub fn log_reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
+    }
+
+    /// The time since the log was last read to its end, by this process's own clock.
+    #[must_use]
+    pub fn behind_for(&self) -> Duration {
+        self.state().at_end.elapsed()
     }
 
     /// The store's clock when the tailer last read the log to its end.
@@ -270,6 +286,9 @@ impl Hub {
     pub(super) fn publish(&self, page: Vec<Entry>, end: &Positions, as_of: Option<Time>) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
+        if as_of.is_some() {
+            state.at_end = Instant::now();
+        }
         let State { topics, ring, .. } = &mut *state;
         let signals: Vec<(RunKey, Revision)> =
             page.iter().map(|entry| (entry.change.key.clone(), entry.change.revision)).collect();
@@ -299,7 +318,7 @@ impl Hub {
         if logged.insert((key.clone(), revision)) {
             let (namespace, run_id, revision) = (key.namespace.as_str(), key.run_id.as_str(), revision.get());
             let sentence = "an event cannot be read: the watches that it is for end";
-            tracing::error!(namespace, run_id, revision, error = chain(error), sentence);
+            tracing::error!(namespace, run_id, revision, error = chain(error), "{sentence}");
         }
     }
 

@@ -119,7 +119,7 @@ where
             Err(error) => {
                 // An outage is logged once, not each time.
                 if !std::mem::replace(&mut down, true) {
-                    tracing::error!(error = chain(&error), trouble);
+                    tracing::error!(error = chain(&error), "{trouble}");
                 }
             }
         }

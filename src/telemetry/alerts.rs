@@ -44,9 +44,9 @@ const BUDGET: f64 = 0.001;
 /// those that its callers choose: a deadline that is too short, a method that is not there.
 const FAILED: &str = "UNKNOWN|INTERNAL|UNAVAILABLE|DATA_LOSS";
 
-/// Streams and waits end by UNAVAILABLE when their connection comes of age, and go on on another one. What is no method
-/// of the service, as a prober's HTTP is not, is no failure of it.
-const STREAMS: &str = ".*/Watch.*|.*Reflection.*|.*/WaitRun|.*/ClaimNextRun|_OTHER";
+/// Streams end by UNAVAILABLE when their connection comes of age, and are resumed. What is no method of the service, as a
+/// prober's HTTP is not, is no failure of it.
+const STREAMS: &str = ".*/Watch.*|.*Reflection.*|_OTHER";
 
 fn name(metric: &Metric) -> String {
     metric.prometheus_name()

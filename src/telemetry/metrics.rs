@@ -144,7 +144,7 @@ metrics! {
     AUTH_FAILURES: Kind::Counter, "runledger.auth.failures", "{call}", ["cause"];
     /// Calls that were refused for a limit of one caller, by the limit.
     LIMITED: Kind::Counter, "runledger.limited", "{call}", ["limit"];
-    /// Time since an issuer's keys were last read, by the issuer's name.
+    /// Time since an issuer's keys were last read, or since the start where they never were, by the issuer's name.
     JWKS_AGE: Kind::Gauge, "runledger.jwks.age", "s", ["issuer"];
     /// Time until the server's certificate ends, or the first of those that it serves with it.
     TLS_EXPIRY: Kind::Gauge, "runledger.tls.expiry", "s", ["certificate"];

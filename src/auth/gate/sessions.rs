@@ -8,6 +8,7 @@ use super::Denied;
 use super::credential::Credential;
 use crate::auth::Access;
 use crate::auth::names::Names;
+use crate::domain::Time;
 
 /// A stream or a wait, as long as it is open.
 #[derive(Debug)]
@@ -15,13 +16,15 @@ pub struct Session {
     pub(super) credential: Credential,
     pub(super) access: Access,
     pub(super) names: Names,
+    /// The end of the credential, by which the call was let in.
+    pub(super) expires_at: Option<Time>,
     denied: OnceLock<Denied>,
     ended: CancellationToken,
 }
 
 impl Session {
-    pub(super) fn new(credential: Credential, access: Access, names: Names) -> Self {
-        Self { credential, access, names, denied: OnceLock::new(), ended: CancellationToken::new() }
+    pub(super) fn new(credential: Credential, access: Access, names: Names, expires_at: Option<Time>) -> Self {
+        Self { credential, access, names, expires_at, denied: OnceLock::new(), ended: CancellationToken::new() }
     }
 
     /// Ends once the call is no longer let in, with the reason.

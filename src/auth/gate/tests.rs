@@ -112,6 +112,15 @@ fn a_bad_token_does_not_fall_back_to_a_good_certificate_and_a_good_one_names_the
     let look = |pairs: &[(&'static str, &str)]| {
         gate.look(Asked { certificate, ..asked("/runledger.v1.RunService/GetRun", &headers(pairs)) })
     };
+    // A prober that must show some certificate is let in without a rule for it.
+    let health = |certificate, pairs: &[(&'static str, &str)]| {
+        let headers = headers(pairs);
+        let probe = Asked { certificate, ..asked("/grpc.health.v1.Health/Check", &headers) };
+        matches!(gate.look(probe), Looked::Admitted(_))
+    };
+    let unknown = Some(Certificate { name: "a-prober", issuer: "CN=ca" });
+    assert!(health(unknown, &[]) && health(certificate, &[]) && health(None, &[]));
+    assert!(!health(unknown, &[("authorization", "Bearer rl_x")]), "a credential that comes is good, or refused");
     let Looked::Admitted(admitted) = look(&[]) else { panic!("the certificate") };
     let identity = admitted.caller.principal.identity.unwrap();
     assert_eq!((identity.subject.as_str(), identity.issuer.as_str()), ("by-certificate", "CN=ca"));

@@ -36,6 +36,7 @@ pub struct Source {
     from: KeySource,
     pace: Pace,
     current: ArcSwapOption<Current>,
+    begun: Instant,
     progress: watch::Sender<Progress>,
     asked: Notify,
     waiting: Semaphore,
@@ -118,6 +119,7 @@ impl Source {
             from,
             pace,
             current: ArcSwapOption::empty(),
+            begun: Instant::now(),
             progress: watch::Sender::new(progress),
             asked: Notify::new(),
             waiting: Semaphore::new(WAITING_MAX),
@@ -132,10 +134,17 @@ impl Source {
         self.current.load().as_ref().filter(|current| current.is_kept()).map(|current| current.generation)
     }
 
-    /// The time since the keys were last read; none where there are no keys.
+    /// Whether keys are known, and young enough to be kept.
     #[must_use]
-    pub fn age(&self) -> Option<Duration> {
-        self.current.load().as_ref().filter(|current| current.is_kept()).map(|current| current.read_at.elapsed())
+    pub fn has_keys(&self) -> bool {
+        self.current.load().as_ref().is_some_and(|current| current.is_kept())
+    }
+
+    /// The time since the keys were last read, also where they are too old to be kept; or where they never were, since
+    /// somebody wants them.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.current.load().as_ref().map_or(self.begun, |current| current.read_at).elapsed()
     }
 
     /// Waits until the source was looked at so many times, whatever came of it.
@@ -248,7 +257,7 @@ impl Source {
             Ok(()) if before => tracing::info!(issuer, "the issuer's keys can be read again"),
             Ok(()) => {}
             Err(failure) if !before => {
-                let kept = self.age().is_some();
+                let kept = self.has_keys();
                 tracing::warn!(issuer, kept, error = chain(&failure), "the issuer's keys cannot be read");
             }
             Err(_) => {

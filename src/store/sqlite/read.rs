@@ -137,7 +137,6 @@ pub(super) fn ends(connection: &mut Connection, shard_count: u16) -> Result<Posi
     ends::ends(&snapshot, shard_count)
 }
 
-/// Reads the ledger's row.
 /// The bytes of the file, without its log.
 pub(super) fn bytes(connection: &Connection) -> Result<u64, StoreError> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
@@ -145,6 +144,7 @@ pub(super) fn bytes(connection: &Connection) -> Result<u64, StoreError> {
     bytes.map(|bytes| u64::try_from(bytes).unwrap_or_default()).map_err(errors::statement)
 }
 
+/// Reads the ledger's row.
 pub(super) fn ping(connection: &Connection) -> Result<(), StoreError> {
     ledger(connection).map(|_ledger| ())
 }

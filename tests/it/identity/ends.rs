@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
 
 use super::callers::{Caller, Client, Place, entry, grant, reason};
-use crate::process::server::SOON;
+use crate::process::server::{SOON, eventually};
 
 pub(super) async fn end<F>(mut frames: Streaming<F>) -> Status {
     loop {
@@ -79,6 +79,27 @@ async fn a_stream_and_a_wait_whose_credential_is_replaced_are_told_to_go_on_with
     let again = reader.watch_runs(WatchRunsRequest::default()).await.unwrap_err();
     assert_eq!((again.code(), reason(&again)), refused);
     place.client(Caller::of("second")).watch_runs(WatchRunsRequest::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_whose_credential_is_given_another_end_comes_back_and_ends_with_it() {
+    let admin = entry("admin", &grant("*", "admin", "\"*\""));
+    let place = Place::start(&format!("{admin}{}", entry("reader", &grant("*", "reader", "")))).await;
+    let mut reader = place.client(Caller::of("reader"));
+    let watch = reader.watch_runs(WatchRunsRequest::default()).await.unwrap().into_inner();
+    let ends = entry("reader", &grant("*", "reader", "")) + "expires_at = \"2001-01-01T00:00:00Z\"\n";
+    place.rewrite(&format!("{admin}{ends}"));
+    assert_eq!(end(watch).await.code(), Code::Unavailable);
+    let again = reader.watch_runs(WatchRunsRequest::default()).await.unwrap_err();
+    assert_eq!((again.code(), reason(&again).as_str()), (Code::Unauthenticated, "CREDENTIAL_INVALID"));
+    // A later end is no reason to refuse it.
+    let later = entry("reader", &grant("*", "reader", "")) + "expires_at = \"2999-01-01T00:00:00Z\"\n";
+    place.rewrite(&format!("{admin}{later}"));
+    let watch = eventually(SOON, async || reader.watch_runs(WatchRunsRequest::default()).await.ok()).await;
+    let watch = watch.expect("it is let in").into_inner();
+    place.rewrite(&format!("{admin}{}", entry("reader", &grant("*", "reader", ""))));
+    assert_eq!(end(watch).await.code(), Code::Unavailable, "it goes on by its new end");
+    reader.watch_runs(WatchRunsRequest::default()).await.unwrap();
 }
 
 #[tokio::test]

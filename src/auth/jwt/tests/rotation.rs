@@ -111,11 +111,11 @@ async fn keys_whose_source_is_gone_hold_for_a_day_and_come_back_with_it() {
     sleep(Duration::from_hours(1)).await;
     assert_eq!(refused(&jwts, &token(&signer, "a")).await, None);
     assert_eq!(refused(&jwts, &token(&new, "new")).await, Some(JwtRefused::KeysUnavailable), "it may be good");
-    let age = jwts.key_ages().next().unwrap().1.unwrap();
+    let age = jwts.key_ages().next().unwrap().1;
     assert!((3_590..3_660).contains(&age.as_secs()), "{age:?}");
     sleep(Duration::from_hours(24)).await;
     assert_eq!(refused(&jwts, &token(&signer, "a")).await, Some(JwtRefused::KeysUnavailable));
-    assert_eq!(jwts.key_ages().next().unwrap().1, None);
+    assert!(jwts.key_ages().next().unwrap().1 > Duration::from_hours(24), "whoever looks at the age sees it");
     replace(&path, &jwks(&[signer.jwk("a"), new.jwk("new")]));
     sleep(Duration::from_secs(40)).await;
     for token in [token(&signer, "a"), token(&new, "new")] {

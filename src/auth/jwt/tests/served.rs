@@ -35,7 +35,7 @@ async fn looked(keys: KeySource) -> Following {
 }
 
 fn has_keys(jwts: &Following) -> bool {
-    jwts.key_ages().all(|(_issuer, age)| age.is_some())
+    jwts.issuers.iter().all(|followed| followed.keys.has_keys())
 }
 
 async fn refused(jwts: &Following, signer: &Signer) -> Option<JwtRefused> {
