@@ -73,7 +73,7 @@ pub(super) fn read_to_serve(text: &str) -> Result<Rules, Vec<String>> {
 }
 
 fn read_in(text: &str, cluster: Option<&str>) -> Result<Rules, Vec<String>> {
-    let file: File = toml::from_str(text).map_err(|error| vec![error.to_string().trim_end().to_owned()])?;
+    let file: File = toml::from_str(text).map_err(|error| vec![malformed(text, &error)])?;
     let mut faults = Faults::default();
     let tokens = faults.each("token", file.token, token);
     let certificates = faults.each("certificate", file.certificate, certificate);
@@ -90,6 +90,13 @@ fn read_in(text: &str, cluster: Option<&str>) -> Result<Rules, Vec<String>> {
         }
     }
     if faults.0.is_empty() { Ok(Rules::new(tokens, certificates, issuers)) } else { Err(faults.0) }
+}
+
+/// A fault of the text as a whole, and its line. The parser's own words show the line itself, which may hold a token that
+/// should not be there.
+fn malformed(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    format!("line {}: {}", before.matches('\n').count() + 1, error.message().lines().next().unwrap_or_default())
 }
 
 #[derive(Default)]

@@ -87,7 +87,7 @@ impl AccessFile {
 
     /// Waits until the file has other rules.
     async fn changed(&mut self, looks: &mut Looks) -> Rules {
-        let mut is_unreadable = false;
+        let (mut is_unreadable, mut wrong) = (false, None);
         loop {
             looks.next().await;
             let (file, seen) = (self.clone(), self.seen);
@@ -100,15 +100,16 @@ impl AccessFile {
                     }
                     continue;
                 }
-                Look::Same => {}
-                Look::Changed(seen, read) => {
+                Look::Same => wrong = None,
+                Look::Changed(seen, Ok(rules)) => {
                     self.seen = seen;
-                    match read {
-                        Ok(rules) => return *rules,
-                        Err(error) => {
-                            record::reload("access", false);
-                            tracing::error!(error, "the access file is wrong: the rules stay as they are");
-                        }
+                    return *rules;
+                }
+                // The text is looked at again: what is wrong may be another file that it rests on.
+                Look::Changed(seen, Err(error)) => {
+                    if wrong.replace(seen) != Some(seen) {
+                        record::reload("access", false);
+                        tracing::error!(error, "the access file is wrong: the rules stay as they are");
                     }
                 }
             }

@@ -160,3 +160,12 @@ fn the_access_files_of_the_page_are_read() {
         }
     }
 }
+
+#[test]
+fn a_token_that_stands_where_its_hash_belongs_is_not_shown() {
+    for wrong in ["token = \"rl_SECRET\"", "sha256 = rl_SECRET", "sha256 = \"rl_SECRET\""] {
+        let text = format!("[[token]]\nname = \"ci\"\n{wrong}\ngrants = []\n");
+        let faults = read(&text).unwrap_err().join("\n");
+        assert!(!faults.contains("SECRET"), "{faults}");
+    }
+}
