@@ -4,7 +4,7 @@
 //! replica has purged is passed over. Commits come first: after each purge of a shard there is a pause as long as it took,
 //! and a shard whose commits wait is left alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Namespace, Shard};
+use crate::domain::{Namespace, Retention, Shard};
 use crate::store::retention::{Purged, Walk};
 use crate::store::{Purges, StoreError};
 use crate::telemetry::{LogThrottle, chain, record};
@@ -28,6 +28,12 @@ pub struct Quiets(HashMap<(Walk, Shard), Instant>);
 const QUIET_MAX: Duration = Duration::from_mins(10);
 
 impl Quiets {
+    /// Keeps those of the namespaces' walks, and of none that is asked for no more.
+    fn keep_of(&mut self, retentions: &[(Namespace, Retention)]) {
+        let walks: HashSet<Walk> = retentions.iter().flat_map(|(namespace, of)| Walk::each(namespace, of)).collect();
+        self.0.retain(|(walk, _), _| walks.contains(walk));
+    }
+
     fn has(&mut self, walk: &Walk, shard: Shard) -> bool {
         let place = (walk.clone(), shard);
         let is_quiet = self.0.get(&place).is_some_and(|until| *until > Instant::now());
@@ -64,11 +70,12 @@ pub enum Mode {
     Preview,
 }
 
-/// Walks over all that is due now, of one namespace or of all.
+/// Walks over all that is due now, of one namespace or of all. What cannot be read or written in one shard keeps nothing
+/// else from being purged.
 ///
 /// # Errors
 ///
-/// The store cannot be read or written.
+/// The store cannot be read or written: the first error, of however many.
 pub async fn walk(
     store: &dyn Purges,
     only: Option<&Namespace>,
@@ -76,48 +83,69 @@ pub async fn walk(
     quiets: &mut Quiets,
     mut told: impl FnMut(Step<'_>) -> ControlFlow<()>,
 ) -> Result<Purged, StoreError> {
-    let mut all = Purged::default();
-    for (namespace, retention) in store.retentions().await? {
-        if only.is_some_and(|only| *only != namespace) {
+    let retentions = store.retentions().await?;
+    quiets.keep_of(&retentions);
+    let (mut all, mut failed) = (Purged::default(), None);
+    for (namespace, retention) in &retentions {
+        if only.is_some_and(|only| only != namespace) {
             continue;
         }
-        for walk in Walk::each(&namespace, &retention) {
+        for walk in Walk::each(namespace, retention) {
             for shard in (0..store.ledger().shard_count).map(Shard) {
-                if quiets.has(&walk, shard) {
-                    continue;
-                }
-                let mut after = store.walked(shard, &walk).await?;
-                loop {
-                    let due = store.due(shard, &walk, after).await?;
-                    quiets.note(&walk, shard, due.quiet_for);
-                    if due.upto == after && due.runs.is_empty() {
-                        break;
-                    }
-                    let begun = Instant::now();
-                    let purged = match mode {
-                        Mode::Purge => store.purge(shard, &walk, &due).await?,
-                        Mode::Preview => Purged {
-                            runs: due.runs.len() as u64,
-                            events: due.runs.iter().map(|(_, revision)| revision.get()).sum(),
-                        },
-                    };
+                let mut told = |purged: Purged| {
                     all.runs += purged.runs;
                     all.events += purged.events;
-                    if told(Step { walk: &walk, shard, purged }).is_break() {
-                        return Ok(all);
+                    told(Step { walk: &walk, shard, purged })
+                };
+                match walk_shard(store, shard, &walk, mode, quiets, &mut told).await {
+                    Ok(ControlFlow::Continue(())) => {}
+                    Ok(ControlFlow::Break(())) => return Ok(all),
+                    Err(error @ (StoreError::Refused(_) | StoreError::Corrupt { .. })) => {
+                        failed.get_or_insert(error);
                     }
-                    if !due.more {
-                        break;
-                    }
-                    after = due.upto;
-                    if mode == Mode::Purge && purged.runs > 0 {
-                        sleep(begun.elapsed().max(PAUSE_MIN)).await;
-                    }
+                    Err(error) => return Err(error),
                 }
             }
         }
     }
-    Ok(all)
+    failed.map_or(Ok(all), Err)
+}
+
+async fn walk_shard(
+    store: &dyn Purges,
+    shard: Shard,
+    walk: &Walk,
+    mode: Mode,
+    quiets: &mut Quiets,
+    told: &mut impl FnMut(Purged) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, StoreError> {
+    if quiets.has(walk, shard) {
+        return Ok(ControlFlow::Continue(()));
+    }
+    let mut after = store.walked(shard, walk).await?;
+    loop {
+        let due = store.due(shard, walk, after).await?;
+        quiets.note(walk, shard, due.quiet_for);
+        if due.upto == after && due.runs.is_empty() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let begun = Instant::now();
+        let purged = match mode {
+            Mode::Purge => store.purge(shard, walk, &due).await?,
+            Mode::Preview => Purged {
+                runs: due.runs.len() as u64,
+                events: due.runs.iter().map(|(_, revision)| revision.get()).sum(),
+            },
+        };
+        let goes_on = told(purged);
+        if goes_on.is_break() || !due.more {
+            return Ok(goes_on);
+        }
+        after = due.upto;
+        if mode == Mode::Purge && purged.runs > 0 {
+            sleep(begun.elapsed().max(PAUSE_MIN)).await;
+        }
+    }
 }
 
 /// Purges what is due, again and again until the stop.

@@ -76,6 +76,7 @@ conformance! { conforms:
         the_newest_event_of_a_shard_stays_until_another_follows
         a_namespaces_retention_is_its_own
         another_retention_is_looked_for_from_the_beginning
+        what_cannot_be_read_in_one_shard_keeps_no_other_from_being_purged
         a_run_that_is_written_meanwhile_is_left_alone
         a_commit_that_knew_the_run_does_not_bring_it_back
         more_runs_than_one_purge_takes_are_all_purged

@@ -7,12 +7,13 @@ use runledger::domain::{
 };
 use runledger::retention::{Mode, Quiets, walk};
 use runledger::store::retention::{PURGE_RUNS_MAX, Purged, Walk};
-use runledger::store::{PAGE_BYTES_MAX, Store};
+use runledger::store::{PAGE_BYTES_MAX, Store, StoreError};
 
 use super::asking::{apply, ask, ask_all, beginning, home, neighbours, stored, word};
 use super::fixture::Fixture;
 use super::namespaces::{change, make, within};
 use crate::support::commands::{Asking as _, abort, archive, complete, fail, key, start, update};
+use crate::support::wrapped::Wrapped;
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -191,6 +192,33 @@ pub(crate) async fn another_retention_is_looked_for_from_the_beginning<F: Fixtur
     keeps(store, "default", both).await;
     assert_eq!(purge(store).await.runs, 1);
     assert!(stored(store, &key("failed")).await.purged_at.is_some());
+}
+
+pub(crate) async fn what_cannot_be_read_in_one_shard_keeps_no_other_from_being_purged<F: Fixture>(fixture: F) {
+    let store = Wrapped::around(fixture.replica().await);
+    if fixture.store().ledger().shard_count == 1 {
+        return; // It has no other.
+    }
+    keeps(&store, "default", kept()).await;
+    let mut ids: Vec<String> = (0..100).map(|number| format!("run-{number}")).collect();
+    ids.sort_by_key(|id| home(&store, &key(id)));
+    let ids = [ids.swap_remove(0), ids.pop().expect("of a hundred")];
+    let [spoilt, other] = ids.each_ref().map(|id| home(&store, &key(id)));
+    assert!(spoilt < other, "the walk comes to the other after it");
+    for id in &ids {
+        apply(&store, start(id)).await;
+        apply(&store, complete(id)).await;
+    }
+    newest(&store, "early").await;
+    fixture.pass_alive(&[&store], HOUR_MS).await;
+    newest(&store, "later").await;
+    *store.unwalkable.lock().unwrap() = Some(spoilt);
+    let walked = walk(&store, None, Mode::Purge, &mut Quiets::default(), |_| ControlFlow::Continue(())).await;
+    assert!(matches!(walked, Err(StoreError::Corrupt { .. })), "{walked:?}");
+    assert!(stored(&store, &key(&ids[0])).await.purged_at.is_none());
+    assert!(stored(&store, &key(&ids[1])).await.purged_at.is_some());
+    *store.unwalkable.lock().unwrap() = None;
+    assert_eq!(purge(&store).await.runs, 1);
 }
 
 pub(crate) async fn a_run_that_is_written_meanwhile_is_left_alone<F: Fixture>(fixture: F) {

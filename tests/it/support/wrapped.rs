@@ -48,6 +48,8 @@ pub(crate) struct Wrapped {
     pub(crate) damaged: AtomicU64,
     /// The positions up to which the log passes for forgotten; none: as the store says.
     pub(crate) forgotten: Mutex<Option<Positions>>,
+    /// The shard in which no walk of retention can be read.
+    pub(crate) unwalkable: Mutex<Option<Shard>>,
     /// The number of reads of a run.
     pub(crate) runs: AtomicU64,
     /// A read of one run passes while there is a permit.
@@ -91,6 +93,7 @@ impl Wrapped {
             probes: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             forgotten: Mutex::default(),
+            unwalkable: Mutex::default(),
             runs: AtomicU64::new(0),
             run_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             runs_gate: Semaphore::new(Semaphore::MAX_PERMITS),
@@ -367,6 +370,10 @@ impl Purges for Wrapped {
     }
 
     async fn due(&self, shard: Shard, walk: &Walk, after: Position) -> Result<Due, StoreError> {
+        if *self.unwalkable.lock().unwrap() == Some(shard) {
+            let (table, column, key) = ("run_events", "status", "an event of a walk".to_owned());
+            return Err(StoreError::Corrupt { table, column, key, source: "spoilt by the test".into() });
+        }
         self.store.due(shard, walk, after).await
     }
 
