@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -154,7 +154,9 @@ async fn run(
     let gate = gate(&config, looks.clone(), &supervisor)?;
     let totals = Arc::new(Totals::new(callers, memory.clone()));
     gauges::of_process(&totals, &slot, tls.as_ref(), &gate);
-    let (reloaded, stop) = (Reloaded { totals: totals.clone(), slot: slot.clone() }, supervisor.stop());
+    let wait_max = WaitMax::new(config.wait_max);
+    let reloaded = Reloaded { totals: totals.clone(), wait_max: wait_max.clone() };
+    let stop = supervisor.stop();
     supervisor.vital("settings", async move {
         tokio::select! {
             biased;
@@ -180,7 +182,7 @@ async fn run(
         Some(Ok(store)) => {
             supervisor.vital("store", until_lost(store.clone(), lost.clone(), supervisor.stop()));
             supervisor.vital("statistics", gauges::follow_statistics(store.clone(), supervisor.stop()));
-            install(&slot, store, &supervisor, config.wait_max);
+            install(&slot, store, &supervisor, wait_max);
             gauges::of_authority(&slot);
             memory.set_base();
         }
@@ -203,9 +205,19 @@ async fn run(
     }
 }
 
+/// What would keep a server from starting by these settings, but for the store and the port.
+pub async fn mistakes(config: &ServeConfig) -> Vec<String> {
+    let addresses = match lookup_host(config.listen.as_str()).await {
+        Ok(addresses) => Ok(addresses.collect::<Vec<SocketAddr>>()),
+        Err(error) => Err(format!("cannot resolve {}: {error}", config.listen)),
+    };
+    let admitted = addresses.and_then(|addresses| config.admit(&addresses));
+    let store = config.store.location().map(drop);
+    [admitted, store].into_iter().filter_map(Result::err).chain(unusable_files(config)).collect()
+}
+
 /// The files that settings name and that cannot be used, and why.
-#[must_use]
-pub fn unusable_files(config: &ServeConfig) -> Vec<String> {
+fn unusable_files(config: &ServeConfig) -> Vec<String> {
     let tls = config.tls.files().map(|files| Tls::load(files, Arc::new(SystemClock)).map(drop));
     let access = match config.identity() {
         Ok(Identity::Proven { access_file, kinds }) => {
@@ -350,7 +362,7 @@ async fn open_store(
     }
 }
 
-fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor, wait_max: Duration) {
+fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor, wait_max: WaitMax) {
     let seals = Arc::new(Seals::of(store.ledger()));
     let frames = WireFrames { seals: seals.clone() };
     let committed = Arc::new(Notify::new());
@@ -367,7 +379,7 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
         engine,
         feed,
         reads: Reads::new(store.clone(), supervisor),
-        wait_max: WaitMax::new(wait_max),
+        wait_max,
         turns: Turns::default(),
         seals,
         namespaces: Registry::new(store.clone()),

@@ -20,7 +20,7 @@ pub use self::gate::{Gate, Kinds};
 pub use self::grant::{Allowed, Grant, Grants, Lacking, Role};
 pub use self::names::agent as named_agent;
 pub use self::trusted::Trusted;
-use crate::domain::{Agents, Namespace, Principal};
+use crate::domain::{Agents, Namespace, Pattern, Principal};
 
 /// The caller of a call, and the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +65,23 @@ impl Rights {
     /// What its grants lack.
     pub fn allow(&self, access: Access, namespace: &str) -> Result<(), Lacking> {
         self.0.as_ref().map_or(Ok(()), |grants| grants.allow(access, namespace))
+    }
+
+    /// Whether the caller may do this in every namespace.
+    ///
+    /// # Errors
+    ///
+    /// What its grants lack.
+    pub fn allow_everywhere(&self, access: Access) -> Result<(), Lacking> {
+        self.0.as_ref().map_or(Ok(()), |grants| grants.allow_everywhere(access))
+    }
+
+    /// The namespaces in which the caller may do this.
+    #[must_use]
+    pub fn namespaces(&self, access: Access) -> Vec<Pattern> {
+        let Some(grants) = &self.0 else { return vec![Pattern::Any] };
+        let patterns: Vec<Pattern> = grants.namespaces(access).cloned().collect();
+        if patterns.contains(&Pattern::Any) { vec![Pattern::Any] } else { patterns }
     }
 
     /// Whether the caller may make an agent the owner of a run in a namespace.

@@ -69,15 +69,15 @@ pub struct Authority {
     pub namespaces: Registry,
 }
 
-/// A time that may change while the service runs.
-#[derive(Debug)]
-pub struct WaitMax(AtomicU64);
+/// A time that may change while the service runs. A clone is the same one.
+#[derive(Clone, Debug)]
+pub struct WaitMax(Arc<AtomicU64>);
 
 impl WaitMax {
     /// This time, to the millisecond.
     #[must_use]
     pub fn new(time: Duration) -> Self {
-        let wait_max = Self(AtomicU64::new(0));
+        let wait_max = Self(Arc::new(AtomicU64::new(0)));
         wait_max.set(time);
         wait_max
     }

@@ -21,6 +21,7 @@ mod queues;
 mod replay;
 mod room;
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -97,6 +98,8 @@ pub enum Failure {
     },
     /// The process stops.
     Draining,
+    /// The claimer's connection ends, and nothing was claimed.
+    Cut,
 }
 
 /// The answer to a claimer.
@@ -143,14 +146,15 @@ impl Claims {
 
     /// Takes the oldest run that waits for a claim, matches and may be the claimer's, and starts it under a lease;
     /// none when there was none for as long as the claimer waits. A request that was answered before is answered with
-    /// the same run.
+    /// the same run. Once `cut` ends, nothing more is claimed; a claim that is being committed is still answered.
     ///
     /// # Errors
     ///
     /// See [`Failure`].
-    pub async fn next(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
+    pub async fn next(&self, claim: &Claim, cut: impl Future<Output = ()>) -> Result<Option<Granted>, Failure> {
+        let mut cut = pin!(cut);
         let mut came = Instant::now();
-        let (claimer, mut turn) = self.enter(claim).await?;
+        let (claimer, mut turn) = unless_cut(cut.as_mut(), self.enter(claim)).await?;
         let queue = claimer.queue.clone();
         let (runs, agent_id) = (&*self.runs, claim.principal.agent_id.as_deref());
         let mut look_again = Instant::now();
@@ -160,8 +164,10 @@ impl Claims {
             let is_over = claim.wait_until <= Instant::now();
             // Without news, a claimer that looked in vain would look in vain again.
             if (is_over || looked.replace(news) != Some(news))
-                && let Some(candidate) =
-                    queue.take(runs, (agent_id, came), is_over, turn.take(), self.turn(claim)).await?
+                && let Some(candidate) = {
+                    let taken = queue.take(runs, (agent_id, came), is_over, turn.take(), self.turn(claim));
+                    unless_cut(cut.as_mut(), taken).await?
+                }
             {
                 if let Some(granted) = self.claim(claim, candidate).await? {
                     return Ok(Some(granted));
@@ -184,6 +190,7 @@ impl Claims {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Err(Failure::Draining),
+                () = cut.as_mut() => return Err(Failure::Cut),
                 () = claimer.wait(news) => {}
                 () = sleep_until(until) => {}
             }
@@ -276,6 +283,18 @@ impl Claims {
             // Dropped, the candidate waits for the next claimer.
             Err(failure) => Err(Failure::Engine(failure)),
         }
+    }
+}
+
+/// Does a part of a claimer's work that commits nothing, unless the claimer's connection ends.
+async fn unless_cut<T>(
+    cut: impl Future<Output = ()>,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        biased;
+        () = cut => Err(Failure::Cut),
+        done = work => done,
     }
 }
 

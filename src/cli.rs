@@ -207,26 +207,39 @@ fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
 /// The command with the values of the file that the command line names, where it is one that takes a server's
 /// settings, beneath it.
 fn with_file(command: clap::Command, words: &[OsString]) -> Result<(clap::Command, ConfigFile), Vec<String>> {
-    let path = words.get(1..).unwrap_or_default();
-    if path.iter().any(|word| word == "--help" || word == "-h") {
+    let mut words = words.get(1..).unwrap_or_default();
+    if words.iter().any(|word| word == "--help" || word == "-h") {
         return Ok((command, ConfigFile::default()));
     }
-    let of: &[&str] = match path {
-        [first, ..] if first == "serve" => &["serve"],
-        [first, second, ..] if first == "config" && second == "check" => &["config", "check"],
-        [first, second, ..] if first == "config" && second == "show" => &["config", "show"],
-        _ => return Ok((command, ConfigFile::default())),
-    };
-    let named = of.iter().try_fold(&command, |command, name| command.find_subcommand(name));
-    let Some(path) = named.and_then(|command| settings::file::named(command, &path[of.len()..])) else {
+    let (mut called, mut path) = (&command, Vec::new());
+    while let [word, after @ ..] = words
+        && let Some(next) = called.find_subcommand(word)
+    {
+        path.push(next.get_name().to_owned());
+        (called, words) = (next, after);
+    }
+    let Some(named) = settings::file::is_taken_by(called).then(|| settings::file::named(called, words)).flatten()
+    else {
         return Ok((command, ConfigFile::default()));
     };
-    let file = ConfigFile::read(&path)?;
-    let command = match of {
-        ["serve"] => command.mut_subcommand("serve", |serve| file.beneath(serve)),
-        of => command.mut_subcommand("config", |config| config.mut_subcommand(of[1], |its| file.beneath(its))),
-    };
-    Ok((command, file))
+    let file = ConfigFile::read(&named)?;
+    let beneath = file.clone();
+    Ok((mut_at(command, &path, move |called| beneath.beneath(called, words)), file))
+}
+
+/// The command with a change of the subcommand at the end of a path.
+fn mut_at(
+    command: clap::Command,
+    path: &[String],
+    change: impl FnOnce(clap::Command) -> clap::Command,
+) -> clap::Command {
+    match path {
+        [] => change(command),
+        [name, rest @ ..] => {
+            let change: Box<dyn FnOnce(clap::Command) -> clap::Command> = Box::new(|next| mut_at(next, rest, change));
+            command.mut_subcommand(name, change)
+        }
+    }
 }
 
 /// A text without the passwords of what was given: who forgets `--store` gives a connection string as something else.

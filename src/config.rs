@@ -31,10 +31,6 @@ const PREFIX: &str = "RUNLEDGER_";
 /// The settings of `runledger serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeConfig {
-    /// File of settings (TOML), beneath flags and the environment: each key is a flag's name, with _ for -
-    #[arg(long, env = "RUNLEDGER_CONFIG", value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
     /// Address to listen on; port 0 takes a free one
     #[arg(long, env = "RUNLEDGER_LISTEN", value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
     pub listen: HostPort,
@@ -120,6 +116,10 @@ pub struct ServeConfig {
 /// The flag that names the store, for every subcommand that opens or reads one.
 #[derive(Args, Clone, Debug)]
 pub struct StoreLocation {
+    /// File of a server's settings (TOML), beneath flags and the environment: each key is a flag's name, with _ for -
+    #[arg(long, env = "RUNLEDGER_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
     /// sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE [default: sqlite:DATA/runledger/ledger.db,
     /// where DATA is `$XDG_DATA_HOME` or ~/.local/share]
     #[arg(long = "store", env = "RUNLEDGER_STORE", value_name = "STORE", hide_env_values = true)]

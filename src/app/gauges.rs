@@ -39,7 +39,6 @@ pub(super) fn of_process(totals: &Arc<Totals>, slot: &AuthoritySlot, tls: Option
     number(&metrics::CONNECTIONS_REFUSED, |totals| large(totals.disagreed()));
     number(&metrics::REQUEST_BYTES, |totals| count(totals.request_bytes()));
     number(&metrics::UNSENT_BYTES, |totals| count(totals.unsent_bytes()));
-    number(&metrics::PROCESS_MEMORY, |totals| large(totals.memory().resident()));
     number(&metrics::MEMORY_LIMIT, |totals| large(totals.memory().limit().unwrap_or(0)));
     let (parts, of) = (totals.clone(), slot.clone());
     observe(&metrics::MEMORY_PART, move |tell| {

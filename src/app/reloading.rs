@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
+use tokio::task::spawn_blocking;
 
-use crate::authority::AuthoritySlot;
+use crate::authority::WaitMax;
 use crate::config::shown::{RELOADED, Setting};
 use crate::config::{ServeConfig, file};
 use crate::grpc::transport::{CallerLimits, Totals};
@@ -36,35 +37,37 @@ impl fmt::Debug for Settings {
 /// The parts of a server whose settings may change.
 pub(super) struct Reloaded {
     pub(super) totals: Arc<Totals>,
-    pub(super) slot: AuthoritySlot,
+    pub(super) wait_max: WaitMax,
 }
 
 impl Reloaded {
     /// Follows the file of settings, for ever. A file that is wrong changes nothing.
     pub(super) async fn follow(self, settings: Settings, mut looks: Looks) {
-        let Some(path) = settings.config.config.clone() else { return std::future::pending().await };
+        let Some(path) = settings.config.store.at.config.clone() else { return std::future::pending().await };
         let Settings { mut all, reread, .. } = settings;
         let mut seen = digest(path.clone()).await;
+        // A file that was wrong is looked at again: what is wrong may be another file that it names.
+        let mut wrong = None;
         loop {
             looks.next().await;
             let found = digest(path.clone()).await;
             if found == seen {
+                wrong = None;
                 continue;
             }
-            seen = found;
-            let read = reread.clone();
-            match tokio::task::spawn_blocking(move || read()).await {
-                Ok(Ok((config, settings))) => {
+            match usable(reread.clone()).await {
+                Ok((config, settings)) => {
                     record::reload("config", true);
                     self.take(&config);
                     tell(&all, &settings);
-                    all = settings;
+                    (all, seen, wrong) = (settings, found, None);
                 }
-                Ok(Err(mistakes)) => {
+                Err(mistakes) if wrong.as_ref() != Some(&(found, mistakes.clone())) => {
                     record::reload("config", false);
                     tracing::error!(mistakes, "the file of settings is wrong: they stay as they are");
+                    wrong = Some((found, mistakes));
                 }
-                Err(_stopped) => {}
+                Err(_same) => {}
             }
         }
     }
@@ -74,13 +77,20 @@ impl Reloaded {
             calls_per_second: config.caller_calls_per_second,
             open_calls: config.caller_open_calls,
         });
-        if let Some(authority) = self.slot.get() {
-            authority.wait_max.set(config.wait_max);
-        }
+        self.wait_max.set(config.wait_max);
         traces::set_ratio(config.telemetry.trace_sample_ratio);
         if let Err(error) = telemetry::set_filter(&config.telemetry.log) {
             tracing::error!(%error, "the filter of log lines cannot be set");
         }
+    }
+}
+
+/// The settings as they are now, where a server would start by them.
+async fn usable(reread: Reread) -> Result<(ServeConfig, Vec<Setting>), String> {
+    let (config, settings) = spawn_blocking(move || reread()).await.map_err(|error| error.to_string())??;
+    match super::mistakes(&config).await.as_slice() {
+        [] => Ok((config, settings)),
+        mistakes => Err(mistakes.join("; ")),
     }
 }
 
@@ -100,6 +110,6 @@ fn tell(before: &[Setting], now: &[Setting]) {
 
 /// The file's digest; none where it cannot be read.
 async fn digest(path: PathBuf) -> Option<[u8; 32]> {
-    let read = tokio::task::spawn_blocking(move || file::text(&path)).await;
+    let read = spawn_blocking(move || file::text(&path)).await;
     read.ok()?.ok().map(|text| Sha256::digest(text).into())
 }

@@ -13,7 +13,9 @@ pub enum Access {
     Report,
     /// To know a namespace, which the request names.
     Know,
-    /// To make, change and delete a namespace, which the request names.
+    /// To change the settings of a namespace, which the request names.
+    Settle,
+    /// To make and delete namespaces, and to set the quotas that bound them.
     Govern,
     /// To see the state of a process, which serves all namespaces.
     Inspect,
@@ -26,7 +28,8 @@ impl Access {
         if let Some(method) = path.strip_prefix("/runledger.v1.RunService/") {
             return RUN_SERVICE.iter().find(|(name, _)| *name == method).map(|(_, access)| *access);
         }
-        OTHERS.iter().find(|(service, _)| path.starts_with(service)).map(|(_, access)| *access)
+        let names = |row: &str| if row.ends_with('/') { path.starts_with(row) } else { path == row };
+        OTHERS.iter().find(|(row, _)| names(row)).map(|(_, access)| *access)
     }
 
     /// Whether a role allows it, in the namespaces for which it was granted.
@@ -45,7 +48,7 @@ impl Access {
                 Role::Operator | Role::Admin => true,
                 Role::Reader | Role::Reporter => false,
             },
-            Self::Govern => match role {
+            Self::Settle | Self::Govern => match role {
                 Role::Admin => true,
                 Role::Reader | Role::Reporter | Role::Operator => false,
             },
@@ -60,7 +63,8 @@ impl Access {
             Self::Read => "read runs",
             Self::Report => "report runs",
             Self::Know => "read a namespace",
-            Self::Govern => "govern a namespace",
+            Self::Settle => "change a namespace",
+            Self::Govern => "make or delete namespaces, or to set their quotas: that takes the role `admin` in `*`",
             Self::Inspect => "inspect a replica",
         }
     }
@@ -90,11 +94,11 @@ const RUN_SERVICE: &[(&str, Access)] = &[
     ("CheckTransition", Access::Read),
 ];
 
-/// All other methods, and services whose methods are alike.
+/// All other methods, and services whose methods are alike, which end in `/`.
 const OTHERS: &[(&str, Access)] = &[
     ("/runledger.v1.ReplicaService/GetReplica", Access::Inspect),
     ("/runledger.v1.NamespaceService/CreateNamespace", Access::Govern),
-    ("/runledger.v1.NamespaceService/UpdateNamespace", Access::Govern),
+    ("/runledger.v1.NamespaceService/UpdateNamespace", Access::Settle),
     ("/runledger.v1.NamespaceService/DeleteNamespace", Access::Govern),
     ("/runledger.v1.NamespaceService/GetNamespace", Access::Know),
     ("/runledger.v1.NamespaceService/ListNamespaces", Access::Know),
@@ -140,6 +144,7 @@ mod tests {
         for path in [
             "/runledger.v1.RunService/DeleteRun",
             "/runledger.v1.RunService/GetRunX",
+            "/runledger.v1.NamespaceService/GetNamespaceX",
             "/runledger.v1.Other/Get",
             "/",
             "",

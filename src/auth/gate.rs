@@ -177,7 +177,7 @@ impl Gate {
 fn believed(Asked { path, headers, .. }: Asked<'_>) -> Result<Admitted, Denied> {
     let names = match Access::of(path) {
         Some(Access::Read | Access::Report) | None => Names::of(headers).map_err(Denied::Headers)?,
-        Some(Access::Open | Access::Know | Access::Govern | Access::Inspect) => Names::none(),
+        Some(Access::Open | Access::Know | Access::Settle | Access::Govern | Access::Inspect) => Names::none(),
     };
     let principal = names.agent.map_or_else(Principal::anonymous, Principal::claimed);
     let caller = Caller { namespace: names.namespace, principal, agents: Agents::All, rights: Rights::all() };
@@ -234,7 +234,7 @@ impl Checked {
         let names = match access {
             Access::Open => return Ok(Admitted::anonymous()),
             Access::Read | Access::Report => Names::of(asked.headers).map_err(Denied::Headers)?,
-            Access::Know | Access::Govern | Access::Inspect => Names::none(),
+            Access::Know | Access::Settle | Access::Govern | Access::Inspect => Names::none(),
         };
         let expires_at = known.expires_at;
         let ends_at = expires_at.map(|end| self.ends_at(end));
@@ -260,7 +260,10 @@ impl Checked {
             Credential::Jwt(_) if !self.takes_jwts(trusted) => return Err(BadCredential::NotTaken.into()),
             Credential::Jwt(proof) if !trusted.jwts().takes(proof) => return Err(BadCredential::Unknown.into()),
             Credential::Jwt(proof) => rules.of_proof(proof).ok_or(BadCredential::Unknown)?,
-            Credential::Certificate { .. } if !self.kinds.certificate => return Err(Denied::NoCredential),
+            // Where certificates name nobody, one is no credential: it let the connection in, and no more.
+            Credential::Certificate { .. } if !self.kinds.certificate || !rules.has_certificates() => {
+                return Err(Denied::NoCredential);
+            }
             Credential::Certificate { name, issuer } => {
                 rules.of_certificate(name, issuer).ok_or(BadCredential::Unknown)?
             }
@@ -280,12 +283,12 @@ impl Checked {
                 let agent = names.agent.clone();
                 grants.allow_as(access, &names.namespace, agent).map_err(|lacking| Denied::lacking(lacking, &names))?
             }
-            Access::Inspect => {
+            Access::Inspect | Access::Govern => {
                 grants.allow_everywhere(access).map_err(|lacking| Denied::lacking(lacking, &names))?;
                 Allowed { agent_id: None, agents: Agents::All }
             }
             // The request names the namespace.
-            Access::Open | Access::Know | Access::Govern => Allowed { agent_id: None, agents: Agents::All },
+            Access::Open | Access::Know | Access::Settle => Allowed { agent_id: None, agents: Agents::All },
         };
         let principal = Principal::authenticated(identity, agent_id);
         let caller = Caller { namespace: names.namespace, principal, agents, rights: Rights::of(grants) };

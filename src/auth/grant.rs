@@ -117,6 +117,11 @@ impl Grants {
         if grants.any(|grant| grant.allows(access)) { Ok(()) } else { Err(Lacking::Role(access)) }
     }
 
+    /// The namespaces in which a role allows an access.
+    pub fn namespaces(&self, access: Access) -> impl Iterator<Item = &Pattern> {
+        self.0.iter().filter(move |grant| grant.allows(access)).flat_map(|grant| &grant.namespaces)
+    }
+
     /// Whether a role that was granted in every namespace allows an access.
     ///
     /// # Errors

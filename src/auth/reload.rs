@@ -6,19 +6,14 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
-use tokio::time::timeout;
 
 use super::access_file::{self, FILE_BYTES_MAX};
 use super::rules::Rules;
 use super::{Gate, Kinds};
 use crate::supervise::looks::Looks;
 use crate::telemetry::{chain, record};
-
-/// The longest time for which new rules wait for the keys of new issuers.
-const KEYS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The access file of a server.
 #[derive(Clone, Debug)]
@@ -73,11 +68,7 @@ impl AccessFile {
                     continue;
                 }
             };
-            // No good token is refused because the keys of a new issuer are still to be read.
-            tokio::select! {
-                _read_or_late = timeout(KEYS_WAIT_MAX, renewed.jwts().looked()) => {}
-                never = renewed.jwts().follow() => match never {},
-            }
+            // What was taken from a caller waits for nothing. Tokens of a new issuer wait for its keys.
             gate.take(renewed);
             trusted = gate.trusted().expect("this gate has something to hold credentials against");
             record::reload("access", true);
@@ -96,6 +87,7 @@ impl AccessFile {
             match look.await.expect("a look does not panic") {
                 Look::Unreadable(error) => {
                     if !std::mem::replace(&mut is_unreadable, true) {
+                        record::reload("access", false);
                         tracing::error!(error, "the access file cannot be read: the rules stay as they are");
                     }
                     continue;

@@ -1,12 +1,13 @@
 //! The call that claims the next run of those that wait.
 
+use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use super::mutations;
 use super::{Authority, Call, unlisted};
 use crate::auth::Caller;
 use crate::claims::{self, Claim, Granted};
-use crate::telemetry::record;
+use crate::telemetry::{record, traces};
 use crate::wire::problem::{self, Problem};
 use crate::wire::query;
 use runledger_proto::v1;
@@ -40,7 +41,7 @@ impl Authority {
             deadline: call.until.deadline,
             trace: call.trace,
         };
-        let granted = self.claims.next(&claim).await;
+        let granted = self.claims.next(&claim, call.until.cut_short().map(drop)).await;
         match &granted {
             Ok(Some(Granted { replayed: false, .. })) => record::claim((0, "granted"), Some(came.elapsed())),
             Ok(Some(Granted { replayed: true, .. })) => record::claim((1, "replayed"), None),
@@ -53,12 +54,16 @@ impl Authority {
             claims::Failure::Store(error) => unlisted("ClaimNextRun", &claim.namespace, &error),
             claims::Failure::Overloaded { wait } => problem::overloaded_for(wait),
             claims::Failure::Draining => problem::draining(),
+            claims::Failure::Cut => problem::connection_ends(),
         })?;
         let disposition = match &granted {
             None => v1::Disposition::Unspecified,
             Some(Granted { replayed: false, .. }) => v1::Disposition::Applied,
             Some(Granted { replayed: true, .. }) => v1::Disposition::Replayed,
         };
+        if let Some(Granted { run, .. }) = &granted {
+            traces::current_run(&claim.namespace, &run.run_id);
+        }
         let run = granted.map(|granted| granted.run.as_ref().into());
         Ok(v1::ClaimNextRunResponse { run, disposition: disposition.into() })
     }

@@ -2,6 +2,7 @@
 
 use super::{Authority, Call, unreadable};
 use crate::leases::renewals::Failure;
+use crate::telemetry::traces;
 use crate::wire::problem::{self, Problem};
 use crate::wire::request;
 use runledger_proto::v1;
@@ -17,6 +18,7 @@ impl Authority {
         call: Call<v1::HeartbeatRunRequest>,
     ) -> Result<v1::HeartbeatRunResponse, Problem> {
         let (key, renewal) = request::heartbeat_run(call.message, &call.caller).map_err(problem::invalid)?;
+        traces::current_run(&key.namespace, &key.run_id);
         let renewed = self.renewals.renew(call.key, key.clone(), renewal, call.until.deadline).await;
         let renewed = renewed.map_err(|failure| match failure {
             Failure::Refused(refusal) => problem::refusal(&refusal),

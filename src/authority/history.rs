@@ -7,6 +7,7 @@ use super::{ANSWER_BYTES_MAX, Authority, Call, kept, run_not_found, unreadable};
 use crate::domain::Revision;
 use crate::store::RunAsKept;
 use crate::store::query::Reach;
+use crate::telemetry::traces;
 use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
 use runledger_proto::v1;
@@ -22,6 +23,7 @@ impl Authority {
         call: Call<v1::ListRunEventsRequest>,
     ) -> Result<v1::ListRunEventsResponse, Problem> {
         let (key, page_size) = query::list_run_events(&call.message, &call.caller).map_err(problem::invalid)?;
+        traces::current_run(&key.namespace, &key.run_id);
         let epoch = self.store.ledger().epoch;
         let after = match call.message.page_token.as_str() {
             "" => Revision::NONE,

@@ -1,9 +1,13 @@
 //! The calls about namespaces, and the wall: whether a call's namespace is there.
 
+use std::collections::BTreeSet;
+
 use super::{Authority, Call, unlisted};
 use crate::auth::{Access, Caller};
-use crate::domain::{NamespaceCommand, NamespaceDecision, NamespaceRecord, Violation};
-use crate::store::ChangeError;
+use crate::domain::{
+    Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceRecord, Pattern, Violation,
+};
+use crate::store::{ChangeError, StoreError};
 use crate::telemetry::chain;
 use crate::wire::namespace;
 use crate::wire::problem::{self, Problem};
@@ -96,26 +100,37 @@ impl Authority {
     ) -> Result<v1::ListNamespacesResponse, Problem> {
         let limit = namespace::list(&call.message).map_err(problem::invalid)?;
         let after = namespace::after(&call.message.page_token).map_err(problem::page_token_invalid)?;
-        let may_know = |record: &NamespaceRecord| permit(&call.caller, Access::Know, &record.name).is_ok();
-        let (mut known, mut after) = (Vec::new(), after.to_owned());
-        // One more than wanted tells whether there are more. A token is a name that the caller may know: so whoever may
-        // know few reads on until the page is full.
-        while known.len() <= limit {
-            let found = self.store.list_namespaces(&after, limit + 1).await;
-            let found = found.map_err(|error| unlisted("ListNamespaces", &call.caller.namespace, &error))?;
-            let Some(last) = found.last() else { break };
-            after = last.name.to_string();
-            let is_last = found.len() <= limit;
-            known.extend(found.into_iter().filter(may_know));
-            if is_last {
-                break;
-            }
-        }
+        let known = self.known(&call.caller, after, limit + 1).await;
+        let mut known = known.map_err(|error| unlisted("ListNamespaces", &call.caller.namespace, &error))?;
         let has_more = known.len() > limit;
         known.truncate(limit);
         let last = known.last().filter(|_| has_more);
         let next_page_token = last.map(|record| record.name.to_string()).unwrap_or_default();
         Ok(v1::ListNamespacesResponse { namespaces: known.iter().map(v1::Namespace::from).collect(), next_page_token })
+    }
+
+    /// The first namespaces after a name that a caller may know, by name. Others are not read: neither the answer nor
+    /// its time tells of them.
+    async fn known(&self, caller: &Caller, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
+        let (mut known, mut named) = (Vec::new(), BTreeSet::new());
+        for pattern in caller.rights.namespaces(Access::Know) {
+            let prefix = match pattern {
+                Pattern::Exact(name) => {
+                    named.insert(Namespace::from(name.as_str()));
+                    continue;
+                }
+                Pattern::Prefix(prefix) => prefix,
+                Pattern::Any => String::new(),
+            };
+            known.extend(self.store.list_namespaces(&prefix, after, limit).await?);
+        }
+        let named: Vec<Namespace> = named.into_iter().filter(|name| name.as_str() > after).collect();
+        if !named.is_empty() {
+            known.extend(self.store.namespaces(&named).await?);
+        }
+        known.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        known.dedup_by(|a, b| a.name == b.name);
+        Ok(known)
     }
 
     async fn change(
@@ -125,7 +140,17 @@ impl Authority {
     ) -> Result<(Option<v1::Namespace>, v1::Disposition), Problem> {
         let command = command.map_err(problem::invalid)?;
         let name = &command.name;
-        permit(caller, Access::Govern, name)?;
+        match &command.ask {
+            // The gate asked for what these take: the right to govern.
+            NamespaceAsk::Create(_) | NamespaceAsk::Delete => {}
+            NamespaceAsk::Update { max_active_runs, max_stored_bytes, .. } => {
+                permit(caller, Access::Settle, name)?;
+                // Whoever is bounded by a quota does not lift it.
+                if max_active_runs.is_some() || max_stored_bytes.is_some() {
+                    caller.rights.allow_everywhere(Access::Govern).map_err(problem::lacking)?;
+                }
+            }
+        }
         match self.store.change_namespace(&command).await {
             Ok(NamespaceDecision::Create(record) | NamespaceDecision::Update(record)) => {
                 Ok((Some((&record).into()), v1::Disposition::Applied))

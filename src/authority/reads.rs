@@ -7,6 +7,7 @@ use crate::domain::{LabelValue, Run, RunKey};
 use crate::share::CallerKey;
 use crate::store::RunAsKept;
 use crate::store::query::Place;
+use crate::telemetry::traces;
 use crate::wire::answer::{self, timestamp};
 use crate::wire::problem::{self, Problem};
 use crate::wire::query;
@@ -22,6 +23,7 @@ impl Authority {
     pub async fn get_run(&self, call: Call<v1::GetRunRequest>) -> Result<v1::GetRunResponse, Problem> {
         let caller = call.key;
         let (key, queue_label) = query::get_run(call.message, &call.caller).map_err(problem::invalid)?;
+        traces::current_run(&key.namespace, &key.run_id);
         match self.reads.run(&key).await {
             Ok(Some(read)) => {
                 kept(&read.run)?;

@@ -12,7 +12,7 @@ use crate::domain::{LedgerEpoch, Namespace, Progress, Revision, RunId, RunKey, T
 use crate::feed::watch_runs::Begin;
 use crate::feed::{Feed, Waited, WatchError, watch_run, watch_runs};
 use crate::leases::progress::{ProgressBoard, ProgressWatch};
-use crate::telemetry::record;
+use crate::telemetry::{record, traces};
 use crate::wire::cursor::{self, CursorInvalid};
 use crate::wire::problem::{self, Problem};
 use crate::wire::query::{self, WatchRun};
@@ -41,6 +41,7 @@ impl Authority {
     ) -> Result<(LedgerEpoch, impl Stream<Item = Result<OneFrame, Problem>> + use<>), Problem> {
         let WatchRun { key, after, of_epoch } =
             query::watch_run(call.message, &call.caller).map_err(problem::invalid)?;
+        traces::current_run(&key.namespace, &key.run_id);
         let cut = move |error, key: &_| cut("WatchRun", &error, key, after);
         self.knows(of_epoch).await.map_err(|error| unreadable("WatchRun", &key, &error))?;
         let begun = feed.watch_run(key.clone(), after, of_epoch).await;
@@ -92,6 +93,7 @@ impl Authority {
     /// The run is not there, or cannot be read.
     pub async fn wait_run(&self, call: Call<v1::WaitRunRequest>) -> Result<Waited, Problem> {
         let (key, timeout) = query::wait_run(call.message, &call.caller).map_err(problem::invalid)?;
+        traces::current_run(&key.namespace, &key.run_id);
         let wait_max = self.wait_max(timeout, &call.until);
         let feed = self.feed.of_caller(call.key);
         tokio::select! {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::ending::{Stop, say};
-use super::serve;
+use crate::app;
 use crate::config::shown::{Setting, as_file};
 use crate::config::{ServeConfig, shown};
 
@@ -81,7 +81,7 @@ struct Named {
 pub(super) async fn run(args: ConfigArgs, settings: &[Setting]) -> Result<(), Stop> {
     match args.command {
         ConfigCommand::Check(named) => {
-            let mut mistakes = serve::mistakes(&named.serve).await;
+            let mut mistakes = app::mistakes(&named.serve).await;
             if let Some(last) = mistakes.pop() {
                 // Each is a line of its own.
                 for mistake in &mistakes {

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::ending::Stop;
-use super::look::Progress;
+use super::look::{self, Progress};
 use super::output::{Format, Out, Output};
 use super::table::{Column, Table};
 use crate::clock::SystemClock;
@@ -18,10 +18,12 @@ use crate::retention::{self, Mode, Quiets};
 use crate::store::retention::Purged;
 use crate::store::{self, Store};
 use crate::supervise::Supervisor;
+use crate::telemetry::chain;
 
 macro_rules! exit_codes {
     () => {
-        "Exit codes: 0 done; 1 the store cannot be opened, read or written, or the output cannot be written; 2 usage."
+        "Exit codes: 0 done; 1 the walk did not come to its end, or the output cannot be written; 2 usage; 3 the store \
+         cannot be opened."
     };
 }
 
@@ -97,11 +99,13 @@ pub(super) async fn run(args: RetentionArgs) -> Result<(), Stop> {
 }
 
 async fn walk(args: WalkArgs, mode: Mode) -> Result<(), Stop> {
+    // A ledger that is not there is not made for this.
+    look::open(&args.store.at).await?;
     let location = args.store.location().map_err(Stop::Usage)?;
     let options = args.store.options(false, true);
     let supervisor = Supervisor::new();
     let opened = store::open::open(&location, &options, Arc::new(SystemClock), &supervisor).await;
-    let store: Arc<dyn Store> = opened.context("the store cannot be opened")?;
+    let store: Arc<dyn Store> = opened.map_err(|error| Stop::Unreachable(chain(&error)))?;
     let only = args.only.as_deref().map(Namespace::from);
     let mut found: Vec<Found> = Vec::new();
     for (namespace, of) in store.retentions().await.context("the namespaces cannot be read")? {
@@ -119,7 +123,7 @@ async fn walk(args: WalkArgs, mode: Mode) -> Result<(), Stop> {
         return Err(Stop::Usage(format!("--only {only}: there is no such namespace, or it keeps its runs for ever")));
     }
     let mut progress = Progress::shown(0, "runs");
-    let (stop, mut quiets) = (supervisor.stop(), Quiets::default());
+    let mut quiets = Quiets::default();
     let walked = retention::walk(&*store, only.as_ref(), mode, &mut quiets, |step| {
         let Purged { runs, events } = step.purged;
         let of = found.iter_mut().find(|of| of.namespace == *step.walk.namespace && of.keep_ms == step.walk.keep_ms);
@@ -128,7 +132,7 @@ async fn walk(args: WalkArgs, mode: Mode) -> Result<(), Stop> {
             of.events += events;
         }
         progress.at(found.iter().map(|of| of.runs).sum());
-        if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        ControlFlow::Continue(())
     });
     let walked = walked.await;
     progress.end();

@@ -7,7 +7,6 @@ use tokio::net::lookup_host;
 
 use super::ending::Stop;
 use crate::app::reloading::Settings;
-use crate::config::ServeConfig;
 use crate::{app, telemetry};
 
 pub(super) const HELP: &str = "Examples:\n  \
@@ -19,17 +18,6 @@ pub(super) const HELP: &str = "Examples:\n  \
     takes less than a second, and 22 s at most when callers or the store hang. A second signal ends it at once.\n\n\
     Exit codes: 0 after a stop that was asked for; 1 when it could not serve or a part of it failed; 2 usage; \
     130 after a second signal.";
-
-/// What would keep a server from starting by these settings, but for the store and the port.
-pub(super) async fn mistakes(config: &ServeConfig) -> Vec<String> {
-    let addresses = match lookup_host(config.listen.as_str()).await {
-        Ok(addresses) => Ok(addresses.collect::<Vec<SocketAddr>>()),
-        Err(error) => Err(format!("cannot resolve {}: {error}", config.listen)),
-    };
-    let admitted = addresses.and_then(|addresses| config.admit(&addresses));
-    let store = config.store.location().map(drop);
-    [admitted, store].into_iter().filter_map(Result::err).chain(app::unusable_files(config)).collect()
-}
 
 pub(super) async fn run(settings: Settings) -> Result<(), Stop> {
     let config = &settings.config;

@@ -3,13 +3,15 @@
 //!
 //! A file is taken whole or not at all, and all mistakes in it are told at once.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, Args as _, Command};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
 use toml::de::{DeTable, DeValue};
 
 use super::ServeConfig;
@@ -22,6 +24,9 @@ const OWN_FLAG: &str = "config";
 
 /// The name of the argument that names the file for those who only look at it.
 const POSITIONAL: &str = "file";
+
+/// The settings that say the same thing in two ways: whoever names one sets the file's other one aside.
+const ALTERNATIVES: &[&str] = &["store", "store_file"];
 
 /// What a file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,8 +78,20 @@ impl ConfigFile {
     }
 
     /// The command whose settings have the file's values where neither a flag nor the environment says otherwise.
+    /// `words`: all after the command's name.
     #[must_use]
-    pub fn beneath(&self, command: Command) -> Command {
+    pub fn beneath(mut self, command: Command, words: &[OsString]) -> Command {
+        if self.values.iter().any(|(key, _)| ALTERNATIVES.contains(&key.as_str())) {
+            let given = leniently(&command, words);
+            let is_given = |arg: &Arg| {
+                let source = given.as_ref().and_then(|given| given.value_source(arg.get_id().as_str()));
+                matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+            };
+            let mut alternatives = command.get_arguments().filter(|arg| ALTERNATIVES.contains(&key(arg).as_str()));
+            if alternatives.any(is_given) {
+                self.values.retain(|(key, _)| !ALTERNATIVES.contains(&key.as_str()));
+            }
+        }
         command.mut_args(|arg| {
             let own = arg.get_long().is_some().then(|| key(&arg));
             match self.values.iter().find(|(key, _)| Some(key) == own.as_ref()) {
@@ -85,12 +102,23 @@ impl ConfigFile {
     }
 }
 
+/// Whether a command takes a file of settings.
+#[must_use]
+pub fn is_taken_by(command: &Command) -> bool {
+    command.get_arguments().any(|arg| arg.get_long() == Some(OWN_FLAG))
+}
+
+/// What a command line and the environment say, before either is checked.
+fn leniently(command: &Command, words: &[OsString]) -> Option<ArgMatches> {
+    let lenient = command.clone().ignore_errors(true).no_binary_name(true).disable_help_flag(true);
+    lenient.try_get_matches_from(words).ok()
+}
+
 /// The file that a command line or the environment names, before either is checked. `words`: all after the
 /// subcommand's name.
 #[must_use]
-pub fn named(command: &Command, words: &[std::ffi::OsString]) -> Option<PathBuf> {
-    let lenient = command.clone().ignore_errors(true).no_binary_name(true).disable_help_flag(true);
-    let matches = lenient.try_get_matches_from(words).ok()?;
+pub fn named(command: &Command, words: &[OsString]) -> Option<PathBuf> {
+    let matches = leniently(command, words)?;
     let of = |id| matches.try_get_one::<PathBuf>(id).ok().flatten().cloned();
     of(POSITIONAL).or_else(|| of(OWN_FLAG))
 }
@@ -235,12 +263,29 @@ mod tests {
             "listen = \"[::1]:0\"\ninsecure = true\nnotify = \"off\"\nconnections = 12\nauth = [\"token\", \"jwt\"]\n\
              trace_sample_ratio = 0.5\nwait_max = \"1h\"",
         );
-        let command = file.unwrap().beneath(ServeConfig::augment_args(Command::new("serve")));
+        let command = file.unwrap().beneath(ServeConfig::augment_args(Command::new("serve")), &[]);
         let matches = command.no_binary_name(true).try_get_matches_from(["--wait-max=2h"]).unwrap();
         let config = <ServeConfig as clap::FromArgMatches>::from_arg_matches(&matches).unwrap();
         assert!(config.insecure && !config.store.notify);
         assert_eq!((config.store.connections, config.auth.len()), (12, 2));
         assert!((config.telemetry.trace_sample_ratio - 0.5).abs() < f64::EPSILON);
         assert_eq!(config.wait_max, std::time::Duration::from_hours(2), "a flag is above the file");
+    }
+
+    #[test]
+    fn a_store_that_a_flag_names_sets_aside_the_files_however_either_names_it() {
+        for (text, flag, values) in [
+            ("store = \"memory\"", "--store-file=f", (None, Some("f"))),
+            ("store_file = \"g\"", "--store=memory", (Some("memory"), None)),
+            ("store_file = \"g\"", "--store-file=f", (None, Some("f"))),
+            ("store_file = \"g\"", "--wait-max=1h", (None, Some("g"))),
+        ] {
+            let words = [OsString::from(flag)];
+            let serve = ServeConfig::augment_args(Command::new("serve"));
+            let command = ConfigFile::parse(text).unwrap().beneath(serve, &words).no_binary_name(true);
+            let matches = command.try_get_matches_from(&words).unwrap();
+            let of = |id| matches.get_raw(id).and_then(|mut raw| raw.next()).map(|raw| raw.to_str().unwrap());
+            assert_eq!((of("location"), of("store_file")), values, "{text} {flag}");
+        }
     }
 }

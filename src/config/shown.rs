@@ -60,8 +60,13 @@ pub fn shown(matches: &ArgMatches, file: &ConfigFile) -> Vec<Setting> {
             vec![matches.get_flag(id).to_string()]
         } else {
             let raw = matches.get_raw(id).into_iter().flatten();
-            raw.map(|value| without_password(&key, &value.to_string_lossy())).collect()
+            raw.map(|value| without_password(&key, &value.to_string_lossy())).collect::<Vec<_>>()
         };
+        if let (true, [], Some(shared)) =
+            (key == "otlp_endpoint", values.as_slice(), super::telemetry::shared_endpoint())
+        {
+            return Setting { key, values: vec![shared], source: Source::Environment };
+        }
         Setting { key, values, source }
     };
     settings().into_iter().map(of).collect()
@@ -148,7 +153,7 @@ mod tests {
         let path = directory.path().join("shown.toml");
         std::fs::write(&path, &text).unwrap();
         let file = ConfigFile::read(&path).unwrap();
-        let again = shown(&file.beneath(command).try_get_matches_from(Vec::<&str>::new()).unwrap(), &file);
+        let again = shown(&file.clone().beneath(command, &[]).try_get_matches_from(Vec::<&str>::new()).unwrap(), &file);
         let values = |settings: &[Setting]| -> Vec<_> {
             settings.iter().map(|setting| (setting.key.clone(), setting.values.clone())).collect()
         };

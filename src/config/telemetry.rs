@@ -10,6 +10,9 @@ use super::duration;
 use crate::telemetry::otlp::Collector;
 use crate::telemetry::{self, LogFormat};
 
+/// OpenTelemetry's own variable for the collector.
+const SHARED_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
 /// See the module.
 #[derive(Args, Clone, Debug)]
 pub struct TelemetryConfig {
@@ -54,12 +57,10 @@ impl TelemetryConfig {
     ///
     /// The variable of OpenTelemetry has a value that is no URL.
     pub fn collector(&self) -> Result<Option<Collector>, String> {
-        let endpoint = match (&self.otlp_endpoint, super::variable("OTEL_EXPORTER_OTLP_ENDPOINT")) {
+        let endpoint = match (&self.otlp_endpoint, shared_endpoint()) {
             (Some(told), _) => Some(told.clone()),
             (None, None) => None,
-            (None, Some(shared)) => Some(
-                endpoint(&shared.to_string_lossy()).map_err(|error| format!("OTEL_EXPORTER_OTLP_ENDPOINT: {error}"))?,
-            ),
+            (None, Some(shared)) => Some(endpoint(&shared).map_err(|error| format!("{SHARED_ENDPOINT}: {error}"))?),
         };
         Ok(endpoint.map(|endpoint| Collector {
             endpoint,
@@ -68,6 +69,11 @@ impl TelemetryConfig {
             interval: self.otlp_interval,
         }))
     }
+}
+
+/// The collector that the environment names for every program that tells of itself so.
+pub(super) fn shared_endpoint() -> Option<String> {
+    super::variable(SHARED_ENDPOINT).map(|value| value.to_string_lossy().into_owned())
 }
 
 fn endpoint(text: &str) -> Result<Uri, &'static str> {

@@ -16,12 +16,18 @@ pub trait Namespaces: OfLedger {
     /// The store cannot be read.
     async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError>;
 
-    /// The namespaces after a name, by name, at most `limit`.
+    /// The namespaces whose names begin with `prefix` and come after `after`, by name, at most `limit`. What it costs
+    /// does not depend on others.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn list_namespaces(&self, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError>;
+    async fn list_namespaces(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<NamespaceRecord>, StoreError>;
 
     /// Changes a namespace, as the [rules](crate::domain::namespace::decide) decide on it as it is. A deletion takes
     /// the head of every shard first: no commit creates a run in a namespace that was found empty. Commits wait

@@ -234,9 +234,14 @@ impl<S: Namespaces + ?Sized> Namespaces for Observed<S> {
         self.inner.namespaces(names).await
     }
 
-    async fn list_namespaces(&self, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
+    async fn list_namespaces(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<NamespaceRecord>, StoreError> {
         self.calls.count(Call::ListNamespaces);
-        self.inner.list_namespaces(after, limit).await
+        self.inner.list_namespaces(prefix, after, limit).await
     }
 
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {

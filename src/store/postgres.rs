@@ -328,8 +328,13 @@ impl Namespaces for PostgresStore {
         namespaces::named(&self.commits.sessions, names).await
     }
 
-    async fn list_namespaces(&self, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
-        namespaces::list(&self.commits.sessions, after, limit).await
+    async fn list_namespaces(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<NamespaceRecord>, StoreError> {
+        namespaces::list(&self.commits.sessions, (prefix, after), limit).await
     }
 
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {

@@ -420,9 +420,14 @@ impl Namespaces for SqliteStore {
         self.connections.read(move |connection| namespaces::named(connection, &names)).await?
     }
 
-    async fn list_namespaces(&self, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
-        let after = after.to_owned();
-        self.connections.read(move |connection| namespaces::list(connection, &after, limit)).await?
+    async fn list_namespaces(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<NamespaceRecord>, StoreError> {
+        let (prefix, after) = (prefix.to_owned(), after.to_owned());
+        self.connections.read(move |connection| namespaces::list(connection, (&prefix, &after), limit)).await?
     }
 
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use self::Severity::{Page, Ticket};
 use super::metrics::{self, Metric};
 
 /// One alert. Its paragraph for whoever is woken stands in `docs/alerts.md`, under its name.
@@ -71,6 +72,21 @@ fn overloaded() -> String {
     format!("{refused} - ({limited} or 0 * {refused})")
 }
 
+/// A replica that Prometheus knows of and cannot ask; or none answers. Which job Prometheus has them under is told by
+/// what they told before.
+fn replica_down() -> String {
+    let told = name(&metrics::BUILD_INFO);
+    format!("(up == 0 and on (job) group by (job) (last_over_time({told}[1d]))) or absent({told})")
+}
+
+/// The store does not answer, or answers and takes no commit: the probe that a replica writes may succeed all the same.
+fn store_down() -> String {
+    let commits = format!("{}_count", name(&metrics::COMMIT_DURATION));
+    let made = |outcomes: &str| format!("sum by (instance) (rate({commits}{{outcome{outcomes}}}[2m])) > 0");
+    let failed = made("=~\"unavailable|refused|unknown\"");
+    format!("({} == 0) or ({failed} unless {})", name(&metrics::STORE_UP), made("=\"committed\""))
+}
+
 /// The time within which 99 of 100 are, of each replica.
 fn p99(metric: &Metric) -> String {
     format!("histogram_quantile(0.99, sum by (instance, le) (rate({}_bucket[5m])))", name(metric))
@@ -86,15 +102,35 @@ fn burns(times: f64, long: &str, short: &str) -> String {
 /// All of them.
 #[must_use]
 pub fn all() -> Vec<Alert> {
-    use Severity::{Page, Ticket};
-    let alert = |name, severity, lasts, expression, summary| Alert { name, expression, lasts, severity, summary };
+    of_calls().into_iter().chain(of_files()).collect()
+}
+
+fn alert(
+    name: &'static str,
+    severity: Severity,
+    lasts: &'static str,
+    expression: String,
+    summary: &'static str,
+) -> Alert {
+    Alert { name, expression, lasts, severity, summary }
+}
+
+/// What keeps calls from being answered, and watches from going on.
+fn of_calls() -> Vec<Alert> {
     let of = |metric: &Metric, condition: &str| format!("{} {condition}", name(metric));
     vec![
+        alert(
+            "RunledgerReplicaDown",
+            Page,
+            "2m",
+            replica_down(),
+            "Prometheus cannot ask {{ $labels.instance }}{{ if not $labels.instance }}any replica{{ end }}.",
+        ),
         alert(
             "RunledgerStoreDown",
             Page,
             "1m",
-            of(&metrics::STORE_UP, "== 0"),
+            store_down(),
             "The store does not answer {{ $labels.instance }}, or its commits fail.",
         ),
         alert(
@@ -124,7 +160,8 @@ pub fn all() -> Vec<Alert> {
             "RunledgerQueueSlow",
             Ticket,
             "5m",
-            format!("{} > 1", p99(&metrics::QUEUE_WAIT)),
+            // Commands that wait for a tenth of a second are refused once a shard's queue is never empty.
+            format!("{} > 0.075", p99(&metrics::QUEUE_WAIT)),
             "One of a hundred commands waits for {{ $value | humanizeDuration }} at {{ $labels.instance }}.",
         ),
         alert(
@@ -162,18 +199,24 @@ pub fn all() -> Vec<Alert> {
             of(&metrics::SWEEP_LAG, "> 30"),
             "{{ $labels.instance }} has not looked for {{ $value | humanizeDuration }} which leases and deadlines are over.",
         ),
+    ]
+}
+
+/// What is wrong with the files of a server, or will be.
+fn of_files() -> Vec<Alert> {
+    vec![
         alert(
             "RunledgerCertificateEnds",
             Ticket,
             "1h",
-            of(&metrics::TLS_EXPIRY, &format!("< {}", 7 * 24 * 3600)),
+            format!("{} < {}", name(&metrics::TLS_EXPIRY), 7 * 24 * 3600),
             "The certificate of {{ $labels.instance }} ends in {{ $value | humanizeDuration }}.",
         ),
         alert(
             "RunledgerIssuerKeysOld",
             Ticket,
             "5m",
-            of(&metrics::JWKS_AGE, "> 3600"),
+            format!("{} > 3600", name(&metrics::JWKS_AGE)),
             "{{ $labels.instance }} has not read the keys of {{ $labels.issuer }} for {{ $value | humanizeDuration }}.",
         ),
         alert(

@@ -159,7 +159,7 @@ metrics! {
     BUILD_INFO: Kind::Gauge, "runledger.build.info", "", ["version", "store"];
     /// Processor time of the process.
     PROCESS_CPU: Kind::Counter, "process.cpu", "s", [];
-    /// Bytes that the process has in memory.
+    /// Bytes that the process has in memory, those of files among them.
     PROCESS_MEMORY: Kind::Gauge, "process.resident_memory", "By", [];
     /// Files, sockets among them, that the process has open.
     PROCESS_FILES: Kind::Gauge, "process.open_fds", "{file}", [];

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rustix::param::clock_ticks_per_second;
+use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 
@@ -16,6 +16,12 @@ pub fn observe_process() {
     observe(&metrics::PROCESS_CPU, |tell| {
         if let Some(seconds) = cpu_seconds() {
             tell(seconds, &[]);
+        }
+    });
+    #[expect(clippy::cast_precision_loss, reason = "a few digits of the bytes say enough")]
+    observe(&metrics::PROCESS_MEMORY, |tell| {
+        if let Some(bytes) = resident_bytes() {
+            tell(bytes as f64, &[]);
         }
     });
     #[expect(clippy::cast_precision_loss, reason = "there are thousands of files")]
@@ -40,6 +46,14 @@ fn cpu_seconds() -> Option<f64> {
     let mut ticks = || fields.next()?.parse::<u32>().ok();
     let ticks = f64::from(ticks()?) + f64::from(ticks()?);
     Some(ticks / f64::from(u32::try_from(clock_ticks_per_second()).ok()?))
+}
+
+/// The bytes in memory, those of files among them, as other programs tell of theirs. What counts towards the limit of
+/// memory is less: the pages of files can be read again.
+fn resident_bytes() -> Option<u64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * u64::try_from(page_size()).ok()?)
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 mod gone;
 
 use std::collections::BTreeSet;
+use std::future::{pending, ready};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use runledger::claims::{Claim, Claims, Failure, Limits};
 use runledger::clock::SystemClock;
@@ -20,7 +22,7 @@ use runledger::store::{Commits, OfLedger as _, OpenOptions, Runs as _, Upkeep as
 use runledger::supervise::Supervisor;
 use runledger::wire::WireFrames;
 use runledger::wire::seal::Seals;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -66,7 +68,12 @@ impl Process {
 }
 
 async fn next(claims: Arc<Claims>, agent: Option<String>, wait: Duration) -> Result<Option<String>, Failure> {
-    let claim = Claim {
+    let claim = claim_of(agent, wait);
+    Ok(claims.next(&claim, pending()).await?.map(|granted| granted.run.run_id.to_string()))
+}
+
+fn claim_of(agent: Option<String>, wait: Duration) -> Claim {
+    Claim {
         namespace: DEFAULT_NAMESPACE.into(),
         filter: Filter::default(),
         max_running: None,
@@ -78,8 +85,7 @@ async fn next(claims: Arc<Claims>, agent: Option<String>, wait: Duration) -> Res
         wait_until: Instant::now() + wait,
         deadline: None,
         trace: None,
-    };
-    Ok(claims.next(&claim).await?.map(|granted| granted.run.run_id.to_string()))
+    }
 }
 
 #[tokio::test]
@@ -94,6 +100,25 @@ async fn a_run_behind_thousands_of_other_owners_runs_is_found() {
     assert_eq!(process.next(Some("worker"), Duration::ZERO).await.unwrap().as_deref(), Some("anybodys"));
     assert_eq!(process.next(Some("worker"), Duration::ZERO).await.unwrap(), None);
     assert_eq!(process.next(Some("away"), Duration::ZERO).await.unwrap().as_deref(), Some("owned-0-0"));
+}
+
+#[tokio::test]
+async fn a_claimer_whose_connection_ends_is_granted_no_run_and_the_next_one_has_it() {
+    let process = Process::start().await;
+    let (cut, is_cut) = oneshot::channel::<()>();
+    let (claims, claim) = (process.claims.clone(), claim_of(None, SOON));
+    let mut waiting = JoinSet::new();
+    waiting.spawn(async move { claims.next(&claim, is_cut.map(drop)).await.map(|granted| granted.is_some()) });
+    while process.claims.bytes().0 == 0 {
+        yield_now().await;
+    }
+    cut.send(()).unwrap();
+    let ended = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
+    assert!(matches!(ended, Err(Failure::Cut)), "{ended:?}");
+    process.apply(deferred("run-1")).await;
+    let at_once = process.claims.next(&claim_of(None, SOON), ready(())).await;
+    assert!(matches!(at_once, Err(Failure::Cut)), "{at_once:?}");
+    assert_eq!(process.next(None, Duration::ZERO).await.unwrap().as_deref(), Some("run-1"));
 }
 
 #[tokio::test]
@@ -184,7 +209,7 @@ async fn next_of_an_instance(claims: Arc<Claims>, wait: Duration) -> Option<Stri
         deadline: None,
         trace: None,
     };
-    claims.next(&claim).await.unwrap().map(|granted| granted.run.run_id.to_string())
+    claims.next(&claim, pending()).await.unwrap().map(|granted| granted.run.run_id.to_string())
 }
 
 fn queued(run_id: &str, instance: &str) -> Command {
@@ -366,7 +391,7 @@ async fn of_more_filters_than_there_may_be_queues_each_is_served() {
             deadline: None,
             trace: None,
         };
-        process.claims.next(&claim).await.unwrap().map(|granted| granted.run.run_id.to_string())
+        process.claims.next(&claim, pending()).await.unwrap().map(|granted| granted.run.run_id.to_string())
     };
     for pool in 0..12 {
         assert_eq!(next(pool).await, None);

@@ -27,7 +27,7 @@ const ENDS: &[(&str, &[u8])] = &[
     ("doctor", &[0, 1, 2, 3]),
     ("verify", &[0, 1, 2, 3]),
     ("migrate", &[0, 1, 2]),
-    ("retention", &[0, 1, 2]),
+    ("retention", &[0, 1, 2, 3]),
     ("bench", &[0, 1, 2, 3, 130]),
     ("config", &[0, 1, 2]),
     ("monitoring", &[0, 1, 2]),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{Place, RawGrant};
 use crate::auth::jwks::{KeySource, KeyUrl, Trust};
 use crate::auth::jwt::{AUDIENCE, Issuer, SERVICE_ACCOUNT};
-use crate::auth::rules::{IssuerRule, SubjectRule, is_name};
+use crate::auth::rules::{IssuerRule, SubjectRule, TOKEN_ISSUER, is_name};
 use crate::domain::Pattern;
 use crate::domain::limits::ISSUER_BYTES_MAX;
 use crate::telemetry::chain;
@@ -52,6 +52,9 @@ pub(super) fn issuer(place: &mut Place<'_>, raw: IssuerEntry, cluster: Option<&s
     }
     if named.is_some_and(|name| !is_name(name, ISSUER_BYTES_MAX)) {
         return place.wrong(format!("issuer must be 1 to {ISSUER_BYTES_MAX} bytes without control characters"));
+    }
+    if named == Some(TOKEN_ISSUER) {
+        return place.wrong(format!("issuer `{TOKEN_ISSUER}` is the one of this file's own tokens"));
     }
     if let Some(name) = named {
         place.name = format!("{} (`{name}`)", place.name);
@@ -103,6 +106,10 @@ impl Keys {
         let made = match (file, url, name) {
             (Some(_), ..) if !is_alone => {
                 return place.wrong("jwks_file stands alone: without jwks_url, kubernetes, ca_file and token_file");
+            }
+            // What a URL is asked for with is told by whoever names it: the pod's own token is for its cluster alone.
+            (None, Some(_), _) if is_cluster && (trust.ca_file.is_none() || trust.bearer_token_file.is_none()) => {
+                return place.wrong("jwks_url needs ca_file and token_file beside kubernetes");
             }
             (None, url, name) if is_cluster => {
                 let cluster = Issuer::cluster(name, Path::new(SERVICE_ACCOUNT), trust, url);

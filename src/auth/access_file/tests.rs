@@ -79,11 +79,15 @@ fn the_keys_of_an_issuer_are_in_a_file_at_a_url_where_it_says_or_in_the_cluster(
     for (lines, fault) in [
         ("jwks_url = \"http://a.example/k\"", "jwks_url must begin with https://"),
         ("jwks_file = \"k\"\nkubernetes = true", "jwks_file stands alone"),
+        ("jwks_url = \"https://b\"\nkubernetes = true\nca_file = \"c\"", "jwks_url needs ca_file and token_file"),
+        ("jwks_url = \"https://b\"\nkubernetes = true\ntoken_file = \"c\"", "jwks_url needs ca_file and token_file"),
         ("jwks_file = \"k\"\nca_file = \"c\"", "jwks_file stands alone"),
     ] {
         let fault_found = issuer(&format!("{named}{lines}")).unwrap_err();
         assert!(fault_found.contains(fault), "{lines}: {fault_found}");
     }
+    let own = issuer("issuer = \"runledger\"\naudience = \"b\"\njwks_file = \"k\"").unwrap_err();
+    assert!(own.contains("issuer `runledger` is the one of this file's own tokens"), "{own}");
     let no_url = issuer("issuer = \"a\"\naudience = \"b\"").unwrap_err();
     assert!(no_url.contains("the issuer is no URL, so its keys must be named"), "{no_url}");
 }

@@ -16,8 +16,8 @@ fn reporter() -> Grants {
 fn what_was_not_granted_is_lacking_and_the_namespace_is_looked_at_first() {
     let grants = reporter();
     assert_eq!(grants.allow(Access::Read, "team-b"), Err(Lacking::Namespace));
-    assert_eq!(grants.allow(Access::Govern, "team-b"), Err(Lacking::Namespace));
-    assert_eq!(grants.allow(Access::Govern, "team-a"), Err(Lacking::Role(Access::Govern)));
+    assert_eq!(grants.allow(Access::Settle, "team-b"), Err(Lacking::Namespace));
+    assert_eq!(grants.allow(Access::Settle, "team-a"), Err(Lacking::Role(Access::Settle)));
     assert_eq!(grants.allow(Access::Read, "team-a"), Ok(()));
     assert_eq!(Grants::default().allow(Access::Read, "default"), Err(Lacking::Namespace));
 }

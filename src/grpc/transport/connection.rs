@@ -49,8 +49,8 @@ const FAULTS_MAX: usize = 1024;
 /// Bytes of one stream that wait at the socket.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Bytes of a call's headers.
-const HEADERS_BYTES_MAX: u32 = 8 * 1024;
+/// Bytes of a call's headers: the longest signed token that is taken, and as much of others.
+const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 
 /// Time that a connection may take to close once it was told to. After half of it, its streams end themselves.
 const GRACE: Duration = Duration::from_mins(1);

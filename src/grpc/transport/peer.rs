@@ -191,11 +191,11 @@ impl Peer {
             Refused::Overloaded => self.overloaded(),
             Refused::TooMany(TooMany { limit, wait }) => {
                 // Spread upwards only: who came back earlier would be refused again.
-                let wait = self.totals.refuse_limited(limit, wait.mul_f64(1.25));
+                let wait = self.totals.refuse_limited(self.address, limit, wait.mul_f64(1.25));
                 Status::from(problem::caller_limited(limit, wait)).into_http()
             }
             Refused::MemoryShort => {
-                let wait = self.totals.refuse_limited("memory", problem::MEMORY_RETRY);
+                let wait = self.totals.refuse_limited(self.address, "memory", problem::MEMORY_RETRY);
                 Status::from(problem::memory_short(wait)).into_http()
             }
             Refused::Withdrawn => Status::from(problem::connection_ends()).into_http(),
@@ -210,6 +210,7 @@ impl Peer {
     /// The answer to a call where there are too many.
     pub(super) fn overloaded(&self) -> Response<Body> {
         record::refusal("OVERLOADED");
+        self.totals.tell_overloaded(self.address);
         let mut answer = Response::new(Body::empty());
         *answer.headers_mut() = HeaderMap::clone(&self.totals.load_shed.refusal());
         answer

@@ -71,6 +71,7 @@ pub struct Totals {
     disagreed: AtomicU64,
     disagreed_said: LogThrottle,
     denied_said: LogThrottle,
+    overloaded_said: LogThrottle,
     /// Calls that were refused for a limit of their caller, or since little memory was left.
     limited: AtomicU64,
     limited_said: LogThrottle,
@@ -99,6 +100,7 @@ impl Totals {
             disagreed: AtomicU64::new(0),
             disagreed_said: LogThrottle::default(),
             denied_said: LogThrottle::default(),
+            overloaded_said: LogThrottle::default(),
             limited: AtomicU64::new(0),
             limited_said: LogThrottle::default(),
         }
@@ -150,6 +152,13 @@ impl Totals {
         }
     }
 
+    /// Says now and then that a call was refused because there are too many, and of whom: who calls most is named most.
+    pub(super) fn tell_overloaded(&self, address: SocketAddr) {
+        if let Some(unsaid) = self.overloaded_said.is_due() {
+            tracing::warn!(%address, unsaid, "a call was refused as OVERLOADED");
+        }
+    }
+
     /// Connections that were refused, because their clients did not agree with the port on TLS or on who they are.
     #[must_use]
     pub fn disagreed(&self) -> u64 {
@@ -192,11 +201,11 @@ impl Totals {
     }
 
     /// Takes note of a call that is refused for a limit. Returns the wait that its caller is told.
-    pub(super) fn refuse_limited(&self, limit: &'static str, wait: Duration) -> Duration {
+    pub(super) fn refuse_limited(&self, address: SocketAddr, limit: &'static str, wait: Duration) -> Duration {
         record::limited(limit);
         let nth = self.limited.fetch_add(1, Ordering::Relaxed);
         if let Some(unsaid) = self.limited_said.is_due() {
-            tracing::warn!(limit, unsaid, "calls are refused for a limit");
+            tracing::warn!(%address, limit, unsaid, "a call was refused for a limit");
         }
         spread(wait, nth)
     }

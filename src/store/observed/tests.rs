@@ -85,7 +85,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     assert!(store.overdue(Shard(0), &OverduePlace::default(), 9).await.unwrap().runs.is_empty());
     assert_eq!(store.changes_of(&key.namespace, &Positions::start(1), 9, 999).await.unwrap().events.len(), 1);
     assert_eq!(store.namespaces(std::slice::from_ref(&key.namespace)).await.unwrap().len(), 1);
-    assert_eq!(store.list_namespaces("", 9).await.unwrap().len(), 1);
+    assert_eq!(store.list_namespaces("", "", 9).await.unwrap().len(), 1);
     let ask =
         NamespaceAsk::Update { description: None, max_active_runs: None, max_stored_bytes: None, retention: None };
     let change = NamespaceCommand { name: key.namespace.clone(), ask, expected_revision: None };

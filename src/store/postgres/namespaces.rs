@@ -64,9 +64,13 @@ pub(super) async fn named(sessions: &Sessions, names: &[Namespace]) -> Result<Ve
     read::rows(sessions, NAMED, &[&names]).await?.iter().map(record).collect()
 }
 
-pub(super) async fn list(sessions: &Sessions, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
+pub(super) async fn list(
+    sessions: &Sessions,
+    (prefix, after): (&str, &str),
+    limit: usize,
+) -> Result<Vec<NamespaceRecord>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    read::rows(sessions, LIST, &[&after, &limit]).await?.iter().map(record).collect()
+    read::rows(sessions, LIST, &[&prefix, &after, &limit]).await?.iter().map(record).collect()
 }
 
 pub(super) async fn change(sessions: &Sessions, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {

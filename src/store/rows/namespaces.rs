@@ -16,11 +16,11 @@ macro_rules! namespace_columns {
 }
 pub(in crate::store) use namespace_columns;
 
-/// A page of namespaces by name.
+/// A page of namespaces by name, of those whose names begin so. Names are of characters before `~`.
 pub(in crate::store) const LIST: &str = concat!(
     "-- namespaces.list\nselect ",
     namespace_columns!(),
-    " from namespaces where name > $1 order by name limit $2"
+    " from namespaces where name >= $1 and name < $1 || '~' and name > $2 order by name limit $3"
 );
 
 /// A namespace, from [`namespace_columns`].

@@ -40,8 +40,12 @@ pub(super) fn named(connection: &Connection, names: &[Namespace]) -> Result<Vec<
     Ok(found)
 }
 
-pub(super) fn list(connection: &Connection, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
-    all(connection, LIST, (after, i64::try_from(limit).unwrap_or(i64::MAX)), |row| record(row))
+pub(super) fn list(
+    connection: &Connection,
+    (prefix, after): (&str, &str),
+    limit: usize,
+) -> Result<Vec<NamespaceRecord>, StoreError> {
+    all(connection, LIST, (prefix, after, i64::try_from(limit).unwrap_or(i64::MAX)), |row| record(row))
 }
 
 /// The namespace, as the creation of a run in it is decided on it.

@@ -129,8 +129,71 @@ async fn a_store_with_a_password_stands_in_a_file_of_its_own() {
     assert!(bad.err.contains("--store-file store") && !bad.err.contains("hunter2"), "{}", bad.err);
     std::fs::write(settings.0.path().join("store"), "memory\n").unwrap();
     assert_eq!(settings.run(&["config", "check", "runledger.toml"]).await.code, 0);
-    let both = settings.run(&["config", "check", "runledger.toml", "--store", "memory"]).await;
+    let flag = settings.run(&["config", "show", "runledger.toml", "--store", "memory"]).await;
+    assert_eq!(line(&flag.out, "store"), ["\"memory\"", "flag"], "a flag sets the file's other way aside");
+    assert!(flag.out.contains("# store_file is not set"), "{}", flag.out);
+    settings.write("store_file = \"store\"\nstore = \"memory\"\n");
+    let both = settings.run(&["config", "check", "runledger.toml"]).await;
     assert!(both.code == 1 && both.err.contains("give one"), "{}", both.err);
+}
+
+#[tokio::test]
+async fn every_command_on_the_store_finds_it_in_the_file_of_settings() {
+    let settings = Settings::of("store = \"sqlite:own.db\"\nlisten = \"127.0.0.1:0\"\n");
+    let name = settings.name();
+    let mut serve = settings.command(&["migrate"]);
+    serve.env("RUNLEDGER_CONFIG", &name);
+    let migrated = ran(serve).await;
+    assert_eq!(migrated.code, 0, "{}", migrated.err);
+    assert!(settings.0.path().join("own.db").is_file(), "{}", migrated.out);
+    for args in [&["verify"][..], &["doctor"], &["export"], &["retention", "preview"], &["migrate"]] {
+        let mut of_environment = settings.command(args);
+        of_environment.env("RUNLEDGER_CONFIG", &name);
+        let by_flag = [args, &["--config", &name]].concat();
+        for command in [of_environment, settings.command(&by_flag)] {
+            let found = ran(command).await;
+            assert_eq!(found.code, 0, "{args:?}: {} {}", found.out, found.err);
+        }
+        let elsewhere = settings.run(&[args, &["--config", &name, "--store", "sqlite:own.db/x.db"]].concat()).await;
+        assert_ne!(elsewhere.code, 0, "{args:?}: a flag is above the file");
+    }
+    settings.write("shop = 1\n");
+    let wrong = settings.run(&["doctor", "--config", &name]).await;
+    assert!(wrong.code == 2 && wrong.err.contains("unknown key `shop`"), "{}", wrong.err);
+}
+
+#[tokio::test]
+async fn the_collector_that_all_programs_share_is_shown() {
+    let settings = Settings::of("store = \"memory\"\n");
+    let mut shared = settings.command(&["config", "show", "runledger.toml"]);
+    shared.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317");
+    let shown = ran(shared).await;
+    assert_eq!(line(&shown.out, "otlp_endpoint"), ["\"http://127.0.0.1:4317\"", "environment"], "{}", shown.err);
+}
+
+#[tokio::test]
+async fn a_change_by_which_the_server_would_not_start_again_is_refused_until_it_would() {
+    let good = "store = \"memory\"\nreload_interval = \"50ms\"\n";
+    let settings = Settings::of(good);
+    let server = Server::start_with(&["--config", &settings.name()]).await;
+    server.becomes("readiness", Health::Serving, SOON).await;
+    let access = settings.0.path().join("access.toml");
+    let access_file = access.to_str().unwrap();
+    settings.write(&format!("{good}access_file = \"{access_file}\"\ncaller_calls_per_second = 1\n"));
+    server.process.says("the file of settings is wrong: they stay as they are").await;
+    assert!(server.process.said().contains(access_file), "{}", server.process.said());
+    let mut client = server.client();
+    for nth in 0..20 {
+        start(&mut client, &format!("before-{nth}")).await.unwrap();
+    }
+    // What was wrong was another file: it is there now.
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let entry = format!(
+        "[[token]]\nname = \"a\"\nsha256 = \"{hash}\"\ngrants = [{{ namespaces = [\"*\"], roles = [\"admin\"] }}]\n"
+    );
+    std::fs::write(access, entry).unwrap();
+    server.process.says("settings have changed, and hold settings=\"caller_calls_per_second\"").await;
+    assert_eq!(server.process.said().matches("the file of settings is wrong").count(), 1);
 }
 
 #[tokio::test]

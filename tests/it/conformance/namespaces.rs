@@ -95,8 +95,18 @@ pub(crate) async fn a_namespace_is_made_changed_listed_and_deleted<F: Fixture>(f
     let names = |records: Vec<NamespaceRecord>| -> Vec<String> {
         records.into_iter().map(|record| record.name.to_string()).collect()
     };
-    assert_eq!(names(store.list_namespaces("", 9).await.unwrap()), ["default", "team-0", "team-a"]);
-    assert_eq!(names(store.list_namespaces("default", 1).await.unwrap()), ["team-0"]);
+    assert_eq!(names(store.list_namespaces("", "", 9).await.unwrap()), ["default", "team-0", "team-a"]);
+    assert_eq!(names(store.list_namespaces("", "default", 1).await.unwrap()), ["team-0"]);
+    for (prefix, after, listed) in [
+        ("team-", "", &["team-0", "team-a"][..]),
+        ("team-", "team-0", &["team-a"]),
+        ("team-a", "", &["team-a"]),
+        ("team-a", "team-a", &[]),
+        ("tea", "z", &[]),
+        ("team-b", "", &[]),
+    ] {
+        assert_eq!(names(store.list_namespaces(prefix, after, 9).await.unwrap()), listed, "{prefix} after {after}");
+    }
 
     assert_eq!(change(store, "team-a", NamespaceAsk::Delete).await, Ok(NamespaceDecision::Delete));
     assert_eq!(found(&*replica, "team-a").await, None);

@@ -350,8 +350,13 @@ impl Namespaces for Wrapped {
         self.store.namespaces(names).await
     }
 
-    async fn list_namespaces(&self, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
-        self.store.list_namespaces(after, limit).await
+    async fn list_namespaces(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<NamespaceRecord>, StoreError> {
+        self.store.list_namespaces(prefix, after, limit).await
     }
 
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {

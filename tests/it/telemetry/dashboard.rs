@@ -61,6 +61,9 @@ fn no_two_panels_overlap() {
     }
 }
 
+/// What Prometheus itself tells of each instance that it asks.
+const OF_PROMETHEUS: &str = "up";
+
 /// Holds an expression against the table: every metric that it names has a row, and every label is one of that row's.
 /// Returns the names of the metrics.
 pub(super) fn is_of_the_table(place: &str, expression: &str) -> HashSet<String> {
@@ -68,7 +71,8 @@ pub(super) fn is_of_the_table(place: &str, expression: &str) -> HashSet<String> 
     let mut asked = Asked::default();
     walk_expr(&mut asked, &parsed).unwrap();
     assert!(!asked.metrics.is_empty(), "{place}: {expression}");
-    let mut labels: HashSet<String> = ["instance", "le"].map(str::to_owned).into();
+    asked.metrics.retain(|(name, _)| name != OF_PROMETHEUS);
+    let mut labels: HashSet<String> = ["instance", "job", "le"].map(str::to_owned).into();
     for (name, matched) in &asked.metrics {
         let metric = row(name).unwrap_or_else(|| panic!("{place}: {name} is no metric: {expression}"));
         let own: HashSet<_> = metric.labels.iter().map(|label| prometheus_label(label)).collect();

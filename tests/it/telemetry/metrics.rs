@@ -156,11 +156,13 @@ async fn what_is_counted_is_what_has_happened() {
         ("runledger_claims_total", &["outcome=\"granted\""], 1.0),
         ("runledger_leases_renewals_total", &["outcome=\"made\""], 1.0),
         ("runledger_watch_resumes_total", &["of=\"many\""], 1.0),
+        ("runledger_commit_duration_seconds_count", &["outcome=\"nothing_to_write\""], 2.0),
     ] {
         scrape.reaches(name, labels, value).await;
         let sum = scrape.sum(name, labels).await;
         assert!((sum - value).abs() < 0.1, "{name}{labels:?} is {sum}, and not {value}");
     }
+    scrape.reaches("runledger_commit_duration_seconds_count", &["outcome=\"committed\""], 1.0).await;
     // A watch is told of once its client has gone.
     scrape.reaches(calls, &["RunService/WatchRuns\"", "\"CANCELLED\""], 1.0).await;
 }

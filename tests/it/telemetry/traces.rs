@@ -75,6 +75,12 @@ async fn a_start_is_traced_to_its_commit_and_on_to_a_watcher(store: &str, of_the
     assert!(attribute(call, "runledger.commit.id").is_some());
     assert_eq!(attribute(call, "runledger.commit.id"), attribute(commit, "runledger.commit.id"));
 
+    let get = GetRunRequest { run_id: "run-1".to_owned(), ..GetRunRequest::default() };
+    client.get_run(of(get, &format!("00-{TRACE}-{CALLER}-01"))).await.unwrap();
+    let spans_of_read = collector.trace(TRACE, "runledger.v1.RunService/GetRun").await;
+    let read = spans_of_read.iter().find(|span| span.name == "runledger.v1.RunService/GetRun").unwrap();
+    assert_eq!(attribute(read, "runledger.run.id").as_deref(), Some("run-1"));
+
     // The event leads back to the call's span, so that a watcher can link its own to it.
     let traceparent = format!("00-{TRACE}-{}-01", hex(&call.span_id));
     assert_eq!(events(&mut client, "run-1").await, [traceparent.as_str()]);

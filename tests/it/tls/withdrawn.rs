@@ -3,9 +3,14 @@
 
 use std::time::Duration;
 
-use runledger_proto::v1::{WaitRunRequest, WatchRunRequest, WatchRunsRequest, watch_runs_response};
+use prost_types::Duration as WireDuration;
+use runledger_proto::v1::{
+    ClaimNextRunRequest, ClaimNextRunResponse, RunFilter, WaitRunRequest, WatchRunRequest, WatchRunsRequest,
+    watch_runs_response,
+};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use tonic::Code;
+use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::Served;
@@ -18,9 +23,10 @@ const END_WAIT_MAX: Duration = Duration::from_secs(3);
 
 const URI: &[&str] = &["spiffe://example.org/bridge"];
 
-/// Watches of a client, and a wait, on one connection.
+/// Watches of a client, a wait and a claim that waits, on one connection.
 struct Watching {
     client: Client,
+    claims: JoinSet<Result<tonic::Response<ClaimNextRunResponse>, Status>>,
     one: tonic::Streaming<runledger_proto::v1::WatchRunResponse>,
     many: tonic::Streaming<runledger_proto::v1::WatchRunsResponse>,
     cursor: String,
@@ -38,7 +44,17 @@ impl Watching {
                 break it.cursor;
             }
         };
-        Self { client, one, many, cursor }
+        let mut claimer = client.clone();
+        let work = RunFilter { workflow_id: "work".to_owned(), ..RunFilter::default() };
+        let ask = ClaimNextRunRequest {
+            filter: Some(work),
+            lease_ttl: Some(WireDuration { seconds: 30, nanos: 0 }),
+            wait: Some(WireDuration { seconds: 30, nanos: 0 }),
+            ..ClaimNextRunRequest::default()
+        };
+        let mut claims = JoinSet::new();
+        claims.spawn(async move { claimer.claim_next_run(ask).await });
+        Self { client, claims, one, many, cursor }
     }
 
     /// The streams and a wait end, and say that they may be resumed elsewhere; a call is not begun. Gives the cursor.
@@ -64,7 +80,9 @@ impl Watching {
         };
         let ended = timeout(END_WAIT_MAX, async { tokio::join!(waits, one, many) }).await;
         let (waited, one, many) = ended.expect("they end");
-        for status in [&one, &many] {
+        let claimed = timeout(SOON, self.claims.join_next()).await.expect("it ends").unwrap().unwrap();
+        let claimed = claimed.map(tonic::Response::into_inner).expect_err("its caller is trusted no more");
+        for status in [&one, &many, &claimed] {
             assert_eq!((status.code(), reason(status).as_str()), (Code::Unavailable, "DRAINING"), "{status:?}");
             assert!(status.get_details_retry_info().is_some(), "{status:?}");
         }
