@@ -193,8 +193,8 @@ pub struct Feed {
     hub: Arc<Hub>,
     encode: Arc<dyn Encode>,
     /// The runs that histories were folded to: sessions that read the same history fold on the runs that others have
-    /// left. All runs are of this epoch of the ledger.
-    folded: Arc<Mutex<(LedgerEpoch, Arc<Cache>)>>,
+    /// left. All runs are of this generation.
+    folded: Arc<Mutex<(Generation, Arc<Cache>)>>,
     /// The pages of history that sessions share.
     pages: Arc<Pages>,
     reads: Arc<Turns>,
@@ -206,6 +206,10 @@ pub struct Feed {
     limits: Limits,
     stop: CancellationToken,
 }
+
+/// What sessions share of history is of one epoch of the ledger, and of the time between two
+/// [cleanings](Hub::clean).
+type Generation = (LedgerEpoch, u64);
 
 impl Feed {
     /// Starts the tailer. `committed` is notified when this process has committed events.
@@ -223,7 +227,7 @@ impl Feed {
         let tailer = tailer::run(log.clone(), runs.clone(), hub.clone(), encode.clone(), committed, stop.clone());
         supervisor.vital("tailer", tailer);
         let [reads, looks] = [READS_MAX, LOOKS_MAX].map(Turns::new);
-        let folded = Arc::new(Mutex::new((log.ledger().epoch, Arc::new(fold::cache()))));
+        let folded = Arc::new(Mutex::new(((log.ledger().epoch, 0), Arc::new(fold::cache()))));
         let pages = Arc::new(Pages::new(limits.shared_pages_bytes_max));
         let caller = CallerKey::AUTHORITY;
         Self { log, runs, hub, encode, folded, pages, reads, looks, caller, reader: None, limits, stop }
@@ -277,14 +281,19 @@ impl Feed {
         if self.stop.is_cancelled() { Err(WatchError::Draining) } else { self.is_still(epoch) }
     }
 
-    /// The cache on which sessions of an epoch fold. Runs of a lost past are dropped.
-    fn folded(&self, epoch: LedgerEpoch) -> Arc<Cache> {
+    /// What sessions of an epoch may share from now on.
+    fn generation(&self, epoch: LedgerEpoch) -> Generation {
+        (epoch, self.hub.cleanings())
+    }
+
+    /// The cache on which sessions of a generation fold. Runs of an older one are dropped.
+    fn folded(&self, generation: Generation) -> Arc<Cache> {
         let mut folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
-        if folded.0 < epoch {
-            *folded = (epoch, Arc::new(fold::cache()));
+        if folded.0 < generation {
+            *folded = (generation, Arc::new(fold::cache()));
         }
-        // A session of an older epoch is about to end, and gets a cache of its own.
-        if folded.0 == epoch { folded.1.clone() } else { Arc::new(fold::cache()) }
+        // A session of an older generation is about to end or to see the next one, and gets a cache of its own.
+        if folded.0 == generation { folded.1.clone() } else { Arc::new(fold::cache()) }
     }
 
     /// Reads a page from the store that the session then keeps, once it has a turn of `turns` and one of its client.

@@ -23,6 +23,7 @@ pub mod observed;
 pub mod open;
 pub mod postgres;
 pub mod query;
+mod redaction;
 pub mod retention;
 mod rows;
 mod runs;

@@ -11,6 +11,8 @@ pub enum Access {
     Read,
     /// To report runs of the call's namespace.
     Report,
+    /// To take out of runs of the call's namespace what should not have been written.
+    Redact,
     /// To know a namespace, which the request names.
     Know,
     /// To change the settings of a namespace, which the request names.
@@ -48,7 +50,7 @@ impl Access {
                 Role::Operator | Role::Admin => true,
                 Role::Reader | Role::Reporter => false,
             },
-            Self::Settle | Self::Govern => match role {
+            Self::Redact | Self::Settle | Self::Govern => match role {
                 Role::Admin => true,
                 Role::Reader | Role::Reporter | Role::Operator => false,
             },
@@ -62,6 +64,7 @@ impl Access {
             Self::Open => "call",
             Self::Read => "read runs",
             Self::Report => "report runs",
+            Self::Redact => "redact runs",
             Self::Know => "read a namespace",
             Self::Settle => "change a namespace",
             Self::Govern => "make or delete namespaces, or to set their quotas: that takes the role `admin` in `*`",
@@ -89,6 +92,7 @@ const RUN_SERVICE: &[(&str, Access)] = &[
     ("RequestAbort", Access::Report),
     ("ArchiveRun", Access::Report),
     ("RestoreRun", Access::Report),
+    ("RedactRun", Access::Redact),
     ("ListRunEvents", Access::Read),
     ("CountRuns", Access::Read),
     ("CheckTransition", Access::Read),

@@ -176,7 +176,7 @@ impl Gate {
 /// Lets a caller in who is believed. Health and reflection name nobody.
 fn believed(Asked { path, headers, .. }: Asked<'_>) -> Result<Admitted, Denied> {
     let names = match Access::of(path) {
-        Some(Access::Read | Access::Report) | None => Names::of(headers).map_err(Denied::Headers)?,
+        Some(Access::Read | Access::Report | Access::Redact) | None => Names::of(headers).map_err(Denied::Headers)?,
         Some(Access::Open | Access::Know | Access::Settle | Access::Govern | Access::Inspect) => Names::none(),
     };
     let principal = names.agent.map_or_else(Principal::anonymous, Principal::claimed);
@@ -233,7 +233,7 @@ impl Checked {
         };
         let names = match access {
             Access::Open => return Ok(Admitted::anonymous()),
-            Access::Read | Access::Report => Names::of(asked.headers).map_err(Denied::Headers)?,
+            Access::Read | Access::Report | Access::Redact => Names::of(asked.headers).map_err(Denied::Headers)?,
             Access::Know | Access::Settle | Access::Govern | Access::Inspect => Names::none(),
         };
         let expires_at = known.expires_at;
@@ -279,7 +279,7 @@ impl Checked {
     fn admit(known: Known, access: Access, names: Names) -> Result<Admitted, Denied> {
         let Known { identity, grants, .. } = known;
         let Allowed { agent_id, agents } = match access {
-            Access::Read | Access::Report => {
+            Access::Read | Access::Report | Access::Redact => {
                 let agent = names.agent.clone();
                 grants.allow_as(access, &names.namespace, agent).map_err(|lacking| Denied::lacking(lacking, &names))?
             }

@@ -96,6 +96,7 @@ impl Authority {
         request_abort: RequestAbortRequest -> RequestAbortResponse;
         archive_run: ArchiveRunRequest -> ArchiveRunResponse;
         restore_run: RestoreRunRequest -> RestoreRunResponse;
+        redact_run: RedactRunRequest -> RedactRunResponse;
     }
 
     /// Commits the command that a request asks for. `names_run`: the request named its run, so that a repetition meets
@@ -161,6 +162,7 @@ fn may_name(caller: &Caller, command: &Command) -> Result<(), Problem> {
         | Ask::RequestAbort(_)
         | Ask::Sweep
         | Ask::Archive
-        | Ask::Restore => Ok(()),
+        | Ask::Restore
+        | Ask::Redact(_) => Ok(()),
     }
 }

@@ -65,6 +65,9 @@ enum RunCommand {
     /// Show an archived run in lists and counts again
     #[command(after_help = help::RESTORE)]
     Restore(mutations::ArchiveArgs),
+    /// Take out of a run and its history what should not have been written
+    #[command(after_help = help::REDACT)]
+    Redact(mutations::RedactArgs),
     /// Run a program as a run: start or claim it, keep it alive, and end it as the program ends
     #[command(after_help = help::WORKER)]
     Worker(Box<worker::WorkerArgs>),
@@ -121,6 +124,7 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
         RunCommand::RequestAbort(args) => mutations::request_abort(args).await,
         RunCommand::Archive(args) => mutations::archive(args).await,
         RunCommand::Restore(args) => mutations::restore(args).await,
+        RunCommand::Redact(args) => mutations::redact(args).await,
         RunCommand::Worker(args) => worker::run(*args).await,
         RunCommand::WorkerGuard(args) => worker::guard::run(args).await,
         RunCommand::Get(args) => get(args).await,

@@ -2,7 +2,7 @@
 //! milliseconds.
 
 use super::run::labels_weight;
-use super::{Ending, Labels, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata, Request, Status};
+use super::{Ending, Labels, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata, Redaction, Request, Status};
 
 /// The ask of a command.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +31,8 @@ pub enum Ask {
     Archive,
     /// Shows an archived run again.
     Restore,
+    /// Takes out of the run and its history what should not have been written.
+    Redact(Redaction),
 }
 
 /// The fields of a start.
@@ -135,7 +137,7 @@ pub struct RequestAbort {
 impl Ask {
     /// One ask of each kind, with default fields.
     #[must_use]
-    pub fn each() -> [Self; 13] {
+    pub fn each() -> [Self; 14] {
         [
             Self::Start(Start::default()),
             Self::Start(Start { deferred: true, ..Start::default() }),
@@ -150,6 +152,7 @@ impl Ask {
             Self::Sweep,
             Self::Archive,
             Self::Restore,
+            Self::Redact(Redaction::default()),
         ]
     }
 
@@ -168,6 +171,7 @@ impl Ask {
             Self::Sweep => "Sweep",
             Self::Archive => "ArchiveRun",
             Self::Restore => "RestoreRun",
+            Self::Redact(_) => "RedactRun",
         }
     }
 
@@ -183,7 +187,8 @@ impl Ask {
             | Self::RequestAbort(_)
             | Self::Sweep
             | Self::Archive
-            | Self::Restore => None,
+            | Self::Restore
+            | Self::Redact(_) => None,
             Self::Complete(_) => Some(Status::Completed),
             Self::Abort(_) => Some(Status::Aborted),
             Self::Fail(_) => Some(Status::Failed),
@@ -203,7 +208,9 @@ impl Ask {
             | Self::RequestAbort(_)
             | Self::Sweep
             | Self::Archive
-            | Self::Restore => true,
+            | Self::Restore
+            // It takes out once more what is taken out already.
+            | Self::Redact(_) => true,
             // A claim or a release that was applied makes its own repetition fail.
             Self::Update(_) | Self::Claim(_) | Self::Release(_) | Self::GiveBack(_) => false,
         }
@@ -224,7 +231,8 @@ impl Ask {
             | Self::RequestAbort(_)
             | Self::Sweep
             | Self::Archive
-            | Self::Restore => return None,
+            | Self::Restore
+            | Self::Redact(_) => return None,
         };
         Some(metadata).filter(|metadata| !metadata.is_empty())
     }
@@ -243,7 +251,8 @@ impl Ask {
             | Self::RequestAbort(_)
             | Self::Sweep
             | Self::Archive
-            | Self::Restore => None,
+            | Self::Restore
+            | Self::Redact(_) => None,
         }
     }
 
@@ -261,6 +270,7 @@ impl Ask {
                 Self::Update(update) => update.links.weight() + labels_weight(&update.labels.set),
                 Self::Abort(end) | Self::Fail(end) => end.why.weight(),
                 Self::RequestAbort(request) => request.reason.as_ref().map_or(0, String::len),
+                Self::Redact(redaction) => redaction.weight(),
                 Self::Complete(_)
                 | Self::Claim(_)
                 | Self::Release(_)

@@ -7,7 +7,7 @@ use super::decide::decide;
 use super::decision::{AppliedRequest, Context, Decision};
 use super::sides::{self, SideWrites, Sides, Wanted};
 use super::{
-    Command, EventType, LedgerEpoch, NewEvent, Position, Refusal, Revision, Run, RunKey, RunWrite, Stored, Time,
+    Ask, Command, EventType, LedgerEpoch, NewEvent, Position, Refusal, Revision, Run, RunKey, RunWrite, Stored, Time,
 };
 
 /// The rules that decide commands. A store hands over the rows that it read, and writes the rows that come back: the
@@ -125,6 +125,12 @@ impl Slot {
         Self { before: Some(Stored::of(&run)), run: Some(run), metadata_changed: false }
     }
 
+    /// Whether the run has an event of this batch.
+    fn is_written(&self) -> bool {
+        let stored = self.before.map_or(Revision::NONE, |stored| stored.revision);
+        self.run.as_ref().map_or(Revision::NONE, |run| run.revision) != stored
+    }
+
     fn written(self) -> RunWrite {
         let run = self.run.expect("a written run exists");
         RunWrite { run, before: self.before, metadata_changed: self.metadata_changed }
@@ -141,7 +147,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
     let mut slots: HashMap<RunKey, Slot> = runs.into_iter().map(|run| (run.key(), Slot::of(run))).collect();
     let mut applied: HashMap<(RunKey, String), AppliedRequest> =
         requests.into_iter().map(|(key, id, request)| ((key, id), request)).collect();
-    let mut written: Vec<RunKey> = Vec::new();
+    let (mut written, mut redacted): (Vec<RunKey>, Vec<RunKey>) = (Vec::new(), Vec::new());
     let read = slots.values().filter_map(|slot| slot.run.as_ref()).map(|run| run.weight()).sum();
     let mut decided = Decided { weight: read, ..Decided::default() };
     let mut merged = 0;
@@ -152,6 +158,12 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         }
         let run = slots.get(&command.key).and_then(|slot| slot.run.as_deref());
         if sides.lack(command, run) && !decided.verdicts.is_empty() {
+            break;
+        }
+        // A redaction rewrites its run's events that are in the log: those of this batch have to be there first. What it
+        // leaves of the run's requests is known from the log alone.
+        let is_redaction = matches!(command.ask, Ask::Redact(_));
+        if redacted.contains(&command.key) || is_redaction && slots.get(&command.key).is_some_and(Slot::is_written) {
             break;
         }
         let slot =
@@ -175,12 +187,14 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
             }
             Ok(Decision::Apply(event, run)) => {
                 let run = Arc::new(*run);
-                let stored_revision = slot.before.map_or(Revision::NONE, |stored| stored.revision);
-                if slot.run.as_ref().map_or(Revision::NONE, |run| run.revision) == stored_revision {
+                if !slot.is_written() {
                     written.push(command.key.clone());
                 }
+                if is_redaction {
+                    redacted.push(command.key.clone());
+                }
                 sides.apply(command, slot.run.as_deref(), &event, &run, clock);
-                slot.metadata_changed |= !event.changes.metadata.is_empty();
+                slot.metadata_changed |= !event.changes.metadata.is_empty() || event.changes.redaction.is_some();
                 slot.run = Some(run.clone());
                 if let Some(request) = &request {
                     let remembered = AppliedRequest { revision: event.revision, digest: request.digest };

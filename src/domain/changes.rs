@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::run::labels_weight;
-use super::{Ending, LabelsChange, LinksChange, Metadata, SupervisionChange};
+use super::{Ending, LabelsChange, LinksChange, Metadata, Redaction, SupervisionChange};
 
 /// The fields that an event set. The serde form is one flat object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct Changes {
     /// The fields that the authority watches over.
     #[serde(flatten)]
     pub supervision: SupervisionChange,
+    /// What was taken out of the run, and of its events before this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redaction: Option<Box<Redaction>>,
 }
 
 impl Changes {
@@ -40,5 +43,6 @@ impl Changes {
             + self.ending.weight()
             + labels_weight(&self.labels.set)
             + self.metadata.weight()
+            + self.redaction.as_ref().map_or(0, |redaction| redaction.weight())
     }
 }

@@ -40,7 +40,8 @@ impl Command {
             | Ask::RequestAbort(_)
             | Ask::Sweep
             | Ask::Archive
-            | Ask::Restore => None,
+            | Ask::Restore
+            | Ask::Redact(_) => None,
         }
     }
 

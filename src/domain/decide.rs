@@ -53,6 +53,7 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
         (Status::Completed | Status::Aborted | Status::Failed, Ask::Restore) if run.archived_at.is_some() => {
             event(Some(run), command, context, EventType::Restored)
         }
+        (_, Ask::Redact(_)) => event(Some(run), command, context, EventType::Redacted),
         (Status::Completed, Ask::Complete(_))
         | (Status::Pending | Status::Running, Ask::Restore)
         | (
@@ -142,7 +143,8 @@ fn existing<'a>(run: Option<&'a Run>, command: &Command) -> Result<Option<&'a Ru
             | Ask::RequestAbort(_)
             | Ask::Sweep
             | Ask::Archive
-            | Ask::Restore,
+            | Ask::Restore
+            | Ask::Redact(_),
         ) => Err(Refusal::RunNotFound { key: command.key.clone() }),
     }
 }
@@ -164,13 +166,13 @@ fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses an agent that is not the run's owner. Aborts are open to every agent, and all asks to a caller that names no
+/// Refuses an agent that is not the run's owner. Aborts and redactions are open to every agent, and all asks to a caller that names no
 /// agent. A claim that takes over a running run takes it from its owner. But a caller that is confined to its agents
 /// writes runs of others in no way.
 fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
     confined(run, command)?;
     match (&command.ask, run.status) {
-        (Ask::Start(_) | Ask::Abort(_) | Ask::RequestAbort(_) | Ask::Sweep, _) => Ok(()),
+        (Ask::Start(_) | Ask::Abort(_) | Ask::RequestAbort(_) | Ask::Sweep | Ask::Redact(_), _) => Ok(()),
         (Ask::Claim(_), Status::Running) if !run.is_ready() => Ok(()),
         (
             Ask::Update(_)
@@ -206,7 +208,8 @@ fn confined(run: &Run, command: &Command) -> Result<(), Refusal> {
             | Ask::RequestAbort(_)
             | Ask::Sweep
             | Ask::Archive
-            | Ask::Restore,
+            | Ask::Restore
+            | Ask::Redact(_),
         ) => false,
     };
     if is_own { Ok(()) } else { Err(not_owner(run, command.ask.rpc(), command.principal.agent_id.as_deref())) }
@@ -276,7 +279,8 @@ fn event(
         | EventType::LateReported
         | EventType::Ready
         | EventType::Archived
-        | EventType::Restored => from,
+        | EventType::Restored
+        | EventType::Redacted => from,
     };
     let event = Event {
         key: command.key.clone(),

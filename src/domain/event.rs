@@ -79,6 +79,8 @@ pub enum EventType {
     Archived,
     /// The run was shown in lists and counts again.
     Restored,
+    /// What should not have been written was taken out of the run, and of its events before.
+    Redacted,
 }
 
 impl EventType {

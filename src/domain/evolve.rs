@@ -34,5 +34,8 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Run {
     if !changes.metadata.is_empty() {
         run.metadata = run.metadata.merged(&changes.metadata);
     }
+    if let Some(redaction) = &changes.redaction {
+        redaction.of_run(&mut run);
+    }
     run
 }

@@ -12,6 +12,10 @@ pub const RUN_ID_BYTES_MAX: usize = 128;
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 /// `failure_reason`.
 pub const FAILURE_REASON_BYTES_MAX: usize = 4096;
+/// Paths of one redaction.
+pub const REDACTED_PATHS_MAX: usize = 32;
+/// Bytes of a path of a redaction.
+pub const REDACTED_PATH_BYTES_MAX: usize = 512;
 /// `failure_reason` as a [`Summary`](super::Summary) shows it.
 pub const SUMMARY_REASON_BYTES_MAX: usize = 512;
 /// `reason_code`.

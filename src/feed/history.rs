@@ -42,10 +42,15 @@ impl History {
     /// passed over unless it may be for the watch.
     pub(super) async fn next(
         &mut self,
-        watch: &Watch<'_>,
+        watch: &mut Watch<'_>,
         stand: &mut Stand,
     ) -> Result<Option<(Arc<Change>, bool)>, WatchError> {
         let feed = watch.feed;
+        if watch.is_behind_a_cleaning() {
+            // The page may show what was taken out since.
+            self.page = None;
+        }
+        let watch = &*watch;
         if self.page.is_none() {
             self.held = None;
             let (page, held) = watch.page(stand.positions.clone()).await?;
@@ -135,15 +140,26 @@ impl History {
 }
 
 impl Watch<'_> {
+    /// Whether something was taken out of the log since the watch last looked. From here on, it shares with those who
+    /// have seen this.
+    fn is_behind_a_cleaning(&mut self) -> bool {
+        let generation = self.feed.generation(self.epoch);
+        let is_behind = self.generation != generation;
+        if is_behind {
+            (self.generation, self.folded) = (generation, self.feed.folded(generation));
+        }
+        is_behind
+    }
+
     /// The page after a stand, and the count of its bytes for the client: one that another session has read, or the
     /// store's.
     async fn page(&self, stand: Positions) -> Result<(Arc<Shared>, Option<Held>), StoreError> {
-        let epoch = self.epoch;
+        let (epoch, generation) = (self.epoch, self.generation);
         let namespace = self.namespace.clone();
         let of = (namespace != DEFAULT_NAMESPACE).then(|| namespace.clone());
         let read = move |feed: Feed| async move {
             // The session that had the turn before may have read the page.
-            if let Some(page) = feed.pages.find(epoch, of.as_ref(), &stand) {
+            if let Some(page) = feed.pages.find(generation, of.as_ref(), &stand) {
                 return Ok(page);
             }
             let Feed { log, limits, pages, .. } = &feed;
@@ -156,7 +172,7 @@ impl Watch<'_> {
             let page = Arc::new(Shared::of(stand, of, read, &forgotten));
             // A page that was read while the ledger turned out to have lost its past may be of either.
             if feed.epoch() == epoch && !page.expired {
-                pages.keep(epoch, &page);
+                pages.keep(generation, &page);
             }
             Ok(page)
         };

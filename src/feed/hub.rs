@@ -34,6 +34,8 @@ pub struct Hub {
     logged: Mutex<HashSet<(RunKey, Revision)>>,
     /// The bytes of the runs that waits keep while they look.
     looked_bytes: Arc<AtomicUsize>,
+    /// The number of times that what sessions share may have come to hold what a redaction has taken out.
+    cleanings: AtomicU64,
 }
 
 /// Events that are remembered as logged. Above this number, all are forgotten, and each may be logged once more.
@@ -122,7 +124,19 @@ impl Hub {
             folded: Mutex::default(),
             logged: Mutex::default(),
             looked_bytes: Arc::default(),
+            cleanings: AtomicU64::new(0),
         }
+    }
+
+    /// Nothing that sessions share of history goes on from here: a redaction was read in the log, or may have been
+    /// missed.
+    pub(super) fn clean(&self) {
+        self.cleanings.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The number of [cleanings](Self::clean): what was shared before another one is not used any more.
+    pub(super) fn cleanings(&self) -> u64 {
+        self.cleanings.load(Ordering::Acquire)
     }
 
     /// Takes note of the runs that the tailer folds on from now on.

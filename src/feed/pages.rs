@@ -11,10 +11,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::domain::{LedgerEpoch, Namespace, Positions, Revision, RunKey, Time};
+use crate::domain::{Namespace, Positions, Revision, RunKey, Time};
 use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
 
-use super::{Change, Held, LogPlace};
+use super::{Change, Generation, Held, LogPlace};
 
 /// An event of a page: as it was read, or the reason why it cannot be.
 #[derive(Debug)]
@@ -139,8 +139,8 @@ pub(super) struct Pages {
 
 #[derive(Default)]
 struct Kept {
-    /// The ledger's epoch of all pages.
-    epoch: LedgerEpoch,
+    /// The generation of all pages.
+    generation: Generation,
     /// The pages, the one that was read last at the back.
     pages: VecDeque<Arc<Shared>>,
     /// The bytes of the pages, with their changes.
@@ -174,21 +174,26 @@ impl Pages {
         (self.kept().bytes, self.bytes_max)
     }
 
-    /// A page that has what comes next, of a namespace or of all, for a session of this epoch that stands here.
-    pub(super) fn find(&self, epoch: LedgerEpoch, of: Option<&Namespace>, stand: &Positions) -> Option<Arc<Shared>> {
+    /// A page that has what comes next, of a namespace or of all, for a session of this generation that stands here.
+    pub(super) fn find(
+        &self,
+        generation: Generation,
+        of: Option<&Namespace>,
+        stand: &Positions,
+    ) -> Option<Arc<Shared>> {
         let kept = self.kept();
-        let of_epoch = kept.pages.iter().filter(|page| kept.epoch == epoch && page.of.as_ref() == of);
-        of_epoch.rev().find(|page| page.serves(stand)).cloned()
+        let own = kept.pages.iter().filter(|page| kept.generation == generation && page.of.as_ref() == of);
+        own.rev().find(|page| page.serves(stand)).cloned()
     }
 
-    /// Keeps a page that was read in this epoch, if another one follows it. Pages of a lost past are dropped.
-    pub(super) fn keep(&self, epoch: LedgerEpoch, page: &Arc<Shared>) {
+    /// Keeps a page that was read in this generation, if another one follows it. Pages of an older one are dropped.
+    pub(super) fn keep(&self, generation: Generation, page: &Arc<Shared>) {
         let mut kept = self.kept();
-        if kept.epoch < epoch {
+        if kept.generation < generation {
             kept.fit(0);
-            kept.epoch = epoch;
+            kept.generation = generation;
         }
-        if page.cut && kept.epoch == epoch {
+        if page.cut && kept.generation == generation {
             kept.push(page);
             kept.fit(self.bytes_max);
         }
@@ -222,10 +227,10 @@ mod tests {
 
     use super::*;
     use crate::domain::evolve::evolve;
-    use crate::domain::{Changes, Event, EventType, Principal, Shard, Status};
+    use crate::domain::{Changes, Event, EventType, LedgerEpoch, Principal, Shard, Status};
     use crate::feed::fold::Folded;
 
-    const EPOCH: LedgerEpoch = LedgerEpoch::FIRST;
+    const EPOCH: Generation = (LedgerEpoch::FIRST, 0);
 
     fn positions(of: [u64; 2]) -> Positions {
         of.into_iter().collect()
@@ -282,19 +287,20 @@ mod tests {
     }
 
     #[test]
-    fn the_logs_end_is_not_kept_and_neither_is_a_lost_past() {
+    fn the_logs_end_is_not_kept_and_neither_is_a_lost_past_nor_what_was_taken_out() {
         let pages = Pages::new(1 << 20);
         pages.keep(EPOCH, &page([0, 0], &[(0, 1)], false));
         assert!(pages.find(EPOCH, None, &positions([0, 0])).is_none());
         pages.keep(EPOCH, &page([0, 0], &[(0, 1)], true));
         assert!(pages.find(EPOCH, None, &positions([0, 0])).is_some());
-        let next = LedgerEpoch::from(EPOCH.get() + 1);
-        assert!(pages.find(next, None, &positions([0, 0])).is_none());
-        pages.keep(next, &page([3, 3], &[(0, 4)], true));
-        assert!(
-            pages.find(EPOCH, None, &positions([0, 0])).is_none()
-                && pages.find(next, None, &positions([3, 3])).is_some()
-        );
+        for next in [(LedgerEpoch::FIRST, 1), (LedgerEpoch::from(2), 0)] {
+            assert!(pages.find(next, None, &positions([0, 0])).is_none());
+            pages.keep(next, &page([3, 3], &[(0, 4)], true));
+            assert!(
+                pages.find(EPOCH, None, &positions([0, 0])).is_none()
+                    && pages.find(next, None, &positions([3, 3])).is_some()
+            );
+        }
         pages.keep(EPOCH, &page([0, 0], &[(0, 1)], true));
         assert!(pages.find(EPOCH, None, &positions([0, 0])).is_none(), "a session of the past leaves nothing");
     }
@@ -330,7 +336,7 @@ mod tests {
         assert!(alive() * RUN_BYTES <= pages.bytes().0, "what is there is counted");
         pages.leave(&sleepers[0], 0, &change(RUN_BYTES));
         assert!(sleepers[0].change(0).is_none(), "its page is kept no longer");
-        pages.keep(LedgerEpoch::from(EPOCH.get() + 1), &page([0, 0], &[(0, 1)], false));
+        pages.keep((LedgerEpoch::FIRST, 1), &page([0, 0], &[(0, 1)], false));
         assert_eq!((alive(), pages.bytes().0), (0, 0), "pages of a lost past");
     }
 

@@ -11,7 +11,7 @@ use super::fold::{self, Cache, Folder};
 use super::hub::Hub;
 use super::ring::Entry;
 use super::{Change, Encode};
-use crate::domain::{LedgerEpoch, Positions};
+use crate::domain::{EventType, LedgerEpoch, Positions};
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Runs, StoreError, Unreadable};
 use crate::telemetry::chain;
 
@@ -45,6 +45,8 @@ pub(super) async fn run(
             let epoch = log.ledger().epoch;
             let (cache, reached) = (Arc::new(fold::cache()), None);
             hub.folds_on(Some(cache.clone()));
+            // While nobody watched, nobody read of redactions.
+            hub.clean();
             let mut tailer = Tailer { log: &*log, runs: &runs, hub: &hub, encode: &*encode, epoch, cache, reached };
             tailer.follow(&committed).await;
             hub.folds_on(None);
@@ -129,6 +131,14 @@ impl Tailer<'_> {
         let number = self.hub.begin_read();
         let Page { as_of, events, cut, ends: _ } = self.log.changes(reached, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?;
         if self.log.ledger().epoch != self.epoch {
+            return Ok(true);
+        }
+        if events.iter().flatten().any(|logged| logged.event.event_type == EventType::Redacted) {
+            // What is remembered of the run, and of others, is read again as the redaction has left it.
+            self.cache = Arc::new(fold::cache());
+            self.hub.folds_on(Some(self.cache.clone()));
+            self.hub.clean();
+            self.reached = None;
             return Ok(true);
         }
         let runs = Folder { runs: self.runs, cache: &self.cache, turns: None };

@@ -194,11 +194,13 @@ struct History {
     events: VecDeque<Event>,
     /// Counts the page and the run.
     held: Option<Held>,
+    /// The [cleanings](super::Hub::cleanings) that the page and the run have seen.
+    cleanings: u64,
 }
 
 impl History {
     fn after(key: RunKey, revision: Revision) -> Self {
-        Self { key, after: revision, run: None, events: VecDeque::new(), held: None }
+        Self { key, after: revision, run: None, events: VecDeque::new(), held: None, cleanings: 0 }
     }
 
     async fn next(&mut self, feed: &Feed) -> Result<Option<Change>, WatchError> {
@@ -224,6 +226,11 @@ impl History {
     }
 
     async fn read(&mut self, feed: &Feed) -> Result<Option<Change>, StoreError> {
+        let cleanings = feed.hub.cleanings();
+        if std::mem::replace(&mut self.cleanings, cleanings) != cleanings {
+            // They may show what was taken out since.
+            (self.run, self.events) = (None, VecDeque::new());
+        }
         if self.events.is_empty() {
             self.held = None;
             let (key, after, run) = (self.key.clone(), self.after, self.run.as_ref().map_or(0, Run::weight));

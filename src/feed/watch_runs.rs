@@ -18,7 +18,7 @@ use super::history::History;
 use super::hub::Told;
 use super::quiet::{Passing, Quiet};
 use super::ring::{Next, Stand};
-use super::{Change, Feed, Held, WatchError};
+use super::{Change, Feed, Generation, Held, WatchError};
 use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, Reach, RunQuery};
@@ -105,7 +105,9 @@ impl Feed {
         self.is_still(epoch)?;
         let (feed, told) = (self.clone(), admission.told());
         let frames = try_stream! {
-            let watch = Watch { feed: &feed, folded: feed.folded(epoch), epoch, namespace, filter };
+            let generation = feed.generation(epoch);
+            let folded = feed.folded(generation);
+            let mut watch = Watch { feed: &feed, generation, folded, epoch, namespace, filter };
             let Self { hub, stop, .. } = &feed;
             let mut passing = Passing::begin();
             if let Some(View { of, mut shown }) = view {
@@ -166,7 +168,7 @@ impl Feed {
                         }
                     }
                     Next::Behind => {
-                        let change = history.next(&watch, &mut stand).await;
+                        let change = history.next(&mut watch, &mut stand).await;
                         feed.is_still(epoch)?;
                         if let Some((change, matches)) = change? {
                             let cursor = watch.cursor(&stand.positions, None);
@@ -231,6 +233,8 @@ impl Feed {
 /// A session's watch.
 pub(super) struct Watch<'a> {
     pub(super) feed: &'a Feed,
+    /// What the watch shares with others.
+    pub(super) generation: Generation,
     /// See [`Feed::folded`].
     pub(super) folded: Arc<Cache>,
     /// The ledger's epoch when the watch began.

@@ -141,6 +141,14 @@ impl RunService for Runs {
         Ok(Response::new(authority.restore_run(call).await?))
     }
 
+    async fn redact_run(
+        &self,
+        request: Request<v1::RedactRunRequest>,
+    ) -> Result<Response<v1::RedactRunResponse>, Status> {
+        let (authority, call, _) = self.open(request).await?;
+        Ok(Response::new(authority.redact_run(call).await?))
+    }
+
     async fn heartbeat_run(
         &self,
         request: Request<v1::HeartbeatRunRequest>,

@@ -5,7 +5,7 @@ use prost_types::{Duration, Timestamp};
 use super::links;
 use crate::domain::{
     AbortRequest, Changes, Event, EventType, LateReport, Lease, Metadata, Principal, PrincipalKind, Progress, Ready,
-    Route, Run, Status, Summary, Time,
+    Redaction, Route, Run, Status, Summary, Time,
 };
 use crate::store::leases::Renewed;
 use runledger_proto::json::structure;
@@ -140,7 +140,8 @@ impl From<&Event> for v1::RunEvent {
 
 impl From<&Changes> for v1::RunChanges {
     fn from(changes: &Changes) -> Self {
-        let Changes { task_thread_id, agent_id, links, ending, labels, metadata: patch, supervision } = changes;
+        let Changes { task_thread_id, agent_id, links, ending, labels, metadata: patch, supervision, redaction } =
+            changes;
         let mut shown = Self {
             task_thread_id: task_thread_id.clone(),
             agent_id: agent_id.clone(),
@@ -156,10 +157,20 @@ impl From<&Changes> for v1::RunChanges {
             presumed: supervision.presumed,
             late_report: supervision.late_report.as_deref().map(Into::into),
             ready: supervision.ready.as_deref().map(Into::into),
+            redaction: redaction.as_deref().map(Into::into),
             ..Self::default()
         };
         links::show_change(links, &mut shown);
         shown
+    }
+}
+
+impl From<&Redaction> for v1::Redaction {
+    fn from(redaction: &Redaction) -> Self {
+        Self {
+            paths: redaction.paths.iter().cloned().map(String::from).collect(),
+            reason: text(redaction.reason.as_ref()),
+        }
     }
 }
 
@@ -209,6 +220,7 @@ impl From<EventType> for v1::RunEventType {
             EventType::Ready => Self::Ready,
             EventType::Archived => Self::Archived,
             EventType::Restored => Self::Restored,
+            EventType::Redacted => Self::Redacted,
         }
     }
 }

@@ -11,11 +11,12 @@ use crate::auth::Caller;
 use crate::clock::draw_id;
 use crate::domain::ids::derived_run_id;
 use crate::domain::limits::{
-    FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX, TIMEOUT_MS_MAX,
+    FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX, REDACTED_PATH_BYTES_MAX,
+    REDACTED_PATHS_MAX, TIMEOUT_MS_MAX,
 };
 use crate::domain::{
-    Ask, Claim, Command, Complete, End, Ending, LabelsChange, LeaseEpoch, Release, Renewal, Request, RequestAbort,
-    Revision, RunKey, Start, Status, Update, Violation,
+    Ask, Claim, Command, Complete, End, Ending, LabelsChange, LeaseEpoch, RedactedPath, Redaction, Release, Renewal,
+    Request, RequestAbort, Revision, RunKey, Start, Status, Update, Violation,
 };
 use runledger_proto::v1;
 
@@ -185,6 +186,31 @@ pub fn archive_run(request: v1::ArchiveRunRequest, caller: &Caller) -> Result<Co
 pub fn restore_run(request: v1::RestoreRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let v1::RestoreRunRequest { run_id, request_id, expected_revision } = request;
     Asked { ask: Ask::Restore, run_id, request_id, expected_revision }.command(Violations::default(), caller)
+}
+
+/// The command of a `RedactRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn redact_run(request: v1::RedactRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let v1::RedactRunRequest { run_id, paths, reason, request_id, expected_revision } = request;
+    let mut violations = Violations::default();
+    if paths.is_empty() || paths.len() > REDACTED_PATHS_MAX {
+        violations.push("paths", format!("has {}; expected 1 to {REDACTED_PATHS_MAX}", paths.len()));
+    }
+    let mut found: Vec<RedactedPath> = Vec::new();
+    for (nth, path) in paths.iter().take(REDACTED_PATHS_MAX).enumerate() {
+        let field = format!("paths[{nth}]");
+        violations.text(&field, path, REDACTED_PATH_BYTES_MAX);
+        match RedactedPath::parse(path) {
+            Some(path) => found.extend((!found.contains(&path)).then_some(path)),
+            None => violations.push(&field, "expected /metadata, a JSON pointer below it, /reason or /progress"),
+        }
+    }
+    let reason = violations.optional("reason", reason, FAILURE_REASON_BYTES_MAX);
+    let ask = Ask::Redact(Redaction { paths: found, reason });
+    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The run and the renewal of a `HeartbeatRun`.

@@ -21,6 +21,7 @@ mod ownership;
 mod place;
 mod probes;
 mod races;
+mod redaction;
 mod refused;
 mod replays;
 mod start;
@@ -102,6 +103,11 @@ behaviours! { on_one_server:
         an_archived_run_leaves_the_lists_and_comes_back
         only_a_run_that_has_ended_is_archived_by_its_owner
         watches_show_what_becomes_of_an_archived_run
+    ]
+    redaction: [
+        what_is_redacted_is_gone_from_every_answer_of_every_replica
+        a_run_goes_on_after_a_redaction_as_before
+        a_redaction_that_cannot_be_made_names_every_mistake_and_changes_nothing
     ]
     leases: [
         a_lease_is_shown_renewed_and_handed_over

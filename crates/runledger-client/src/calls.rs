@@ -85,6 +85,7 @@ calls! {
     RequestAbortRequest -> RequestAbortResponse by request_abort, mutates: true, by its request_id;
     ArchiveRunRequest -> ArchiveRunResponse by archive_run, mutates: true, by its request_id;
     RestoreRunRequest -> RestoreRunResponse by restore_run, mutates: true, by its request_id;
+    RedactRunRequest -> RedactRunResponse by redact_run, mutates: true, by its request_id;
     CheckTransitionRequest -> CheckTransitionResponse by check_transition, mutates: false;
     GetRunRequest -> GetRunResponse by get_run, mutates: false;
     ListRunEventsRequest -> ListRunEventsResponse by list_run_events, mutates: false;

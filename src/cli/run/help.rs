@@ -129,6 +129,16 @@ pub(super) const ARCHIVE: &str = concat!(
     exit_codes!()
 );
 
+pub(super) const REDACT: &str = concat!(
+    "Examples:\n  \
+    runledger run redact run-1 --path /metadata/customer/email --reason \"not to be kept\"\n  \
+    runledger run redact run-1 --path /reason --path /progress\n\n\
+    What is taken out is gone for good: from the run, from every event, from every later export and watch. Copies that the \
+    store itself has kept are another matter: see docs/redaction.md.\n",
+    once!(),
+    exit_codes!()
+);
+
 pub(super) const RESTORE: &str = concat!("Example:\n  runledger run restore run-1\n", once!(), exit_codes!());
 
 pub(super) const WORKER: &str = concat!(

@@ -219,6 +219,20 @@ pub(super) struct ArchiveArgs {
     mutation: Mutation,
 }
 
+#[derive(Args, Debug)]
+pub(super) struct RedactArgs {
+    /// The run
+    run_id: String,
+    /// What to take out, again and again: /metadata, a JSON pointer below it, /reason or /progress
+    #[arg(long = "path", value_name = "POINTER", required = true)]
+    paths: Vec<String>,
+    /// Reason, for people; without what is taken out
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
 impl Mutation {
     /// The caller's, or one of this invocation's own.
     fn request_id(&self) -> String {
@@ -367,6 +381,18 @@ pub(super) async fn archive(args: ArchiveArgs) -> Result<(), Stop> {
 pub(super) async fn restore(args: ArchiveArgs) -> Result<(), Stop> {
     let request = v1::RestoreRunRequest {
         run_id: args.run_id,
+        request_id: args.mutation.request_id(),
+        expected_revision: args.mutation.expected_revision,
+    };
+    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+}
+
+pub(super) async fn redact(args: RedactArgs) -> Result<(), Stop> {
+    let request = v1::RedactRunRequest {
+        run_id: args.run_id,
+        paths: args.paths,
+        reason: args.reason.unwrap_or_default(),
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
     };

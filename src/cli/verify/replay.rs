@@ -91,6 +91,7 @@ impl<'a> Replay<'a> {
             EventType::Restored => {
                 event.from == Some(event.to) && self.run.as_ref().is_some_and(|run| run.archived_at.is_some())
             }
+            EventType::Redacted => event.from == Some(event.to),
             EventType::LateReported => {
                 event.from == Some(event.to) && self.run.as_ref().is_some_and(|run| run.supervision.presumed)
             }

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Command;
 use crate::domain::{
-    Ask, Claim, Complete, End, Ending, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata, Release,
+    Ask, Claim, Complete, End, Ending, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata, Redaction, Release,
     RequestAbort, Revision, Start, Update,
 };
 
@@ -71,6 +71,8 @@ struct Changes<'a> {
     labels: Option<Cow<'a, LabelsChange>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a Metadata>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redaction: Option<&'a Redaction>,
 }
 
 impl Command {
@@ -151,6 +153,7 @@ fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
             let terms = Terms { grace_ms: *grace_ms, ..Terms::default() };
             (terms, Changes { ending: Some(Cow::Owned(why)), ..Changes::default() })
         }
+        Ask::Redact(redaction) => (Terms::default(), Changes { redaction: Some(redaction), ..Changes::default() }),
         // Nothing but the run is asked for; or no caller retries the ask under a `request_id`.
         Ask::Archive | Ask::Restore | Ask::GiveBack(_) | Ask::Sweep => (Terms::default(), Changes::default()),
     }
@@ -161,7 +164,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::{Agents, Labels, Principal, Request, Route, RunKey};
+    use crate::domain::{Agents, Labels, Principal, RedactedPath, Request, Route, RunKey};
 
     fn hex(digest: [u8; 32]) -> String {
         digest.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
@@ -215,6 +218,7 @@ mod tests {
                 ending: Some(Cow::Owned(why())),
                 labels: Some(Cow::Owned(labels_change())),
                 metadata: Some(&metadata),
+                redaction: None,
             },
         };
         assert_eq!(hex(digest(&asked)), "69a4c9ba91f59c1bfbd9b3ecee9465241926e61bdbab3f2c299aaf214d10a52f");
@@ -274,6 +278,15 @@ mod tests {
             ),
             (Ask::Archive, "ece24d692a77901d98f3886b6fcc7089fe516f7b0996bf21e7ce18eb3cbac100"),
             (Ask::Restore, "54b4fd416a9dfabeeb8a7638e37a5d0f5c25b31ec40dadd162a1ef040859164e"),
+            (
+                Ask::Redact(Redaction {
+                    paths: ["/metadata/a~1b/0", "/reason", "/progress"]
+                        .map(|path| RedactedPath::parse(path).unwrap())
+                        .into(),
+                    reason: Some("a password".into()),
+                }),
+                "1fd1e90e98fd435464d0d61bbdf37678355be3f8d01ea25053ae9c614794b591",
+            ),
         ] {
             let command = Command {
                 key: RunKey { namespace: "default".into(), run_id: "run-1".into() },

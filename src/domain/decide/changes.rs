@@ -52,6 +52,7 @@ pub(super) fn changes(
         Ask::Complete(complete) => written(run, LinksChange::default(), LabelsChange::default(), &complete.metadata),
         Ask::Abort(end) | Ask::Fail(end) => Changes { ending: end.why.clone(), ..Changes::default() },
         Ask::Archive | Ask::Restore => Changes::default(),
+        Ask::Redact(redaction) => Changes { redaction: Some(Box::new(redaction.clone())), ..Changes::default() },
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
         },
         // An abort is open to every caller; but a caller that names its lease ends no run that another holds by now.
         Ask::Abort(abort) => abort.lease_epoch.map_or(Ok(()), |asked| lease_is(run, rpc, asked, false)),
-        Ask::Start(_) | Ask::RequestAbort(_) | Ask::Sweep | Ask::Archive | Ask::Restore => Ok(()),
+        Ask::Start(_) | Ask::RequestAbort(_) | Ask::Sweep | Ask::Archive | Ask::Restore | Ask::Redact(_) => Ok(()),
     }
 }
 

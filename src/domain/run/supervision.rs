@@ -141,8 +141,8 @@ impl Supervision {
         self.run_timeout_ms = run_timeout_ms.or(self.run_timeout_ms);
         self.presumed |= presumed;
         // Any event of a ready run ends its readiness, and after any event of its holder a claim has been begun. A
-        // request to abort the run does neither: the holder does not make it.
-        if event.event_type != EventType::AbortRequested {
+        // request to abort the run and a redaction do neither: the holder does not make them.
+        if !matches!(event.event_type, EventType::AbortRequested | EventType::Redacted) {
             if let Some(ready) = self.ready.take().filter(|_| event.to == Status::Running) {
                 self.rest_micros += event.at.micros() - ready.at.micros();
             }

@@ -17,7 +17,8 @@ pub(super) fn is_wanted(command: &Command, run: Option<&Run>) -> bool {
         | Ask::Release(_)
         | Ask::RequestAbort(_)
         | Ask::Archive
-        | Ask::Restore => false,
+        | Ask::Restore
+        | Ask::Redact(_) => false,
     }
 }
 

@@ -10,6 +10,7 @@ mod load;
 mod namespaces;
 mod optimistic;
 mod outcome;
+mod redact;
 pub(super) mod settle;
 pub(super) mod statements;
 pub(super) mod write;
@@ -247,6 +248,7 @@ async fn attempt_on(
         return Ok(decided);
     };
 
+    redact::rewrite(session, deadline, smallint(shard), &decided.events).await?;
     let write = write(smallint(shard), commit_id, first.event.at, &decided, Place::After(last));
     let statement = before(deadline, session.prepare_cached(&write.sql)).await?.map_err(errors::statement)?;
     let arguments = write.arguments();

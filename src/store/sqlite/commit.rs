@@ -1,6 +1,7 @@
 //! One batch in one transaction: read, decide, write, and find the outcome.
 
 pub(super) mod load;
+mod redact;
 pub(super) mod settle;
 pub(super) mod write;
 
@@ -30,6 +31,9 @@ pub(super) fn commit(
     let began = Instant::now();
     let committed = write_and_commit(connection, shard, commit_id, commands, rules, clock);
     record::commit(told::WRITER, told::outcome(&committed), began.elapsed());
+    if committed.as_ref().is_ok_and(|decided| redact::is_among(&decided.events)) {
+        redact::empty_log(connection);
+    }
     committed
 }
 
@@ -48,6 +52,7 @@ fn write_and_commit(
     let Some(first_position) = decided.events.first().map(|event| event.position) else {
         return Ok(decided);
     };
+    redact::rewrite(&transaction, shard, &decided.events)?;
     write::write(&transaction, shard, commit_id, &decided, clock.now())?;
     match transaction.execute_batch("COMMIT") {
         Ok(()) => Ok(decided),

@@ -152,6 +152,8 @@ fn make_durable(writer: &Connection) -> rusqlite::Result<()> {
     // Beside the usual 1,000 pages and 2 MB of cache: a third more commits, for 32 MB of log and 16 MB of memory.
     writer.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     writer.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    // What is deleted or written over is not left in the file's free places: a redaction is to leave nothing there.
+    writer.pragma_update(None, "secure_delete", true)?;
     // A log that a long read made large is cut when it is next started over.
     writer.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     Ok(())

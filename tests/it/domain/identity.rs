@@ -35,7 +35,8 @@ fn only_a_named_stranger_is_refused_and_never_an_abort() {
                         | Operation::Release
                         | Operation::GiveBack
                         | Operation::RequestAbort
-                        | Operation::Sweep => false,
+                        | Operation::Sweep
+                        | Operation::Redact => false,
                     };
                     let expected = only_the_owner && owner.is_some() && caller == Some("stranger");
                     let answer = decided(Some(&run), &command);

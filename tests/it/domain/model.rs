@@ -9,6 +9,7 @@ use proptest::test_runner::Config;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::evolve::evolve;
 use runledger::domain::limits::KEYFRAME_EVENTS;
+use runledger::domain::redaction::{Rewriting, Rewritten};
 use runledger::domain::{
     Ask, Command, Event, LedgerEpoch, Loaded, NewEvent, Run, RunKey, Sides, Status, Time, Verdict,
 };
@@ -28,6 +29,18 @@ struct Shelf {
 }
 
 impl Shelf {
+    fn append(&mut self, new: NewEvent) {
+        if let Some(redaction) = &new.event.changes.redaction {
+            let mut rewriting = Rewriting::of(redaction);
+            for old in self.log.iter_mut().filter(|old| old.event.key == new.event.key) {
+                let Rewritten { event, keyframe } = rewriting.next(old.event.clone());
+                old.event = event.unwrap_or_else(|| old.event.clone());
+                old.keyframe = keyframe.or_else(|| old.keyframe.clone());
+            }
+        }
+        self.log.push(new);
+    }
+
     fn load(&self, commands: &[Arc<Command>], model: &Model, now: Time) -> Loaded {
         let asked = |key: &RunKey| commands.iter().any(|command| command.key == *key);
         Loaded {
@@ -77,7 +90,9 @@ proptest! {
                 let again = shelf.runs.insert(write.run.key(), (*write.run).clone());
                 prop_assert_eq!(again.as_ref(), stored, "each run is written once");
             }
-            shelf.log.extend(decided.events);
+            for new in decided.events {
+                shelf.append(new);
+            }
             }
         }
         prop_assert_eq!(&shelf.runs, &model.runs, "the runs as stored");
@@ -103,9 +118,16 @@ proptest! {
             if let Some(run) = ended.get(&command.key) {
                 let mut after = model.runs[&command.key].clone();
                 if matches!(answer, Ok(Verdict::Applied(_))) {
-                    prop_assert!(matches!(command.ask, Ask::Archive | Ask::Restore));
+                    prop_assert!(matches!(command.ask, Ask::Archive | Ask::Restore | Ask::Redact(_)));
                     prop_assert_eq!(after.revision, run.revision.next());
-                    prop_assert_eq!(after.archived_at.is_some(), run.archived_at.is_none());
+                    if matches!(command.ask, Ask::Redact(_)) {
+                        // What was taken out is another text; there is no more of it, and no less.
+                        prop_assert_eq!(after.ending.failure_reason.is_some(), run.ending.failure_reason.is_some());
+                        (after.metadata, after.ending) = (run.metadata.clone(), run.ending.clone());
+                        after.supervision.clone_from(&run.supervision);
+                    } else {
+                        prop_assert_eq!(after.archived_at.is_some(), run.archived_at.is_none());
+                    }
                     (after.revision, after.updated_at) = (run.revision, run.updated_at);
                     after.archived_at = run.archived_at;
                 }

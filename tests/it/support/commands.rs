@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{
     Agents, Ask, Claim, Command, Complete, End, Ending, GiveBack, LabelsChange, LeaseEpoch, LinksChange, MaxRunning,
-    Metadata, Principal, Release, Request, RequestAbort, Revision, Route, RunKey, Start, Update,
+    Metadata, Principal, RedactedPath, Redaction, Release, Request, RequestAbort, Revision, Route, RunKey, Start,
+    Update,
 };
 use serde_json::Value;
 
@@ -34,10 +35,11 @@ pub(crate) enum Operation {
     Sweep,
     Archive,
     Restore,
+    Redact,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Start { deferred: false },
         Self::Start { deferred: true },
         Self::Update,
@@ -51,6 +53,7 @@ impl Operation {
         Self::Sweep,
         Self::Archive,
         Self::Restore,
+        Self::Redact,
     ];
 }
 
@@ -73,6 +76,7 @@ pub(crate) fn command(run_id: &str, operation: Operation) -> Command {
         Operation::Sweep => Ask::Sweep,
         Operation::Archive => Ask::Archive,
         Operation::Restore => Ask::Restore,
+        Operation::Redact => Ask::Redact(redaction(&["/metadata/a", "/metadata/deep/er", "/reason"])),
     };
     Command {
         key: key(run_id),
@@ -134,9 +138,13 @@ impl Fields {
             Ask::Complete(complete) => Self { metadata: complete.metadata, ..Self::default() },
             Ask::Abort(end) | Ask::Fail(end) => Self::of_why(end.why),
             Ask::RequestAbort(request) => Self { failure_reason: request.reason, ..Self::default() },
-            Ask::Claim(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Sweep | Ask::Archive | Ask::Restore => {
-                Self::default()
-            }
+            Ask::Claim(_)
+            | Ask::Release(_)
+            | Ask::GiveBack(_)
+            | Ask::Sweep
+            | Ask::Archive
+            | Ask::Restore
+            | Ask::Redact(_) => Self::default(),
         }
     }
 
@@ -160,7 +168,13 @@ impl Fields {
             Ask::Complete(complete) => complete.metadata = self.metadata,
             Ask::Abort(end) | Ask::Fail(end) => end.why = why,
             Ask::RequestAbort(request) => request.reason = why.failure_reason,
-            Ask::Claim(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Sweep | Ask::Archive | Ask::Restore => {}
+            Ask::Claim(_)
+            | Ask::Release(_)
+            | Ask::GiveBack(_)
+            | Ask::Sweep
+            | Ask::Archive
+            | Ask::Restore
+            | Ask::Redact(_) => {}
         }
     }
 }
@@ -206,7 +220,7 @@ impl Terms {
                 Self { claim_request: claim.request, claim_replays: claim.replays, ..held(Some(claim.lease_epoch)) }
             }
             Ask::RequestAbort(request) => Self { grace_ms: request.grace_ms, ..Self::default() },
-            Ask::Sweep | Ask::Archive | Ask::Restore => Self::default(),
+            Ask::Sweep | Ask::Archive | Ask::Restore | Ask::Redact(_) => Self::default(),
         }
     }
 
@@ -241,7 +255,7 @@ impl Terms {
                 };
             }
             Ask::RequestAbort(request) => request.grace_ms = self.grace_ms,
-            Ask::Sweep | Ask::Archive | Ask::Restore => {}
+            Ask::Sweep | Ask::Archive | Ask::Restore | Ask::Redact(_) => {}
         }
     }
 }
@@ -302,6 +316,15 @@ pub(crate) fn archive(run_id: &str) -> Command {
 
 pub(crate) fn restore(run_id: &str) -> Command {
     command(run_id, Operation::Restore)
+}
+
+pub(crate) fn redact(run_id: &str, paths: &[&str]) -> Command {
+    Command { ask: Ask::Redact(redaction(paths)), ..command(run_id, Operation::Redact) }
+}
+
+fn redaction(paths: &[&str]) -> Redaction {
+    let paths = paths.iter().map(|path| RedactedPath::parse(path).expect("a path of a redaction")).collect();
+    Redaction { paths, reason: Some("a secret".to_owned()) }
 }
 
 pub(crate) fn metadata(value: &Value) -> Metadata {

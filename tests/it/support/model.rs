@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
 use runledger::domain::evolve::evolve;
+use runledger::domain::redaction::{NO_DIGEST, Rewriting};
 use runledger::domain::{
     Ask, ClaimKey, Claimed, Command, Event, EventType, Found, HeldLease, LabelValue, Lease, Refusal, Revision, Run,
     RunId, RunKey, Time, Verdict,
@@ -68,10 +69,26 @@ impl Model {
                     self.counted.entry(value).or_default().push(command.key.run_id.clone());
                 }
                 let late = event.event_type == EventType::LateReported;
+                self.take_out(&event);
                 self.events.push(*event);
                 self.runs.insert(command.key.clone(), (*after).clone());
                 let after = Arc::new(*after);
                 Ok(if late { Verdict::RecordedLate(after) } else { Verdict::Applied(after) })
+            }
+        }
+    }
+
+    /// Takes out of the events so far what an event says was taken out.
+    fn take_out(&mut self, redacted: &Event) {
+        let Some(redaction) = &redacted.changes.redaction else { return };
+        let mut rewriting = Rewriting::of(redaction);
+        for event in self.events.iter_mut().filter(|event| event.key == redacted.key) {
+            if let Some(left) = rewriting.next(event.clone()).event {
+                if let Some(request) = &left.request_id {
+                    let applied = self.applied.get_mut(&(left.key.clone(), request.clone()));
+                    applied.expect("it was applied").digest = NO_DIGEST;
+                }
+                *event = left;
             }
         }
     }

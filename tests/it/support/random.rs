@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
-use runledger::domain::{Command, LeaseEpoch, MaxRunning, Request, Revision, Route};
+use runledger::domain::{Ask, Command, LeaseEpoch, MaxRunning, RedactedPath, Request, Revision, Route};
 use serde_json::{Value, json};
 
 use super::commands::{Asking as _, Fields, Operation, TTL_MS, Terms, command, metadata};
@@ -19,6 +19,16 @@ pub(crate) fn commands() -> impl Strategy<Value = Command> {
         let command = command(&format!("run-{run}"), operation);
         let command = command.changing(|fields| *fields = sound(operation, drawn));
         let mut command = command.on(|said| *said = allowed(operation, terms));
+        if let Ask::Redact(redaction) = &mut command.ask {
+            // Some take out one thing, some all of it.
+            let number = usize::from(run) + request.map_or(0, usize::from);
+            redaction.paths =
+                [&["/metadata"][..], &["/metadata/a"], &["/metadata/deep/er/y", "/reason"], &["/metadata/b/1"]]
+                    [number % 4]
+                    .iter()
+                    .map(|path| RedactedPath::parse(path).unwrap())
+                    .collect();
+        }
         command.expected_revision = revision.map(Revision::from);
         if let Some(agent) = agent {
             command = command.by(agent);
@@ -45,6 +55,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => Just(Operation::Sweep),
         2 => Just(Operation::Archive),
         1 => Just(Operation::Restore),
+        2 => Just(Operation::Redact),
     ]
 }
 
@@ -91,7 +102,8 @@ fn allowed(operation: Operation, terms: Terms) -> Terms {
         | Operation::RequestAbort
         | Operation::Sweep
         | Operation::Archive
-        | Operation::Restore => terms,
+        | Operation::Restore
+        | Operation::Redact => terms,
     }
 }
 
@@ -143,7 +155,8 @@ fn sound(operation: Operation, drawn: Fields) -> Fields {
         | Operation::RequestAbort
         | Operation::Sweep
         | Operation::Archive
-        | Operation::Restore => drawn,
+        | Operation::Restore
+        | Operation::Redact => drawn,
     }
 }
 

@@ -26,7 +26,7 @@ use super::hints::{Hinted, RestedOn};
 use super::outcome::{Written, write_alone};
 use super::write::{Place, write};
 use super::{CommitPath, WRITE_MAX, before};
-use crate::domain::{Command, Decide, Decided, Loaded, Namespace, Shard};
+use crate::domain::{Ask, Command, Decide, Decided, Loaded, Namespace, Shard};
 use crate::store::{CommitError, Unsettled, told};
 use crate::telemetry::{chain, record, traces};
 
@@ -45,6 +45,10 @@ pub(in crate::store::postgres) async fn commit(
     commands: &[Arc<Command>],
     rules: &dyn Decide,
 ) -> Result<Optimistic, CommitError> {
+    // What a redaction takes out of the log is read under the head.
+    if commands.iter().any(|command| matches!(command.ask, Ask::Redact(_))) {
+        return Ok(Optimistic::NotWritten);
+    }
     let hints = &commits.hints;
     let (age, epoch) = (hints.age(), commits.lineage.epoch());
     let Some(Hinted { loaded, min_release }) = hints.hinted(shard, commands, epoch) else {

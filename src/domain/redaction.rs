@@ -1,0 +1,229 @@
+//! Redaction: what should never have been written is taken out of a run and of its whole history.
+//!
+//! An event REDACTED names the paths that were taken out, and nothing of what stood there. The fold takes them out of the
+//! run; the store takes them out of every earlier event of the run, and folds the keyframes anew, in the same commit.
+//!
+//! Invariant: the fold of the history that is left is the run. What is put in a value's place says nothing of the value, so
+//! that taking out and folding may change their order: see [`Redaction::of_run`].
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{Changes, Event, Metadata, Revision, Run, evolve};
+
+/// What stands in the place of a text that was taken out.
+pub const REDACTED_TEXT: &str = "[redacted]";
+
+/// The key of the object, `{"$redacted": true}`, that stands in the place of metadata that were taken out.
+pub const REDACTED_KEY: &str = "$redacted";
+
+/// What is taken out of a run, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Redaction {
+    /// The places.
+    pub paths: Vec<RedactedPath>,
+    /// The reason, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A place in a run. Its text is a JSON pointer (RFC 6901): `/metadata` and below, `/reason`, or `/progress`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum RedactedPath {
+    /// A value of the metadata, by the keys that lead to it; without a key, all metadata.
+    Metadata(Vec<String>),
+    /// Every reason in words: of the run's end, of a request to abort it, of a late report.
+    Reason,
+    /// The message of the work's progress, which no event has.
+    Progress,
+}
+
+impl RedactedPath {
+    /// The place that a text names; none where it names none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('/').map(unescaped);
+        let (Some(""), Some(field)) = (parts.next()?.as_deref(), parts.next().flatten()) else { return None };
+        let within: Option<Vec<String>> = parts.collect();
+        match (field.as_str(), within?) {
+            ("metadata", within) => Some(Self::Metadata(within)),
+            ("reason", within) if within.is_empty() => Some(Self::Reason),
+            ("progress", within) if within.is_empty() => Some(Self::Progress),
+            _ => None,
+        }
+    }
+}
+
+fn unescaped(part: &str) -> Option<String> {
+    let rest = part.replace("~0", "").replace("~1", "");
+    (!rest.contains('~')).then(|| part.replace("~1", "/").replace("~0", "~"))
+}
+
+impl TryFrom<String> for RedactedPath {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or("no path of a redaction")
+    }
+}
+
+impl From<RedactedPath> for String {
+    fn from(path: RedactedPath) -> Self {
+        match path {
+            RedactedPath::Metadata(within) => within.iter().fold("/metadata".to_owned(), |path, key| {
+                format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
+            }),
+            RedactedPath::Reason => "/reason".to_owned(),
+            RedactedPath::Progress => "/progress".to_owned(),
+        }
+    }
+}
+
+impl Redaction {
+    /// Whether the progress of the work is taken out, which is kept beside the events.
+    #[must_use]
+    pub fn is_of_progress(&self) -> bool {
+        self.paths.contains(&RedactedPath::Progress)
+    }
+
+    /// About how many bytes it takes in memory.
+    pub(super) fn weight(&self) -> usize {
+        let within = |path: &RedactedPath| match path {
+            RedactedPath::Metadata(keys) => keys.iter().map(|key| size_of::<String>() + key.len()).sum(),
+            RedactedPath::Reason | RedactedPath::Progress => 0,
+        };
+        let paths: usize = self.paths.iter().map(|path| size_of::<RedactedPath>() + within(path)).sum();
+        size_of::<Self>() + paths + self.reason.as_ref().map_or(0, String::len)
+    }
+
+    /// Takes the paths out of a run. The result is the same whether they were taken out of the run's events before: where
+    /// all metadata are taken out, the run has the mark even if its events left it none.
+    pub(super) fn of_run(&self, run: &mut Run) {
+        for path in &self.paths {
+            match path {
+                RedactedPath::Metadata(within) if within.is_empty() => run.metadata = mark().into(),
+                RedactedPath::Metadata(within) => take_out(&mut run.metadata, within),
+                RedactedPath::Reason => {
+                    text(&mut run.ending.failure_reason);
+                    if let Some(request) = &mut run.supervision.abort_request {
+                        text(&mut request.reason);
+                    }
+                    if let Some(report) = &mut run.supervision.late_report {
+                        text(&mut report.failure_reason);
+                    }
+                }
+                RedactedPath::Progress => {}
+            }
+        }
+    }
+
+    /// Takes the paths out of what an event changed.
+    fn of_changes(&self, changes: &mut Changes) {
+        let late_report = changes.supervision.late_report.as_deref_mut();
+        let abort_request = changes.supervision.abort_request.as_deref_mut();
+        let (mut patches, mut reasons) = (vec![&mut changes.metadata], vec![&mut changes.ending.failure_reason]);
+        if let Some(report) = late_report {
+            patches.push(&mut report.metadata);
+            reasons.push(&mut report.failure_reason);
+        }
+        if let Some(request) = abort_request {
+            reasons.push(&mut request.reason);
+        }
+        if let Some(redaction) = changes.redaction.as_deref_mut() {
+            reasons.push(&mut redaction.reason);
+        }
+        for path in &self.paths {
+            match path {
+                RedactedPath::Metadata(within) => patches.iter_mut().for_each(|patch| take_out(patch, within)),
+                RedactedPath::Reason => reasons.iter_mut().for_each(|reason| text(reason)),
+                RedactedPath::Progress => {}
+            }
+        }
+    }
+}
+
+fn mark() -> Map<String, Value> {
+    [(REDACTED_KEY.to_owned(), Value::Bool(true))].into_iter().collect()
+}
+
+fn text(text: &mut Option<String>) {
+    // An empty text clears the field, and is left to do so.
+    if let Some(text) = text.as_mut().filter(|text| !text.is_empty()) {
+        REDACTED_TEXT.clone_into(text);
+    }
+}
+
+/// Puts the mark in the place of a value, in metadata or in a patch of them. A null is left: in a patch it deletes.
+fn take_out(metadata: &mut Metadata, within: &[String]) {
+    if metadata.is_empty() {
+        return;
+    }
+    let [first, rest @ ..] = within else {
+        *metadata = mark().into();
+        return;
+    };
+    let mut map = metadata.as_map().clone();
+    let mut place = map.get_mut(first);
+    for key in rest {
+        place = match place {
+            Some(Value::Object(map)) => map.get_mut(key),
+            Some(Value::Array(values)) => index(key).and_then(|index| values.get_mut(index)),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => None,
+        };
+    }
+    if let Some(value) = place.filter(|value| !value.is_null()) {
+        *value = json!({ REDACTED_KEY: true });
+        *metadata = map.into();
+    }
+}
+
+fn index(key: &str) -> Option<usize> {
+    let is_plain = key == "0" || !key.starts_with('0') && key.bytes().all(|byte| byte.is_ascii_digit());
+    if is_plain { key.parse().ok() } else { None }
+}
+
+/// The digest of no request: it stands in the place of that of a request whose content was taken out, which would tell of
+/// it. A retry of the request is another one for the authority.
+pub const NO_DIGEST: [u8; 32] = [0; 32];
+
+/// A run's history, from its first event on, as a redaction leaves it.
+#[derive(Debug)]
+pub struct Rewriting<'a> {
+    redaction: &'a Redaction,
+    run: Option<Run>,
+    has_changed: bool,
+}
+
+/// What is to be written of an event that is in the log already.
+#[derive(Debug)]
+pub struct Rewritten {
+    /// The event, where it is another one now.
+    pub event: Option<Event>,
+    /// The run right after it, where the event has a keyframe, and that is another one now.
+    pub keyframe: Option<Arc<Run>>,
+}
+
+impl<'a> Rewriting<'a> {
+    /// The history of a run, before its first event.
+    #[must_use]
+    pub fn of(redaction: &'a Redaction) -> Self {
+        Self { redaction, run: None, has_changed: false }
+    }
+
+    /// The next event, as it is in the log.
+    pub fn next(&mut self, event: Event) -> Rewritten {
+        let mut left = event.clone();
+        self.redaction.of_changes(&mut left.changes);
+        let revision: Revision = left.revision;
+        let is_another = left != event;
+        self.has_changed |= is_another;
+        let run = evolve::evolve(self.run.take(), &left);
+        let keyframe = (self.has_changed && revision.has_keyframe()).then(|| Arc::new(run.clone()));
+        self.run = Some(run);
+        Rewritten { event: is_another.then_some(left), keyframe }
+    }
+}
