@@ -1,8 +1,7 @@
 //! Retention: runs that have ended are purged when they were kept for as long as their namespace wants.
 //!
 //! Every replica looks now and then, none leads: a purge is one transaction under the shard's head, and what another
-//! replica has purged is passed over. Commits come first: after each purge of a shard there is a pause as long as it took,
-//! and a shard whose commits wait is left alone.
+//! replica has purged is passed over. Commits come first: after each purge of a shard there is a pause as long as it took.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Namespace, Retention, Shard};
+use crate::domain::{Namespace, Position, Retention, Shard};
 use crate::store::retention::{Purged, Walk};
 use crate::store::{Purges, StoreError};
 use crate::telemetry::{LogThrottle, chain, record};
@@ -90,6 +89,8 @@ pub async fn walk(
         if only.is_some_and(|only| only != namespace) {
             continue;
         }
+        // Read before the walk: an exporter only goes forward.
+        let exported = if retention.until_exported { Some(store.exported(namespace).await?) } else { None };
         for walk in Walk::each(namespace, retention) {
             for shard in (0..store.ledger().shard_count).map(Shard) {
                 let mut told = |purged: Purged| {
@@ -97,7 +98,8 @@ pub async fn walk(
                     all.events += purged.events;
                     told(Step { walk: &walk, shard, purged })
                 };
-                match walk_shard(store, shard, &walk, mode, quiets, &mut told).await {
+                let upto = exported.as_ref().map_or(Position::MAX, |exported| exported.of(shard));
+                match walk_shard(store, (shard, upto), &walk, mode, quiets, &mut told).await {
                     Ok(ControlFlow::Continue(())) => {}
                     Ok(ControlFlow::Break(())) => return Ok(all),
                     Err(error @ (StoreError::Refused(_) | StoreError::Corrupt { .. })) => {
@@ -113,7 +115,7 @@ pub async fn walk(
 
 async fn walk_shard(
     store: &dyn Purges,
-    shard: Shard,
+    (shard, upto): (Shard, Position),
     walk: &Walk,
     mode: Mode,
     quiets: &mut Quiets,
@@ -124,7 +126,7 @@ async fn walk_shard(
     }
     let mut after = store.walked(shard, walk).await?;
     loop {
-        let due = store.due(shard, walk, after).await?;
+        let due = store.due(shard, walk, after, upto).await?;
         quiets.note(walk, shard, due.quiet_for);
         if due.upto == after && due.runs.is_empty() {
             return Ok(ControlFlow::Continue(()));

@@ -17,6 +17,8 @@ pub enum Access {
     Know,
     /// To change the settings of a namespace, which the request names.
     Settle,
+    /// To say of a namespace, which the request names, that its events were exported.
+    Export,
     /// To make and delete namespaces, and to set the quotas that bound them.
     Govern,
     /// To see the state of a process, which serves all namespaces.
@@ -46,7 +48,7 @@ impl Access {
                 Role::Reporter | Role::Operator | Role::Admin => true,
                 Role::Reader => false,
             },
-            Self::Inspect => match role {
+            Self::Inspect | Self::Export => match role {
                 Role::Operator | Role::Admin => true,
                 Role::Reader | Role::Reporter => false,
             },
@@ -67,6 +69,7 @@ impl Access {
             Self::Redact => "redact runs",
             Self::Know => "read a namespace",
             Self::Settle => "change a namespace",
+            Self::Export => "note what was exported",
             Self::Govern => "make or delete namespaces, or to set their quotas: that takes the role `admin` in `*`",
             Self::Inspect => "inspect a replica",
         }
@@ -103,6 +106,7 @@ const OTHERS: &[(&str, Access)] = &[
     ("/runledger.v1.ReplicaService/GetReplica", Access::Inspect),
     ("/runledger.v1.NamespaceService/CreateNamespace", Access::Govern),
     ("/runledger.v1.NamespaceService/UpdateNamespace", Access::Settle),
+    ("/runledger.v1.NamespaceService/NoteExported", Access::Export),
     ("/runledger.v1.NamespaceService/DeleteNamespace", Access::Govern),
     ("/runledger.v1.NamespaceService/GetNamespace", Access::Know),
     ("/runledger.v1.NamespaceService/ListNamespaces", Access::Know),

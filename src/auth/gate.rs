@@ -177,7 +177,9 @@ impl Gate {
 fn believed(Asked { path, headers, .. }: Asked<'_>) -> Result<Admitted, Denied> {
     let names = match Access::of(path) {
         Some(Access::Read | Access::Report | Access::Redact) | None => Names::of(headers).map_err(Denied::Headers)?,
-        Some(Access::Open | Access::Know | Access::Settle | Access::Govern | Access::Inspect) => Names::none(),
+        Some(Access::Open | Access::Know | Access::Settle | Access::Export | Access::Govern | Access::Inspect) => {
+            Names::none()
+        }
     };
     let principal = names.agent.map_or_else(Principal::anonymous, Principal::claimed);
     let caller = Caller { namespace: names.namespace, principal, agents: Agents::All, rights: Rights::all() };
@@ -234,7 +236,7 @@ impl Checked {
         let names = match access {
             Access::Open => return Ok(Admitted::anonymous()),
             Access::Read | Access::Report | Access::Redact => Names::of(asked.headers).map_err(Denied::Headers)?,
-            Access::Know | Access::Settle | Access::Govern | Access::Inspect => Names::none(),
+            Access::Know | Access::Settle | Access::Export | Access::Govern | Access::Inspect => Names::none(),
         };
         let expires_at = known.expires_at;
         let ends_at = expires_at.map(|end| self.ends_at(end));
@@ -288,7 +290,9 @@ impl Checked {
                 Allowed { agent_id: None, agents: Agents::All }
             }
             // The request names the namespace.
-            Access::Open | Access::Know | Access::Settle => Allowed { agent_id: None, agents: Agents::All },
+            Access::Open | Access::Know | Access::Settle | Access::Export => {
+                Allowed { agent_id: None, agents: Agents::All }
+            }
         };
         let principal = Principal::authenticated(identity, agent_id);
         let caller = Caller { namespace: names.namespace, principal, agents, rights: Rights::of(grants) };

@@ -7,8 +7,10 @@ use crate::auth::{Access, Caller};
 use crate::domain::{
     Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceRecord, Pattern, Violation,
 };
+use crate::feed::cursor::Cursor;
 use crate::store::{ChangeError, StoreError};
 use crate::telemetry::chain;
+use crate::wire::cursor::{self, CursorInvalid};
 use crate::wire::namespace;
 use crate::wire::problem::{self, Problem};
 use runledger_proto::v1;
@@ -57,6 +59,32 @@ impl Authority {
     ) -> Result<v1::UpdateNamespaceResponse, Problem> {
         let (namespace, disposition) = self.change(&call.caller, namespace::update(call.message)).await?;
         Ok(v1::UpdateNamespaceResponse { namespace, disposition: disposition.into() })
+    }
+
+    /// Answers a `NoteExported`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such namespace, the cursor leads nowhere there, or nothing was noted.
+    pub async fn note_exported(
+        &self,
+        call: Call<v1::NoteExportedRequest>,
+    ) -> Result<v1::NoteExportedResponse, Problem> {
+        let name = namespace::name(&call.message.name).map_err(problem::invalid)?;
+        permit(&call.caller, Access::Export, &name)?;
+        let failed = |error| unlisted("NoteExported", &name, &error);
+        if !self.namespaces.has(&name).await.map_err(failed)? {
+            return Err(problem::namespace_not_found(&name));
+        }
+        self.knows(cursor::epoch(&call.message.cursor, &self.seals, &name)).await.map_err(failed)?;
+        let cursor = cursor::decode(&call.message.cursor, &self.seals, self.store.ledger(), &name);
+        let Cursor { positions, view, .. } = cursor.map_err(problem::cursor_invalid)?;
+        let ends = self.store.ends().await.map_err(failed)?;
+        if view.is_some() || !ends.reaches(&positions) {
+            return Err(problem::cursor_invalid(CursorInvalid));
+        }
+        self.store.note_exported(&name, &positions).await.map_err(failed)?;
+        Ok(v1::NoteExportedResponse {})
     }
 
     /// Answers a `DeleteNamespace`.

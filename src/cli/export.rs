@@ -3,6 +3,7 @@
 //! The output stops at the shards' ends, which are read first, and has one order: by time, shard and position. Memory
 //! holds one page and the links of runs that are under way, and no more.
 
+mod cursor;
 mod line;
 mod lineage;
 mod log;
@@ -11,6 +12,7 @@ mod range;
 mod resume;
 mod sink;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use self::cursor::CursorFile;
 use self::line::Lines;
 use self::past::Trail;
 use self::range::When;
@@ -28,7 +31,7 @@ use super::ending::{Stop, say};
 use super::look::{self, PATIENCE, Progress, counted, patiently};
 use crate::app;
 use crate::config::StoreLocation;
-use crate::domain::{Event, Namespace, Revision, RunKey, Time};
+use crate::domain::{Event, Namespace, Positions, Revision, RunKey, Time};
 use crate::store::inspect::{Inspect, Link, Links};
 use crate::store::{PAGE_BYTES_MAX, StoreError};
 use crate::telemetry::chain;
@@ -43,7 +46,8 @@ pub(super) const HELP: &str = "Examples:\n  \
     runledger export --output lifecycle.jsonl\n  \
     runledger export --audit-session audit-7 --since 7d\n  \
     runledger export --store postgres://app:secret@db/runs --since 2026-01-31 --until 2026-02-01\n  \
-    runledger export --follow --since 0s\n\n\
+    runledger export --follow --since 0s\n  \
+    runledger export --namespace team-a --output team-a.jsonl --cursor-output team-a.cursor\n\n\
     One object a line and event, by time: at, runId, auditSessionId, taskThreadId, revision, type, from, to, principal \
     {kind, agentId}, reason {code, text} or null, and namespace where it is not default. The links are the run's right after the event. Goes on while servers \
     write, and writes nothing to the store. With --follow on a ledger that is restored or failed over, it says so and \
@@ -76,6 +80,11 @@ pub(super) struct ExportArgs {
     /// The output: a file, which is there once it is complete, a pipe or a device, or - for standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: String,
+    /// File for the cursor up to which the output has every event of the namespace, for `runledger namespace exported`;
+    /// with --follow, it is written anew as the output goes on
+    #[arg(long, value_name = "FILE", requires = "namespace",
+          conflicts_with_all = ["audit_session", "task_thread", "run", "since", "until"])]
+    cursor_output: Option<PathBuf>,
     /// Go on with new events as they come; a file is gone on with behind its last whole line
     #[arg(long)]
     follow: bool,
@@ -88,6 +97,8 @@ enum Ended {
     Store(#[from] StoreError),
     #[error("the output cannot be written")]
     Output(#[source] std::io::Error),
+    #[error("the file of the cursor cannot be written")]
+    Cursor(#[source] std::io::Error),
     #[error("there is no such run: {0}")]
     NoRun(String),
     #[error("--since must be earlier than --until: {since} is not earlier than {until}")]
@@ -116,6 +127,8 @@ struct Export {
     /// The events that the file has already.
     seen: Seen,
     written: u64,
+    /// The file of the cursor.
+    cursor: Option<CursorFile>,
 }
 
 pub(super) async fn run(args: ExportArgs) -> Result<(), Stop> {
@@ -146,7 +159,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Stop::Closed,
         Ended::EmptyRange { .. } => Stop::Usage(ended.to_string()),
         Ended::NoRun(_) => Stop::Undone(ended.to_string()),
-        Ended::Output(_) | Ended::Foreign(_) | Ended::TwoPasts | Ended::Stopped => {
+        Ended::Output(_) | Ended::Cursor(_) | Ended::Foreign(_) | Ended::TwoPasts | Ended::Stopped => {
             Stop::Undone(format!("{}: {}", args.output, chain(&ended)))
         }
     };
@@ -164,11 +177,18 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         lines: Lines::default(),
         seen: Seen::default(),
         written: 0,
+        cursor: None,
     };
+    if let (Some(path), Some(namespace)) = (args.cursor_output, &args.namespace) {
+        export.cursor = Some(CursorFile::of(path, namespace.clone()));
+    }
     let namespace = args.namespace.unwrap_or_else(Namespace::only);
     let run = args.run.map(|run_id| RunKey { namespace, run_id: run_id.into() });
     match export.all(run, args.since, args.until).await {
-        Ok(()) | Err(Ended::Stopped) => export.sink.finish().await.map_err(Ended::Output).map_err(failed)?,
+        Ok(()) | Err(Ended::Stopped) => {
+            export.sink.finish().await.map_err(Ended::Output).map_err(failed)?;
+            export.tell_cursor().map_err(failed)?;
+        }
         Err(ended) => return Err(failed(ended)),
     }
     say(&format!("exported {}", counted(export.written, "event")));
@@ -247,6 +267,23 @@ impl Export {
         if is_asked_for && !self.seen.has(event) {
             self.lines.write(event, links);
         }
+    }
+
+    /// What the output has by now is safe, once it is synced: the cursor's file says so.
+    fn tell_cursor(&mut self) -> Result<(), Ended> {
+        let ledger = self.inspect.ledger();
+        self.cursor.as_mut().map_or(Ok(()), |cursor| cursor.write(ledger)).map_err(Ended::Cursor)
+    }
+
+    /// Takes note that the output has every event up to these positions.
+    async fn reached(&mut self, positions: &Positions) -> Result<(), Ended> {
+        let Some(cursor) = &mut self.cursor else { return Ok(()) };
+        cursor.reached(positions);
+        if self.follow && cursor.is_due() {
+            self.sink.sync().await.map_err(Ended::Output)?;
+            self.tell_cursor()?;
+        }
+        Ok(())
     }
 
     /// Waits before the next look at the log. Fails when the output has no reader any more, or the stop has come.

@@ -1,5 +1,6 @@
 //! `runledger namespace`: namespaces made, shown, changed and deleted.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -41,6 +42,14 @@ const UPDATE: &str = concat!(
     exit_codes!()
 );
 
+const EXPORTED: &str = concat!(
+    "Examples:\n  \
+    runledger export --namespace team-b --output team-b.jsonl --cursor-output team-b.cursor\n  \
+    runledger namespace exported team-b --cursor-file team-b.cursor\n\n\
+    A namespace that was updated with --keep-until-exported true purges no run before.\n",
+    exit_codes!()
+);
+
 const DELETE: &str = concat!(
     "Example:\n  \
     runledger namespace delete team-b\n\n\
@@ -78,6 +87,9 @@ enum NamespaceCommand {
     /// Change a namespace's settings: what is not named stays
     #[command(after_help = UPDATE)]
     Update(UpdateArgs),
+    /// Note that a namespace's events are safely elsewhere, so that its runs may be purged
+    #[command(after_help = EXPORTED)]
+    Exported(ExportedArgs),
     /// Delete a namespace that has no run
     #[command(after_help = DELETE)]
     Delete(DeleteArgs),
@@ -119,6 +131,9 @@ struct RetentionFlags {
     /// The same for failed runs alone
     #[arg(long, value_name = "DURATION", value_parser = kept)]
     keep_failed: Option<Kept>,
+    /// Whether runs are kept, besides, until `namespace exported` has said that their events are safely elsewhere
+    #[arg(long, value_name = "true|false", action = clap::ArgAction::Set)]
+    keep_until_exported: Option<bool>,
 }
 
 /// A time that runs are kept; none: for ever.
@@ -131,8 +146,8 @@ fn kept(text: &str) -> Result<Kept, String> {
 
 impl RetentionFlags {
     fn is_said(self) -> bool {
-        let Self { keep, keep_completed, keep_aborted, keep_failed } = self;
-        [keep, keep_completed, keep_aborted, keep_failed].iter().any(Option::is_some)
+        let Self { keep, keep_completed, keep_aborted, keep_failed, keep_until_exported } = self;
+        keep_until_exported.is_some() || [keep, keep_completed, keep_aborted, keep_failed].iter().any(Option::is_some)
     }
 
     /// The retention that was said, over the one that is there.
@@ -146,6 +161,7 @@ impl RetentionFlags {
             completed: of(self.keep_completed, before.completed),
             aborted: of(self.keep_aborted, before.aborted),
             failed: of(self.keep_failed, before.failed),
+            until_exported: self.keep_until_exported.unwrap_or(before.until_exported),
         }
     }
 }
@@ -193,6 +209,20 @@ struct UpdateArgs {
 }
 
 #[derive(Args, Debug)]
+struct ExportedArgs {
+    /// The namespace
+    name: String,
+    /// The cursor of a frame of `WatchRuns` in this namespace: the events before it are safely elsewhere
+    #[arg(long, value_name = "CURSOR", required_unless_present = "cursor_file", conflicts_with = "cursor_file")]
+    cursor: Option<String>,
+    /// The file that `runledger export --cursor-output` has written
+    #[arg(long, value_name = "FILE")]
+    cursor_file: Option<PathBuf>,
+    #[command(flatten)]
+    caller: Caller,
+}
+
+#[derive(Args, Debug)]
 struct DeleteArgs {
     /// The namespace
     name: String,
@@ -209,6 +239,7 @@ pub(super) async fn run(args: NamespaceArgs) -> Result<(), Stop> {
         NamespaceCommand::Get(args) => get(args).await,
         NamespaceCommand::List(args) => list(args).await,
         NamespaceCommand::Update(args) => update(args).await,
+        NamespaceCommand::Exported(args) => exported(args).await,
         NamespaceCommand::Delete(args) => delete(args).await,
     }
 }
@@ -258,6 +289,22 @@ async fn update(args: UpdateArgs) -> Result<(), Stop> {
     };
     let answer = caller.ask(&mut client, &request).await?;
     show(&answer.namespace.unwrap_or_default(), &format)
+}
+
+async fn exported(args: ExportedArgs) -> Result<(), Stop> {
+    let cursor = match (args.cursor, &args.cursor_file) {
+        (Some(cursor), _) => cursor,
+        (None, Some(path)) => {
+            let unreadable = |error| Stop::Usage(format!("cannot read {}: {error}", path.display()));
+            std::fs::read_to_string(path).map_err(unreadable)?.trim().to_owned()
+        }
+        (None, None) => String::new(),
+    };
+    let request = v1::NoteExportedRequest { name: args.name, cursor };
+    args.caller.ask(&mut args.caller.client()?, &request).await?;
+    let mut out = Out::new();
+    out.line(&format!("noted of {}", request.name))?;
+    Ok(out.flush()?)
 }
 
 async fn delete(args: DeleteArgs) -> Result<(), Stop> {
@@ -330,13 +377,16 @@ fn at(timestamp: Option<&Timestamp>) -> String {
 
 /// How long runs are kept, such as `completed 30d, failed 1y`.
 fn keeps(retention: Option<&v1::NamespaceRetention>) -> String {
-    let Some(v1::NamespaceRetention { completed, aborted, failed }) = retention else { return String::new() };
+    let Some(v1::NamespaceRetention { completed, aborted, failed, until_exported }) = retention else {
+        return String::new();
+    };
     let each = [("completed", completed), ("aborted", aborted), ("failed", failed)];
     let said = each.into_iter().filter_map(|(name, keep)| {
         let keep = Duration::try_from((*keep)?).ok()?;
         Some(format!("{name} {}", lasting(keep)))
     });
-    said.collect::<Vec<_>>().join(", ")
+    let until = until_exported.then(|| "and until they are exported".to_owned());
+    said.chain(until).collect::<Vec<_>>().join(", ")
 }
 
 /// A time in the largest unit that it is a multiple of, such as `30d`.

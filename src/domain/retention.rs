@@ -20,6 +20,8 @@ pub struct Retention {
     pub aborted_ms: Option<u64>,
     /// Of failed runs.
     pub failed_ms: Option<u64>,
+    /// A run is kept, however long it was, until an exporter has said that it has the run's events.
+    pub until_exported: bool,
 }
 
 impl Retention {
@@ -55,7 +57,7 @@ mod tests {
 
     #[test]
     fn statuses_that_are_kept_alike_are_looked_for_together() {
-        let retention = Retention { completed_ms: Some(7), aborted_ms: None, failed_ms: Some(7) };
+        let retention = Retention { completed_ms: Some(7), failed_ms: Some(7), ..Retention::default() };
         assert_eq!(retention.each(), [(7, vec![Status::Completed, Status::Failed])]);
         let retention = Retention { aborted_ms: Some(9), ..retention };
         assert_eq!(retention.each(), [(7, vec![Status::Completed, Status::Failed]), (9, vec![Status::Aborted])]);

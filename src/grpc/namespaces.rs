@@ -52,6 +52,14 @@ impl NamespaceService for Namespaces {
         Ok(Response::new(authority.update_namespace(call(request).0).await?))
     }
 
+    async fn note_exported(
+        &self,
+        request: Request<v1::NoteExportedRequest>,
+    ) -> Result<Response<v1::NoteExportedResponse>, Status> {
+        let authority = self.slot.ready()?;
+        Ok(Response::new(authority.note_exported(call(request).0).await?))
+    }
+
     async fn delete_namespace(
         &self,
         request: Request<v1::DeleteNamespaceRequest>,

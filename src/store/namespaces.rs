@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{OfLedger, StoreError};
-use crate::domain::{Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, NamespaceRefusal};
+use crate::domain::{Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, NamespaceRefusal, Positions};
 
 /// The namespaces of a ledger.
 #[async_trait]
@@ -28,6 +28,14 @@ pub trait Namespaces: OfLedger {
         after: &str,
         limit: usize,
     ) -> Result<Vec<NamespaceRecord>, StoreError>;
+
+    /// Notes that a namespace's events up to these positions are safely elsewhere. Positions that were noted before, and
+    /// are later ones, stay.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written. What was noted may be noted again.
+    async fn note_exported(&self, name: &Namespace, upto: &Positions) -> Result<(), StoreError>;
 
     /// Changes a namespace, as the [rules](crate::domain::namespace::decide) decide on it as it is. A deletion takes
     /// the head of every shard first: no commit creates a run in a namespace that was found empty. Commits wait

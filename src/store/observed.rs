@@ -244,6 +244,11 @@ impl<S: Namespaces + ?Sized> Namespaces for Observed<S> {
         self.inner.list_namespaces(prefix, after, limit).await
     }
 
+    async fn note_exported(&self, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
+        self.calls.count(Call::NoteExported);
+        self.inner.note_exported(name, upto).await
+    }
+
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
         self.calls.count(Call::ChangeNamespace);
         self.inner.change_namespace(command).await
@@ -257,14 +262,19 @@ impl<S: Purges + ?Sized> Purges for Observed<S> {
         self.inner.retentions().await
     }
 
+    async fn exported(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
+        self.calls.count(Call::Exported);
+        self.inner.exported(namespace).await
+    }
+
     async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
         self.calls.count(Call::Walked);
         self.inner.walked(shard, walk).await
     }
 
-    async fn due(&self, shard: Shard, walk: &Walk, after: Position) -> Result<Due, StoreError> {
+    async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError> {
         self.calls.count(Call::Due);
-        self.inner.due(shard, walk, after).await
+        self.inner.due(shard, walk, after, upto).await
     }
 
     async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {

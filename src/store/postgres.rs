@@ -337,6 +337,10 @@ impl Namespaces for PostgresStore {
         namespaces::list(&self.commits.sessions, (prefix, after), limit).await
     }
 
+    async fn note_exported(&self, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
+        namespaces::note_exported(&self.commits.sessions, name, upto).await
+    }
+
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
         namespaces::change(&self.commits.sessions, command).await
     }
@@ -348,12 +352,16 @@ impl Purges for PostgresStore {
         retention::retentions(&self.commits.sessions).await
     }
 
+    async fn exported(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
+        retention::exported(&self.commits.sessions, namespace, self.ledger().shard_count).await
+    }
+
     async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
         retention::walked(&self.commits.sessions, shard, walk).await
     }
 
-    async fn due(&self, shard: Shard, walk: &Walk, after: Position) -> Result<Due, StoreError> {
-        retention::due(&self.commits.sessions, shard, walk, after).await
+    async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError> {
+        retention::due(&self.commits.sessions, shard, walk, (after, upto)).await
     }
 
     async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{OfLedger, StoreError};
-use crate::domain::{Namespace, Position, Retention, Revision, RunId, Shard, Status, Time};
+use crate::domain::{Namespace, Position, Positions, Retention, Revision, RunId, Shard, Status, Time};
 
 /// Events that one step of a walk looks at.
 pub const WALK_EVENTS_MAX: usize = 2_000;
@@ -78,6 +78,13 @@ pub trait Purges: OfLedger {
     /// The store cannot be read.
     async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError>;
 
+    /// The position of each shard up to which a namespace's events were [noted as exported](super::Namespaces).
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn exported(&self, namespace: &Namespace) -> Result<Positions, StoreError>;
+
     /// The position up to which a walk's runs were purged.
     ///
     /// # Errors
@@ -85,13 +92,13 @@ pub trait Purges: OfLedger {
     /// The store cannot be read.
     async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError>;
 
-    /// The next runs of a walk that are due: one step. A shard's newest event is never come by, for its position would be
+    /// The next runs of a walk that are due: one step, which comes by no event after `upto`. A shard's newest event is never come by, for its position would be
     /// given out again without it; its run is due as soon as another event follows.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn due(&self, shard: Shard, walk: &Walk, after: Position) -> Result<Due, StoreError>;
+    async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError>;
 
     /// Purges the runs that were found, under the shard's head and in one transaction: deletes their events, cuts their
     /// rows to tombstones, and notes how far the walk has come. A run that has another revision by now is left alone: the

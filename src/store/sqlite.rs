@@ -397,14 +397,19 @@ impl Purges for SqliteStore {
         self.connections.read(|connection| retention::retentions(connection)).await?
     }
 
+    async fn exported(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
+        let (namespace, shard_count) = (namespace.clone(), self.ledger.shard_count);
+        self.connections.read(move |connection| retention::exported(connection, &namespace, shard_count)).await?
+    }
+
     async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
         let walk = walk.clone();
         self.connections.read(move |connection| retention::walked(connection, shard, &walk)).await?
     }
 
-    async fn due(&self, shard: Shard, walk: &Walk, after: Position) -> Result<Due, StoreError> {
+    async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError> {
         let (walk, clock) = (walk.clone(), self.clock.clone());
-        self.connections.read(move |it| retention::due(it, shard, &walk, after, clock.as_ref())).await?
+        self.connections.read(move |it| retention::due(it, shard, &walk, (after, upto), clock.as_ref())).await?
     }
 
     async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {
@@ -428,6 +433,11 @@ impl Namespaces for SqliteStore {
     ) -> Result<Vec<NamespaceRecord>, StoreError> {
         let (prefix, after) = (prefix.to_owned(), after.to_owned());
         self.connections.read(move |connection| namespaces::list(connection, (&prefix, &after), limit)).await?
+    }
+
+    async fn note_exported(&self, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
+        let (name, upto) = (name.clone(), upto.clone());
+        self.connections.write(move |connection| namespaces::note_exported(connection, &name, &upto)).await?
     }
 
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {

@@ -122,11 +122,12 @@ impl From<&NamespaceRecord> for v1::Namespace {
 }
 
 fn shown(retention: &Retention) -> Option<v1::NamespaceRetention> {
-    let Retention { completed_ms, aborted_ms, failed_ms } = *retention;
+    let Retention { completed_ms, aborted_ms, failed_ms, until_exported } = *retention;
     (*retention != Retention::default()).then(|| v1::NamespaceRetention {
         completed: completed_ms.map(duration),
         aborted: aborted_ms.map(duration),
         failed: failed_ms.map(duration),
+        until_exported,
     })
 }
 
@@ -138,6 +139,7 @@ impl Violations {
             completed_ms: keep_ms("retention.completed", asked.completed),
             aborted_ms: keep_ms("retention.aborted", asked.aborted),
             failed_ms: keep_ms("retention.failed", asked.failed),
+            until_exported: asked.until_exported,
         }
     }
 

@@ -8,6 +8,7 @@ mod following;
 mod ledger;
 mod opening;
 mod purged;
+mod redacted;
 mod unreadable;
 mod verify;
 

@@ -116,5 +116,6 @@ namespace_calls! {
     GetNamespaceRequest -> GetNamespaceResponse by get_namespace, mutates: false;
     ListNamespacesRequest -> ListNamespacesResponse by list_namespaces, mutates: false;
     UpdateNamespaceRequest -> UpdateNamespaceResponse by update_namespace, mutates: true;
+    NoteExportedRequest -> NoteExportedResponse by note_exported, mutates: true;
     DeleteNamespaceRequest -> DeleteNamespaceResponse by delete_namespace, mutates: true;
 }

@@ -108,6 +108,15 @@ impl Sink {
         .await
     }
 
+    /// Makes what was written durable, where it is in a file.
+    pub(super) async fn sync(&mut self) -> io::Result<()> {
+        let sync = |out: &mut Out| match out {
+            Out::File(file) => file.sync_data(),
+            Out::Stdout | Out::Special(_) => Ok(()),
+        };
+        self.with(sync).await
+    }
+
     /// Makes the file durable, and gives it its name.
     pub(super) async fn finish(&mut self) -> io::Result<()> {
         let part = self.part.take();

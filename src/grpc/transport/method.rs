@@ -88,6 +88,7 @@ const METHODS: &[&str] = &[
     "runledger.v1.NamespaceService/GetNamespace",
     "runledger.v1.NamespaceService/ListNamespaces",
     "runledger.v1.NamespaceService/UpdateNamespace",
+    "runledger.v1.NamespaceService/NoteExported",
     "runledger.v1.NamespaceService/DeleteNamespace",
     "runledger.v1.ReplicaService/GetReplica",
     "grpc.health.v1.Health/Check",

@@ -52,7 +52,7 @@ pub(super) const SERVING: Needs = &[
     ("ledger_migrations", &["SELECT"]),
     ("shards", &["SELECT", "UPDATE"]),
     ("runs", &["SELECT", "INSERT", "UPDATE"]),
-    ("run_events", &["SELECT", "INSERT", "DELETE"]),
+    ("run_events", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("active", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("leases", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("uptime", &["SELECT", "UPDATE"]),
@@ -62,6 +62,7 @@ pub(super) const SERVING: Needs = &[
     ("namespaces", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("stored_bytes", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("purged", &["SELECT", "INSERT", "UPDATE"]),
+    ("exported", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("retention_walks", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
 ];
 

@@ -12,9 +12,10 @@ use super::errors::{self, TimedOut};
 use super::read;
 use super::rows::{At, Reader, bigint};
 use super::sessions::{Session, Sessions};
+use super::writing::writing;
 use crate::domain::{
-    Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, Quotas, Retention,
-    namespace,
+    Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, Positions, Quotas,
+    Retention, namespace,
 };
 use crate::store::rows::namespaces::{LIST, namespace_columns, record};
 use crate::store::{ChangeError, StoreError};
@@ -46,17 +47,19 @@ select clock_timestamp() as now, (select count(*) from namespaces) as namespaces
 
 const CREATE: &str = "-- namespaces.create
 insert into namespaces (name, description, max_active_runs, max_stored_bytes, revision, created_at, updated_at,
-                        keep_completed_ms, keep_aborted_ms, keep_failed_ms)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+                        keep_completed_ms, keep_aborted_ms, keep_failed_ms, keep_until_exported)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 returning name";
 const UPDATE: &str = "-- namespaces.update
 update namespaces set description = $2, max_active_runs = $3, max_stored_bytes = $4, revision = $5, created_at = $6,
-    updated_at = $7, keep_completed_ms = $8, keep_aborted_ms = $9, keep_failed_ms = $10
+    updated_at = $7, keep_completed_ms = $8, keep_aborted_ms = $9, keep_failed_ms = $10,
+    keep_until_exported = $11
 where name = $1
 returning name";
 const DELETE: &str = "-- namespaces.delete
 with measured as (delete from stored_bytes where namespace = $1),
-     walked as (delete from retention_walks where namespace = $1)
+     walked as (delete from retention_walks where namespace = $1),
+     exported as (delete from exported where namespace = $1)
 delete from namespaces where name = $1 returning name";
 
 pub(super) async fn named(sessions: &Sessions, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
@@ -71,6 +74,19 @@ pub(super) async fn list(
 ) -> Result<Vec<NamespaceRecord>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     read::rows(sessions, LIST, &[&prefix, &after, &limit]).await?.iter().map(record).collect()
+}
+
+/// The positions only grow: what was exported once, was.
+const NOTE_EXPORTED: &str = "-- exported.note
+insert into exported as e (namespace, shard, position)
+select $1, v.shard, v.position from unnest($2::smallint[], $3::bigint[]) as v (shard, position)
+on conflict (namespace, shard) do update set position = greatest(e.position, excluded.position)
+returning shard";
+
+pub(super) async fn note_exported(sessions: &Sessions, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
+    let (shards, positions): (Vec<i16>, Vec<i64>) =
+        (0_i16..).zip(upto.iter().map(|position| bigint(*position))).unzip();
+    writing(sessions, NOTE_EXPORTED, &[name, &shards, &positions]).await.map(drop)
 }
 
 pub(super) async fn change(sessions: &Sessions, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
@@ -181,9 +197,9 @@ async fn write(session: &Session, sql: &str, record: &NamespaceRecord) -> Result
     let statement = session.prepare_cached(sql).await?;
     let Quotas { max_active_runs, max_stored_bytes } = record.settings.quotas;
     let (max_active_runs, max_stored_bytes) = (max_active_runs.map(bigint), max_stored_bytes.map(bigint));
-    let Retention { completed_ms, aborted_ms, failed_ms } = record.settings.retention;
+    let Retention { completed_ms, aborted_ms, failed_ms, until_exported } = record.settings.retention;
     let keep = [completed_ms, aborted_ms, failed_ms].map(|keep_ms| keep_ms.map(bigint));
-    let arguments: [&(dyn ToSql + Sync); 10] = [
+    let arguments: [&(dyn ToSql + Sync); 11] = [
         &record.name.as_str(),
         &record.settings.description,
         &max_active_runs,
@@ -194,6 +210,7 @@ async fn write(session: &Session, sql: &str, record: &NamespaceRecord) -> Result
         &keep[0],
         &keep[1],
         &keep[2],
+        &until_exported,
     ];
     Ok(write_and_commit(session, session.query_one(&statement, &arguments)).await)
 }

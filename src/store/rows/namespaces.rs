@@ -11,7 +11,7 @@ macro_rules! namespace_columns {
        case when max_stored_bytes is not null then (
            select cast(coalesce(sum(b.bytes), 0) as bigint) from stored_bytes as b
             where b.namespace = namespaces.name) end as stored_bytes,
-       keep_completed_ms, keep_aborted_ms, keep_failed_ms"
+       keep_completed_ms, keep_aborted_ms, keep_failed_ms, keep_until_exported"
     };
 }
 pub(in crate::store) use namespace_columns;
@@ -39,6 +39,7 @@ pub(in crate::store) fn record<R: Columns>(row: &R) -> Result<NamespaceRecord, S
                 completed_ms: row.get((8, "keep_completed_ms"))?,
                 aborted_ms: row.get((9, "keep_aborted_ms"))?,
                 failed_ms: row.get((10, "keep_failed_ms"))?,
+                until_exported: row.get((11, "keep_until_exported"))?,
             },
         },
         revision: row.get((4, "revision"))?,
@@ -62,7 +63,7 @@ pub(in crate::store) fn side<R: Columns>(row: &R) -> Result<NamespaceRow, StoreE
 
 /// The namespaces that do not keep all runs for ever.
 pub(in crate::store) const RETENTIONS: &str = "-- retention.retentions
-select name, keep_completed_ms, keep_aborted_ms, keep_failed_ms from namespaces
+select name, keep_completed_ms, keep_aborted_ms, keep_failed_ms, keep_until_exported from namespaces
 where keep_completed_ms is not null or keep_aborted_ms is not null or keep_failed_ms is not null
 order by name";
 
@@ -73,6 +74,7 @@ pub(in crate::store) fn retention<R: Columns>(row: &R) -> Result<(Namespace, Ret
         completed_ms: row.get((1, "keep_completed_ms"))?,
         aborted_ms: row.get((2, "keep_aborted_ms"))?,
         failed_ms: row.get((3, "keep_failed_ms"))?,
+        until_exported: row.get((4, "keep_until_exported"))?,
     };
     Ok((row.get((0, "name"))?, retention))
 }

@@ -8,7 +8,7 @@ use super::rows::{Reader, all, bigint, execute, first};
 use super::writer::begin;
 use crate::clock::Clock;
 use crate::domain::{
-    Namespace, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, NamespaceRow, namespace,
+    Namespace, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, NamespaceRow, Positions, namespace,
 };
 use crate::store::rows::namespaces::{LIST, namespace_columns, record, side};
 use crate::store::{ChangeError, StoreError};
@@ -53,6 +53,20 @@ pub(super) fn of_creation(transaction: &Transaction<'_>, name: &Namespace) -> Re
     first(transaction, SIDE, [name], |row| side(row))
 }
 
+/// The positions only grow: what was exported once, was.
+const NOTE_EXPORTED: &str = "-- exported.note
+insert into exported (namespace, shard, position) values (?1, ?2, ?3)
+on conflict (namespace, shard) do update set position = max(position, excluded.position)";
+
+pub(super) fn note_exported(connection: &mut Connection, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
+    let transaction = begin(connection)?;
+    for (shard, position) in upto.iter().enumerate() {
+        let shard = i64::try_from(shard).expect("there are few shards");
+        execute(&transaction, NOTE_EXPORTED, params![name, shard, bigint(*position)])?;
+    }
+    transaction.commit().map_err(errors::statement)
+}
+
 pub(super) fn change(
     connection: &mut Connection,
     command: &NamespaceCommand,
@@ -76,6 +90,8 @@ pub(super) fn change(
             execute(&transaction, measured, [&command.name])?;
             let walked = "-- retention_walks.delete\ndelete from retention_walks where namespace = ?1";
             execute(&transaction, walked, [&command.name])?;
+            let exported = "-- exported.delete\ndelete from exported where namespace = ?1";
+            execute(&transaction, exported, [&command.name])?;
         }
     }
     match transaction.execute_batch("COMMIT") {
@@ -93,11 +109,12 @@ fn write(transaction: &Transaction<'_>, record: &NamespaceRecord) -> Result<(), 
         "-- namespaces.write
          insert into namespaces
             (name, description, max_active_runs, max_stored_bytes, revision, created_at, updated_at,
-             keep_completed_ms, keep_aborted_ms, keep_failed_ms)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+             keep_completed_ms, keep_aborted_ms, keep_failed_ms, keep_until_exported)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
          on conflict (name) do update
             set description = ?2, max_active_runs = ?3, max_stored_bytes = ?4, revision = ?5, created_at = ?6,
-                updated_at = ?7, keep_completed_ms = ?8, keep_aborted_ms = ?9, keep_failed_ms = ?10",
+                updated_at = ?7, keep_completed_ms = ?8, keep_aborted_ms = ?9, keep_failed_ms = ?10,
+                keep_until_exported = ?11",
         params![
             record.name,
             record.settings.description,
@@ -109,6 +126,7 @@ fn write(transaction: &Transaction<'_>, record: &NamespaceRecord) -> Result<(), 
             record.settings.retention.completed_ms.map(bigint),
             record.settings.retention.aborted_ms.map(bigint),
             record.settings.retention.failed_ms.map(bigint),
+            record.settings.retention.until_exported,
         ],
     )
     .map(drop)

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use runledger::domain::{
-    Command, Ending, NamespaceAsk, NamespaceRefusal, Refusal, Retention, Revision, Run, RunKey, Shard, Status,
+    Command, Ending, NamespaceAsk, NamespaceRefusal, Position, Refusal, Retention, Revision, Run, RunKey, Shard, Status,
 };
 use runledger::retention::{Mode, Quiets, walk};
 use runledger::store::retention::{PURGE_RUNS_MAX, Purged, Walk};
@@ -19,7 +19,7 @@ const HOUR_MS: u64 = 3_600_000;
 
 /// Keeps completed runs for an hour, failed ones for three, and aborted ones for ever.
 fn kept() -> Retention {
-    Retention { completed_ms: Some(HOUR_MS), aborted_ms: None, failed_ms: Some(3 * HOUR_MS) }
+    Retention { completed_ms: Some(HOUR_MS), failed_ms: Some(3 * HOUR_MS), ..Retention::default() }
 }
 
 async fn keeps(store: &dyn Store, namespace: &str, retention: Retention) {
@@ -105,7 +105,7 @@ pub(crate) async fn what_is_due_is_purged_whole_and_nothing_else_goes<F: Fixture
     assert_eq!(purge(store).await, Purged::default(), "nothing is due yet");
     let of_completed = Walk { namespace: "default".into(), keep_ms: HOUR_MS, statuses: vec![Status::Completed] };
     let shard = home(store, &key("completed"));
-    let quiet_for = store.due(shard, &of_completed, 0).await.unwrap().quiet_for.as_millis();
+    let quiet_for = store.due(shard, &of_completed, 0, Position::MAX).await.unwrap().quiet_for.as_millis();
     assert!((1..=u128::from(HOUR_MS)).contains(&quiet_for), "nor for {quiet_for} ms");
     fixture.pass_alive(&[], HOUR_MS - 60_000).await;
     // Its last event is younger than its end.
@@ -176,6 +176,46 @@ pub(crate) async fn a_namespaces_retention_is_its_own<F: Fixture>(fixture: F) {
     assert_eq!(change(store, "team-a", NamespaceAsk::Delete).await, Err(NamespaceRefusal::NotEmpty));
 }
 
+pub(crate) async fn a_run_is_kept_until_its_events_were_exported_where_its_namespace_wants_it<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    make(store, "team-a", None).await;
+    for name in ["team-a", "default"] {
+        keeps(store, name, Retention { until_exported: name == "team-a", ..kept() }).await;
+    }
+    let finish = async |name: &str, id: &str| {
+        apply(store, within(name, start(id))).await;
+        apply(store, within(name, complete(id))).await;
+    };
+    finish("team-a", "one").await;
+    finish("default", "one").await;
+    let exported = store.ends().await.unwrap();
+    finish("team-a", "two").await;
+    newest(store, "early").await;
+    fixture.pass_alive(&[], HOUR_MS).await;
+    newest(store, "later").await;
+    assert_eq!(purge(store).await.runs, 1, "nobody has exported anything of team-a");
+    assert_eq!(store.exported(&"team-a".into()).await.unwrap(), beginning(store));
+    store.note_exported(&"team-a".into(), &exported).await.unwrap();
+    assert_eq!(store.exported(&"default".into()).await.unwrap(), beginning(store));
+    assert_eq!(purge(store).await, Purged { runs: 1, events: 2 });
+    let of = |id: &str| RunKey { namespace: "team-a".into(), run_id: id.into() };
+    assert!(stored(store, &of("one")).await.purged_at.is_some());
+    assert!(stored(store, &of("two")).await.purged_at.is_none());
+    // An exporter that is told to begin anew takes nothing back.
+    store.note_exported(&"team-a".into(), &beginning(store)).await.unwrap();
+    assert_eq!(store.exported(&"team-a".into()).await.unwrap(), exported);
+    store.note_exported(&"team-a".into(), &store.ends().await.unwrap()).await.unwrap();
+    assert_eq!(purge(store).await.runs, 1);
+    // Whoever demands it no more waits no more.
+    finish("team-a", "three").await;
+    newest(store, "more").await;
+    fixture.pass_alive(&[], HOUR_MS).await;
+    newest(store, "last").await;
+    assert_eq!(purge(store).await.runs, 0);
+    keeps(store, "team-a", kept()).await;
+    assert_eq!(purge(store).await.runs, 1);
+}
+
 pub(crate) async fn another_retention_is_looked_for_from_the_beginning<F: Fixture>(fixture: F) {
     let store = fixture.store();
     keeps(store, "default", Retention { completed_ms: Some(HOUR_MS), ..Retention::default() }).await;
@@ -189,7 +229,7 @@ pub(crate) async fn another_retention_is_looked_for_from_the_beginning<F: Fixtur
     newest(store, "later").await;
     assert_eq!(purge(store).await.runs, 1);
     // The walk has passed the end of the failed run, of which it was not asked.
-    let both = Retention { completed_ms: Some(HOUR_MS), failed_ms: Some(HOUR_MS), aborted_ms: None };
+    let both = Retention { completed_ms: Some(HOUR_MS), failed_ms: Some(HOUR_MS), ..Retention::default() };
     keeps(store, "default", both).await;
     assert_eq!(purge(store).await.runs, 1);
     assert!(stored(store, &key("failed")).await.purged_at.is_some());
@@ -232,12 +272,12 @@ pub(crate) async fn a_run_that_is_written_meanwhile_is_left_alone<F: Fixture>(fi
     fixture.pass_alive(&[], HOUR_MS).await;
     newest(store, "later").await;
     let walk = Walk { namespace: "default".into(), keep_ms: HOUR_MS, statuses: vec![Status::Completed] };
-    let due = store.due(shard, &walk, 0).await.unwrap();
+    let due = store.due(shard, &walk, 0, Position::MAX).await.unwrap();
     assert_eq!(due.runs, [("run".into(), Revision::from(2))]);
     let archived = apply(store, archive("run")).await;
     assert_eq!(store.purge(shard, &walk, &due).await.unwrap(), Purged::default());
     is_there(store, &archived).await;
-    let again = store.due(shard, &walk, store.walked(shard, &walk).await.unwrap()).await.unwrap();
+    let again = store.due(shard, &walk, store.walked(shard, &walk).await.unwrap(), Position::MAX).await.unwrap();
     assert_eq!(again.runs, [], "its newer event is not due");
 }
 

@@ -5,7 +5,7 @@ use runledger::auth::{Access, Role};
 use runledger_proto::v1::namespace_service_client::NamespaceServiceClient;
 use runledger_proto::v1::{
     CreateNamespaceRequest, DeleteNamespaceRequest, GetNamespaceRequest, ListNamespacesRequest, ListNamespacesResponse,
-    UpdateNamespaceRequest,
+    NoteExportedRequest, UpdateNamespaceRequest,
 };
 use tonic::{Code, Status};
 
@@ -17,7 +17,7 @@ const ROLES: [Role; 4] = [Role::Reader, Role::Reporter, Role::Operator, Role::Ad
 fn expected(access: Access, role: Role, is_granted: bool, agent: Option<&str>) -> Option<&'static str> {
     match access {
         // The request names the namespace: see `a_namespace_is_known_and_changed_by_whom_it_was_granted_to`.
-        Access::Open | Access::Know | Access::Settle => None,
+        Access::Open | Access::Know | Access::Settle | Access::Export => None,
         // A grant in one namespace lets nobody look at the process, which serves all, nor make another namespace.
         Access::Inspect => (!is_granted || !is_inspector(role)).then_some("ROLE_DENIED"),
         Access::Govern => (!is_granted || role != Role::Admin).then_some("ROLE_DENIED"),
@@ -110,6 +110,13 @@ async fn a_namespace_is_known_and_changed_by_whom_it_was_granted_to() {
                 ..UpdateNamespaceRequest::default()
             };
             assert_eq!(told(client.update_namespace(described).await), settle, "{role:?} {name}");
+            let exported = NoteExportedRequest { name: named(), cursor: "none".to_owned() };
+            let noted = match (settle, role) {
+                ("NAMESPACE_DENIED", _) => "NAMESPACE_DENIED",
+                (_, Role::Operator | Role::Admin) => "CURSOR_INVALID",
+                (_, Role::Reader | Role::Reporter) => "ROLE_DENIED",
+            };
+            assert_eq!(told(client.note_exported(exported).await), noted, "{role:?} {name}");
             // Whoever is bounded by a quota does not set it; nor make or delete what it would hold for.
             for (active, bytes) in [(Some(0), None), (None, Some(0)), (Some(9), Some(9))] {
                 let quotas = UpdateNamespaceRequest {

@@ -318,10 +318,6 @@ pub(crate) fn restore(run_id: &str) -> Command {
     command(run_id, Operation::Restore)
 }
 
-pub(crate) fn redact(run_id: &str, paths: &[&str]) -> Command {
-    Command { ask: Ask::Redact(redaction(paths)), ..command(run_id, Operation::Redact) }
-}
-
 fn redaction(paths: &[&str]) -> Redaction {
     let paths = paths.iter().map(|path| RedactedPath::parse(path).expect("a path of a redaction")).collect();
     Redaction { paths, reason: Some("a secret".to_owned()) }

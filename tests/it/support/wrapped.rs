@@ -359,6 +359,10 @@ impl Namespaces for Wrapped {
         self.store.list_namespaces(prefix, after, limit).await
     }
 
+    async fn note_exported(&self, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
+        self.store.note_exported(name, upto).await
+    }
+
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
         self.store.change_namespace(command).await
     }
@@ -370,16 +374,20 @@ impl Purges for Wrapped {
         self.store.retentions().await
     }
 
+    async fn exported(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
+        self.store.exported(namespace).await
+    }
+
     async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
         self.store.walked(shard, walk).await
     }
 
-    async fn due(&self, shard: Shard, walk: &Walk, after: Position) -> Result<Due, StoreError> {
+    async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError> {
         if *self.unwalkable.lock().unwrap() == Some(shard) {
             let (table, column, key) = ("run_events", "status", "an event of a walk".to_owned());
             return Err(StoreError::Corrupt { table, column, key, source: "spoilt by the test".into() });
         }
-        self.store.due(shard, walk, after).await
+        self.store.due(shard, walk, after, upto).await
     }
 
     async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {

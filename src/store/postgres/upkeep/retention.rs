@@ -98,17 +98,38 @@ select (select count(*) from head) as heads, (select count(*) from cut) as runs,
 const FORGOTTEN: &str = "-- retention.forgotten
 select shard, position from purged where namespace = $1";
 
+const EXPORTED: &str = "-- retention.exported
+select shard, position from exported where namespace = $1";
+
 pub(in crate::store::postgres) async fn forgotten(
     sessions: &Sessions,
     namespace: &Namespace,
     shard_count: u16,
 ) -> Result<Positions, StoreError> {
-    let mut forgotten = Positions::start(shard_count);
-    for row in &read::rows(sessions, FORGOTTEN, &[namespace]).await? {
-        let purged = Reader { table: "purged", row, key: &|| namespace.to_string() };
-        forgotten.set(Shard(purged.get("shard")?), purged.get("position")?);
+    positions(sessions, ("purged", FORGOTTEN), namespace, shard_count).await
+}
+
+pub(in crate::store::postgres) async fn exported(
+    sessions: &Sessions,
+    namespace: &Namespace,
+    shard_count: u16,
+) -> Result<Positions, StoreError> {
+    positions(sessions, ("exported", EXPORTED), namespace, shard_count).await
+}
+
+/// A position for each shard, from a table of such.
+async fn positions(
+    sessions: &Sessions,
+    (table, statement): (&'static str, &str),
+    namespace: &Namespace,
+    shard_count: u16,
+) -> Result<Positions, StoreError> {
+    let mut positions = Positions::start(shard_count);
+    for row in &read::rows(sessions, statement, &[namespace]).await? {
+        let place = Reader { table, row, key: &|| namespace.to_string() };
+        positions.set(Shard(place.get("shard")?), place.get("position")?);
     }
-    Ok(forgotten)
+    Ok(positions)
 }
 
 pub(in crate::store::postgres) async fn retentions(
@@ -132,7 +153,7 @@ pub(in crate::store::postgres) async fn due(
     sessions: &Sessions,
     shard: Shard,
     walk: &Walk,
-    after: Position,
+    (after, upto): (Position, Position),
 ) -> Result<Due, StoreError> {
     let Walk { namespace, keep_ms, statuses } = walk;
     let (shard, place) = (smallint(shard), bigint(after));
@@ -160,10 +181,14 @@ pub(in crate::store::postgres) async fn due(
             step.is_kept(until, now);
             break;
         }
+        let position = event.get("position")?;
+        if position > upto {
+            break;
+        }
         let status = event.get::<Option<Status>>("status")?;
         let is_due = status.is_some_and(|status| statuses.contains(&status));
         let last_of = is_due.then(|| Ok::<_, StoreError>((event.get::<RunId>("run_id")?, event.get("revision")?)));
-        if !step.come_by(event.get("position")?, last_of.transpose()?) {
+        if !step.come_by(position, last_of.transpose()?) {
             break;
         }
     }

@@ -69,18 +69,39 @@ on conflict (namespace, shard, keep_ms) do update set statuses = excluded.status
 const FORGOTTEN: &str = "-- retention.forgotten
 select shard, position from purged where namespace = ?1";
 
+const EXPORTED: &str = "-- retention.exported
+select shard, position from exported where namespace = ?1";
+
 pub(in crate::store::sqlite) fn forgotten(
     connection: &Connection,
     namespace: &Namespace,
     shard_count: u16,
 ) -> Result<Positions, StoreError> {
-    let mut forgotten = Positions::start(shard_count);
-    each(connection, FORGOTTEN, [namespace], |row| {
-        let purged = Reader { table: "purged", row, key: &|| namespace.to_string() };
-        forgotten.set(Shard(purged.get((0, "shard"))?), purged.get((1, "position"))?);
+    positions(connection, ("purged", FORGOTTEN), namespace, shard_count)
+}
+
+pub(in crate::store::sqlite) fn exported(
+    connection: &Connection,
+    namespace: &Namespace,
+    shard_count: u16,
+) -> Result<Positions, StoreError> {
+    positions(connection, ("exported", EXPORTED), namespace, shard_count)
+}
+
+/// A position for each shard, from a table of such.
+fn positions(
+    connection: &Connection,
+    (table, statement): (&'static str, &str),
+    namespace: &Namespace,
+    shard_count: u16,
+) -> Result<Positions, StoreError> {
+    let mut positions = Positions::start(shard_count);
+    each(connection, statement, [namespace], |row| {
+        let place = Reader { table, row, key: &|| namespace.to_string() };
+        positions.set(Shard(place.get((0, "shard"))?), place.get((1, "position"))?);
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok(forgotten)
+    Ok(positions)
 }
 
 pub(in crate::store::sqlite) fn retentions(connection: &Connection) -> Result<Vec<(Namespace, Retention)>, StoreError> {
@@ -103,7 +124,7 @@ pub(in crate::store::sqlite) fn due(
     connection: &Connection,
     shard: Shard,
     walk: &Walk,
-    after: Position,
+    (after, upto): (Position, Position),
     clock: &dyn Clock,
 ) -> Result<Due, StoreError> {
     let Walk { namespace, keep_ms, statuses } = walk;
@@ -119,11 +140,15 @@ pub(in crate::store::sqlite) fn due(
             step.is_kept(until, now);
             return Ok(ControlFlow::Break(()));
         }
+        let position = event.get((0, "position"))?;
+        if position > upto {
+            return Ok(ControlFlow::Break(()));
+        }
         let status = event.get::<Option<Status>>((4, "status"))?;
         let is_due = status.is_some_and(|status| statuses.contains(&status));
         let last_of =
             is_due.then(|| Ok::<_, StoreError>((event.get::<RunId>((2, "run_id"))?, event.get((3, "revision"))?)));
-        let goes_on = step.come_by(event.get((0, "position"))?, last_of.transpose()?);
+        let goes_on = step.come_by(position, last_of.transpose()?);
         Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;
     Ok(step.end())

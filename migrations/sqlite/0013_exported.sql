@@ -1,0 +1,10 @@
+-- Whether runs that have ended are kept, however long they were, until an exporter has said that it has their events.
+alter table namespaces add column keep_until_exported integer not null default 0;
+
+-- Up to where each shard's events of a namespace are safely elsewhere, as an exporter has said. Not made from the log.
+create table exported (
+    namespace text not null,
+    shard integer not null,
+    position integer not null,
+    primary key (namespace, shard)
+) strict, without rowid;

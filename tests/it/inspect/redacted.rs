@@ -1,0 +1,126 @@
+//! Ledgers of which something was taken out: it is nowhere, they are sound, and a redaction that is killed took out all or
+//! nothing.
+
+use std::time::Duration;
+
+use runledger_proto::v1::RedactRunRequest;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::ledger::Ledger;
+use super::on_both_stores;
+use crate::process::data::Data;
+use crate::process::server::{SOON, Server, eventually, run};
+use crate::support::commands::{Asking as _, complete, fail, start, update};
+
+on_both_stores! {
+    what_was_redacted_is_in_no_table_and_no_file_and_no_export
+    a_redaction_that_is_killed_takes_out_all_or_nothing
+}
+
+/// Found in no other text.
+const SECRET: &str = "hunter2-battery-staple";
+
+/// The rows of each table that show the secret.
+async fn shown(ledger: &Ledger) -> u64 {
+    let mut shown = 0;
+    for (table, columns) in [
+        ("runs", &["record", "metadata", "labels", "task_thread_id"][..]),
+        ("run_events", &["event", "keyframe", "request_id"]),
+        ("leases", &["progress_message"]),
+        ("claims", &["request_id"]),
+    ] {
+        let text = match ledger.data {
+            Data::Sqlite(_) => "text",
+            Data::Postgres(_) => "varchar",
+        };
+        let shows: Vec<_> =
+            columns.iter().map(|column| format!("cast({column} as {text}) like '%{SECRET}%'")).collect();
+        let statement = format!("select count(*) from {table} where {}", shows.join(" or "));
+        let rows = ledger.data.sql(&statement).await;
+        shown += rows[0][0].as_ref().unwrap().parse::<u64>().unwrap();
+    }
+    shown
+}
+
+async fn is_sound(ledger: &Ledger) {
+    let (code, said) = ledger.run(&["verify"]).await;
+    assert_eq!(code, 0, "{said}");
+}
+
+async fn what_was_redacted_is_in_no_table_and_no_file_and_no_export(ledger: Ledger) {
+    // Rows before, between and after: pages of the file are split and merged, and large values have pages of their own.
+    let filler =
+        |name: &str, nth: u32| start(&format!("{name}-{nth}")).metadata(&json!({"n": nth, "x": "y".repeat(600)}));
+    let mut commands: Vec<_> = (0..40).map(|nth| filler("before", nth)).collect();
+    commands.push(start("spoilt").metadata(&json!({"key": SECRET, "large": "z".repeat(9_000)})).request("first"));
+    for nth in 0..70 {
+        commands.push(update("spoilt").metadata(&json!({"key": format!("{SECRET}-{nth}"), "nth": nth})));
+        commands.push(filler("between", nth));
+    }
+    commands.push(update("spoilt").metadata(&json!({"large": {"copy": format!("{SECRET}{}", "w".repeat(9_000))}})));
+    commands.push(fail("spoilt").changing(|fields| fields.failure_reason = Some(format!("{SECRET} was refused"))));
+    commands.extend((0..40).map(|nth| filler("after", nth)));
+    commands.extend((0..40).map(|nth| complete(&format!("before-{nth}"))));
+    ledger.commit(commands).await;
+    assert!(shown(&ledger).await > 70);
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let address = server.address.to_string();
+    let flags = ["run", "redact", "spoilt", "--server", &address, "--path", "/metadata/key", "--path", "/reason"];
+    let (code, said) = run(&[&flags[..], &["--path", "/metadata/large", "--reason", "a password"]].concat()).await;
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(shown(&ledger).await, 0);
+    is_sound(&ledger).await;
+    let (code, exported) = ledger.run(&["export"]).await;
+    assert!(code == 0 && exported.contains("\"redacted\"") && !exported.contains(SECRET), "{code}");
+    if let Data::Sqlite(path) = &ledger.data {
+        // The server still runs, and has written its log into the file.
+        let log = path.with_extension("db-wal");
+        for file in [path, &log] {
+            let bytes = std::fs::read(file).unwrap_or_default();
+            let found = bytes.windows(SECRET.len()).filter(|part| *part == SECRET.as_bytes()).count();
+            assert_eq!(found, 0, "{}", file.display());
+        }
+    }
+    drop(server);
+    is_sound(&ledger).await;
+}
+
+async fn a_redaction_that_is_killed_takes_out_all_or_nothing(ledger: Ledger) {
+    const EVENTS: usize = 600;
+    let mut commands = vec![start("spoilt").metadata(&json!({"key": SECRET}))];
+    commands.extend((1..EVENTS).map(|nth| update("spoilt").metadata(&json!({"key": format!("{SECRET}-{nth}")}))));
+    ledger.commit(commands).await;
+    let (mut nothing, mut all) = (0, 0);
+    for delay in [0, 1, 2, 3, 5, 8, 12, 18, 25, 40, 60, 100, 200, 400, 800, 1_600] {
+        let mut server = Server::start(&ledger.store()).await;
+        server.is_ready().await;
+        let mut client = server.client();
+        let asked = RedactRunRequest {
+            run_id: "spoilt".to_owned(),
+            paths: vec!["/metadata/key".to_owned()],
+            ..RedactRunRequest::default()
+        };
+        tokio::select! {
+            answer = client.redact_run(asked) => drop(answer.unwrap()),
+            () = sleep(Duration::from_millis(delay)) => {}
+        }
+        server.process.kill();
+        drop(server);
+        // The database may still be at the commit whose server is gone.
+        let count =
+            eventually(SOON, async || Some(shown(&ledger).await).filter(|left| *left == 0 || *left > EVENTS as u64));
+        let left = count.await.expect("all or nothing");
+        let redacted = "select count(*) from run_events where cast(event as varchar) like '%\"redacted\"%'";
+        let redacted = ledger.data.sql(redacted).await[0][0].clone().unwrap();
+        assert_eq!(redacted == "0", left > 0, "{left} rows show it, {redacted} events say that it was taken out");
+        is_sound(&ledger).await;
+        if left == 0 {
+            all += 1;
+            break;
+        }
+        nothing += 1;
+    }
+    assert!(nothing > 0 && all > 0, "{nothing} times it was killed before, {all} times it was made");
+}
