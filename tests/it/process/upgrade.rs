@@ -34,6 +34,7 @@ async fn as_the_first_release_left_it(data: &Data) {
         "stored_bytes",
         "purged",
         "retention_walks",
+        "exported",
     ] {
         data.sql(&format!("drop table {table}")).await;
     }
