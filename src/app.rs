@@ -153,6 +153,7 @@ async fn run(
     let memory = Arc::new(Memory::new(config.memory_limit));
     let gate = gate(&config, looks.clone(), &supervisor)?;
     let totals = Arc::new(Totals::new(callers, memory.clone()));
+    gauges::of_build(location.kind());
     gauges::of_process(&totals, &slot, tls.as_ref(), &gate);
     let wait_max = WaitMax::new(config.wait_max);
     let reloaded = Reloaded { totals: totals.clone(), wait_max: wait_max.clone() };
@@ -213,7 +214,11 @@ pub async fn mistakes(config: &ServeConfig) -> Vec<String> {
     };
     let admitted = addresses.and_then(|addresses| config.admit(&addresses));
     let store = config.store.location().map(drop);
-    [admitted, store].into_iter().filter_map(Result::err).chain(unusable_files(config)).collect()
+    let settings = config.clone();
+    // Files may be large, and disks slow.
+    let files = tokio::task::spawn_blocking(move || unusable_files(&settings)).await;
+    let files = files.unwrap_or_else(|error| vec![error.to_string()]);
+    [admitted, store].into_iter().filter_map(Result::err).chain(files).collect()
 }
 
 /// The files that settings name and that cannot be used, and why.

@@ -218,13 +218,14 @@ fn with_file(command: clap::Command, words: &[OsString]) -> Result<(clap::Comman
         path.push(next.get_name().to_owned());
         (called, words) = (next, after);
     }
-    let Some(named) = settings::file::is_taken_by(called).then(|| settings::file::named(called, words)).flatten()
-    else {
+    if !settings::file::is_taken_by(called) {
         return Ok((command, ConfigFile::default()));
-    };
-    let file = ConfigFile::read(&named)?;
+    }
+    let named = settings::file::named(called, words);
+    let file = named.map_or_else(|| Ok(ConfigFile::default()), |path| ConfigFile::read(&path))?;
     let beneath = file.clone();
-    Ok((mut_at(command, &path, move |called| beneath.beneath(called, words)), file))
+    let with_both = move |called| settings::file::set_aside(beneath.beneath(called, words), words);
+    Ok((mut_at(command, &path, with_both), file))
 }
 
 /// The command with a change of the subcommand at the end of a path.

@@ -245,6 +245,11 @@ impl Feed {
         Self { reader: Some(reader), ..self.clone() }
     }
 
+    /// Forgets what this process remembers of history: something was taken out of it.
+    pub fn forget(&self) {
+        self.hub.clean(self.epoch());
+    }
+
     /// The hub of the tailer and its sessions, for tests and metrics.
     #[must_use]
     pub fn hub(&self) -> &Hub {

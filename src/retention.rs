@@ -125,7 +125,7 @@ async fn walk_shard(
         return Ok(ControlFlow::Continue(()));
     }
     let mut after = store.walked(shard, walk).await?;
-    loop {
+    while after < upto {
         let due = store.due(shard, walk, after, upto).await?;
         quiets.note(walk, shard, due.quiet_for);
         if due.upto == after && due.runs.is_empty() {
@@ -133,7 +133,10 @@ async fn walk_shard(
         }
         let begun = Instant::now();
         let purged = match mode {
-            Mode::Purge => store.purge(shard, walk, &due).await?,
+            Mode::Purge => match store.purge(shard, walk, &due).await? {
+                Some(purged) => purged,
+                None => return Ok(ControlFlow::Continue(())),
+            },
             Mode::Preview => Purged {
                 runs: due.runs.len() as u64,
                 events: due.runs.iter().map(|(_, revision)| revision.get()).sum(),
@@ -148,6 +151,7 @@ async fn walk_shard(
             sleep(begun.elapsed().max(PAUSE_MIN)).await;
         }
     }
+    Ok(ControlFlow::Continue(()))
 }
 
 /// Purges what is due, again and again until the stop.

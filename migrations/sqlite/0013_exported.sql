@@ -8,3 +8,6 @@ create table exported (
     position integer not null,
     primary key (namespace, shard)
 ) strict, without rowid;
+
+-- Whether old pages of the file may still show what a redaction took out.
+alter table ledger add column cleaning_owed integer not null default 0;

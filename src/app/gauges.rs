@@ -63,12 +63,15 @@ pub(super) fn of_health(is_well: watch::Receiver<bool>) {
     observe(&metrics::STORE_UP, move |tell| tell(f64::from(u8::from(*is_well.borrow())), &[]));
 }
 
-/// Has the store told of.
-pub(super) fn of_store(store: &Arc<Observed<dyn Store>>) {
-    let kind = store.describe().kind;
+/// Has told what runs here, on which kind of store, whether that is open or not.
+pub(super) fn of_build(kind: &'static str) {
     observe(&metrics::BUILD_INFO, move |tell| {
         tell(1.0, &[("version", env!("CARGO_PKG_VERSION")), ("store", kind)]);
     });
+}
+
+/// Has the store told of.
+pub(super) fn of_store(store: &Arc<Observed<dyn Store>>) {
     let called = store.clone();
     observe(&metrics::STORE_CALLS, move |tell| {
         for (method, calls) in called.calls().all() {

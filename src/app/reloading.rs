@@ -55,7 +55,7 @@ impl Reloaded {
                 wrong = None;
                 continue;
             }
-            match usable(reread.clone()).await {
+            match usable(reread.clone(), &all).await {
                 Ok((config, settings)) => {
                     record::reload("config", true);
                     self.take(&config);
@@ -85,21 +85,29 @@ impl Reloaded {
     }
 }
 
-/// The settings as they are now, where a server would start by them.
-async fn usable(reread: Reread) -> Result<(ServeConfig, Vec<Setting>), String> {
+/// The settings as they are now, where a server would start by them. Those that hold at once are taken whatever is wrong
+/// with others that have not changed: a limit must not wait for a certificate.
+async fn usable(reread: Reread, held: &[Setting]) -> Result<(ServeConfig, Vec<Setting>), String> {
     let (config, settings) = spawn_blocking(move || reread()).await.map_err(|error| error.to_string())??;
+    if changed(held, &settings).all(|key| RELOADED.contains(&key)) {
+        return Ok((config, settings));
+    }
     match super::mistakes(&config).await.as_slice() {
         [] => Ok((config, settings)),
         mistakes => Err(mistakes.join("; ")),
     }
 }
 
+/// The keys of the settings that have changed.
+fn changed<'a>(before: &'a [Setting], now: &'a [Setting]) -> impl Iterator<Item = &'a str> {
+    let is_as_before =
+        |setting: &&Setting| before.iter().any(|old| old.key == setting.key && old.values == setting.values);
+    now.iter().filter(move |setting| !is_as_before(setting)).map(|setting| setting.key.as_str())
+}
+
 /// Says which settings have changed, and which of them wait for a restart.
 fn tell(before: &[Setting], now: &[Setting]) {
-    let changed =
-        now.iter().filter(|setting| !before.iter().any(|old| old.key == setting.key && old.values == setting.values));
-    let (held, waiting): (Vec<_>, Vec<_>) =
-        changed.map(|setting| setting.key.as_str()).partition(|key| RELOADED.contains(key));
+    let (held, waiting): (Vec<_>, Vec<_>) = changed(before, now).partition(|key| RELOADED.contains(key));
     if !held.is_empty() {
         tracing::info!(settings = held.join(", "), "settings have changed, and hold");
     }

@@ -167,7 +167,12 @@ impl Gate {
                     // The call knows the former end alone: it comes back, and knows the other one.
                     return Err(BadCredential::Expired.into());
                 }
-                Checked::admit(known, session.access, session.names.clone()).map(drop)
+                let admitted = Checked::admit(known, session.access, session.names.clone())?;
+                match &session.writes {
+                    // It would go on with what it may write no more.
+                    Some(writes) if *writes != admitted.allowed() => Err(BadCredential::Expired.into()),
+                    Some(_) | None => Ok(()),
+                }
             });
         }
     }
@@ -243,11 +248,14 @@ impl Checked {
         let mut admitted = Self::admit(known, access, names.clone())?;
         admitted.ends_at = ends_at;
         if asked.lasts {
-            let session = Arc::new(Session::new(credential, access, names, expires_at));
+            let session = Arc::new(Session::new(credential, access, names, (expires_at, admitted.allowed())));
             sessions::held(&self.sessions).add(&session);
             // New rules may have come before the session was there to be told.
             let known = self.known_by(&self.trusted.load(), &session.credential)?;
-            Self::admit(known, session.access, session.names.clone())?;
+            let again = Self::admit(known, session.access, session.names.clone())?;
+            if again.allowed() != admitted.allowed() {
+                return Err(BadCredential::Expired.into());
+            }
             admitted.session = Some(session);
         }
         Ok(admitted)
@@ -310,6 +318,11 @@ impl Checked {
 }
 
 impl Admitted {
+    /// As whom the call writes, and which runs.
+    fn allowed(&self) -> Allowed {
+        Allowed { agent_id: self.caller.principal.agent_id.clone(), agents: self.caller.agents.clone() }
+    }
+
     fn anonymous() -> Self {
         let caller = Caller {
             namespace: Namespace::only(),

@@ -96,7 +96,18 @@ impl Authority {
         request_abort: RequestAbortRequest -> RequestAbortResponse;
         archive_run: ArchiveRunRequest -> ArchiveRunResponse;
         restore_run: RestoreRunRequest -> RestoreRunResponse;
-        redact_run: RedactRunRequest -> RedactRunResponse;
+    }
+
+    /// Answers a `RedactRun`. Whoever watches through this process after the answer is shown no more of what was taken out.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was taken out, or nobody knows.
+    pub async fn redact_run(&self, call: Call<v1::RedactRunRequest>) -> Result<v1::RedactRunResponse, Problem> {
+        let command = |message, caller: &_, _| request::redact_run(message, caller);
+        let Mutated { run, disposition, current_revision, .. } = self.mutate(call, true, command).await?;
+        self.feed.forget();
+        Ok(v1::RedactRunResponse { run, disposition, current_revision })
     }
 
     /// Commits the command that a request asks for. `names_run`: the request named its run, so that a repetition meets

@@ -140,16 +140,15 @@ impl Authority {
     /// The first namespaces after a name that a caller may know, by name. Others are not read: neither the answer nor
     /// its time tells of them.
     async fn known(&self, caller: &Caller, after: &str, limit: usize) -> Result<Vec<NamespaceRecord>, StoreError> {
-        let (mut known, mut named) = (Vec::new(), BTreeSet::new());
+        let (mut known, mut named, mut prefixes) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for pattern in caller.rights.namespaces(Access::Know) {
-            let prefix = match pattern {
-                Pattern::Exact(name) => {
-                    named.insert(Namespace::from(name.as_str()));
-                    continue;
-                }
-                Pattern::Prefix(prefix) => prefix,
-                Pattern::Any => String::new(),
-            };
+            match pattern {
+                Pattern::Exact(name) => drop(named.insert(Namespace::from(name.as_str()))),
+                Pattern::Prefix(prefix) => drop(prefixes.insert(prefix)),
+                Pattern::Any => drop(prefixes.insert(String::new())),
+            }
+        }
+        for prefix in prefixes {
             known.extend(self.store.list_namespaces(&prefix, after, limit).await?);
         }
         let named: Vec<Namespace> = named.into_iter().filter(|name| name.as_str() > after).collect();

@@ -31,7 +31,7 @@ use super::ending::{Stop, say};
 use super::look::{self, PATIENCE, Progress, counted, patiently};
 use crate::app;
 use crate::config::StoreLocation;
-use crate::domain::{Event, Namespace, Positions, Revision, RunKey, Time};
+use crate::domain::{Event, LedgerEpoch, Namespace, Positions, Revision, RunKey, Time};
 use crate::store::inspect::{Inspect, Link, Links};
 use crate::store::{PAGE_BYTES_MAX, StoreError};
 use crate::telemetry::chain;
@@ -180,6 +180,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         cursor: None,
     };
     if let (Some(path), Some(namespace)) = (args.cursor_output, &args.namespace) {
+        cursor::may_claim(&path, &mut export.sink).map_err(Stop::Usage)?;
         export.cursor = Some(CursorFile::of(path, namespace.clone()));
     }
     let namespace = args.namespace.unwrap_or_else(Namespace::only);
@@ -276,9 +277,9 @@ impl Export {
     }
 
     /// Takes note that the output has every event up to these positions.
-    async fn reached(&mut self, positions: &Positions) -> Result<(), Ended> {
+    async fn reached(&mut self, epoch: LedgerEpoch, positions: &Positions) -> Result<(), Ended> {
         let Some(cursor) = &mut self.cursor else { return Ok(()) };
-        cursor.reached(positions);
+        cursor.reached(epoch, positions);
         if self.follow && cursor.is_due() {
             self.sink.sync().await.map_err(Ended::Output)?;
             self.tell_cursor()?;

@@ -102,6 +102,23 @@ impl ConfigFile {
     }
 }
 
+/// The command where a setting that a flag names sets aside what the environment says in the other way. `words`: all after
+/// the command's name.
+#[must_use]
+pub fn set_aside(command: Command, words: &[OsString]) -> Command {
+    let given = leniently(&command, words);
+    let is_named = |arg: &Arg| {
+        let source = given.as_ref().and_then(|given| given.value_source(arg.get_id().as_str()));
+        ALTERNATIVES.contains(&key(arg).as_str()) && source == Some(ValueSource::CommandLine)
+    };
+    if !command.get_arguments().any(is_named) {
+        return command;
+    }
+    command.mut_args(|arg| {
+        if ALTERNATIVES.contains(&key(&arg).as_str()) && !is_named(&arg) { arg.env(Resettable::Reset) } else { arg }
+    })
+}
+
 /// Whether a command takes a file of settings.
 #[must_use]
 pub fn is_taken_by(command: &Command) -> bool {

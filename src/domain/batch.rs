@@ -125,12 +125,6 @@ impl Slot {
         Self { before: Some(Stored::of(&run)), run: Some(run), metadata_changed: false }
     }
 
-    /// Whether the run has an event of this batch.
-    fn is_written(&self) -> bool {
-        let stored = self.before.map_or(Revision::NONE, |stored| stored.revision);
-        self.run.as_ref().map_or(Revision::NONE, |run| run.revision) != stored
-    }
-
     fn written(self) -> RunWrite {
         let run = self.run.expect("a written run exists");
         RunWrite { run, before: self.before, metadata_changed: self.metadata_changed }
@@ -147,10 +141,10 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
     let mut slots: HashMap<RunKey, Slot> = runs.into_iter().map(|run| (run.key(), Slot::of(run))).collect();
     let mut applied: HashMap<(RunKey, String), AppliedRequest> =
         requests.into_iter().map(|(key, id, request)| ((key, id), request)).collect();
-    let (mut written, mut redacted): (Vec<RunKey>, Vec<RunKey>) = (Vec::new(), Vec::new());
+    let mut written: Vec<RunKey> = Vec::new();
     let read = slots.values().filter_map(|slot| slot.run.as_ref()).map(|run| run.weight()).sum();
     let mut decided = Decided { weight: read, ..Decided::default() };
-    let mut merged = 0;
+    let (mut merged, mut is_redacted) = (0, false);
 
     for command in commands {
         if merged > MERGED_BYTES_MAX {
@@ -160,10 +154,9 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         if sides.lack(command, run) && !decided.verdicts.is_empty() {
             break;
         }
-        // A redaction rewrites its run's events that are in the log: those of this batch have to be there first. What it
-        // leaves of the run's requests is known from the log alone.
+        // A redaction rewrites what is in the log, which may take long, and fail: so it is alone in its batch.
         let is_redaction = matches!(command.ask, Ask::Redact(_));
-        if redacted.contains(&command.key) || is_redaction && slots.get(&command.key).is_some_and(Slot::is_written) {
+        if is_redacted || is_redaction && !decided.verdicts.is_empty() {
             break;
         }
         let slot =
@@ -187,12 +180,11 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
             }
             Ok(Decision::Apply(event, run)) => {
                 let run = Arc::new(*run);
-                if !slot.is_written() {
+                let stored_revision = slot.before.map_or(Revision::NONE, |stored| stored.revision);
+                if slot.run.as_ref().map_or(Revision::NONE, |run| run.revision) == stored_revision {
                     written.push(command.key.clone());
                 }
-                if is_redaction {
-                    redacted.push(command.key.clone());
-                }
+                is_redacted = is_redaction;
                 sides.apply(command, slot.run.as_deref(), &event, &run, clock);
                 slot.metadata_changed |= !event.changes.metadata.is_empty() || event.changes.redaction.is_some();
                 slot.run = Some(run.clone());

@@ -9,15 +9,13 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{Changes, Event, Metadata, Revision, Run, evolve};
 
-/// What stands in the place of a text that was taken out.
-pub const REDACTED_TEXT: &str = "[redacted]";
-
-/// The key of the object, `{"$redacted": true}`, that stands in the place of metadata that were taken out.
-pub const REDACTED_KEY: &str = "$redacted";
+/// What stands in the place of a text or of a value that was taken out. It is no object, in which a later patch would leave
+/// it.
+pub const REDACTED: &str = "[redacted]";
 
 /// What is taken out of a run, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +32,7 @@ pub struct Redaction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum RedactedPath {
-    /// A value of the metadata, by the keys that lead to it; without a key, all metadata.
+    /// A value of the metadata, by the keys that lead to it; without a key, all metadata: then there are none.
     Metadata(Vec<String>),
     /// Every reason in words: of the run's end, of a request to abort it, of a late report.
     Reason,
@@ -100,73 +98,86 @@ impl Redaction {
         size_of::<Self>() + paths + self.reason.as_ref().map_or(0, String::len)
     }
 
-    /// Takes the paths out of a run. The result is the same whether they were taken out of the run's events before: where
-    /// all metadata are taken out, the run has the mark even if its events left it none.
+    /// Takes the paths out of a run. The result is the same whether they were taken out of the run's events before.
     pub(super) fn of_run(&self, run: &mut Run) {
-        for path in &self.paths {
-            match path {
-                RedactedPath::Metadata(within) if within.is_empty() => run.metadata = mark().into(),
-                RedactedPath::Metadata(within) => take_out(&mut run.metadata, within),
-                RedactedPath::Reason => {
-                    text(&mut run.ending.failure_reason);
-                    if let Some(request) = &mut run.supervision.abort_request {
-                        text(&mut request.reason);
-                    }
-                    if let Some(report) = &mut run.supervision.late_report {
-                        text(&mut report.failure_reason);
-                    }
-                }
-                RedactedPath::Progress => {}
+        self.of_metadata(&mut run.metadata);
+        if self.paths.contains(&RedactedPath::Reason) {
+            text(&mut run.ending.failure_reason);
+            if let Some(request) = &mut run.supervision.abort_request {
+                text(&mut request.reason);
+            }
+            if let Some(report) = &mut run.supervision.late_report {
+                text(&mut report.failure_reason);
             }
         }
     }
 
     /// Takes the paths out of what an event changed.
     fn of_changes(&self, changes: &mut Changes) {
-        let late_report = changes.supervision.late_report.as_deref_mut();
-        let abort_request = changes.supervision.abort_request.as_deref_mut();
-        let (mut patches, mut reasons) = (vec![&mut changes.metadata], vec![&mut changes.ending.failure_reason]);
-        if let Some(report) = late_report {
-            patches.push(&mut report.metadata);
-            reasons.push(&mut report.failure_reason);
+        self.of_metadata(&mut changes.metadata);
+        if let Some(report) = &mut changes.supervision.late_report {
+            self.of_metadata(&mut report.metadata);
         }
-        if let Some(request) = abort_request {
-            reasons.push(&mut request.reason);
-        }
-        if let Some(redaction) = changes.redaction.as_deref_mut() {
-            reasons.push(&mut redaction.reason);
-        }
-        for path in &self.paths {
-            match path {
-                RedactedPath::Metadata(within) => patches.iter_mut().for_each(|patch| take_out(patch, within)),
-                RedactedPath::Reason => reasons.iter_mut().for_each(|reason| text(reason)),
-                RedactedPath::Progress => {}
+        if self.paths.contains(&RedactedPath::Reason) {
+            text(&mut changes.ending.failure_reason);
+            if let Some(report) = &mut changes.supervision.late_report {
+                text(&mut report.failure_reason);
+            }
+            if let Some(request) = &mut changes.supervision.abort_request {
+                text(&mut request.reason);
+            }
+            if let Some(redaction) = &mut changes.redaction {
+                text(&mut redaction.reason);
             }
         }
     }
-}
 
-fn mark() -> Map<String, Value> {
-    [(REDACTED_KEY.to_owned(), Value::Bool(true))].into_iter().collect()
+    /// Takes the paths out of metadata, or of a patch of them. Most patches have none of the paths, and are not copied.
+    fn of_metadata(&self, metadata: &mut Metadata) {
+        let within = self.paths.iter().filter_map(|path| match path {
+            RedactedPath::Metadata(within) => Some(within.as_slice()),
+            RedactedPath::Reason | RedactedPath::Progress => None,
+        });
+        let there: Vec<&[String]> = within.filter(|within| has(metadata.as_map(), within)).collect();
+        if there.is_empty() {
+            return;
+        }
+        if there.iter().any(|within| within.is_empty()) {
+            *metadata = Metadata::default();
+            return;
+        }
+        let mut map = metadata.as_map().clone();
+        for within in there {
+            take_out(&mut map, within);
+        }
+        *metadata = map.into();
+    }
 }
 
 fn text(text: &mut Option<String>) {
     // An empty text clears the field, and is left to do so.
     if let Some(text) = text.as_mut().filter(|text| !text.is_empty()) {
-        REDACTED_TEXT.clone_into(text);
+        REDACTED.clone_into(text);
     }
 }
 
-/// Puts the mark in the place of a value, in metadata or in a patch of them. A null is left: in a patch it deletes.
-fn take_out(metadata: &mut Metadata, within: &[String]) {
-    if metadata.is_empty() {
-        return;
+/// Whether there is something to take out. A null is left: in a patch it deletes.
+fn has(map: &Map<String, Value>, within: &[String]) -> bool {
+    let [first, rest @ ..] = within else { return !map.is_empty() };
+    let mut place = map.get(first);
+    for key in rest {
+        place = match place {
+            Some(Value::Object(map)) => map.get(key),
+            Some(Value::Array(values)) => index(key).and_then(|index| values.get(index)),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => None,
+        };
     }
-    let [first, rest @ ..] = within else {
-        *metadata = mark().into();
-        return;
-    };
-    let mut map = metadata.as_map().clone();
+    place.is_some_and(|value| !value.is_null())
+}
+
+/// Puts the mark in the place of a value. Another path of the redaction may have taken out what leads there.
+fn take_out(map: &mut Map<String, Value>, within: &[String]) {
+    let [first, rest @ ..] = within else { return };
     let mut place = map.get_mut(first);
     for key in rest {
         place = match place {
@@ -175,9 +186,8 @@ fn take_out(metadata: &mut Metadata, within: &[String]) {
             Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => None,
         };
     }
-    if let Some(value) = place.filter(|value| !value.is_null()) {
-        *value = json!({ REDACTED_KEY: true });
-        *metadata = map.into();
+    if let Some(value) = place {
+        *value = Value::String(REDACTED.to_owned());
     }
 }
 

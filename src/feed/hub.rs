@@ -128,10 +128,11 @@ impl Hub {
         }
     }
 
-    /// Nothing that sessions share of history goes on from here: a redaction was read in the log, or may have been
-    /// missed.
-    pub(super) fn clean(&self) {
+    /// Nothing that sessions share of history goes on from here, and every session looks into the history: something was
+    /// taken out of it, or that may have been missed.
+    pub(super) fn clean(&self, epoch: LedgerEpoch) {
         self.cleanings.fetch_add(1, Ordering::AcqRel);
+        self.begin(epoch);
     }
 
     /// The number of [cleanings](Self::clean): what was shared before another one is not used any more.

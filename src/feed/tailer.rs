@@ -45,8 +45,6 @@ pub(super) async fn run(
             let epoch = log.ledger().epoch;
             let (cache, reached) = (Arc::new(fold::cache()), None);
             hub.folds_on(Some(cache.clone()));
-            // While nobody watched, nobody read of redactions.
-            hub.clean();
             let mut tailer = Tailer { log: &*log, runs: &runs, hub: &hub, encode: &*encode, epoch, cache, reached };
             tailer.follow(&committed).await;
             hub.folds_on(None);
@@ -123,7 +121,8 @@ impl Tailer<'_> {
             if !self.is_of_this_past() {
                 return Ok(true);
             }
-            self.hub.begin(self.epoch);
+            // A redaction may be among the events that are passed over.
+            self.hub.clean(self.epoch);
             self.reached = Some(reached);
             return Ok(true);
         };
@@ -137,7 +136,7 @@ impl Tailer<'_> {
             // What is remembered of the run, and of others, is read again as the redaction has left it.
             self.cache = Arc::new(fold::cache());
             self.hub.folds_on(Some(self.cache.clone()));
-            self.hub.clean();
+            self.hub.clean(self.epoch);
             self.reached = None;
             return Ok(true);
         }

@@ -277,7 +277,7 @@ impl<S: Purges + ?Sized> Purges for Observed<S> {
         self.inner.due(shard, walk, after, upto).await
     }
 
-    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {
+    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {
         self.calls.count(Call::Purge);
         self.inner.purge(shard, walk, due).await
     }

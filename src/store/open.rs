@@ -25,6 +25,18 @@ pub enum Location {
     Postgres(String),
 }
 
+impl Location {
+    /// The name of the kind of store.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "sqlite",
+            Self::Memory => "memory",
+            Self::Postgres(_) => "postgres",
+        }
+    }
+}
+
 impl FromStr for Location {
     type Err = String;
 
@@ -70,7 +82,11 @@ pub async fn open(
     supervisor: &Supervisor,
 ) -> Result<Arc<dyn Store>, OpenError> {
     match location {
-        Location::Sqlite(path) => Ok(Arc::new(SqliteStore::open(path.clone(), options, clock).await?)),
+        Location::Sqlite(path) => {
+            let store = SqliteStore::open(path.clone(), options, clock).await?;
+            supervisor.vital("cleaner", store.keep_clean(supervisor.stop()));
+            Ok(Arc::new(store))
+        }
         Location::Memory => Ok(Arc::new(SqliteStore::in_memory(options, clock).await?)),
         Location::Postgres(dsn) => Ok(Arc::new(PostgresStore::open(dsn, options, supervisor).await?)),
     }

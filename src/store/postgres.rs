@@ -364,7 +364,7 @@ impl Purges for PostgresStore {
         retention::due(&self.commits.sessions, shard, walk, (after, upto)).await
     }
 
-    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {
+    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {
         retention::purge(&self.commits.sessions, shard, walk, due).await
     }
 }

@@ -1,8 +1,21 @@
 //! What both stores know of redactions.
 
+use std::time::Duration;
+
 use super::StoreError;
 use super::scalars::shown;
 use crate::domain::RunKey;
+
+/// Events that are read and written at once; fewer where they are large.
+pub(super) const PAGE_EVENTS_MAX: usize = 256;
+
+/// The longest time that the one writer of a file works at a redaction: commits wait for it.
+pub(super) const WRITER_MAX: Duration = Duration::from_secs(8);
+
+/// A history that is too long to be rewritten in time.
+pub(super) fn too_long(key: &RunKey) -> StoreError {
+    StoreError::Unavailable(format!("the history of {} is not rewritten within {WRITER_MAX:?}", shown(key)).into())
+}
 
 /// A redaction that would leave a part of the history as it was.
 pub(super) fn not_all_rewritten(key: &RunKey) -> StoreError {

@@ -102,12 +102,12 @@ pub trait Purges: OfLedger {
 
     /// Purges the runs that were found, under the shard's head and in one transaction: deletes their events, cuts their
     /// rows to tombstones, and notes how far the walk has come. A run that has another revision by now is left alone: the
-    /// walk comes by its newer event.
+    /// walk comes by its newer event. None where the namespace wants otherwise by now: nothing was purged.
     ///
     /// # Errors
     ///
     /// The store cannot be written. All or nothing was purged.
-    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError>;
+    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError>;
 }
 
 /// Collects what a step comes by, within its limits: for both stores.

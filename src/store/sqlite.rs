@@ -6,6 +6,7 @@
 
 mod bulk;
 mod changes;
+mod cleaner;
 mod commit;
 mod connections;
 mod ends;
@@ -33,6 +34,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::upkeep::{claims, leases, max_running, retention, stored_bytes};
@@ -62,6 +65,8 @@ pub struct SqliteStore {
     clock: Arc<UptimeClock>,
     ledger: Ledger,
     description: Description,
+    /// Notified when a redaction was committed.
+    redacted: Arc<Notify>,
 }
 
 impl SqliteStore {
@@ -84,6 +89,7 @@ impl SqliteStore {
             clock: Arc::new(UptimeClock::new(clock)),
             ledger: opened.ledger,
             description,
+            redacted: Arc::default(),
         })
     }
 
@@ -106,6 +112,7 @@ impl SqliteStore {
             clock: Arc::new(UptimeClock::new(clock)),
             ledger: opened.ledger,
             description,
+            redacted: Arc::default(),
         })
     }
 
@@ -125,6 +132,11 @@ impl SqliteStore {
 
     fn shard_of(&self, key: &RunKey) -> Shard {
         shard_of(self.ledger.id, self.ledger.shard_count, key)
+    }
+
+    /// Takes away, until the stop, what old pages of the file still show of what was redacted.
+    pub fn keep_clean(&self, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+        cleaner::run(self.connections.clone(), self.redacted.clone(), stop)
     }
 }
 
@@ -153,6 +165,9 @@ impl Commits for SqliteStore {
             .connections
             .write_and_look(move |connection| commit::commit(connection, shard, commit_id, &commands, &*rules, &clock))
             .await?;
+        if committed.as_ref().is_ok_and(|decided| commit::redact::is_among(&decided.events)) {
+            self.redacted.notify_one();
+        }
         match (committed, looked) {
             (Ok(decided), Err(lost)) => Err(commit::settle::into_a_lost_file(shard, commit_id, decided, lost)),
             (committed, Ok(()) | Err(_)) => committed,
@@ -412,7 +427,7 @@ impl Purges for SqliteStore {
         self.connections.read(move |it| retention::due(it, shard, &walk, (after, upto), clock.as_ref())).await?
     }
 
-    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {
+    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {
         let (walk, due, clock) = (walk.clone(), due.clone(), self.clock.clone());
         self.connections.write(move |it| retention::purge(it, shard, &walk, &due, clock.as_ref())).await?
     }

@@ -29,7 +29,9 @@ pub(super) fn outcome(committed: &Result<Decided, CommitError>) -> Value {
         Ok(decided) if decided.events.is_empty() => (0, "nothing_to_write"),
         Ok(_) => (1, "committed"),
         Err(CommitError::NotApplied(StoreError::Unavailable(_) | StoreError::Lost(_))) => (2, "unavailable"),
-        Err(CommitError::NotApplied(StoreError::Refused(_) | StoreError::Corrupt { .. })) => (3, "refused"),
+        Err(CommitError::NotApplied(StoreError::Refused(_))) => (3, "refused"),
         Err(CommitError::Unknown { .. }) => (4, "unknown"),
+        // The rows of a run, and no fault of the store's.
+        Err(CommitError::NotApplied(StoreError::Corrupt { .. })) => (5, "corrupt"),
     }
 }

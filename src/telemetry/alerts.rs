@@ -72,19 +72,22 @@ fn overloaded() -> String {
     format!("{refused} - ({limited} or 0 * {refused})")
 }
 
-/// A replica that Prometheus knows of and cannot ask; or none answers. Which job Prometheus has them under is told by
-/// what they told before.
+/// A replica that answered within a day, and that Prometheus knows of and cannot ask; or there is none to ask. A replica
+/// tells what it is from its start on, whether its store is open or not.
 fn replica_down() -> String {
     let told = name(&metrics::BUILD_INFO);
-    format!("(up == 0 and on (job) group by (job) (last_over_time({told}[1d]))) or absent({told})")
+    let down = format!("(up == 0 and on (job, instance) last_over_time({told}[1d]))");
+    format!("{down} or (absent({told}) unless on () {down})")
 }
 
-/// The store does not answer, or answers and takes no commit: the probe that a replica writes may succeed all the same.
+/// The store does not answer, or answers and takes no commit: the probe that a replica writes may succeed all the same. A
+/// few that fail may be the fault of their runs.
 fn store_down() -> String {
     let commits = format!("{}_count", name(&metrics::COMMIT_DURATION));
-    let made = |outcomes: &str| format!("sum by (instance) (rate({commits}{{outcome{outcomes}}}[2m])) > 0");
-    let failed = made("=~\"unavailable|refused|unknown\"");
-    format!("({} == 0) or ({failed} unless {})", name(&metrics::STORE_UP), made("=\"committed\""))
+    let made = |outcomes: &str| format!("sum by (job, instance) (increase({commits}{{outcome{outcomes}}}[2m]))");
+    let (failed, committed) = (made("=~\"unavailable|refused|unknown\""), made("=\"committed\""));
+    let up = format!("max by (job, instance) ({})", name(&metrics::STORE_UP));
+    format!("({up} == 0) or ({failed} > 3 unless {committed} > 0)")
 }
 
 /// The time within which 99 of 100 are, of each replica.
@@ -160,8 +163,8 @@ fn of_calls() -> Vec<Alert> {
             "RunledgerQueueSlow",
             Ticket,
             "5m",
-            // Commands that wait for a tenth of a second are refused once a shard's queue is never empty.
-            format!("{} > 0.075", p99(&metrics::QUEUE_WAIT)),
+            // Where more is asked than is committed, commands that wait for longer are refused: see RunledgerOverloaded.
+            format!("{} > 0.1", p99(&metrics::QUEUE_WAIT)),
             "One of a hundred commands waits for {{ $value | humanizeDuration }} at {{ $labels.instance }}.",
         ),
         alert(

@@ -75,6 +75,7 @@ conformance! { conforms:
         what_is_due_is_purged_whole_and_nothing_else_goes
         the_newest_event_of_a_shard_stays_until_another_follows
         a_namespaces_retention_is_its_own
+        what_was_found_by_settings_that_hold_no_more_stays
         a_run_is_kept_until_its_events_were_exported_where_its_namespace_wants_it
         another_retention_is_looked_for_from_the_beginning
         what_cannot_be_read_in_one_shard_keeps_no_other_from_being_purged

@@ -6,8 +6,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Denied;
 use super::credential::Credential;
-use crate::auth::Access;
 use crate::auth::names::Names;
+use crate::auth::{Access, Allowed};
 use crate::domain::Time;
 
 /// A stream or a wait, as long as it is open.
@@ -18,13 +18,17 @@ pub struct Session {
     pub(super) names: Names,
     /// The end of the credential, by which the call was let in.
     pub(super) expires_at: Option<Time>,
+    /// As whom the call writes, and which runs, where it may write.
+    pub(super) writes: Option<Allowed>,
     denied: OnceLock<Denied>,
     ended: CancellationToken,
 }
 
 impl Session {
-    pub(super) fn new(credential: Credential, access: Access, names: Names, expires_at: Option<Time>) -> Self {
-        Self { credential, access, names, expires_at, denied: OnceLock::new(), ended: CancellationToken::new() }
+    pub(super) fn new(credential: Credential, access: Access, names: Names, known: (Option<Time>, Allowed)) -> Self {
+        let (expires_at, allowed) = known;
+        let writes = (access == Access::Report).then_some(allowed);
+        Self { credential, access, names, expires_at, writes, denied: OnceLock::new(), ended: CancellationToken::new() }
     }
 
     /// Ends once the call is no longer let in, with the reason.

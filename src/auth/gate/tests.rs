@@ -177,6 +177,28 @@ async fn new_rules_end_what_they_do_not_let_in_and_nothing_else() {
     assert!(futures_util::FutureExt::now_or_never(kept.until_denied()).is_none());
 }
 
+#[tokio::test]
+async fn a_claim_that_waits_ends_where_its_caller_may_write_other_runs_by_new_rules() {
+    let operator = "{ namespaces = [\"default\"], roles = [\"operator\"] }";
+    let of = |agents: &str| format!("{{ namespaces = [\"default\"], roles = [\"reporter\"], agents = [{agents}] }}");
+    let (two, one) = (of("\"a\", \"b\""), of("\"a\""));
+    let (gate, _) = gate(file(&[("rl_a", "", operator), ("rl_b", "", &two), ("rl_c", "", &one)]));
+    let session = |token: &str, agent: Option<&str>| {
+        let bearer = format!("Bearer {token}");
+        let agent = agent.map(|agent| ("runledger-agent-id", agent));
+        let all: Vec<(&str, &str)> = std::iter::once(("authorization", bearer.as_str())).chain(agent).collect();
+        let headers = headers(&all);
+        let waits = Asked { lasts: true, ..asked("/runledger.v1.RunService/ClaimNextRun", &headers) };
+        let Looked::Admitted(admitted) = gate.look(waits) else { panic!("{token}") };
+        admitted.session.unwrap()
+    };
+    let (demoted, narrowed, same) = (session("rl_a", None), session("rl_b", Some("a")), session("rl_c", None));
+    gate.take(trusted(file(&[("rl_a", "", &one), ("rl_b", "", &one), ("rl_c", "", &one)])));
+    assert_eq!(demoted.until_denied().await, BadCredential::Expired.into());
+    assert_eq!(narrowed.until_denied().await, BadCredential::Expired.into());
+    assert!(futures_util::FutureExt::now_or_never(same.until_denied()).is_none());
+}
+
 #[test]
 fn sessions_that_have_gone_take_no_room() {
     let (gate, _) = gate(file(&[("rl_a", "", READER)]));

@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::{Namespace, Positions};
+use super::sink::Sink;
+use crate::domain::{LedgerEpoch, Namespace, Positions};
 use crate::feed::cursor::Cursor;
 use crate::store::Ledger;
 use crate::wire::cursor;
@@ -16,13 +17,32 @@ use crate::wire::seal::Seals;
 /// The time between two writings, where the export follows: each waits for the disk.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// Positions, and the ledger's epoch of which they are.
+type Place = (LedgerEpoch, Positions);
+
+/// Whether a cursor may say that an output has every event before it: the output is a file that lasts, and is new, or was
+/// begun by an export that wrote its cursor as well. Another one may have begun later, or with a filter.
+pub(super) fn may_claim(path: &Path, sink: &mut Sink) -> Result<(), String> {
+    if !sink.is_lasting() {
+        return Err("--cursor-output says that the output is safe: give --output a file".to_owned());
+    }
+    let has_lines = sink.appended().is_some_and(|file| file.metadata().is_ok_and(|file| file.len() > 0));
+    if has_lines && !path.exists() {
+        return Err(format!(
+            "the output has lines, and {} is not there: nothing tells whether they are all; export to a new file",
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
 /// See the module.
 pub(super) struct CursorFile {
     path: PathBuf,
     namespace: Namespace,
     /// The positions that are not in the file yet.
-    reached: Option<Positions>,
-    written: Option<(Instant, Positions)>,
+    reached: Option<Place>,
+    written: Option<(Instant, Place)>,
 }
 
 impl CursorFile {
@@ -30,9 +50,10 @@ impl CursorFile {
         Self { path, namespace, reached: None, written: None }
     }
 
-    pub(super) fn reached(&mut self, positions: &Positions) {
-        if self.written.as_ref().is_none_or(|(_, written)| written != positions) {
-            self.reached = Some(positions.clone());
+    pub(super) fn reached(&mut self, epoch: LedgerEpoch, positions: &Positions) {
+        let place = (epoch, positions.clone());
+        if self.written.as_ref().is_none_or(|(_, written)| *written != place) {
+            self.reached = Some(place);
         }
     }
 
@@ -43,8 +64,8 @@ impl CursorFile {
 
     /// Writes the cursor, unless the file has it.
     pub(super) fn write(&mut self, ledger: Ledger) -> io::Result<()> {
-        let Some(positions) = self.reached.take() else { return Ok(()) };
-        let cursor = Cursor { epoch: ledger.epoch, positions: positions.clone(), view: None };
+        let Some((epoch, positions)) = self.reached.take() else { return Ok(()) };
+        let cursor = Cursor { epoch, positions: positions.clone(), view: None };
         let mut name = self.path.clone().into_os_string();
         name.push(format!(".{}.part", std::process::id()));
         let part = PathBuf::from(name);
@@ -52,7 +73,7 @@ impl CursorFile {
         writeln!(file, "{}", cursor::encode(&cursor, &Seals::of(ledger), &self.namespace))?;
         file.sync_all()?;
         fs::rename(&part, &self.path)?;
-        self.written = Some((Instant::now(), positions));
+        self.written = Some((Instant::now(), (epoch, positions)));
         Ok(())
     }
 }

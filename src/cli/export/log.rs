@@ -35,7 +35,7 @@ impl Export {
             progress.at(total - range.left(&after));
         }
         progress.end();
-        self.reached(&range.ends).await?;
+        self.reached(trail.epoch(), &range.ends).await?;
         if self.follow { self.future(range.ends, trail).await } else { self.is_of_one_past(&trail).await }
     }
 
@@ -105,7 +105,7 @@ impl Export {
             }
             let events = page.whole()?;
             if events.is_empty() {
-                self.reached(&after).await?;
+                self.reached(trail.epoch(), &after).await?;
                 self.pause().await?;
                 continue;
             }
@@ -125,7 +125,7 @@ impl Export {
                 self.write(event, &links);
             }
             self.flush().await?;
-            self.reached(&after).await?;
+            self.reached(trail.epoch(), &after).await?;
         }
     }
 

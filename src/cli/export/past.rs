@@ -8,7 +8,7 @@ use super::range;
 use super::resume::Seen;
 use super::{Ended, Export};
 use crate::cli::ending::say;
-use crate::domain::{Position, Positions, Shard, Time};
+use crate::domain::{LedgerEpoch, Position, Positions, Shard, Time};
 use crate::store::LoggedEvent;
 use crate::store::inspect::Past;
 
@@ -27,6 +27,11 @@ impl Trail {
     /// Begins a trail. Must be called before anything is read.
     pub(super) fn begin(past: Past, shards: usize) -> Self {
         Self { past, unraised: false, marks: vec![VecDeque::new(); shards] }
+    }
+
+    /// The ledger's epoch of this past.
+    pub(super) fn epoch(&self) -> LedgerEpoch {
+        self.past.epoch
     }
 
     /// Remembers what was written of each shard.

@@ -88,6 +88,11 @@ impl Sink {
         poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
     }
 
+    /// Whether what is written to it lasts.
+    pub(super) fn is_lasting(&self) -> bool {
+        matches!(self.out, Some(Out::File(_)))
+    }
+
     /// The regular file that is appended to.
     pub(super) fn appended(&mut self) -> Option<&mut File> {
         match &mut self.out {
@@ -124,7 +129,13 @@ impl Sink {
             if let Out::File(file) = out {
                 file.sync_all()?;
             }
-            part.map_or(Ok(()), |part| fs::rename(&part.path, &part.becomes))
+            let Some(part) = part else { return Ok(()) };
+            fs::rename(&part.path, &part.becomes)?;
+            // Its name lasts as well.
+            match part.becomes.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+                Some(_) | None => File::open(".")?.sync_all(),
+            }
         })
         .await
     }

@@ -61,6 +61,9 @@ pub(super) struct Calls {
     pub(super) streams: StreamTasks,
 }
 
+/// The status of a call that was refused for want of room, as its header has it.
+const RESOURCE_EXHAUSTED: &str = "8";
+
 impl hyper::service::Service<Request<Incoming>> for Calls {
     type Response = Response<Answer>;
     type Error = Infallible;
@@ -177,6 +180,9 @@ impl Calls {
                 None => answer,
                 Some(typed) => typed.into_http(),
             };
+            if answer.headers().get("grpc-status").is_some_and(|code| code == RESOURCE_EXHAUSTED) {
+                peer.tell_refused(&admitted.caller);
+            }
             if kind == Kind::Wait {
                 // One event may answer many waits at once.
                 peer.until_sent().await;

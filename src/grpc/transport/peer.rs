@@ -207,10 +207,15 @@ impl Peer {
         self.totals.tell_denied(self.address, path, why);
     }
 
+    /// Says now and then that a call was refused after it had passed the gate, and whose it was.
+    pub(super) fn tell_refused(&self, caller: &Caller) {
+        self.totals.tell_refused(self.address, Some(caller));
+    }
+
     /// The answer to a call where there are too many.
     pub(super) fn overloaded(&self) -> Response<Body> {
         record::refusal("OVERLOADED");
-        self.totals.tell_overloaded(self.address);
+        self.totals.tell_refused(self.address, None);
         let mut answer = Response::new(Body::empty());
         *answer.headers_mut() = HeaderMap::clone(&self.totals.load_shed.refusal());
         answer

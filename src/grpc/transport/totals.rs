@@ -16,6 +16,7 @@ use super::load_shed::LoadShed;
 use super::method;
 use super::peer::Peer;
 use super::quantum::Backlog;
+use crate::auth::Caller;
 use crate::memory::{Memory, Part};
 use crate::share::spread;
 use crate::telemetry::{LogThrottle, chain, record};
@@ -71,7 +72,7 @@ pub struct Totals {
     disagreed: AtomicU64,
     disagreed_said: LogThrottle,
     denied_said: LogThrottle,
-    overloaded_said: LogThrottle,
+    refused_said: LogThrottle,
     /// Calls that were refused for a limit of their caller, or since little memory was left.
     limited: AtomicU64,
     limited_said: LogThrottle,
@@ -100,7 +101,7 @@ impl Totals {
             disagreed: AtomicU64::new(0),
             disagreed_said: LogThrottle::default(),
             denied_said: LogThrottle::default(),
-            overloaded_said: LogThrottle::default(),
+            refused_said: LogThrottle::default(),
             limited: AtomicU64::new(0),
             limited_said: LogThrottle::default(),
         }
@@ -153,9 +154,12 @@ impl Totals {
     }
 
     /// Says now and then that a call was refused because there are too many, and of whom: who calls most is named most.
-    pub(super) fn tell_overloaded(&self, address: SocketAddr) {
-        if let Some(unsaid) = self.overloaded_said.is_due() {
-            tracing::warn!(%address, unsaid, "a call was refused as OVERLOADED");
+    pub(super) fn tell_refused(&self, address: SocketAddr, caller: Option<&Caller>) {
+        if let Some(unsaid) = self.refused_said.is_due() {
+            let principal = caller.map(|caller| &caller.principal);
+            let subject = principal.and_then(|principal| principal.identity.as_ref()).map(|proven| &*proven.subject);
+            let agent = principal.and_then(|principal| principal.agent_id.as_deref());
+            tracing::warn!(%address, subject, agent, unsaid, "a call was refused as RESOURCE_EXHAUSTED");
         }
     }
 

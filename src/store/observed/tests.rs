@@ -12,7 +12,7 @@ use crate::domain::{
 use crate::store::leases::OverduePlace;
 use crate::store::open::{self, Location};
 use crate::store::query::{Order, Reach, RunQuery};
-use crate::store::retention::{Purged, Purges as _, Walk};
+use crate::store::retention::{Purges as _, Walk};
 use crate::store::{
     Commits as _, Found, Namespaces as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _, Store as _, Unsettled,
     Upkeep as _,
@@ -96,9 +96,11 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     assert!(!store.measure().await.unwrap());
     assert_eq!(store.retentions().await.unwrap(), []);
     let walk = Walk { namespace: key.namespace.clone(), keep_ms: 1, statuses: vec![Status::Completed] };
+    store.note_exported(&key.namespace, &Positions::start(1)).await.unwrap();
+    assert_eq!(store.exported(&key.namespace).await.unwrap(), Positions::start(1));
     assert_eq!(store.walked(Shard(0), &walk).await.unwrap(), 0);
-    let due = store.due(Shard(0), &walk, 0).await.unwrap();
-    assert_eq!(store.purge(Shard(0), &walk, &due).await.unwrap(), Purged::default());
+    let due = store.due(Shard(0), &walk, 0, 9).await.unwrap();
+    assert_eq!(store.purge(Shard(0), &walk, &due).await.unwrap(), None, "nobody wants it");
     store.tidy().await.unwrap();
     store.look_at_past().await.unwrap();
     assert!(store.statistics().await.unwrap().bytes > 0);

@@ -1,7 +1,7 @@
 //! One batch in one transaction: read, decide, write, and find the outcome.
 
 pub(super) mod load;
-mod redact;
+pub(super) mod redact;
 pub(super) mod settle;
 pub(super) mod write;
 
@@ -31,9 +31,6 @@ pub(super) fn commit(
     let began = Instant::now();
     let committed = write_and_commit(connection, shard, commit_id, commands, rules, clock);
     record::commit(told::WRITER, told::outcome(&committed), began.elapsed());
-    if committed.as_ref().is_ok_and(|decided| redact::is_among(&decided.events)) {
-        redact::empty_log(connection);
-    }
     committed
 }
 

@@ -23,7 +23,7 @@ use crate::store::{Ledger, OpenError};
 pub(super) const READERS: usize = 3;
 
 /// The time that a statement waits for somebody else's lock: of a shell or a backup that has the file open.
-const BUSY_WAIT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Statements that a connection keeps prepared: all of them.
 const STATEMENTS_MAX: usize = 64;

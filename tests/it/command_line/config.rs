@@ -129,6 +129,15 @@ async fn a_store_with_a_password_stands_in_a_file_of_its_own() {
     assert!(bad.err.contains("--store-file store") && !bad.err.contains("hunter2"), "{}", bad.err);
     std::fs::write(settings.0.path().join("store"), "memory\n").unwrap();
     assert_eq!(settings.run(&["config", "check", "runledger.toml"]).await.code, 0);
+    let mut in_both = settings.command(&["config", "show", "--store", "memory"]);
+    in_both.env("RUNLEDGER_STORE_FILE", "store");
+    let shown = ran(in_both).await;
+    assert_eq!(line(&shown.out, "store"), ["\"memory\"", "flag"], "{}", shown.err);
+    assert!(
+        shown.out.contains("# store_file is not set"),
+        "a flag sets the environment's other way aside: {}",
+        shown.out
+    );
     let flag = settings.run(&["config", "show", "runledger.toml", "--store", "memory"]).await;
     assert_eq!(line(&flag.out, "store"), ["\"memory\"", "flag"], "a flag sets the file's other way aside");
     assert!(flag.out.contains("# store_file is not set"), "{}", flag.out);

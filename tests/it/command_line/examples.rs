@@ -204,8 +204,12 @@ impl Scene {
 async fn run(line: &str) -> Ran {
     let scene = Scene::of(line).await;
     let mut shell = scene.shell(&adapted(line));
-    if line.contains("--cursor") {
+    if line.contains("--cursor ") {
         shell.env("CURSOR", scene.cursor().await);
+    }
+    if line.contains("--cursor-file") {
+        let export = "runledger export --namespace team-b --output team-b.jsonl --cursor-output team-b.cursor";
+        assert_eq!(ran(scene.shell(export)).await.code, 0);
     }
     let waits = ["runledger run wait", "runledger run watch"].iter().any(|command| line.contains(command));
     let end = async {

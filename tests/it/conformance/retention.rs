@@ -216,6 +216,32 @@ pub(crate) async fn a_run_is_kept_until_its_events_were_exported_where_its_names
     assert_eq!(purge(store).await.runs, 1);
 }
 
+pub(crate) async fn what_was_found_by_settings_that_hold_no_more_stays<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    keeps(store, "default", kept()).await;
+    apply(store, start("run")).await;
+    apply(store, complete("run")).await;
+    let shard = home(store, &key("run"));
+    newest(store, "early").await;
+    fixture.pass_alive(&[], HOUR_MS).await;
+    newest(store, "later").await;
+    let walk = Walk { namespace: "default".into(), keep_ms: HOUR_MS, statuses: vec![Status::Completed] };
+    let due = store.due(shard, &walk, 0, Position::MAX).await.unwrap();
+    assert_eq!(due.runs, [("run".into(), Revision::from(2))]);
+    for otherwise in [
+        Retention::default(),
+        Retention { completed_ms: Some(2 * HOUR_MS), ..kept() },
+        Retention { until_exported: true, ..kept() },
+    ] {
+        keeps(store, "default", otherwise).await;
+        assert_eq!(store.purge(shard, &walk, &due).await.unwrap(), None, "{otherwise:?}");
+        assert!(stored(store, &key("run")).await.purged_at.is_none());
+        assert_eq!(store.walked(shard, &walk).await.unwrap(), 0);
+    }
+    keeps(store, "default", kept()).await;
+    assert_eq!(store.purge(shard, &walk, &due).await.unwrap(), Some(Purged { runs: 1, events: 2 }));
+}
+
 pub(crate) async fn another_retention_is_looked_for_from_the_beginning<F: Fixture>(fixture: F) {
     let store = fixture.store();
     keeps(store, "default", Retention { completed_ms: Some(HOUR_MS), ..Retention::default() }).await;
@@ -275,7 +301,7 @@ pub(crate) async fn a_run_that_is_written_meanwhile_is_left_alone<F: Fixture>(fi
     let due = store.due(shard, &walk, 0, Position::MAX).await.unwrap();
     assert_eq!(due.runs, [("run".into(), Revision::from(2))]);
     let archived = apply(store, archive("run")).await;
-    assert_eq!(store.purge(shard, &walk, &due).await.unwrap(), Purged::default());
+    assert_eq!(store.purge(shard, &walk, &due).await.unwrap(), Some(Purged::default()));
     is_there(store, &archived).await;
     let again = store.due(shard, &walk, store.walked(shard, &walk).await.unwrap(), Position::MAX).await.unwrap();
     assert_eq!(again.runs, [], "its newer event is not due");

@@ -43,6 +43,7 @@ async fn as_the_first_release_left_it(data: &Data) {
     data.sql("alter table ledger add column alive_at integer").await;
     data.sql("alter table ledger drop column seal_key").await;
     if let Data::Sqlite(_) = data {
+        data.sql("alter table ledger drop column cleaning_owed").await;
         for column in ["archived_at", "purged_at"] {
             data.sql(&format!("alter table runs drop column {column}")).await;
         }

@@ -83,11 +83,12 @@ impl Model {
         let Some(redaction) = &redacted.changes.redaction else { return };
         let mut rewriting = Rewriting::of(redaction);
         for event in self.events.iter_mut().filter(|event| event.key == redacted.key) {
+            // The run's earlier requests are forgotten, whatever they wrote.
+            if let Some(request) = &event.request_id {
+                let applied = self.applied.get_mut(&(event.key.clone(), request.clone()));
+                applied.expect("it was applied").digest = NO_DIGEST;
+            }
             if let Some(left) = rewriting.next(event.clone()).event {
-                if let Some(request) = &left.request_id {
-                    let applied = self.applied.get_mut(&(left.key.clone(), request.clone()));
-                    applied.expect("it was applied").digest = NO_DIGEST;
-                }
                 *event = left;
             }
         }

@@ -390,7 +390,7 @@ impl Purges for Wrapped {
         self.store.due(shard, walk, after, upto).await
     }
 
-    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Purged, StoreError> {
+    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {
         self.store.purge(shard, walk, due).await
     }
 }

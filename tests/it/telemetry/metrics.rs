@@ -175,7 +175,9 @@ async fn what_happens_seldom_is_told_when_it_happens() {
     ca.server().write(&certificate, &key);
     let access = folder.path().join("access.toml");
     let rules = "[[token]]\nname = \"a\"\nsha256 = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n\
-                 grants = [{ namespaces = [\"*\"], roles = [\"admin\"], agents = [\"*\"] }]\n";
+                 grants = [{ namespaces = [\"*\"], roles = [\"admin\"], agents = [\"*\"] }]\n\
+                 [[issuer]]\nissuer = \"https://keys.example\"\naudience = \"runledger\"\njwks_file = \"/nowhere\"\n\
+                 [[issuer.subject]]\nname = \"*\"\ngrants = [{ namespaces = [\"*\"], roles = [\"reader\"] }]\n";
     std::fs::write(&access, rules).unwrap();
     let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
     let flags = ["serve", "--listen", "127.0.0.1:0", "--store", "memory", "--admin-listen", "127.0.0.1:0"];
@@ -188,6 +190,8 @@ async fn what_happens_seldom_is_told_when_it_happens() {
     let at = said.lines().find_map(|line| line.strip_prefix("  admin  http://")).unwrap().split('/').next().unwrap();
     let scrape = Scrape(at.parse().unwrap());
     scrape.reaches("runledger_tls_expiry_seconds", &["certificate=\"server\""], 1.0).await;
+    // The keys of this issuer cannot be read: their age is the time for which they were looked for.
+    scrape.reaches("runledger_jwks_age_seconds", &["issuer=\"https://keys.example\""], 0.1).await;
     assert!(scrape.sum("runledger_reloads_total", &["kind=\"access\""]).await.abs() < 0.1);
     std::fs::write(&access, "what").unwrap();
     scrape.reaches("runledger_reloads_total", &["kind=\"access\"", "outcome=\"refused\""], 1.0).await;
@@ -200,6 +204,12 @@ async fn what_happens_seldom_is_told_when_it_happens() {
     client.get_run(GetRunRequest { run_id: "a".to_owned(), ..GetRunRequest::default() }).await.unwrap_err();
     scrape.reaches("runledger_limited_total", &["limit=\"open_calls\""], 1.0).await;
     scrape.reaches("runledger_refusals_total", &["reason=\"OVERLOADED\""], 1.0).await;
+
+    let (server, scrape) = scraped(&["--store", "memory"]).await;
+    let run_timeout = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+    let short = StartRunRequest { task_thread_id: "t".to_owned(), run_timeout, ..StartRunRequest::default() };
+    server.client().start_run(short).await.unwrap();
+    scrape.reaches("runledger_sweep_ended_total", &["reason=\"TIMEOUT\""], 1.0).await;
 }
 
 #[tokio::test]

@@ -220,7 +220,7 @@ async fn load_leases(
     session.query(statement, &[&shard, namespaces, run_ids, expected, begun, below, ends]).await
 }
 
-fn retriable(error: Error) -> Failed {
+pub(super) fn retriable(error: Error) -> Failed {
     if errors::asks_for_retry(&error) { Failed::at(error, Failure::Again) } else { Failed::finally(error) }
 }
 

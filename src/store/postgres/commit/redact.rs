@@ -4,33 +4,57 @@
 use tokio::time::Instant;
 use tokio_postgres::types::{Json, ToSql};
 
+use super::load::retriable;
 use super::{Failed, before};
 use crate::domain::redaction::{NO_DIGEST, Rewriting, Rewritten};
 use crate::domain::{Event, NewEvent, Redaction, RunKey};
+use crate::store::PAGE_BYTES_MAX;
 use crate::store::json::Keyframe;
 use crate::store::postgres::rows::{Reader, bigint};
 use crate::store::postgres::sessions::Session;
-use crate::store::redaction::not_all_rewritten;
+use crate::store::redaction::{PAGE_EVENTS_MAX, not_all_rewritten};
 use crate::store::rows::events;
 use crate::store::scalars::shown;
 
-/// Events that are read and written at once.
-const PAGE_EVENTS: usize = 256;
-
+/// A page of a run's events; bounded by stored bytes as well.
 const READ: &str = "-- redact.read
 select revision, at, event::text as event, request_id, position
-from run_events
-where shard = $1 and namespace = $2 and run_id = $3 and revision > $4 and revision < $5
-order by revision
-limit $6";
+from (
+    select *, sum(pg_column_size(event)) over (order by revision rows unbounded preceding) as stored
+    from (
+        select revision, at, event, request_id, position
+        from run_events
+        where shard = $1 and namespace = $2 and run_id = $3 and revision > $4 and revision < $5
+        order by revision
+        limit $6) as page) as counted
+where stored - pg_column_size(event) < $7
+order by revision";
 
-/// The digest of a request that wrote what is taken out would tell of it.
+/// What the events take less by now is taken from what was measured of them.
 const REWRITE: &str = "-- redact.rewrite
-update run_events e
-set event = coalesce(v.event, e.event), keyframe = coalesce(v.keyframe, e.keyframe),
-    request_digest = case when v.event is null or e.request_digest is null then e.request_digest else $5 end
-from unnest($2::bigint[], $3::jsonb[], $4::jsonb[]) as v (position, event, keyframe)
-where e.shard = $1 and e.position = v.position";
+with v as materialized (
+    select * from unnest($2::bigint[], $3::jsonb[], $4::jsonb[]) as v (position, event, keyframe)),
+old as materialized (
+    select e.position, pg_column_size(e.event) + coalesce(pg_column_size(e.keyframe), 0) as bytes
+    from run_events e join v on e.shard = $1 and e.position = v.position),
+changed as (
+    update run_events e
+    set event = coalesce(v.event, e.event), keyframe = coalesce(v.keyframe, e.keyframe)
+    from v
+    where e.shard = $1 and e.position = v.position
+    returning e.position, pg_column_size(e.event) + coalesce(pg_column_size(e.keyframe), 0) as bytes),
+measured as (
+    update stored_bytes b
+    set bytes = greatest(0, b.bytes - (
+        select coalesce(sum(old.bytes - changed.bytes), 0)
+        from old join changed on changed.position = old.position where old.position <= b.position))
+    where b.namespace = $5 and b.shard = $1)
+select count(*) as changed from changed";
+
+/// The digest of a request that wrote what is taken out would tell of it, also where its event did not keep it.
+const FORGET: &str = "-- redact.forget
+update run_events set request_digest = $5
+where shard = $1 and namespace = $2 and run_id = $3 and revision < $4 and request_digest is not null";
 
 const SAY_NOTHING: &str = "-- redact.progress
 update leases set progress_message = '' where shard = $1 and namespace = $2 and run_id = $3 and progress_message <> ''";
@@ -45,15 +69,25 @@ pub(super) async fn rewrite(
     for NewEvent { event, .. } in decided {
         if let Some(redaction) = &event.changes.redaction {
             history(session, deadline, shard, event, redaction).await?;
+            let RunKey { namespace, run_id } = &event.key;
+            let no_digest = NO_DIGEST.as_slice();
+            let requests: [&(dyn ToSql + Sync); 5] = [&shard, namespace, run_id, &bigint(event.revision), &no_digest];
+            execute(session, deadline, FORGET, &requests).await?;
             if redaction.is_of_progress() {
-                let RunKey { namespace, run_id } = &event.key;
-                before(deadline, session.execute(SAY_NOTHING, &[&shard, namespace, run_id]))
-                    .await?
-                    .map_err(Failed::finally)?;
+                execute(session, deadline, SAY_NOTHING, &[&shard, namespace, run_id]).await?;
             }
         }
     }
     Ok(())
+}
+
+async fn execute(
+    session: &Session,
+    deadline: Instant,
+    statement: &str,
+    arguments: &[&(dyn ToSql + Sync)],
+) -> Result<(), Failed> {
+    before(deadline, session.execute(statement, arguments)).await?.map(drop).map_err(retriable)
 }
 
 async fn history(
@@ -64,12 +98,18 @@ async fn history(
     redaction: &Redaction,
 ) -> Result<(), Failed> {
     let key = &redacted.key;
-    let (until, limit) = (bigint(redacted.revision), i64::try_from(PAGE_EVENTS).expect("some hundred"));
+    let until = bigint(redacted.revision);
+    let events_max = i64::try_from(PAGE_EVENTS_MAX).expect("some hundred");
+    let bytes_max = i64::try_from(PAGE_BYTES_MAX).expect("some megabytes");
     let mut rewriting = Rewriting::of(redaction);
     let mut after = 0_i64;
     loop {
-        let place: [&(dyn ToSql + Sync); 6] = [&shard, &key.namespace, &key.run_id, &after, &until, &limit];
-        let page = before(deadline, session.query(READ, &place)).await?.map_err(Failed::finally)?;
+        let place: [&(dyn ToSql + Sync); 7] =
+            [&shard, &key.namespace, &key.run_id, &after, &until, &events_max, &bytes_max];
+        let page = before(deadline, session.query(READ, &place)).await?.map_err(retriable)?;
+        if page.is_empty() {
+            return Ok(());
+        }
         let mut rewritten: Vec<(i64, Rewritten)> = Vec::new();
         for row in &page {
             let event = events::event(row, key)?;
@@ -81,9 +121,6 @@ async fn history(
             }
         }
         write(session, deadline, shard, key, &rewritten).await?;
-        if page.len() < PAGE_EVENTS {
-            return Ok(());
-        }
     }
 }
 
@@ -104,8 +141,8 @@ async fn write(
         .iter()
         .map(|(_, rewritten)| rewritten.keyframe.as_deref().map(|run| Json(Keyframe::of(run))))
         .collect();
-    let no_digest = NO_DIGEST.as_slice();
-    let rows: [&(dyn ToSql + Sync); 5] = [&shard, &positions, &events, &keyframes, &no_digest];
-    let changed = before(deadline, session.execute(REWRITE, &rows)).await?.map_err(Failed::finally)?;
-    if usize::try_from(changed) == Ok(rewritten.len()) { Ok(()) } else { Err(not_all_rewritten(key).into()) }
+    let rows: [&(dyn ToSql + Sync); 5] = [&shard, &positions, &events, &keyframes, &key.namespace];
+    let changed = before(deadline, session.query(REWRITE, &rows)).await?.map_err(retriable)?;
+    let changed = changed.first().map(|row| Reader { table: "run_events", row, key: &|| shown(key) }.get("changed"));
+    if changed.transpose()? == Some(rewritten.len() as u64) { Ok(()) } else { Err(not_all_rewritten(key).into()) }
 }

@@ -57,19 +57,26 @@ const WALK: &str = walk!("walk", "");
 const WALK_OF: &str = walk!("walk_of", " and namespace = $3 and namespace <> 'default'");
 
 /// Takes the head first: no commit that has read one of the runs writes it after this. A run that was written since it was
-/// found has another revision, and stays.
+/// found has another revision, and stays; and all of them stay where the namespace wants otherwise by now.
 const PURGE: &str = "-- retention.purge
 with head as materialized (
     select s.shard
     from shards s cross join ledger l
     where s.shard = $1 and l.singleton and l.min_release = $2
     for update of s),
+wanted as materialized (
+    select from namespaces n
+    where n.name = $3
+      and ($7::smallint & 8::smallint = 0 or n.keep_completed_ms = $6) and ($7::smallint & 16::smallint = 0 or n.keep_aborted_ms = $6)
+      and ($7::smallint & 32::smallint = 0 or n.keep_failed_ms = $6)
+      and (not n.keep_until_exported
+           or $8 <= coalesce((select x.position from exported x where x.namespace = $3 and x.shard = $1), 0))),
 cut as (
     update runs r
     set purged_at = clock_timestamp(), started_at = '-infinity', task_thread_id = null, agent_id = null,
         workflow_id = null, audit_session_id = null, route = null, labels = null, metadata = null, archived_at = null,
         record = jsonb_build_object('updatedAt', r.record->'updatedAt', 'completedAt', r.record->'completedAt')
-    from head, unnest($4::text[], $5::bigint[]) as v (run_id, revision)
+    from head, wanted, unnest($4::text[], $5::bigint[]) as v (run_id, revision)
     where r.shard = $1 and r.namespace = $3 and r.run_id = v.run_id and r.revision = v.revision
       and r.status > 2 and r.purged_at is null
     returning r.run_id),
@@ -88,12 +95,13 @@ measured as (
     where b.namespace = $3 and b.shard = $1 and exists (select from gone)),
 walked as (
     insert into retention_walks as w (namespace, shard, keep_ms, statuses, position)
-    select $3, $1, $6, $7, $8 from head
+    select $3, $1, $6, $7, $8 from head, wanted
     on conflict (namespace, shard, keep_ms) do update
     set statuses = excluded.statuses,
         position = case when w.statuses = excluded.statuses then greatest(w.position, excluded.position)
                         else excluded.position end)
-select (select count(*) from head) as heads, (select count(*) from cut) as runs, (select count(*) from gone) as events";
+select (select count(*) from head) as heads, (select count(*) from wanted) as wanted,
+       (select count(*) from cut) as runs, (select count(*) from gone) as events";
 
 const FORGOTTEN: &str = "-- retention.forgotten
 select shard, position from purged where namespace = $1";
@@ -200,11 +208,11 @@ pub(in crate::store::postgres) async fn purge(
     shard: Shard,
     walk: &Walk,
     due: &Due,
-) -> Result<Purged, StoreError> {
+) -> Result<Option<Purged>, StoreError> {
     let Walk { namespace, keep_ms, .. } = walk;
     // A walk from behind everything finds nothing, and says which release the database wants.
     let beyond = read::rows(sessions, NEXT, &[&smallint(shard), &i64::MAX]).await?;
-    let Some(ledger) = beyond.first() else { return Ok(Purged::default()) };
+    let Some(ledger) = beyond.first() else { return Ok(None) };
     let wanted = min_release::admits(ledger)?;
     let (run_ids, revisions): (Vec<&str>, Vec<i64>) =
         due.runs.iter().map(|(run_id, revision): &(RunId, Revision)| (&**run_id, bigint(*revision))).unzip();
@@ -223,12 +231,13 @@ pub(in crate::store::postgres) async fn purge(
         ],
     )
     .await?;
-    let Some(row) = rows.first() else { return Ok(Purged::default()) };
+    let Some(row) = rows.first() else { return Ok(None) };
     let row = of_walk(row);
     if row.get::<u64>("heads")? == 0 {
         return Err(StoreError::Unavailable("the database was migrated meanwhile".into()));
     }
-    Ok(Purged { runs: row.get("runs")?, events: row.get("events")? })
+    let is_wanted = row.get::<u64>("wanted")? > 0;
+    is_wanted.then(|| Ok(Purged { runs: row.get("runs")?, events: row.get("events")? })).transpose()
 }
 
 fn of_walk(row: &tokio_postgres::Row) -> Reader<'_, 'static, tokio_postgres::Row> {

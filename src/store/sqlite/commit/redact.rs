@@ -1,77 +1,88 @@
-//! Redactions: the events of a run that are in the log are written anew, in the transaction of the commit.
+//! Redactions: the events of a run that are in the log are written anew, in the transaction of the commit. What old pages
+//! of the file may still show of them is left to the [cleaner](crate::store::sqlite::cleaner), and is owed from then on.
 
 use std::ops::ControlFlow;
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Transaction, params};
+use tokio::time::Instant;
 
 use crate::domain::redaction::{NO_DIGEST, Rewriting, Rewritten};
 use crate::domain::{NewEvent, Position, RunKey, Shard};
-use crate::store::redaction::not_all_rewritten;
+use crate::store::redaction::{PAGE_EVENTS_MAX, WRITER_MAX, not_all_rewritten, too_long};
 use crate::store::rows::events;
 use crate::store::scalars::shown;
+use crate::store::sqlite::cleaner;
 use crate::store::sqlite::rows::{Reader, bigint, each, execute};
-use crate::store::{StoreError, json};
-
-/// Events that are read and written at once.
-const PAGE_EVENTS: usize = 256;
+use crate::store::{PAGE_BYTES_MAX, StoreError, json};
 
 const READ: &str = "-- redact.read
-select revision, at, event, request_id, position from run_events
+select revision, at, event, request_id, position, octet_length(event) from run_events
  where shard = ?1 and namespace = ?2 and run_id = ?3 and revision > ?4 and revision < ?5 order by revision limit ?6";
 
-/// The digest of a request that wrote what is taken out would tell of it.
+/// What the event takes less by now is taken from what was measured.
+const MEASURED: &str = "-- redact.measured
+update stored_bytes
+   set bytes = max(0, bytes - (
+       select octet_length(event) + coalesce(octet_length(keyframe), 0)
+              - octet_length(coalesce(?4, event)) - coalesce(octet_length(coalesce(?5, keyframe)), 0)
+         from run_events where shard = ?1 and position = ?3))
+ where shard = ?1 and namespace = ?2 and position >= ?3";
+
 const REWRITE: &str = "-- redact.rewrite
-update run_events
-   set event = coalesce(?3, event), keyframe = coalesce(?4, keyframe),
-       request_digest = case when ?3 is null or request_digest is null then request_digest else ?5 end
+update run_events set event = coalesce(?3, event), keyframe = coalesce(?4, keyframe)
  where shard = ?1 and position = ?2";
+
+/// The digest of a request that wrote what is taken out would tell of it, also where its event did not keep it.
+const FORGET: &str = "-- redact.forget
+update run_events set request_digest = ?5
+ where shard = ?1 and namespace = ?2 and run_id = ?3 and revision < ?4 and request_digest is not null";
 
 const SAY_NOTHING: &str = "-- redact.progress
 update leases set progress_message = ''
  where shard = ?1 and namespace = ?2 and run_id = ?3 and progress_message <> ''";
 
 /// Whether a redaction is among these events.
-pub(super) fn is_among(decided: &[NewEvent]) -> bool {
+pub(in crate::store::sqlite) fn is_among(decided: &[NewEvent]) -> bool {
     decided.iter().any(|new| new.event.changes.redaction.is_some())
-}
-
-/// Writes the write-ahead log into the file, which keeps what was taken out until then, and cuts it.
-pub(super) fn empty_log(connection: &Connection) {
-    match connection.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0)) {
-        Ok(0) => {}
-        Ok(_busy) => tracing::warn!(
-            "what a redaction took out is still in the write-ahead log, which a long read uses: a later checkpoint takes \
-             it away"
-        ),
-        Err(error) => tracing::warn!(error = %error, "what a redaction took out is still in the write-ahead log"),
-    }
 }
 
 /// Takes out of the log, and of the progress, what a redaction names, for each redaction among these events.
 pub(super) fn rewrite(transaction: &Transaction<'_>, shard: Shard, decided: &[NewEvent]) -> Result<(), StoreError> {
+    let begun = Instant::now();
+    let events_max = i64::try_from(PAGE_EVENTS_MAX).expect("some hundred");
     for NewEvent { event: redacted, .. } in decided {
         let Some(redaction) = &redacted.changes.redaction else { continue };
         let (key, until) = (&redacted.key, bigint(redacted.revision));
-        let (mut rewriting, mut after, mut read) = (Rewriting::of(redaction), 0_i64, PAGE_EVENTS);
-        while read == PAGE_EVENTS {
-            read = 0;
-            let mut rewritten: Vec<(Position, Rewritten)> = Vec::new();
-            let limit = i64::try_from(PAGE_EVENTS).expect("some hundred");
-            let from = after;
-            each(transaction, READ, params![shard.0, key.namespace, key.run_id, from, until, limit], |row| {
+        let (mut rewriting, mut after) = (Rewriting::of(redaction), 0_i64);
+        loop {
+            let (mut rewritten, mut bytes): (Vec<(Position, Rewritten)>, usize) = (Vec::new(), 0);
+            let place = params![shard.0, key.namespace, key.run_id, after, until, events_max];
+            let mut last = after;
+            each(transaction, READ, place, |row| {
                 let event = events::event(row, key)?;
-                (after, read) = (bigint(event.revision), read + 1);
-                let position = Reader { table: "run_events", row, key: &|| shown(key) }.get((4, "position"))?;
-                rewritten.push((position, rewriting.next(event)));
-                Ok(ControlFlow::Continue(()))
+                last = bigint(event.revision);
+                let of_event = Reader { table: "run_events", row, key: &|| shown(key) };
+                let size: u64 = of_event.get((5, "event"))?;
+                bytes += usize::try_from(size).unwrap_or(usize::MAX);
+                rewritten.push((of_event.get((4, "position"))?, rewriting.next(event)));
+                Ok(if bytes < PAGE_BYTES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
+            if rewritten.is_empty() {
+                break;
+            }
+            after = last;
             for (position, rewritten) in rewritten {
                 write(transaction, shard, key, position, &rewritten)?;
             }
+            if begun.elapsed() > WRITER_MAX {
+                return Err(too_long(key));
+            }
         }
+        execute(transaction, FORGET, params![shard.0, key.namespace, key.run_id, until, NO_DIGEST])?;
         if redaction.is_of_progress() {
             execute(transaction, SAY_NOTHING, (shard.0, &key.namespace, &key.run_id))?;
         }
+        cleaner::owe(transaction)?;
     }
     Ok(())
 }
@@ -87,7 +98,8 @@ fn write(
         return Ok(());
     }
     let (event, keyframe) = (event.as_ref().map(json::event), keyframe.as_deref().map(json::keyframe));
-    match execute(transaction, REWRITE, params![shard.0, bigint(position), event, keyframe, NO_DIGEST])? {
+    execute(transaction, MEASURED, params![shard.0, key.namespace, bigint(position), event, keyframe])?;
+    match execute(transaction, REWRITE, params![shard.0, bigint(position), event, keyframe])? {
         1 => Ok(()),
         _ => Err(not_all_rewritten(key)),
     }

@@ -39,6 +39,15 @@ select e.position, e.at, e.run_id, e.revision, r.status
 const WALK: &str = walk!("walk", "");
 const WALK_OF: &str = walk!("walk_of", " and e.namespace = ?3 and e.namespace <> 'default'");
 
+/// Whether the namespace still wants what the walk was begun for.
+const WANTED: &str = "-- retention.wanted
+select 1 from namespaces
+ where name = ?2
+   and (?4 & 8 = 0 or keep_completed_ms = ?3) and (?4 & 16 = 0 or keep_aborted_ms = ?3)
+   and (?4 & 32 = 0 or keep_failed_ms = ?3)
+   and (not keep_until_exported
+        or ?5 <= coalesce((select position from exported where namespace = ?2 and shard = ?1), 0))";
+
 const CUT: &str = "-- retention.cut
 update runs
    set purged_at = ?5, started_at = ?6, task_thread_id = '', agent_id = null, workflow_id = null,
@@ -160,9 +169,13 @@ pub(in crate::store::sqlite) fn purge(
     walk: &Walk,
     due: &Due,
     clock: &dyn Clock,
-) -> Result<Purged, StoreError> {
+) -> Result<Option<Purged>, StoreError> {
     let transaction = begin(connection)?;
     let (shard, namespace, now) = (shard.0, &walk.namespace, clock.now().micros());
+    let wanted = (shard, namespace, bigint(walk.keep_ms), walk.bits(), bigint(due.upto));
+    if first(&transaction, WANTED, wanted, |_row| Ok(()))?.is_none() {
+        return Ok(None);
+    }
     let mut purged = Purged::default();
     for (run_id, revision) in &due.runs {
         let revision = bigint(*revision);
@@ -178,5 +191,5 @@ pub(in crate::store::sqlite) fn purge(
     let (keep_ms, upto) = (bigint(walk.keep_ms), bigint(due.upto));
     execute(&transaction, WALKED_TO, params![namespace, shard, keep_ms, walk.bits(), upto])?;
     transaction.commit().map_err(errors::statement)?;
-    Ok(purged)
+    Ok(Some(purged))
 }
