@@ -225,11 +225,11 @@ impl<'a> Rewriting<'a> {
     }
 
     /// The next event, as it is in the log.
-    pub fn next(&mut self, event: Event) -> Rewritten {
+    pub fn next(&mut self, event: &Event) -> Rewritten {
         let mut left = event.clone();
         self.redaction.of_changes(&mut left.changes);
         let revision: Revision = left.revision;
-        let is_another = left != event;
+        let is_another = left != *event;
         self.has_changed |= is_another;
         let run = evolve::evolve(self.run.take(), &left);
         let keyframe = (self.has_changed && revision.has_keyframe()).then(|| Arc::new(run.clone()));

@@ -105,9 +105,7 @@ impl Feed {
         self.is_still(epoch)?;
         let (feed, told) = (self.clone(), admission.told());
         let frames = try_stream! {
-            let generation = feed.generation(epoch);
-            let folded = feed.folded(generation);
-            let mut watch = Watch { feed: &feed, generation, folded, epoch, namespace, filter };
+            let mut watch = feed.shared_watch(epoch, namespace, filter);
             let Self { hub, stop, .. } = &feed;
             let mut passing = Passing::begin();
             if let Some(View { of, mut shown }) = view {
@@ -197,6 +195,12 @@ impl Feed {
             }
         };
         Ok((told, frames))
+    }
+
+    /// A watch that shares with others what it reads.
+    fn shared_watch(&self, epoch: LedgerEpoch, namespace: Namespace, filter: Arc<Filter>) -> Watch<'_> {
+        let generation = self.generation(epoch);
+        Watch { feed: self, generation, folded: self.folded(generation), epoch, namespace, filter }
     }
 
     /// The cursor at which a watch begins; `ends` are the log's ends.

@@ -37,7 +37,7 @@ pub(super) fn owe(transaction: &Transaction<'_>) -> Result<(), StoreError> {
 pub(super) async fn run(connections: Arc<Connections>, asked: Arc<Notify>, stop: CancellationToken) {
     let work = async {
         loop {
-            match connections.write(|connection| clean(connection)).await.and_then(|cleaned| cleaned) {
+            match connections.write(clean).await.and_then(|cleaned| cleaned) {
                 Ok(true) => asked.notified().await,
                 Ok(false) => {
                     sleep(PAUSE).await;

@@ -150,8 +150,8 @@ pub(crate) async fn what_is_redacted_is_gone_from_every_answer_of_every_replica(
         }
         assert_eq!(one.end().await, run);
         let filter = RunFilter { started_from: run.started_at, started_before: None, ..RunFilter::default() };
-        let list = ListRunsRequest { filter: Some(filter), page_size: 1_000, ..ListRunsRequest::default() };
-        let listed = caller.grpc.clone().list_runs(caller.request(list)).await.unwrap().into_inner();
+        let ask = ListRunsRequest { filter: Some(filter), page_size: 1_000, ..ListRunsRequest::default() };
+        let listed = caller.grpc.clone().list_runs(caller.request(ask)).await.unwrap().into_inner();
         assert!(listed.runs.iter().filter(|listed| listed.run_id == run_id).all(|listed| !shows(listed)));
     }
     assert_eq!(redacted(&other, asked).await.unwrap(), (Disposition::Replayed, run));

@@ -23,7 +23,7 @@ const SECRET: &str = "hunter2-battery-staple";
 
 /// The rows of each table that show the secret.
 async fn shown(ledger: &Ledger) -> u64 {
-    let mut shown = 0;
+    let mut rows_of_all = 0;
     for (table, columns) in [
         ("runs", &["record", "metadata", "labels", "task_thread_id"][..]),
         ("run_events", &["event", "keyframe", "request_id"]),
@@ -38,9 +38,9 @@ async fn shown(ledger: &Ledger) -> u64 {
             columns.iter().map(|column| format!("cast({column} as {text}) like '%{SECRET}%'")).collect();
         let statement = format!("select count(*) from {table} where {}", shows.join(" or "));
         let rows = ledger.data.sql(&statement).await;
-        shown += rows[0][0].as_ref().unwrap().parse::<u64>().unwrap();
+        rows_of_all += rows[0][0].as_ref().unwrap().parse::<u64>().unwrap();
     }
-    shown
+    rows_of_all
 }
 
 /// The secret is in no page of an SQLite file, nor in its log, within a while.

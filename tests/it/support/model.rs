@@ -88,7 +88,7 @@ impl Model {
                 let applied = self.applied.get_mut(&(event.key.clone(), request.clone()));
                 applied.expect("it was applied").digest = NO_DIGEST;
             }
-            if let Some(left) = rewriting.next(event.clone()).event {
+            if let Some(left) = rewriting.next(event).event {
                 *event = left;
             }
         }

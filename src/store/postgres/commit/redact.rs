@@ -115,7 +115,7 @@ async fn history(
             let event = events::event(row, key)?;
             after = bigint(event.revision);
             let position = Reader { table: "run_events", row, key: &|| shown(key) }.get("position")?;
-            let next = rewriting.next(event);
+            let next = rewriting.next(&event);
             if next.event.is_some() || next.keyframe.is_some() {
                 rewritten.push((position, next));
             }

@@ -64,7 +64,7 @@ pub(super) fn rewrite(transaction: &Transaction<'_>, shard: Shard, decided: &[Ne
                 let of_event = Reader { table: "run_events", row, key: &|| shown(key) };
                 let size: u64 = of_event.get((5, "event"))?;
                 bytes += usize::try_from(size).unwrap_or(usize::MAX);
-                rewritten.push((of_event.get((4, "position"))?, rewriting.next(event)));
+                rewritten.push((of_event.get((4, "position"))?, rewriting.next(&event)));
                 Ok(if bytes < PAGE_BYTES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
             if rewritten.is_empty() {
