@@ -169,7 +169,7 @@ pub async fn keep(store: Arc<dyn Purges>, interval: Duration, stop: Cancellation
         });
         match purged.await {
             Ok(Purged { runs: 0, .. }) => {}
-            Ok(Purged { runs, events }) => tracing::debug!(runs, events, "runs were purged that were kept long enough"),
+            Ok(Purged { runs, events }) => tracing::info!(runs, events, "runs were purged that were kept long enough"),
             Err(error) => {
                 if let Some(unsaid) = said.is_due() {
                     tracing::warn!(error = chain(&error), unsaid, "runs cannot be purged: trying again");

@@ -45,6 +45,7 @@ impl Reloaded {
     pub(super) async fn follow(self, settings: Settings, mut looks: Looks) {
         let Some(path) = settings.config.store.at.config.clone() else { return std::future::pending().await };
         let Settings { mut all, reread, .. } = settings;
+        let started = all.clone();
         let mut seen = digest(path.clone()).await;
         // A file that was wrong is looked at again: what is wrong may be another file that it names.
         let mut wrong = None;
@@ -59,7 +60,7 @@ impl Reloaded {
                 Ok((config, settings)) => {
                     record::reload("config", true);
                     self.take(&config);
-                    tell(&all, &settings);
+                    tell(&all, &started, &settings);
                     (all, seen, wrong) = (settings, found, None);
                 }
                 Err(mistakes) if wrong.as_ref() != Some(&(found, mistakes.clone())) => {
@@ -105,9 +106,10 @@ fn changed<'a>(before: &'a [Setting], now: &'a [Setting]) -> impl Iterator<Item 
     now.iter().filter(move |setting| !is_as_before(setting)).map(|setting| setting.key.as_str())
 }
 
-/// Says which settings have changed, and which of them wait for a restart.
-fn tell(before: &[Setting], now: &[Setting]) {
-    let (held, waiting): (Vec<_>, Vec<_>) = changed(before, now).partition(|key| RELOADED.contains(key));
+/// Says which settings have changed and hold, and which are others than those that the server was started with.
+fn tell(before: &[Setting], started: &[Setting], now: &[Setting]) {
+    let held: Vec<_> = changed(before, now).filter(|key| RELOADED.contains(key)).collect();
+    let waiting: Vec<_> = changed(started, now).filter(|key| !RELOADED.contains(key)).collect();
     if !held.is_empty() {
         tracing::info!(settings = held.join(", "), "settings have changed, and hold");
     }

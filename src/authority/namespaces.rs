@@ -180,6 +180,9 @@ impl Authority {
         }
         match self.store.change_namespace(&command).await {
             Ok(NamespaceDecision::Create(record) | NamespaceDecision::Update(record)) => {
+                let subject = caller.principal.identity.as_ref().map(|proven| &*proven.subject);
+                let (namespace, settings) = (name.as_str(), &record.settings);
+                tracing::info!(namespace, subject, retention = ?settings.retention, quotas = ?settings.quotas, "a namespace was set");
                 Ok((Some((&record).into()), v1::Disposition::Applied))
             }
             Ok(NamespaceDecision::Unchanged(record)) => Ok((Some((&record).into()), v1::Disposition::Unchanged)),

@@ -163,6 +163,9 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
             Stop::Undone(format!("{}: {}", args.output, chain(&ended)))
         }
     };
+    if args.cursor_output.is_some() && !args.follow {
+        cursor::replaces_nothing(&args.output).map_err(Stop::Usage)?;
+    }
     let sink = Sink::open(&args.output, args.follow).await.map_err(Ended::Output).map_err(failed)?;
     let links = [args.audit_session.map(Link::AuditSession), args.task_thread.map(Link::TaskThread)];
     let mut export = Export {

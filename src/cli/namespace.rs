@@ -53,7 +53,7 @@ const EXPORTED: &str = concat!(
 const DELETE: &str = concat!(
     "Example:\n  \
     runledger namespace delete team-b\n\n\
-    A namespace that has runs, which are kept for ever, is not deleted.\n",
+    A namespace that has or had runs is not deleted: their ids stay taken.\n",
     exit_codes!()
 );
 

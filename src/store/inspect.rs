@@ -26,7 +26,7 @@ pub trait Inspect: RunLog {
     /// The store cannot be read; so with every method.
     async fn past(&self) -> Result<Past, StoreError>;
 
-    /// The time of the event at a position; none where there is no event.
+    /// The time of the event at a position, or of the next one where that was purged; none where there is none.
     async fn time_of(&self, shard: Shard, position: Position) -> Result<Option<Time>, StoreError>;
 
     /// The ends, and between which times all events of the runs that are linked so now happened, in one snapshot.

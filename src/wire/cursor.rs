@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::seal::{Binding, OVERHEAD_MAX, Opened, Purpose, Seals, text_bytes};
 use crate::domain::limits::RUN_ID_BYTES_MAX;
-use crate::domain::{LedgerEpoch, Time};
+use crate::domain::{LedgerEpoch, Positions, Time};
 use crate::feed::cursor::{Cursor, View, ViewOf};
 use crate::store::Ledger;
 use crate::store::query::Place;
@@ -61,6 +61,12 @@ pub fn encode(cursor: &Cursor, seals: &Seals, namespace: &str) -> String {
     seals.seal(&binding(namespace), cursor.epoch, content.encoded_len(), |bytes| {
         content.encode(bytes).expect("a vector takes all");
     })
+}
+
+/// The cursor of whoever has every event of a namespace up to these positions.
+#[must_use]
+pub fn after(epoch: LedgerEpoch, positions: Positions, seals: &Seals, namespace: &str) -> String {
+    encode(&Cursor { epoch, positions, view: None }, seals, namespace)
 }
 
 /// The epoch of the ledger that a cursor is of, which may be another than the ledger's as it is known here; none

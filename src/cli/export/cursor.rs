@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use super::sink::Sink;
 use crate::domain::{LedgerEpoch, Namespace, Positions};
-use crate::feed::cursor::Cursor;
 use crate::store::Ledger;
 use crate::wire::cursor;
 use crate::wire::seal::Seals;
@@ -34,6 +33,17 @@ pub(super) fn may_claim(path: &Path, sink: &mut Sink) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Whether an output that does not go on with a file replaces none: what the file has may have been purged meanwhile, on
+/// the word of its own cursor.
+pub(super) fn replaces_nothing(output: &str) -> Result<(), String> {
+    match std::fs::metadata(output) {
+        Ok(there) if there.is_file() && there.len() > 0 => Err(format!(
+            "{output} has lines, which the ledger may not have any more: go on with it by --follow, or name a new file"
+        )),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// See the module.
@@ -65,12 +75,12 @@ impl CursorFile {
     /// Writes the cursor, unless the file has it.
     pub(super) fn write(&mut self, ledger: Ledger) -> io::Result<()> {
         let Some((epoch, positions)) = self.reached.take() else { return Ok(()) };
-        let cursor = Cursor { epoch, positions: positions.clone(), view: None };
+        let cursor = cursor::after(epoch, positions.clone(), &Seals::of(ledger), &self.namespace);
         let mut name = self.path.clone().into_os_string();
         name.push(format!(".{}.part", std::process::id()));
         let part = PathBuf::from(name);
         let mut file = File::create(&part)?;
-        writeln!(file, "{}", cursor::encode(&cursor, &Seals::of(ledger), &self.namespace))?;
+        writeln!(file, "{cursor}")?;
         file.sync_all()?;
         fs::rename(&part, &self.path)?;
         self.written = Some((Instant::now(), (epoch, positions)));

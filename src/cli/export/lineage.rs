@@ -35,14 +35,12 @@ impl Lineage {
         self.runs.extend(asked.into_iter().zip(found).map(|((key, revision), links)| (key, (revision, links))));
     }
 
-    /// The links before an event and after it. A run that has ended for good is forgotten: nothing follows.
+    /// The links before an event and after it.
     pub(super) fn pass(&mut self, event: &Event) -> (Links, Links) {
         let (_, before) = self.runs.remove(&event.key).unwrap_or_default();
         let mut after = before.clone();
         after.change(event.changes.task_thread_id.as_deref(), event.changes.links.audit_session_id.as_deref());
-        if !event.to.is_terminal() || event.changes.supervision.presumed {
-            self.runs.insert(event.key.clone(), (event.revision, after.clone()));
-        }
+        self.runs.insert(event.key.clone(), (event.revision, after.clone()));
         (before, after)
     }
 }

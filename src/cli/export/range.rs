@@ -101,8 +101,9 @@ pub(super) async fn before_in(
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         match inspect.time_of(shard, middle).await? {
-            Some(at) if at >= time => high = middle - 1,
-            Some(_) | None => low = middle,
+            Some(at) if at < time => low = middle,
+            // Nothing that is there from here on is earlier.
+            Some(_) | None => high = middle - 1,
         }
     }
     Ok(low)

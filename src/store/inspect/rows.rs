@@ -32,7 +32,7 @@ pub(in crate::store) const COUNT_ACTIVE: &str = "-- inspect.count_active
 select status, count(*) as runs from active group by status order by status";
 
 pub(in crate::store) const TIME_OF: &str = "-- inspect.time_of
-select at from run_events where shard = $1 and position = $2";
+select at from run_events where shard = $1 and position >= $2 order by position limit 1";
 
 /// `$1` shard, `$2` and `$3` the key before the first, `$4` how many.
 pub(in crate::store) fn keys_of(table: OfRuns) -> String {

@@ -44,6 +44,8 @@ pub(super) const READING: Needs = &[
     ("active", &["SELECT"]),
     ("leases", &["SELECT"]),
     ("suspended", &["SELECT"]),
+    ("namespaces", &["SELECT"]),
+    ("purged", &["SELECT"]),
 ];
 
 /// The privileges of a server. UPDATE is also needed to lock a row.

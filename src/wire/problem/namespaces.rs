@@ -32,7 +32,7 @@ pub fn namespace_refusal(namespace: &str, refusal: &NamespaceRefusal) -> Problem
             Problem::new(Code::AlreadyExists, "NAMESPACE_EXISTS", message).info("namespace", namespace)
         }
         NamespaceRefusal::NotEmpty => {
-            let message = format!("Namespace {namespace} has runs, which are kept for ever: it cannot be deleted.");
+            let message = format!("Namespace {namespace} has or had runs, whose ids stay taken: it cannot be deleted.");
             Problem::new(Code::FailedPrecondition, "NAMESPACE_NOT_EMPTY", message).info("namespace", namespace)
         }
         NamespaceRefusal::RevisionMismatch { expected, actual } => {

@@ -5,11 +5,14 @@ use serde_json::Value;
 use super::ledger::Ledger;
 use super::on_both_stores;
 use crate::process::server::{Process, SOON, Server, eventually};
+use crate::support::commands::{Asking as _, archive, complete, restore, start};
 
 on_both_stores! {
     a_ledger_with_purged_runs_is_sound_and_one_that_lacks_more_is_not
     a_purge_that_is_killed_leaves_whole_runs_and_goes_on
     a_preview_says_what_a_run_purges
+    an_export_of_a_part_finds_all_that_is_left
+    events_after_an_end_are_exported_with_their_links
 }
 
 /// A retention that is over at once, which no call may set.
@@ -112,4 +115,56 @@ async fn a_purge_that_is_killed_leaves_whole_runs_and_goes_on(ledger: Ledger) {
     assert!(left().await < 20, "what is due does not stay");
     is_sound(&ledger).await;
     assert!(killed > 0, "a purge was killed in its middle");
+}
+
+/// What was purged between two events hides neither from an export of a time, a thread or a session.
+async fn an_export_of_a_part_finds_all_that_is_left(ledger: Ledger) {
+    let of = |name: &str| {
+        start(name).thread("own").changing(|changes| changes.audit_session_id = Some("session".to_owned()))
+    };
+    let mut commands = vec![of("first")];
+    for nth in 0..12 {
+        let id = format!("gone-{nth}");
+        commands.extend([start(&id), complete(&id)]);
+    }
+    commands.extend([of("last"), complete("last"), archive("last"), restore("last")]);
+    // Every shard has an event that stays.
+    commands.extend((0..12).map(|nth| start(&format!("open-{nth}"))));
+    ledger.commit(commands).await;
+    let lines = async |args: &[&str]| {
+        let (code, said) = ledger.run(&[&["export"], args].concat()).await;
+        assert_eq!(code, 0, "{said}");
+        let lines = said.lines().filter(|line| line.starts_with('{'));
+        lines.map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>()
+    };
+    ledger.data.sql("update namespaces set keep_completed_ms = 1").await;
+    let (code, said) = ledger.run(&["retention", "run"]).await;
+    assert_eq!(code, 0, "{said}");
+    let left = number(&ledger, "select count(*) from run_events").await;
+    assert!((13..20).contains(&left), "{left}");
+    let all = lines(&[]).await;
+    assert_eq!(all.len() as u64, left);
+    assert_eq!(lines(&["--since", "1h"]).await, all);
+    assert_eq!(lines(&["--until", "1h"]).await, Vec::<Value>::new());
+    let of_the_thread: Vec<Value> = all.iter().filter(|line| line["taskThreadId"] == "own").cloned().collect();
+    assert!(of_the_thread.iter().any(|line| line["runId"] == "first"), "{of_the_thread:?}");
+    assert_eq!(lines(&["--task-thread", "own"]).await, of_the_thread);
+    assert_eq!(lines(&["--audit-session", "session"]).await, of_the_thread);
+}
+
+/// What follows the end of a run has the run's links as well.
+async fn events_after_an_end_are_exported_with_their_links(ledger: Ledger) {
+    let first = start("run").thread("own").changing(|changes| changes.audit_session_id = Some("session".to_owned()));
+    ledger.commit(vec![first, complete("run"), archive("run"), restore("run")]).await;
+    for args in [&["export"][..], &["export", "--task-thread", "own"], &["export", "--audit-session", "session"]] {
+        let (code, said) = ledger.run(args).await;
+        assert_eq!(code, 0, "{said}");
+        let lines = said.lines().filter(|line| line.starts_with('{'));
+        let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 4, "{args:?}: {said}");
+        assert!(
+            lines.iter().all(|line| line["taskThreadId"] == "own" && line["auditSessionId"] == "session"),
+            "{said}"
+        );
+    }
 }

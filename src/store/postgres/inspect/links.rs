@@ -2,7 +2,6 @@
 
 use tokio_postgres::types::ToSql;
 
-use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Position, Revision, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::inspect::rows::{self, TIME_OF};
@@ -44,12 +43,12 @@ pub(super) async fn extent(sessions: &Sessions, over_shards: &OverShards, link: 
 select h.shard, h.position, t.first, t.last
 from ({}) as h
 cross join (
-    select min(started_at) as first, max((record->>'updatedAt') collate \"C\")::timestamptz as last
-    from runs
-    where namespace = $1 and {column} = $2) as t",
+    select min(r.started_at) as first, max((r.record->>'updatedAt') collate \"C\")::timestamptz as last
+    from namespaces n join runs r on r.namespace = n.name
+    where r.{column} = $1) as t",
         over_shards.ends_statement()
     );
-    let rows = read::rows(sessions, &statement, &[&DEFAULT_NAMESPACE, &id]).await?;
+    let rows = read::rows(sessions, &statement, &[&id]).await?;
     let ends = over_shards.ends_of(&rows)?;
     let (mut first, mut last): (Option<Time>, Option<Time>) = (None, None);
     if let Some(row) = rows.first() {

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 
 use rusqlite::Connection;
 
-use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Position, Revision, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::inspect::rows::{self, TIME_OF};
@@ -33,9 +32,10 @@ pub(super) fn extent(connection: &mut Connection, shard_count: u16, link: &Link)
     // All times have the same form, so that their texts sort in their order.
     let statement = format!(
         "-- inspect.extent
-         select min(started_at), max(json_extract(record, '$.updatedAt')) from runs where namespace = ?1 and {column} = ?2"
+         select min(r.started_at), max(json_extract(r.record, '$.updatedAt'))
+           from namespaces as n cross join runs as r on r.namespace = n.name where r.{column} = ?1"
     );
-    let times = first(&snapshot, &statement, (DEFAULT_NAMESPACE, id), |row| {
+    let times = first(&snapshot, &statement, [id], |row| {
         let runs = Reader { table: "runs", row, key: &|| format!("{column} {id}") };
         let last: Option<String> = runs.get((1, "record"))?;
         let last = last.map(|text| serde_json::from_value(text.into())).transpose();
