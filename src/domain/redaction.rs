@@ -4,7 +4,7 @@
 //! run; the store takes them out of every earlier event of the run, and folds the keyframes anew, in the same commit.
 //!
 //! Invariant: the fold of the history that is left is the run. What is put in a value's place says nothing of the value, so
-//! that taking out and folding may change their order: see [`Redaction::of_run`].
+//! that taking out and folding may change their order.
 
 use std::sync::Arc;
 
