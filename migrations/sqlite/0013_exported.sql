@@ -11,3 +11,9 @@ create table exported (
 
 -- Whether old pages of the file may still show what a redaction took out.
 alter table ledger add column cleaning_owed integer not null default 0;
+
+-- Tombstones are in no list: so they have no entries in the lists' indexes.
+drop index runs_by_start;
+create index runs_by_start on runs (namespace, started_at, run_id) where purged_at is null;
+drop index runs_by_task_thread;
+create index runs_by_task_thread on runs (namespace, task_thread_id, started_at, run_id) where purged_at is null;

@@ -49,7 +49,9 @@ pub(super) const HELP: &str = "Examples:\n  \
     runledger export --follow --since 0s\n  \
     runledger export --namespace team-a --output team-a.jsonl --cursor-output team-a.cursor\n\n\
     One object a line and event, by time: at, runId, auditSessionId, taskThreadId, revision, type, from, to, principal \
-    {kind, agentId}, reason {code, text} or null, and namespace where it is not default. The links are the run's right after the event. Goes on while servers \
+    {kind, agentId}, reason {code, text} or null, and namespace where it is not default. The links are the run's right after the event. Where events of a shard are gone \
+    since their runs were purged, an export of all namespaces without a link has a line that says how many: at, type \
+    (purged), shard, events. Goes on while servers \
     write, and writes nothing to the store. With --follow on a ledger that is restored or failed over, it says so and \
     goes back to what both have in common. With --follow, Ctrl-C ends it after the last whole line.\n\n\
     Exit codes: 0 written, or stopped while following, or nobody reads on; 1 the output cannot be written, or there is \
@@ -99,7 +101,7 @@ enum Ended {
     Output(#[source] std::io::Error),
     #[error("the file of the cursor cannot be written")]
     Cursor(#[source] std::io::Error),
-    #[error("there is no such run: {0}")]
+    #[error("there is no such run, or it was purged: {0}")]
     NoRun(String),
     #[error("--since must be earlier than --until: {since} is not earlier than {until}")]
     EmptyRange { since: Time, until: Time },
@@ -124,6 +126,8 @@ struct Export {
     stop: CancellationToken,
     sink: Sink,
     lines: Lines,
+    /// The positions up to which lines tell of every event, or that it is gone; none: nothing is told of what is gone.
+    told: Option<Positions>,
     /// The events that the file has already.
     seen: Seen,
     written: u64,
@@ -178,6 +182,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         stop,
         sink,
         lines: Lines::default(),
+        told: None,
         seen: Seen::default(),
         written: 0,
         cursor: None,

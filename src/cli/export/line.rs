@@ -4,8 +4,12 @@ use serde::Serialize;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Event, EventType, Principal, Revision, Status, Time};
+use crate::store::LoggedEvent;
 use crate::store::inspect::Links;
 use runledger_proto::json;
+
+/// The type of a line that tells of no event, but of events that are gone.
+pub(super) const GONE: &str = "purged";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -23,6 +27,17 @@ struct Line<'a> {
     /// None: `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a str>,
+}
+
+/// Events that are not there any more: their runs were purged. They were before the event of the next line of this shard.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Gap {
+    /// The time of that event: those that are gone were not later.
+    at: Time,
+    r#type: &'static str,
+    shard: u16,
+    events: u64,
 }
 
 /// The reason for the run's end, as far as the event has it.
@@ -59,13 +74,22 @@ impl Lines {
             reason: (code.is_some() || text.is_some()).then_some(Reason { code, text }),
             namespace: Some(event.key.namespace.as_str()).filter(|name| *name != DEFAULT_NAMESPACE),
         };
-        let line = serde_json::to_string(&line).expect("strings and numbers serialize");
-        self.bytes.extend_from_slice(json::plain(&line).as_bytes());
-        self.bytes.push(b'\n');
+        self.push(&line);
         self.count += 1;
     }
 
-    /// The bytes of the lines that were added, and the number of these lines.
+    /// Adds a line that tells how many events of a shard are gone before one.
+    pub(super) fn write_gap(&mut self, events: u64, before: &LoggedEvent) {
+        self.push(&Gap { at: before.event.at, r#type: GONE, shard: before.shard.0, events });
+    }
+
+    fn push(&mut self, line: &impl Serialize) {
+        let line = serde_json::to_string(line).expect("strings and numbers serialize");
+        self.bytes.extend_from_slice(json::plain(&line).as_bytes());
+        self.bytes.push(b'\n');
+    }
+
+    /// The bytes of the lines that were added, and the number of events among them.
     pub(super) fn take(&mut self) -> (Vec<u8>, u64) {
         (std::mem::take(&mut self.bytes), std::mem::take(&mut self.count))
     }

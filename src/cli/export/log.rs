@@ -18,6 +18,8 @@ impl Export {
         self.skip(&mut range).await?;
         let mut lineage = Lineage::default();
         let mut after = range.after.clone();
+        // Of a part of the log nobody can tell whether what is gone was in it.
+        self.told = (self.namespace.is_none() && self.wanted.is_empty()).then(|| after.clone());
         let total = range.left(&after);
         let mut progress = self.progress(total);
         while range.left(&after) > 0 {
@@ -70,19 +72,19 @@ impl Export {
     /// Events up to the range's end. A run is shown whole when it is linked to the audit session at that end, so that a
     /// session's file tells the whole story of its runs.
     async fn show(&mut self, page: &[LoggedEvent], range: &Range, lineage: &mut Lineage) -> Result<(), Ended> {
-        let mut events: Vec<&Event> =
-            page.iter().filter(|logged| range.has(logged)).map(|logged| &logged.event).collect();
+        let mut events: Vec<&LoggedEvent> = page.iter().filter(|logged| range.has(logged)).collect();
         if self.wanted.iter().any(|link| matches!(link, Link::AuditSession(_))) {
             let as_of = if self.until.is_some() { &range.end } else { &range.ends };
             let shown = self.linked(&events, as_of).await?;
-            events.retain(|event| shown.contains(&event.key));
+            events.retain(|logged| shown.contains(&logged.event.key));
         }
         self.learn(&events, lineage).await?;
-        for event in events {
-            let (_, links) = lineage.pass(event);
+        for logged in events {
+            self.tell_gap(logged);
+            let (_, links) = lineage.pass(&logged.event);
             let mut lasting = self.wanted.iter().filter(|link| matches!(link, Link::TaskThread(_)));
             if lasting.all(|wanted| links.has(wanted)) {
-                self.write(event, &links);
+                self.write(&logged.event, &links);
             }
         }
         Ok(())
@@ -98,6 +100,7 @@ impl Export {
         loop {
             let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             if let Some(back) = self.goes_back(&mut trail).await? {
+                self.told = self.told.take().map(|_| back.clone());
                 after = back;
                 lineage = Lineage::default();
                 left.clear();
@@ -111,9 +114,11 @@ impl Export {
             }
             advance(&mut after, &events);
             trail.pass(&events);
-            let events: Vec<&Event> = events.iter().map(|logged| &logged.event).collect();
+            let events: Vec<&LoggedEvent> = events.iter().collect();
             self.learn(&events, &mut lineage).await?;
-            for event in events {
+            for logged in events {
+                self.tell_gap(logged);
+                let event = &logged.event;
                 let (before, links) = lineage.pass(event);
                 let was_there = event.revision.before().is_some();
                 match (was_there && self.wants(&before), self.wants(&links)) {
@@ -154,13 +159,23 @@ impl Export {
         Ok(())
     }
 
+    /// Gathers a line for the events that are missing right before this one.
+    fn tell_gap(&mut self, logged: &LoggedEvent) {
+        let Some(told) = &mut self.told else { return };
+        let gone = logged.position.saturating_sub(told.of(logged.shard) + 1);
+        told.set(logged.shard, logged.position);
+        if gone > 0 {
+            self.lines.write_gap(gone, logged);
+        }
+    }
+
     fn wants(&self, links: &Links) -> bool {
         self.wanted.iter().all(|wanted| links.has(wanted))
     }
 
     /// Looks up the links that these events do not tell themselves.
-    async fn learn(&self, events: &[&Event], lineage: &mut Lineage) -> Result<(), Ended> {
-        let unknown = lineage.unknown(events.iter().copied());
+    async fn learn(&self, events: &[&LoggedEvent], lineage: &mut Lineage) -> Result<(), Ended> {
+        let unknown = lineage.unknown(events.iter().map(|logged| &logged.event));
         if !unknown.is_empty() {
             let found = self.ask(|| self.inspect.links(&unknown)).await?;
             lineage.learn(unknown, found);
@@ -169,8 +184,8 @@ impl Export {
     }
 
     /// The runs of the events that were linked as wanted when the log ended at `ends`.
-    async fn linked(&self, events: &[&Event], ends: &Positions) -> Result<HashSet<RunKey>, Ended> {
-        let keys: HashSet<&RunKey> = events.iter().map(|event| &event.key).collect();
+    async fn linked(&self, events: &[&LoggedEvent], ends: &Positions) -> Result<HashSet<RunKey>, Ended> {
+        let keys: HashSet<&RunKey> = events.iter().map(|logged| &logged.event.key).collect();
         let keys: Vec<RunKey> = keys.into_iter().cloned().collect();
         let revisions = self.ask(|| self.inspect.revisions_as_of(&keys, ends)).await?;
         let asked: Vec<(RunKey, Revision)> = keys.into_iter().zip(revisions).collect();

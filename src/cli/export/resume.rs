@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use super::log::advance;
 use super::range::{self, Range};
-use super::{Ended, Export, PAGE_EVENTS_MAX};
+use super::{Ended, Export, PAGE_EVENTS_MAX, line};
 use crate::domain::ids::shard_of;
 use crate::domain::{Event, Namespace, Position, Positions, Revision, RunId, RunKey, Shard, Time};
 use crate::store::inspect::Link;
@@ -46,6 +46,12 @@ pub(super) struct Place {
     revision: Revision,
     #[serde(default = "Namespace::only")]
     namespace: Namespace,
+}
+
+/// The field by which a line is told that has no event.
+#[derive(Debug, Deserialize)]
+struct Typed<'a> {
+    r#type: &'a str,
 }
 
 impl Place {
@@ -140,6 +146,9 @@ fn seen(file: &mut File, telling: &Telling) -> Result<Seen, Ended> {
                 return Err(Ended::Foreign("it ends in what no export wrote"));
             }
             whole -= line.len() as u64;
+            continue;
+        }
+        if serde_json::from_slice::<Typed>(&line).is_ok_and(|line| line.r#type == line::GONE) {
             continue;
         }
         let Ok(place) = serde_json::from_slice::<Place>(&line) else {

@@ -30,7 +30,8 @@ select n.name, n.max_active_runs,
 
 const FACTS: &str = "-- namespaces.facts
 select (select count(*) from namespaces),
-       exists (select 1 from runs where namespace = ?1)";
+       exists (select 1 from runs where namespace = ?1 and purged_at is null)
+       or exists (select 1 from purged where namespace = ?1)";
 
 pub(super) fn named(connection: &Connection, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
     let mut found = Vec::new();

@@ -42,23 +42,24 @@ const READY: &str = concat!(
 /// SQLite would choose another plan; a cross join keeps its order.
 pub(super) fn walk(by: By, order: Order, columns: &str) -> String {
     let (index, direction) = (by.index(), order.sql());
-    let (place, tables) = match by {
+    let (place, tables, every) = match by {
         By::Active => (
             "a.",
             format!(
                 "active as a indexed by {index}
            cross join runs as r on r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id"
             ),
+            "",
         ),
         By::TaskThread | By::AuditSession | By::Agent | By::Workflow | By::Start => {
-            ("r.", format!("runs as r indexed by {index}"))
+            ("r.", format!("runs as r indexed by {index}"), " and r.purged_at is null")
         }
     };
     format!(
         "-- query.{index}.{direction}
          select {columns}
            from {tables}
-          where {}
+          where {}{every}
           order by {}",
         by.range(place, ""),
         order.of(place),

@@ -143,13 +143,37 @@ async fn an_export_of_a_part_finds_all_that_is_left(ledger: Ledger) {
     let left = number(&ledger, "select count(*) from run_events").await;
     assert!((13..20).contains(&left), "{left}");
     let all = lines(&[]).await;
+    let (gaps, all): (Vec<Value>, Vec<Value>) = all.into_iter().partition(|line| line["type"] == "purged");
     assert_eq!(all.len() as u64, left);
-    assert_eq!(lines(&["--since", "1h"]).await, all);
+    // What is gone is told in its place: with what is there, it makes up the whole log.
+    let gone: u64 = gaps.iter().map(|line| line["events"].as_u64().unwrap()).sum();
+    let ends = "select sum(last) from (select max(position) as last from run_events group by shard) as ends";
+    assert_eq!(left + gone, number(&ledger, ends).await, "{gaps:?}");
+    let whole = |lines: Vec<Value>| lines.into_iter().filter(|line| line["type"] != "purged").collect::<Vec<_>>();
+    assert_eq!(whole(lines(&["--since", "1h"]).await), all);
+    assert_eq!(lines(&["--namespace", "default"]).await, all, "whose events are gone is not known");
     assert_eq!(lines(&["--until", "1h"]).await, Vec::<Value>::new());
     let of_the_thread: Vec<Value> = all.iter().filter(|line| line["taskThreadId"] == "own").cloned().collect();
     assert!(of_the_thread.iter().any(|line| line["runId"] == "first"), "{of_the_thread:?}");
     assert_eq!(lines(&["--task-thread", "own"]).await, of_the_thread);
     assert_eq!(lines(&["--audit-session", "session"]).await, of_the_thread);
+    let (code, said) = ledger.run(&["export", "--run", "gone-3"]).await;
+    assert!(code == 1 && said.contains("it was purged: gone-3"), "{code}: {said}");
+    // A file that ends with lines of what is gone is gone on with.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log.jsonl");
+    let written = |lines: &[&Value]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    std::fs::write(&file, written(&[&gaps[0]])).unwrap();
+    let mut follow =
+        Process::spawn(&["export", "--follow", "--store", &ledger.store(), "--output", file.to_str().unwrap()]);
+    let caught_up = eventually(SOON, async || {
+        let text = std::fs::read_to_string(&file).unwrap();
+        Some(text).filter(|text| text.lines().count() >= 1 + gaps.len() + all.len() && text.ends_with('\n'))
+    });
+    let text = caught_up.await.expect("it goes on");
+    assert_eq!(text.lines().count(), 1 + gaps.len() + all.len(), "{text}");
+    follow.signal("INT");
+    assert_eq!(follow.exited(SOON).await.0, 0);
 }
 
 /// What follows the end of a run has the run's links as well.
