@@ -44,6 +44,7 @@ use self::context::ContextArgs;
 use self::doctor::DoctorArgs;
 use self::export::ExportArgs;
 use self::health::HealthArgs;
+use self::migrate::MigrateArgs;
 use self::monitoring::MonitoringArgs;
 use self::namespace::NamespaceArgs;
 use self::retention::RetentionArgs;
@@ -54,7 +55,7 @@ use self::watch::WatchArgs;
 use crate::app::reloading::Settings;
 use crate::config::file::ConfigFile;
 use crate::config::shown::Setting;
-use crate::config::{self as settings, ServeConfig, StoreConfig};
+use crate::config::{self as settings, ServeConfig};
 use crate::store::open::Location;
 
 /// The lifecycle authority for runs.
@@ -116,7 +117,7 @@ enum Command {
     Token(TokenArgs),
     /// Bring a database to this release's schema
     #[command(after_help = migrate::HELP)]
-    Migrate(StoreConfig),
+    Migrate(MigrateArgs),
     /// Purge runs that were kept for as long as their namespace wants
     #[command(after_help = retention::HELP)]
     Retention(RetentionArgs),
@@ -274,7 +275,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Doctor(args) => doctor::run(args).await,
         Command::Verify(args) => verify::run(args).await,
         Command::Token(args) => token::run(args),
-        Command::Migrate(config) => migrate::run(&config).await,
+        Command::Migrate(args) => migrate::run(&args).await,
         Command::Retention(args) => retention::run(args).await,
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(*args).await,

@@ -21,6 +21,7 @@ pub mod migrations;
 mod namespaces;
 pub mod observed;
 pub mod open;
+pub mod plan;
 pub mod postgres;
 pub mod query;
 mod redaction;

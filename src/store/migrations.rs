@@ -14,7 +14,7 @@ pub const MIN_RELEASE: &str = "0.5.0";
 pub const SEAL_KEY: u32 = 9;
 
 /// One step of the schema: the same number and name in both stores.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// The number, from 1, dense.
     pub number: u32,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::bulk::Bulk;
 use super::inspect::Inspect;
 use super::migrations::Migrated;
+use super::plan::Plan;
 use super::postgres::{PostgresBulk, PostgresInspect, PostgresStore, dsn};
 use super::sqlite::{SqliteBulk, SqliteInspect, SqliteStore};
 use super::{OpenError, OpenOptions, Store};
@@ -144,6 +145,22 @@ pub async fn migrate(location: &Location, options: &OpenOptions, clock: Arc<dyn 
             Err(OpenError::Failed { location: location.to_string(), source: "memory has nothing to migrate".into() })
         }
         Location::Postgres(dsn) => PostgresStore::migrate(dsn, options).await,
+    }
+}
+
+/// What [`migrate`] would do to the database at a location, which is only read: also beside its servers, and by a role
+/// that may not write.
+///
+/// # Errors
+///
+/// See [`OpenError`].
+pub async fn plan(location: &Location, options: &OpenOptions) -> Result<Plan, OpenError> {
+    match location {
+        Location::Sqlite(path) => SqliteStore::plan(path.clone(), options).await,
+        Location::Memory => {
+            Err(OpenError::Failed { location: location.to_string(), source: "memory has nothing to migrate".into() })
+        }
+        Location::Postgres(dsn) => PostgresStore::plan(dsn, options).await,
     }
 }
 

@@ -62,6 +62,7 @@ use self::upkeep::{claims, leases, max_running, retention, stored_bytes};
 use super::OpenOptions;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
+use super::plan::Plan;
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::retention::{Due, Purged, Walk};
 use super::{
@@ -123,6 +124,18 @@ impl PostgresStore {
         safety::writable(&alone.client, &location).await?;
         let options = OpenOptions { migrate: true, ..*options };
         migrate::prepare(&mut alone.client, &location, &options).await.map(|(_, migrated)| migrated)
+    }
+
+    /// What [`migrate`](Self::migrate) would do; nothing is written or locked. A standby will do.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`].
+    pub async fn plan(dsn: &str, options: &OpenOptions) -> Result<Plan, OpenError> {
+        let connector = dsn::connector(dsn)?;
+        let location = dsn::redacted(dsn);
+        let alone = Alone::connect(&connector, &location).await?;
+        migrate::plan(&alone.client, &location, options).await
     }
 
     fn shard_of(&self, key: &RunKey) -> Shard {

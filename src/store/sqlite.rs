@@ -41,7 +41,8 @@ use uuid::Uuid;
 use self::upkeep::{claims, leases, max_running, retention, stored_bytes};
 use super::OpenOptions;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
-use super::migrations::Migrated;
+use super::migrations::{Migrated, SQLITE};
+use super::plan::Plan;
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::retention::{Due, Purged, Walk};
 use super::{
@@ -128,6 +129,24 @@ impl SqliteStore {
         let opened = errors::opening(&location, move || open::file(&path, &options, clock.as_ref(), 0)).await?;
         opened.connections.close().await;
         Ok(opened.migrated)
+    }
+
+    /// What [`migrate`](Self::migrate) would do; no file is made, written or locked.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`].
+    pub async fn plan(path: PathBuf, options: &OpenOptions) -> Result<Plan, OpenError> {
+        let path = open::absolute(&path)?;
+        let location = path.display().to_string();
+        let options = *options;
+        errors::opening(&location, move || {
+            if !path.try_exists().map_err(|error| errors::open_system(&path, error))? {
+                return Ok(Plan::of_nothing(SQLITE));
+            }
+            migrate::plan(&inspect::alone(&path)?, &path, &options)
+        })
+        .await
     }
 
     fn shard_of(&self, key: &RunKey) -> Shard {

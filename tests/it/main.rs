@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod api;
+mod changelog;
 mod claims;
 mod client;
 mod command_line;

@@ -21,6 +21,7 @@ mod kills;
 pub(crate) mod load;
 mod loads;
 mod moved;
+mod older_schema;
 mod older_tokens;
 mod oracle;
 mod outages;

@@ -1,14 +1,19 @@
 //! The schema's steps: which of them were taken, and how the others are taken, one server at a time.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
 use tokio_postgres::{Client, Error};
 use uuid::Uuid;
 
+use super::errors::TimedOut;
 use super::rows::Reader;
 use super::{errors, grants};
 use crate::clock::draw_id;
 use crate::store::OpenOptions;
 use crate::store::migrations::Migrated;
 use crate::store::migrations::{MIN_RELEASE, Migration, POSTGRES, RELEASE, SEAL_KEY, admits, later};
+use crate::store::plan::Plan;
 use crate::store::{Ledger, OpenError, SealKey, StoreError};
 
 /// The advisory lock that every process which changes the schema holds: "runledge" in ASCII.
@@ -26,6 +31,13 @@ set statement_timeout = 0;
 set idle_in_transaction_session_timeout = '60s';
 set default_transaction_isolation = 'read committed';
 set default_transaction_read_only = off";
+
+/// For a look that changes nothing, whatever its statements are.
+const LOOK_ONLY: &str = "-- migrate.look_only
+set default_transaction_read_only = on";
+
+/// The time that a look may take: behind a migration it would wait for its end.
+const LOOK_MAX: Duration = Duration::from_secs(5);
 
 const LOCK_SCHEMA: &str = "-- migrate.lock
 select pg_advisory_lock($1)";
@@ -62,6 +74,7 @@ update ledger set schema_release = $1, min_release = $2";
 struct Found {
     at: u32,
     shard_count: u16,
+    min_release: String,
     /// None where the schema is of before the ledger had a key.
     ledger: Option<Ledger>,
 }
@@ -88,6 +101,21 @@ pub(super) async fn prepare(
         Some(Found { at, ledger: Some(ledger), .. }) => Ok((ledger, Migrated { applied: taken, at })),
         Some(_) | None => Err(missing(location)),
     }
+}
+
+/// The steps that [`prepare`] would take. Nothing is written or locked.
+pub(super) async fn plan(client: &Client, location: &str, options: &OpenOptions) -> Result<Plan, OpenError> {
+    let look = async {
+        client.batch_execute(LOOK_ONLY).await.map_err(|error| errors::opening(location, error))?;
+        grants::check(client, location, grants::READING).await?;
+        find(client, location).await
+    };
+    let late = || OpenError::Unreachable { location: location.to_owned(), source: TimedOut.into() };
+    let Some(found) = timeout(LOOK_MAX, look).await.unwrap_or_else(|_elapsed| Err(late()))? else {
+        return Ok(Plan::of_nothing(POSTGRES));
+    };
+    options.admit(found.shard_count, location)?;
+    Ok(Plan::of(found.at, found.min_release, POSTGRES))
 }
 
 /// The ledger and its last migration, for a tool that only reads. An empty database has no migration.
@@ -128,10 +156,11 @@ async fn find(client: &Client, location: &str) -> Result<Option<Found>, OpenErro
     let at = last.get("number").map_err(reading)?;
     let row = client.query_opt(LEDGER, &[]).await.map_err(opening)?.ok_or_else(|| missing(location))?;
     let ledger = Reader { table: "ledger", row: &row, key: &|| "the only row".to_owned() };
-    admits(ledger.get("min_release").map_err(reading)?)?;
+    let min_release: String = ledger.get("min_release").map_err(reading)?;
+    admits(&min_release)?;
     let shard_count = ledger.get("shard_count").map_err(reading)?;
     if at < SEAL_KEY {
-        return Ok(Some(Found { at, shard_count, ledger: None }));
+        return Ok(Some(Found { at, shard_count, min_release, ledger: None }));
     }
     let key = client.query_one(READ_SEAL_KEY, &[]).await.map_err(opening)?;
     let key = Reader { table: "ledger", row: &key, key: &|| "the only row".to_owned() };
@@ -141,7 +170,7 @@ async fn find(client: &Client, location: &str) -> Result<Option<Found>, OpenErro
         shard_count,
         seal_key: SealKey::new(key.get("seal_key").map_err(reading)?),
     };
-    Ok(Some(Found { at, shard_count, ledger: Some(ledger) }))
+    Ok(Some(Found { at, shard_count, min_release, ledger: Some(ledger) }))
 }
 
 fn missing(location: &str) -> OpenError {

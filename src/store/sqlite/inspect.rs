@@ -62,8 +62,7 @@ impl SqliteInspect {
         let path = open::absolute(&path)?;
         let location = path.display().to_string();
         errors::opening(&location, move || {
-            // With links resolved: the log is beside the file itself.
-            let path = fs::canonicalize(&path).map_err(|error| missing(&path, error))?;
+            let path = resolved(&path)?;
             let (opened, ledger) = Opened::at(&path)?;
             Ok(Self { opened: Mutex::new(opened), clock, ledger, path })
         })
@@ -118,6 +117,16 @@ impl Stamp {
         let file = fs::metadata(path)?;
         Ok(Self { bytes: file.len(), modified: file.modified().ok() })
     }
+}
+
+/// A connection for one look at a file that is there.
+pub(super) fn alone(path: &Path) -> Result<Connection, OpenError> {
+    connect(&resolved(path)?).map(|(connection, _)| connection)
+}
+
+/// The path with links resolved: the log is beside the file itself.
+fn resolved(path: &Path) -> Result<PathBuf, OpenError> {
+    fs::canonicalize(path).map_err(|error| missing(path, error))
 }
 
 /// The first connection. Where there is no write-ahead log, no server has the file, and SQLite would make the log: a

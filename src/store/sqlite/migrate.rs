@@ -10,6 +10,7 @@ use crate::store::OpenError;
 use crate::store::OpenOptions;
 use crate::store::migrations::Migrated;
 use crate::store::migrations::{MIN_RELEASE, Migration, RELEASE, SEAL_KEY, SQLITE, admits, later};
+use crate::store::plan::Plan;
 
 /// Refuses a database of a newer release, or of another program, before anything in it is touched.
 pub(super) fn admit(connection: &Connection, path: &Path) -> Result<(), OpenError> {
@@ -33,6 +34,21 @@ pub(super) fn reads(connection: &Connection, path: &Path) -> Result<(), OpenErro
     let found = applied(connection).map_err(|error| errors::open(path, error))?;
     let needed = SQLITE.last().map_or(0, |step| step.number);
     if found < needed { Err(OpenError::NeedsMigration { found, needed }) } else { Ok(()) }
+}
+
+/// The steps that [`migrate`] would take. Nothing is written.
+pub(super) fn plan(connection: &Connection, path: &Path, options: &OpenOptions) -> Result<Plan, OpenError> {
+    let failed = |error| errors::open(path, error);
+    admit(connection, path)?;
+    let at = applied(connection).map_err(failed)?;
+    if at == 0 {
+        return Ok(Plan::of_nothing(SQLITE));
+    }
+    let ledger = "-- migrate.plan\nselect min_release, shard_count from ledger";
+    let (min_release, shard_count) =
+        connection.query_row(ledger, [], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
+    options.admit(shard_count, &format!("sqlite:{}", path.display()))?;
+    Ok(Plan::of(at, min_release, SQLITE))
 }
 
 /// Applies the migrations that are missing. A database with later migrations than this release knows is left as it is.

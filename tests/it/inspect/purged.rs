@@ -162,8 +162,7 @@ async fn an_export_of_a_part_finds_all_that_is_left(ledger: Ledger) {
     // A file that ends with lines of what is gone is gone on with.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("log.jsonl");
-    let written = |lines: &[&Value]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
-    std::fs::write(&file, written(&[&gaps[0]])).unwrap();
+    std::fs::write(&file, format!("{}\n", gaps[0])).unwrap();
     let mut follow =
         Process::spawn(&["export", "--follow", "--store", &ledger.store(), "--output", file.to_str().unwrap()]);
     let caught_up = eventually(SOON, async || {
