@@ -6,7 +6,7 @@ NEED := CARGO='$(CARGO)' tests/need
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-secured test-interruptions test-clients lint
+.PHONY: help run test test-secured test-interruptions test-clients lint deny released-proto dist test-reproducible
 
 help: ## Lists the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -42,3 +42,20 @@ lint: ## Checks format, lints, documentation links and the proto
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 	$(BUF) lint
+	$(BUF) breaking --against proto/released.binpb
+
+released-proto: ## Writes the API of the last release anew, which `lint` holds the proto against: once a release
+	@$(NEED) rust cc node
+	BUF='$(BUF)' release/proto
+
+deny: ## Checks licences, bans, sources and known vulnerabilities of what the service depends on
+	@$(NEED) rust cc
+	CARGO='$(CARGO)' release/deny
+
+dist: ## Builds what a release hands out, into target/dist: the binary in a tar.gz, its SBOM, and checksums
+	@$(NEED) rust cc
+	CARGO='$(CARGO)' release/dist
+
+test-reproducible: ## Builds a release twice in two folders, and compares: two release builds, 20 to 40 minutes
+	@$(NEED) rust cc
+	CARGO='$(CARGO)' release/reproducible
