@@ -6,11 +6,12 @@ NEED := CARGO='$(CARGO)' tests/need
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-secured test-interruptions test-clients lint deny released-proto dist test-reproducible
+.PHONY: help run test test-secured test-interruptions test-clients lint deny released-proto dist test-reproducible \
+	test-deploy test-deploy-cluster test-deploy-image
 
 help: ## Lists the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		while IFS='|' read -r target what; do printf '%-20s %s\n' "$$target" "$$what"; done
+		while IFS='|' read -r target what; do printf '%-24s %s\n' "$$target" "$$what"; done
 
 run: ## Builds the service and serves on the embedded store: make run ARGS='--listen 127.0.0.1:50052'
 	@$(NEED) rust cc
@@ -38,6 +39,8 @@ lint: ## Checks format, lints, documentation links and the proto
 	@$(NEED) rust cc node
 	@$(CARGO) fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@$(CARGO) clippy --version >/dev/null 2>&1 || rustup component add clippy
+	@least="$$(sed -nE 's/^rust-version = "(.*)"/\1/p' Cargo.toml)"; grep -qE "^channel = \"$$least\.[0-9]+\"" rust-toolchain.toml || \
+		{ echo "rust-toolchain.toml has no release of the rust-version in Cargo.toml, $$least" >&2; exit 1; }
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
@@ -59,3 +62,19 @@ dist: ## Builds what a release hands out, into target/dist: the binary in a tar.
 test-reproducible: ## Builds a release twice in two folders, and compares: two release builds, 20 to 40 minutes
 	@$(NEED) rust cc
 	CARGO='$(CARGO)' release/reproducible
+
+test-deploy: ## Holds the Helm chart, on an API server where test-deploy-cluster built one: a minute, and 5 the first time
+	@$(NEED) rust cc
+	$(CARGO) build --locked
+	tests/deploy/chart
+	tests/deploy/cluster
+
+test-deploy-cluster: ## Builds a Kubernetes API server, once, in 20 to 60 minutes, and holds the chart on it
+	@$(NEED) rust cc go
+	tests/deploy/kubernetes
+	$(CARGO) build --locked
+	tests/deploy/cluster
+
+test-deploy-image: ## Builds the image and runs it read-only, as root of a Debian: 15 minutes
+	@$(NEED) rust cc
+	tests/deploy/image

@@ -7,8 +7,14 @@ use std::path::{Path, PathBuf};
 const README_LINES_MAX: usize = 200;
 
 /// Pages at the root of the repository. Every page under `docs` is looked at besides.
-const ROOT_PAGES: &[&str] =
-    &["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "crates/runledger-client/README.md"];
+const ROOT_PAGES: &[&str] = &[
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "crates/runledger-client/README.md",
+    "helm/runledger/README.md",
+];
 
 #[test]
 fn the_readme_fits_its_reader() {

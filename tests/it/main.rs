@@ -4,6 +4,7 @@
 
 mod api;
 mod changelog;
+mod chart;
 mod claims;
 mod client;
 mod command_line;

@@ -72,6 +72,15 @@ annotations:
 {{- if and (include "runledger.postgres" .) (or .Values.autoscaling.enabled (gt (int .Values.replicas) 1)) }}true{{ end }}
 {{- end }}
 
+{{/* Whether clients need the CA of the certificate. */}}
+{{- define "runledger.ownCA" -}}{{ if and (include "runledger.tls" .) (not .Values.tls.publicCA) }}true{{ end }}{{- end }}
+
+{{/* Whether `helm test` has a pod: not where clients show certificates and it has none. */}}
+{{- define "runledger.test" -}}
+{{- $demanded := and .Values.tls.clients.caSecret (eq .Values.tls.clients.auth "required") }}
+{{- if and .Values.test.enabled (or (not $demanded) .Values.test.certificateSecret) }}true{{ end }}
+{{- end }}
+
 {{- define "runledger.tlsSecret" -}}
 {{- if eq .Values.tls.source "secret" }}{{ .Values.tls.secret }}{{ else }}{{ include "runledger.fullname" . }}-tls{{ end }}
 {{- end }}
@@ -80,15 +89,17 @@ annotations:
 {{- default (printf "%s-store" (include "runledger.fullname" .)) .Values.store.postgres.existingSecret }}
 {{- end }}
 
-{{/* The names that clients may call the server by, within the cluster. */}}
+{{/* The names that clients may call the server by. */}}
 {{- define "runledger.dnsNames" -}}
 {{- $names := list }}
+{{- if not .Values.tls.publicCA }}
 {{- range $service := list (include "runledger.fullname" .) (printf "%s-headless" (include "runledger.fullname" .)) }}
 {{- range $suffix := list "" (printf ".%s" $.Release.Namespace) (printf ".%s.svc" $.Release.Namespace) (printf ".%s.svc.cluster.local" $.Release.Namespace) }}
 {{- $names = append $names (print $service $suffix) }}
 {{- end }}
 {{- end }}
 {{- $names = append $names "localhost" }}
+{{- end }}
 {{- toJson (concat $names .Values.tls.extraDnsNames) }}
 {{- end }}
 
@@ -140,6 +151,12 @@ annotations:
 {{- end }}
 {{- if and (eq .source "certManager") (not .certManager.issuerRef.name) }}
 {{- $wrong = append $wrong "tls.certManager.issuerRef.name: it is needed for the source `certManager`" }}
+{{- end }}
+{{- if and .publicCA (not .extraDnsNames) }}
+{{- $wrong = append $wrong "tls.extraDnsNames: with tls.publicCA, the name that the certificate has" }}
+{{- end }}
+{{- if and .publicCA (has .source (list "generated" "none")) }}
+{{- $wrong = append $wrong (printf "tls.publicCA: nobody knows a CA of the source `%s`" .source) }}
 {{- end }}
 {{- if and .clients.caSecret (eq .source "none") }}
 {{- $wrong = append $wrong "tls.clients.caSecret: clients show certificates over TLS only, and tls.source is `none`" }}
