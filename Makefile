@@ -56,11 +56,11 @@ deny: ## Checks licences, bans, sources and known vulnerabilities of what the se
 	CARGO='$(CARGO)' release/deny
 
 dist: ## Builds what a release hands out, into target/dist: the binary in a tar.gz, its SBOM, and checksums
-	@$(NEED) rust cc
+	@$(NEED) rust cc node
 	CARGO='$(CARGO)' release/dist
 
 test-reproducible: ## Builds a release twice in two folders, and compares: two release builds, 20 to 40 minutes
-	@$(NEED) rust cc
+	@$(NEED) rust cc node
 	CARGO='$(CARGO)' release/reproducible
 
 test-deploy: ## Holds the Helm chart, on an API server where test-deploy-cluster built one: a minute, and 5 the first time
