@@ -1,4 +1,4 @@
-"""pod.py MANIFESTS ROOT KIND [CONTAINER]: makes a rendered pod's files under ROOT, as a kubelet would, and prints the arguments
+"""pod.py MANIFESTS ROOT KIND[/NAME] [CONTAINER]: makes a rendered pod's files under ROOT, as a kubelet would, and prints the arguments
 and the environment of one of its containers as JSON. So the real binary runs with exactly what the chart renders.
 
 Secrets that the chart does not make are folders of ROOT/secrets. JWKS, if it is set, is the address of the cluster's keys:
@@ -60,7 +60,8 @@ def moved(text):
     return text
 
 
-(workload,) = (found for found in objects if found["kind"] == kind)
+kind, _, name = kind.partition("/")
+(workload,) = (found for found in objects if found["kind"] == kind and name in ("", found["metadata"]["name"]))
 spec = workload["spec"] if kind == "Pod" else workload["spec"]["template"]["spec"]
 containers = spec.get("initContainers", []) + spec["containers"]
 wanted = sys.argv[4] if len(sys.argv) > 4 else "runledger"
