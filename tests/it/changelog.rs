@@ -68,9 +68,9 @@ async fn the_released_api_is_the_one_that_the_last_release_serves() {
         };
         files.extend(found.file_descriptor_proto.iter().map(|file| FileDescriptorProto::decode(&**file).unwrap()));
     }
-    let mut served = DescriptorPool::new();
-    served.add_file_descriptor_set(FileDescriptorSet { file: files }).unwrap();
-    let same = Surface::of(&served) == released();
+    let mut pool = DescriptorPool::new();
+    pool.add_file_descriptor_set(FileDescriptorSet { file: files }).unwrap();
+    let same = Surface::of(&pool) == released();
     assert!(same, "proto/released.binpb is not of the release that upgrades are tested from: `make released-proto`");
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prost_reflect::{DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, ServiceDescriptor};
+use prost_types::{FieldOptions, MethodOptions};
 
 /// The package that is Runledger's own.
 const PACKAGE: &str = "runledger.v1";
@@ -60,7 +61,7 @@ impl Surface {
         for method in service.methods() {
             let (input, output) = (method.input(), method.output());
             let streams = [method.is_client_streaming(), method.is_server_streaming()];
-            let deprecated = method.method_descriptor_proto().options.as_ref().is_some_and(|it| it.deprecated());
+            let deprecated = method.method_descriptor_proto().options.as_ref().is_some_and(MethodOptions::deprecated);
             let form = format!("{} -> {} {streams:?} {deprecated}", input.full_name(), output.full_name());
             let uses = [input.full_name(), output.full_name()].map(short).to_vec();
             self.add(method.name().to_owned(), form, Some(short(service.full_name())), uses);
@@ -74,7 +75,7 @@ impl Surface {
         for field in message.fields() {
             let (kind, uses) = kind(&field);
             let oneof = field.containing_oneof().map(|oneof| oneof.name().to_owned());
-            let deprecated = field.field_descriptor_proto().options.as_ref().is_some_and(|it| it.deprecated());
+            let deprecated = field.field_descriptor_proto().options.as_ref().is_some_and(FieldOptions::deprecated);
             let form = format!(
                 "{} {kind} {:?} {} {oneof:?} {deprecated}",
                 field.number(),
@@ -94,6 +95,7 @@ impl Surface {
         }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "each caller makes them")]
     fn add(&mut self, name: String, form: String, within: Option<String>, uses: Vec<String>) {
         let before = self.0.insert(name.clone(), Element { form, within, uses });
         assert_eq!(before, None, "two elements have the name {name}, so that a text cannot tell which it means");
@@ -101,6 +103,7 @@ impl Surface {
 }
 
 /// A field's type, and the types of ours that it names.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all scalars are alike")]
 fn kind(field: &FieldDescriptor) -> (String, Vec<String>) {
     match field.kind() {
         Kind::Message(message) => (message.full_name().to_owned(), vec![short(message.full_name())]),

@@ -53,10 +53,12 @@ fn told(name: &str, status: &Status) -> String {
     format!("{name}: {:?}: {}", status.code(), status.message())
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "messages take options")]
 fn seconds(seconds: i64) -> Option<Duration> {
     Some(Duration { seconds, nanos: 0 })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "messages take options")]
 fn secret() -> Option<Struct> {
     let value = Value { kind: Some(Kind::StringValue("secret".to_owned())) };
     Some(Struct { fields: [("secret".to_owned(), value)].into() })
@@ -68,6 +70,7 @@ impl Caller {
     }
 
     /// The runs of this round.
+    #[expect(clippy::unnecessary_wraps, reason = "messages take options")]
     fn filter(&self) -> Option<v1::RunFilter> {
         let labels = [("round".to_owned(), self.round.to_owned())].into();
         Some(v1::RunFilter { labels, ..Default::default() })
@@ -129,7 +132,7 @@ impl Caller {
         call!(self, self.client, check_transition, "CheckTransition", request);
         let request = v1::CompleteRunRequest { run_id: run_id.clone(), lease_epoch, ..Default::default() };
         call!(self, self.client, complete_run, "CompleteRun", request);
-        let request = v1::WaitRunRequest { run_id: run_id.clone(), timeout: seconds(5), ..Default::default() };
+        let request = v1::WaitRunRequest { run_id: run_id.clone(), timeout: seconds(5) };
         call!(self, self.client, wait_run, "WaitRun", request);
         let request = v1::ArchiveRunRequest { run_id: run_id.clone(), ..Default::default() };
         call!(self, self.client, archive_run, "ArchiveRun", request);
@@ -157,7 +160,7 @@ impl Caller {
         let events = call!(self, self.client, list_run_events, "ListRunEvents", request).events;
         let request = v1::ListRunsRequest { filter: self.filter(), ..Default::default() };
         let listed = call!(self, self.client, list_runs, "ListRuns", request).runs;
-        let request = v1::CountRunsRequest { filter: self.filter(), ..Default::default() };
+        let request = v1::CountRunsRequest { filter: self.filter() };
         call!(self, self.client, count_runs, "CountRuns", request);
         if listed.len() != 3 || events.last().map(|event| event.revision) != Some(run.revision) {
             return Err(format!("ListRuns shows {listed:?}, and ListRunEvents of {run:?} shows {events:?}"));
