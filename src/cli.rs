@@ -267,7 +267,7 @@ pub async fn run(cli: Cli) -> ExitCode {
             let reread = Arc::new(move || reread(&words));
             serve::run(Settings { config: *config, all: cli.settings, reread }).await
         }
-        Command::Run(args) => run::run(args).await,
+        Command::Run(args) => Box::pin(run::run(args)).await,
         Command::Watch(args) => watch::run(*args).await,
         Command::Namespace(args) => namespace::run(args).await,
         Command::Export(args) => export::run(args).await,

@@ -10,6 +10,7 @@ pub mod batch;
 pub mod changes;
 pub mod check;
 pub mod command;
+pub mod content;
 pub mod decide;
 pub mod decision;
 pub mod epoch;
@@ -18,6 +19,7 @@ pub mod evolve;
 pub mod filter;
 pub mod ids;
 pub mod limits;
+pub mod link;
 pub mod metadata;
 pub mod namespace;
 mod number;
@@ -42,10 +44,12 @@ pub use ask::{Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Start,
 pub use batch::{Decide, Decided, Loaded, Rules, Verdict};
 pub use changes::Changes;
 pub use command::{Command, Request};
+pub use content::{Content, ContentDigest, Hash};
 pub use epoch::{LeaseEpoch, LedgerEpoch};
 pub use event::{Event, EventType};
 pub use filter::Filter;
 pub use ids::{Namespace, Position, RunId, RunKey, Shard};
+pub use link::Link;
 pub use metadata::Metadata;
 pub use namespace::{
     NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, NamespaceRefusal,
@@ -60,10 +64,11 @@ pub use refusal::{Refusal, Violation};
 pub use retention::Retention;
 pub use revision::Revision;
 pub use run::{
-    AbortRequest, Ending, HeldLease, Labels, LabelsChange, LateReport, Lease, Links, LinksChange, Progress, Renewal,
-    Route, Run, Summary, Supervision, SupervisionChange,
+    AbortRequest, Ending, HeldLease, Labels, LabelsChange, LateReport, Lease, Links, LinksChange, Progress,
+    Refinements, RefinementsChange, Renewal, ResultDigest, Route, Run, Summary, Supervision, SupervisionChange,
 };
 pub use sides::claims::{ClaimKey, Claimed};
+pub use sides::contents::{ContentRow, ContentTable};
 pub use sides::max_running::{LabelValue, MaxRunning};
 pub use sides::namespaces::{NamespaceFound, NamespaceRow, Used};
 pub use sides::{Found, SideWrites, Sides, Wanted};

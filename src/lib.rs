@@ -62,6 +62,11 @@
 //!   never was. A run comes into being only in a namespace that is there: the commit reads its row under the head, and
 //!   who deletes a namespace takes every head before it looks whether there is a run. `default` is always there, and no
 //!   row is read for it. A quota is decided on the row as well, which is then the mutex of all creations there.
+//! - What a run is given and what it leaves (input, results, links) stands in rows beside it
+//!   ([`domain::sides::contents`]), each written by the event that names it, in its commit. The run and its events have
+//!   sizes and hashes of inputs and results; links are in the events whole, and the run has their number. The rows do not
+//!   change, but for what a redaction takes out, and go with their run. So a reader takes the rows that a run says it has,
+//!   by revision and number, after it has read the run.
 //! - A lease's epoch is part of the run and decides which worker may write. The expiry is not part of the run: it
 //!   stands in a row of its own (`leases`), which a heartbeat renews without the head and without an event. A sweep, a
 //!   give-back and a claim of a running run read that row under the head and lock it, so that of a heartbeat and an end

@@ -9,6 +9,7 @@
 pub mod attached;
 pub mod bulk;
 mod commits;
+pub mod contents;
 mod dialect;
 pub mod error;
 pub mod inspect;

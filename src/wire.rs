@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod codec;
+pub mod contents;
 pub mod cursor;
 mod frames;
 mod links;

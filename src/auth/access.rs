@@ -81,6 +81,7 @@ const RUN_SERVICE: &[(&str, Access)] = &[
     ("UpdateRun", Access::Report),
     ("HeartbeatRun", Access::Report),
     ("GetRun", Access::Read),
+    ("ListLinks", Access::Read),
     ("StartRun", Access::Report),
     ("CompleteRun", Access::Report),
     ("ClaimNextRun", Access::Report),

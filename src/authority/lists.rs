@@ -256,6 +256,7 @@ mod tests {
             links: crate::domain::Links::default(),
             ending: crate::domain::Ending::default(),
             supervision: crate::domain::Supervision::default(),
+            refinements: None,
             labels: [("k".into(), "v".repeat(200))].into(),
             metadata: Metadata::default(),
         }

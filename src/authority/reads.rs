@@ -6,11 +6,13 @@ use crate::domain::check::{Outcome, check_matrix, check_run};
 use crate::domain::{LabelValue, Run, RunKey};
 use crate::share::CallerKey;
 use crate::store::RunAsKept;
+use crate::store::contents::Beside;
 use crate::store::query::Place;
 use crate::telemetry::traces;
 use crate::wire::answer::{self, timestamp};
+use crate::wire::contents;
 use crate::wire::problem::{self, Problem};
-use crate::wire::query;
+use crate::wire::query::{self, RunAsked};
 use crate::wire::request::{self, TransitionQuestion};
 use runledger_proto::v1;
 
@@ -22,7 +24,8 @@ impl Authority {
     /// The run cannot be read, or is not there.
     pub async fn get_run(&self, call: Call<v1::GetRunRequest>) -> Result<v1::GetRunResponse, Problem> {
         let caller = call.key;
-        let (key, queue_label) = query::get_run(call.message, &call.caller).map_err(problem::invalid)?;
+        let RunAsked { key, queue_label, view } =
+            query::get_run(call.message, &call.caller).map_err(problem::invalid)?;
         traces::current_run(&key.namespace, &key.run_id);
         match self.reads.run(&key).await {
             Ok(Some(read)) => {
@@ -31,11 +34,45 @@ impl Authority {
                     Some(label) => self.place(caller, &key, &read.run, &label).await?,
                     None => None,
                 };
-                Ok(v1::GetRunResponse { run: Some(shown(&read)), queue })
+                let mut shown = shown(&read);
+                if view == v1::RunView::Basic {
+                    shown.metadata = None;
+                }
+                let mut answer = v1::GetRunResponse { run: Some(shown), queue, ..v1::GetRunResponse::default() };
+                let asked = Beside::of(&read.run);
+                if view == v1::RunView::Whole && !asked.is_nothing() {
+                    let rows = self.store.beside(&key, &asked).await;
+                    let whole = rows.and_then(|rows| contents::whole(&read.run, &rows, &mut answer));
+                    whole.map_err(|error| unreadable("GetRun", &key, &error))?;
+                }
+                Ok(answer)
             }
             Ok(None) => Err(run_not_found(key)),
             Err(error) => Err(unreadable("GetRun", &key, &error)),
         }
+    }
+
+    /// Answers a `ListLinks`.
+    ///
+    /// # Errors
+    ///
+    /// The run cannot be read, or is not there.
+    pub async fn list_links(&self, call: Call<v1::ListLinksRequest>) -> Result<v1::ListLinksResponse, Problem> {
+        let (key, rel) = query::list_links(call.message, &call.caller).map_err(problem::invalid)?;
+        traces::current_run(&key.namespace, &key.run_id);
+        let unreadable = |error| unreadable("ListLinks", &key, &error);
+        let Some(read) = self.reads.run(&key).await.map_err(unreadable)? else {
+            return Err(run_not_found(key));
+        };
+        kept(&read.run)?;
+        let asked = Beside::links_of(&read.run);
+        let rows =
+            if asked.is_nothing() { Vec::new() } else { self.store.beside(&key, &asked).await.map_err(unreadable)? };
+        let links = rows.iter().map(|row| contents::link(&read.run, row)).collect::<Result<Vec<_>, _>>();
+        let links = links.map_err(unreadable)?.into_iter();
+        Ok(v1::ListLinksResponse {
+            links: links.filter(|link| rel.as_ref().is_none_or(|rel| *rel == link.rel)).collect(),
+        })
     }
 
     /// Answers a `CheckTransition`.

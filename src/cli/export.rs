@@ -22,7 +22,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::cursor::CursorFile;
-use self::line::Lines;
+use self::line::{Beside, Lines};
 use self::past::Trail;
 use self::range::When;
 use self::resume::Seen;
@@ -31,7 +31,8 @@ use super::ending::{Stop, say};
 use super::look::{self, PATIENCE, Progress, counted, patiently};
 use crate::app;
 use crate::config::StoreLocation;
-use crate::domain::{Event, LedgerEpoch, Namespace, Positions, Revision, RunKey, Time};
+use crate::domain::{ContentTable, Event, LedgerEpoch, Namespace, Positions, Revision, RunKey, Time};
+use crate::store::contents;
 use crate::store::inspect::{Inspect, Link, Links};
 use crate::store::{PAGE_BYTES_MAX, StoreError};
 use crate::telemetry::chain;
@@ -240,7 +241,7 @@ impl Export {
                 let changes = &event.changes;
                 links.change(changes.task_thread_id.as_deref(), changes.links.audit_session_id.as_deref());
                 if self.in_time(event.at) && self.wanted.iter().all(|wanted| links.has(wanted)) {
-                    self.write(event, &links);
+                    self.write(event, &links).await?;
                 }
             }
             self.flush().await?;
@@ -271,11 +272,38 @@ impl Export {
     }
 
     /// Gathers a line, unless the file has it, or its namespace was not asked for.
-    fn write(&mut self, event: &Event, links: &Links) {
+    async fn write(&mut self, event: &Event, links: &Links) -> Result<(), Ended> {
         let is_asked_for = self.namespace.as_ref().is_none_or(|namespace| event.key.namespace == *namespace);
         if is_asked_for && !self.seen.has(event) {
-            self.lines.write(event, links);
+            let beside = self.beside(event).await?;
+            self.lines.write(event, links, &beside);
         }
+        Ok(())
+    }
+
+    /// What an event put beside its run; nothing where it was purged or taken out meanwhile.
+    async fn beside(&self, event: &Event) -> Result<Beside, Ended> {
+        let refinements = event.changes.refinements.as_deref();
+        let late = event.changes.supervision.late_report.as_ref().and_then(|report| report.result);
+        let has_result = late.is_some() || refinements.is_some_and(|refinements| refinements.result.is_some());
+        let asked = contents::Beside {
+            input: refinements.is_some_and(|refinements| refinements.input.is_some()),
+            results: [has_result.then_some(event.revision), None],
+            links: 0,
+        };
+        let mut beside = Beside::default();
+        if asked.is_nothing() {
+            return Ok(beside);
+        }
+        for row in self.ask(|| self.inspect.beside(&event.key, &asked)).await? {
+            let object = contents::object(&row)?;
+            match row.table {
+                ContentTable::Input => beside.input = Some(object),
+                ContentTable::Result => beside.result = Some(object),
+                ContentTable::Link => {}
+            }
+        }
+        Ok(beside)
     }
 
     /// What the output has by now is safe, once it is synced: the cursor's file says so.

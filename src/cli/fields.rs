@@ -145,6 +145,34 @@ impl MetadataSource {
     }
 }
 
+/// A file that has a JSON object, or `-`.
+#[derive(Clone, Debug)]
+pub(super) struct ContentSource(String);
+
+impl FromStr for ContentSource {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl ContentSource {
+    /// Reads the object for a flag.
+    pub(super) fn read(&self, flag: &str) -> Result<Struct, Stop> {
+        let usage = |what: String| Stop::Usage(format!("{flag}: {what}"));
+        let (name, text) = if self.0 == "-" {
+            ("standard input", text_of(std::io::stdin().lock()))
+        } else {
+            let file = File::open(&self.0).map_err(|error| usage(format!("{} cannot be read: {error}", self.0)))?;
+            (self.0.as_str(), text_of(file))
+        };
+        let text = text.map_err(|what| usage(format!("{name} {what}")))?;
+        let object = serde_json::from_str::<serde_json::Map<_, _>>(&text);
+        object.map(|object| structure(&object)).map_err(|error| usage(format!("{name} is no JSON object: {error}")))
+    }
+}
+
 fn text_of(source: impl Read) -> Result<String, String> {
     let mut text = String::new();
     let read = source.take(METADATA_READ_BYTES_MAX + 1).read_to_string(&mut text);

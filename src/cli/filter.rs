@@ -27,6 +27,12 @@ pub(super) struct Filter {
     /// Runs of this audit session
     #[arg(long, visible_alias = "audit-session-id", value_name = "ID", value_parser = NonEmptyStringValueParser::new(), help_heading = "Filters")]
     audit_session: Option<String>,
+    /// Runs that this run started
+    #[arg(long, visible_alias = "parent-run-id", value_name = "RUN_ID", value_parser = NonEmptyStringValueParser::new(), help_heading = "Filters")]
+    parent: Option<String>,
+    /// Runs that go on with this run
+    #[arg(long, visible_alias = "continues-run-id", value_name = "RUN_ID", value_parser = NonEmptyStringValueParser::new(), help_heading = "Filters")]
+    continues: Option<String>,
     /// Runs on this route
     #[arg(long, value_name = "ROUTE", value_enum, help_heading = "Filters")]
     route: Option<Route>,
@@ -65,6 +71,8 @@ impl Filter {
             labels: fields::labels(self.labels)?,
             started_from: self.started_from.map(answer::timestamp),
             started_before: self.started_before.map(answer::timestamp),
+            parent_run_id: self.parent.unwrap_or_default(),
+            continues_run_id: self.continues.unwrap_or_default(),
         })
     }
 }

@@ -5,6 +5,7 @@ mod claim_next;
 mod events;
 mod heartbeat;
 mod help;
+mod link;
 mod list;
 mod mutations;
 mod wait;
@@ -16,6 +17,7 @@ use clap::{Args, Subcommand};
 use super::connect::Caller;
 use super::ending::Stop;
 use super::output::{Out, Output, RunFormat, RunOutput};
+use super::table::Table;
 use super::view;
 use runledger_proto::v1;
 
@@ -35,6 +37,9 @@ enum RunCommand {
     /// Change a running run's links, labels and metadata
     #[command(after_help = help::UPDATE)]
     Update(Box<mutations::UpdateArgs>),
+    /// Add a link to a running run: an artifact, a receipt, evidence
+    #[command(after_help = help::LINK)]
+    Link(link::LinkArgs),
     /// End a running run as completed
     #[command(after_help = help::COMPLETE)]
     Complete(mutations::CompleteArgs),
@@ -104,6 +109,15 @@ struct GetArgs {
     /// Show a pending run's place among those with the same value of this label
     #[arg(long, value_name = "LABEL")]
     queue_label: Option<String>,
+    /// Show what it was given, and nothing else
+    #[arg(long, group = "part")]
+    input: bool,
+    /// Show what came of it, and nothing else
+    #[arg(long, group = "part")]
+    result: bool,
+    /// Show its links, and nothing else
+    #[arg(long, group = "part")]
+    links: bool,
     #[command(flatten)]
     caller: Caller,
     #[command(flatten)]
@@ -114,6 +128,7 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
     match args.command {
         RunCommand::Start(args) => mutations::start(*args).await,
         RunCommand::Update(args) => mutations::update(*args).await,
+        RunCommand::Link(args) => link::run(args).await,
         RunCommand::Complete(args) => mutations::complete(args).await,
         RunCommand::Abort(args) => mutations::abort(args).await,
         RunCommand::Fail(args) => mutations::fail(args).await,
@@ -140,9 +155,15 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
 async fn get(args: GetArgs) -> Result<(), Stop> {
     let mut client = args.caller.client()?;
     let queue = args.queue_label.is_some();
-    let request = v1::GetRunRequest { run_id: args.run_id, queue_label: args.queue_label };
+    let is_whole = args.input || args.result || args.links;
+    let view = is_whole.then(|| v1::RunView::Whole.into());
+    let (run_id, queue_label) = (args.run_id.clone(), args.queue_label.clone());
+    let request = v1::GetRunRequest { run_id, queue_label, view };
     let answer = args.caller.ask(&mut client, &request).await?;
     let mut out = Out::new();
+    if is_whole {
+        return part(&args, answer, out);
+    }
     match args.format.output() {
         RunOutput::Ids => out.line(&answer.run.unwrap_or_default().run_id)?,
         RunOutput::As(Output::Json) => out.json(&answer)?,
@@ -152,5 +173,26 @@ async fn get(args: GetArgs) -> Result<(), Stop> {
             out.pairs(&pairs)?;
         }
     }
+    Ok(out.flush()?)
+}
+
+/// What stands beside the run: an object as JSON, in whatever form; links as the form wants it.
+fn part(args: &GetArgs, answer: v1::GetRunResponse, mut out: Out) -> Result<(), Stop> {
+    let run_id = answer.run.unwrap_or_default().run_id;
+    if args.links {
+        match args.format.output() {
+            RunOutput::Ids => answer.links.iter().try_for_each(|link| out.line(&link.target))?,
+            RunOutput::As(Output::Json) => answer.links.iter().try_for_each(|link| out.json(link))?,
+            RunOutput::As(Output::Table) => {
+                let mut table = Table::new(view::LINKS, out.width);
+                let rows: Vec<_> = answer.links.iter().map(view::link_row).collect();
+                out.rows(&mut table, &rows, true)?;
+            }
+        }
+        return Ok(out.flush()?);
+    }
+    let (what, object) = if args.input { ("input", answer.input) } else { ("result", answer.result) };
+    let object = object.ok_or_else(|| Stop::Undone(format!("run {run_id} has no {what}")))?;
+    out.line(&runledger_proto::json::object(&object))?;
     Ok(out.flush()?)
 }

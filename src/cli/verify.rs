@@ -4,6 +4,7 @@
 //! Servers may write meanwhile: each page is one snapshot, events never change, and a run's row is read before its
 //! events.
 
+mod beside;
 mod difference;
 mod places;
 mod replay;

@@ -42,6 +42,23 @@ pub(super) const FRAMES: &[Column] = &[
     Column::ids("TASK THREAD", ID_WIDTH).leaves(1),
 ];
 
+/// The columns of a run's links.
+pub(super) const LINKS: &[Column] = &[
+    Column::whole("REV"),
+    Column::whole("REL"),
+    Column::texts("TARGET"),
+    Column::whole("MEDIA TYPE"),
+    Column::texts("SUMMARY"),
+    Column::ids("SHA256", ID_WIDTH),
+];
+
+/// A row of [`LINKS`].
+pub(super) fn link_row(link: &v1::Link) -> Vec<String> {
+    let v1::Link { rel, target, sha256, media_type, summary, revision, late } = link.clone();
+    let revision = if late { format!("{revision} late") } else { revision.to_string() };
+    vec![revision, rel, target, media_type, summary, sha256]
+}
+
 const fn events(times: &'static str) -> [Column; 6] {
     [
         Column::whole("REV").usual(3),
@@ -150,6 +167,11 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
         ("tab group", run.tab_group_id.clone()),
         ("audit session", run.audit_session_id.clone()),
         ("workflow", run.workflow_id.clone()),
+        ("parent run", run.parent_run_id.clone()),
+        ("continues run", run.continues_run_id.clone()),
+        ("input", run.input.as_ref().map(content).unwrap_or_default()),
+        ("result", run.result.as_ref().map(content).unwrap_or_default()),
+        ("links", if run.link_count > 0 { run.link_count.to_string() } else { String::new() }),
         ("started at", at(run.started_at.as_ref())),
         ("running at", at(run.running_at.as_ref())),
         ("updated at", at(run.updated_at.as_ref())),
@@ -171,6 +193,11 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
     ];
     let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     set.map(|(name, value)| vec![name.to_owned(), value]).collect()
+}
+
+/// What stands beside a run, such as `83 bytes, sha256 44136f...`.
+fn content(content: &v1::Content) -> String {
+    format!("{} bytes, sha256 {}", content.bytes, content.sha256)
 }
 
 /// A run's place in its queue, such as `number 3 of instance=chrome-7; running: run-1`.

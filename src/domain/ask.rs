@@ -2,7 +2,10 @@
 //! milliseconds.
 
 use super::run::labels_weight;
-use super::{Ending, Labels, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata, Redaction, Request, Status};
+use super::{
+    Content, Ending, Labels, LabelsChange, LeaseEpoch, Link, LinksChange, MaxRunning, Metadata, Redaction, Request,
+    RunId, Status,
+};
 
 /// The ask of a command.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +59,12 @@ pub struct Start {
     pub start_timeout_ms: Option<u64>,
     /// The time that the run may be running.
     pub run_timeout_ms: Option<u64>,
+    /// What whoever executes the run must know.
+    pub input: Option<Content>,
+    /// The run that started this one.
+    pub parent_run_id: Option<RunId>,
+    /// The run that this one goes on with.
+    pub continues_run_id: Option<RunId>,
 }
 
 /// The fields of an update.
@@ -69,6 +78,10 @@ pub struct Update {
     pub labels: LabelsChange,
     /// Merge patch on the metadata.
     pub metadata: Metadata,
+    /// What came of the run, so far.
+    pub result: Option<Content>,
+    /// Links to be added.
+    pub added: Vec<Link>,
 }
 
 /// The fields of a completion.
@@ -78,6 +91,10 @@ pub struct Complete {
     pub lease_epoch: Option<LeaseEpoch>,
     /// Merge patch on the metadata.
     pub metadata: Metadata,
+    /// What came of the run.
+    pub result: Option<Content>,
+    /// Links to be added.
+    pub added: Vec<Link>,
 }
 
 /// The fields of an abort or a failure.
@@ -87,6 +104,8 @@ pub struct End {
     pub lease_epoch: Option<LeaseEpoch>,
     /// The reason of the end.
     pub why: Ending,
+    /// What came of the run until then.
+    pub result: Option<Content>,
 }
 
 /// The fields of a claim.
@@ -237,6 +256,51 @@ impl Ask {
         Some(metadata).filter(|metadata| !metadata.is_empty())
     }
 
+    /// What the run is given.
+    #[must_use]
+    pub fn input(&self) -> Option<&Content> {
+        if let Self::Start(start) = self { start.input.as_ref() } else { None }
+    }
+
+    /// What came of the run.
+    #[must_use]
+    pub fn result(&self) -> Option<&Content> {
+        match self {
+            Self::Update(update) => update.result.as_ref(),
+            Self::Complete(complete) => complete.result.as_ref(),
+            Self::Abort(end) | Self::Fail(end) => end.result.as_ref(),
+            Self::Start(_)
+            | Self::Claim(_)
+            | Self::Release(_)
+            | Self::GiveBack(_)
+            | Self::RequestAbort(_)
+            | Self::Sweep
+            | Self::Archive
+            | Self::Restore
+            | Self::Redact(_) => None,
+        }
+    }
+
+    /// The links to be added.
+    #[must_use]
+    pub fn added(&self) -> &[Link] {
+        match self {
+            Self::Update(update) => &update.added,
+            Self::Complete(complete) => &complete.added,
+            Self::Start(_)
+            | Self::Abort(_)
+            | Self::Fail(_)
+            | Self::Claim(_)
+            | Self::Release(_)
+            | Self::GiveBack(_)
+            | Self::RequestAbort(_)
+            | Self::Sweep
+            | Self::Archive
+            | Self::Restore
+            | Self::Redact(_) => &[],
+        }
+    }
+
     /// The reason for which the run is to end; none where the caller gives none.
     #[must_use]
     pub fn why(&self) -> Option<&Ending> {
@@ -259,10 +323,16 @@ impl Ask {
     /// About how many bytes it takes in memory, beside its own size.
     pub(super) fn weight(&self) -> usize {
         let metadata = self.metadata().map_or(0, Metadata::weight);
+        let contents = [self.input(), self.result()].into_iter().flatten().map(Content::weight).sum::<usize>();
+        let added = self.added().iter().map(Link::weight).sum::<usize>();
         metadata
+            + contents
+            + added
             + match self {
                 Self::Start(start) => {
-                    start.task_thread_id.len()
+                    let ids = [&start.parent_run_id, &start.continues_run_id];
+                    ids.into_iter().flatten().map(|id| id.len()).sum::<usize>()
+                        + start.task_thread_id.len()
                         + start.agent_id.as_ref().map_or(0, String::len)
                         + start.links.weight()
                         + labels_weight(&start.labels)

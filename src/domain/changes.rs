@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::run::labels_weight;
-use super::{Ending, LabelsChange, LinksChange, Metadata, Redaction, SupervisionChange};
+use super::{Ending, LabelsChange, LinksChange, Metadata, Redaction, RefinementsChange, SupervisionChange};
 
 /// The fields that an event set. The serde form is one flat object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Changes {
     /// Set at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,6 +33,9 @@ pub struct Changes {
     /// What was taken out of the run, and of its events before this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redaction: Option<Box<Redaction>>,
+    /// What the run was given, what it left, and the runs that it comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refinements: Option<Box<RefinementsChange>>,
 }
 
 impl Changes {
@@ -44,5 +47,6 @@ impl Changes {
             + labels_weight(&self.labels.set)
             + self.metadata.weight()
             + self.redaction.as_ref().map_or(0, |redaction| redaction.weight())
+            + self.refinements.as_ref().map_or(0, |refinements| refinements.weight())
     }
 }

@@ -10,7 +10,9 @@ use self::lease::{holds_lease, is_the_holders};
 pub use super::decision::{AppliedRequest, Context, Decision};
 use super::evolve::evolve;
 use super::sweep::Due;
-use super::{Ask, Changes, Command, Event, EventType, Refusal, Release, Request, Revision, Run, Start, Status};
+use super::{
+    Ask, Changes, Command, ContentDigest, Event, EventType, Refusal, Release, Request, Revision, Run, Start, Status,
+};
 
 /// Decides a command on the run as it is.
 ///
@@ -162,8 +164,36 @@ fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
     }
     match (&start.agent_id, &run.agent_id) {
         (Some(requested), Some(actual)) if requested != actual => Err(conflict("agent_id", requested, actual)),
-        (Some(_) | None, Some(_) | None) => Ok(()),
+        (Some(_) | None, Some(_) | None) => same_origin(run, start, conflict),
     }
+}
+
+/// Refuses a start of a pending run with another origin than it was created with. Once the run was started, nothing
+/// rests on what a later start says of it.
+fn same_origin(
+    run: &Run,
+    start: &Start,
+    conflict: impl Fn(&'static str, &str, &str) -> Refusal,
+) -> Result<(), Refusal> {
+    if run.status != Status::Pending {
+        return Ok(());
+    }
+    let kept = run.refinements.as_deref().cloned().unwrap_or_default();
+    let hash = |digest: Option<ContentDigest>| digest.map(|digest| digest.sha256.to_string());
+    for (field, requested, actual) in [
+        ("input", hash(start.input.as_ref().map(super::Content::digest)), hash(kept.input)),
+        ("parent_run_id", start.parent_run_id.as_ref().map(ToString::to_string), kept.parent_run_id.map(Into::into)),
+        (
+            "continues_run_id",
+            start.continues_run_id.as_ref().map(ToString::to_string),
+            kept.continues_run_id.map(Into::into),
+        ),
+    ] {
+        if let Some(requested) = requested.filter(|requested| Some(requested) != actual.as_ref()) {
+            return Err(conflict(field, &requested, &actual.unwrap_or_default()));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses an agent that is not the run's owner. Aborts and redactions are open to every agent, and all asks to a caller that names no

@@ -7,7 +7,7 @@ use super::{Changes, Namespace, Principal, Revision, RunId, RunKey, Status, Time
 /// One entry of a run's history. The ledger's `event` column keeps an event's serde form; the skipped fields have
 /// columns of their own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Event {
     /// The run that it belongs to.
     #[serde(skip, default = "no_key")]
@@ -97,4 +97,35 @@ fn no_key() -> RunKey {
 
 fn no_time() -> Time {
     Time::from_micros(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Event;
+    use crate::domain::Run;
+
+    /// Code that drops a field which it does not know would write the run back without it.
+    #[test]
+    fn a_field_that_is_not_known_is_an_error_and_not_a_loss() {
+        let principal = json!({"kind": "anonymous"});
+        let event =
+            json!({"type": "created", "to": "running", "principal": principal, "changes": {"taskThreadId": "t"}});
+        assert!(serde_json::from_value::<Event>(event.clone()).is_ok());
+        for place in ["", "/changes", "/principal"] {
+            let mut strange = event.clone();
+            strange.pointer_mut(place).unwrap()["fieldToCome"] = json!(1);
+            assert!(serde_json::from_value::<Event>(strange).is_err(), "{place}");
+        }
+        let at = "2026-11-26T10:00:00.000000Z";
+        let run = json!({"taskThreadId": "t", "runId": "r", "namespace": "default", "status": "running", "revision": 1,
+            "startedAt": at, "updatedAt": at, "supervision": {"presumed": true}, "refinements": {"links": 1}});
+        assert!(serde_json::from_value::<Run>(run.clone()).is_ok(), "{:?}", serde_json::from_value::<Run>(run));
+        for place in ["", "/supervision", "/refinements"] {
+            let mut strange = run.clone();
+            strange.pointer_mut(place).unwrap()["fieldToCome"] = json!(1);
+            assert!(serde_json::from_value::<Run>(strange).is_err(), "{place}");
+        }
+    }
 }

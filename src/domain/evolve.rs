@@ -1,7 +1,7 @@
 //! The fold: an event makes a run. The fold is pure and total: any event applies to any run.
 
 use super::run::set;
-use super::{Event, EventType, Run, Status};
+use super::{Event, EventType, Refinements, Run, Status};
 
 /// The run right after the event.
 #[must_use]
@@ -31,6 +31,7 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Run {
     run.ending.fold(&changes.ending);
     changes.labels.fold_into(&mut run.labels);
     run.supervision.fold(event);
+    Refinements::fold(&mut run.refinements, event);
     if !changes.metadata.is_empty() {
         run.metadata = run.metadata.merged(&changes.metadata);
     }

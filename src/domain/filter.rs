@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Route, Run, Status, Time};
+use super::{Refinements, Route, Run, RunId, Status, Time};
 
 /// The runs that match every field that is given; without any, all runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,6 +19,10 @@ pub struct Filter {
     pub audit_session_id: Option<String>,
     /// [`Links::route`](super::Links::route) is this.
     pub route: Option<Route>,
+    /// [`Refinements::parent_run_id`](super::Refinements::parent_run_id) is this.
+    pub parent_run_id: Option<RunId>,
+    /// [`Refinements::continues_run_id`](super::Refinements::continues_run_id) is this.
+    pub continues_run_id: Option<RunId>,
     /// [`Run::labels`] has each of these.
     pub labels: BTreeMap<String, String>,
     /// [`Run::started_at`] is this or later.
@@ -36,6 +40,9 @@ impl Filter {
     /// Whether the filter matches a run.
     #[must_use]
     pub fn matches(&self, run: &Run) -> bool {
+        let of = |wanted: &Option<RunId>, found: fn(&Refinements) -> &Option<RunId>| {
+            wanted.is_none() || run.refinements.as_ref().is_some_and(|refinements| found(refinements) == wanted)
+        };
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         self.task_thread_id.as_ref().is_none_or(|wanted| *wanted == run.task_thread_id)
             && (self.statuses.is_empty() || self.statuses.contains(&run.status) || (self.or_ready && run.is_ready()))
@@ -43,6 +50,8 @@ impl Filter {
             && is(&self.workflow_id, &run.links.workflow_id)
             && is(&self.audit_session_id, &run.links.audit_session_id)
             && (self.route.is_none() || self.route == run.links.route)
+            && of(&self.parent_run_id, |refinements| &refinements.parent_run_id)
+            && of(&self.continues_run_id, |refinements| &refinements.continues_run_id)
             && self.labels.iter().all(|(key, value)| run.labels.get(key) == Some(value))
             && self.started_from.is_none_or(|from| run.started_at >= from)
             && self.started_before.is_none_or(|before| run.started_at < before)

@@ -34,6 +34,25 @@ pub const METADATA_BYTES_MAX: usize = 65_536;
 pub const METADATA_PATCH_BYTES_MAX: usize = 2 * METADATA_BYTES_MAX;
 /// Nested objects and lists in metadata; the metadata object is the first.
 pub const METADATA_DEPTH_MAX: usize = 32;
+/// An input or a result, as compact JSON.
+pub const CONTENT_BYTES_MAX: usize = 65_536;
+/// The metadata patch, input and result of one call together, as compact JSON.
+pub const CALL_CONTENTS_BYTES_MAX: usize = 131_072;
+/// The metadata patch, input and result of one call together, as they come on the wire, for each byte that they may have
+/// as JSON: a number takes 5.5 times as much in a Struct as in JSON.
+pub const CALL_CONTENTS_WIRE_FACTOR: usize = 6;
+/// Links of one run, with those of a late report.
+pub const LINKS_MAX: usize = 64;
+/// A link's `rel`; at least one byte.
+pub const LINK_REL_BYTES_MAX: usize = 64;
+/// A link's `target`; at least one byte.
+pub const LINK_TARGET_BYTES_MAX: usize = 1024;
+/// A link's `media_type`.
+pub const LINK_MEDIA_TYPE_BYTES_MAX: usize = 128;
+/// A link's `summary`.
+pub const LINK_SUMMARY_BYTES_MAX: usize = 512;
+/// The texts of the links of one call together.
+pub const CALL_LINKS_BYTES_MAX: usize = 48 * 1024;
 /// A lease's `lease_ttl` at least, in milliseconds: an ordinary pause would end a shorter lease.
 pub const LEASE_TTL_MS_MIN: u64 = 1_000;
 /// A lease's `lease_ttl` at most, in milliseconds.

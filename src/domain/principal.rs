@@ -22,7 +22,7 @@ pub enum PrincipalKind {
 
 /// An identity that a credential proved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Identity {
     /// The name that the issuer gave to whoever holds the credential.
     pub subject: String,
@@ -32,7 +32,7 @@ pub struct Identity {
 
 /// The caller of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Principal {
     /// The degree to which the caller is known.
     pub kind: PrincipalKind,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Changes, Event, Metadata, Revision, Run, evolve};
+use super::{Changes, ContentTable, Event, Link, Metadata, Refinements, Revision, Run, evolve};
 
 /// What stands in the place of a text or of a value that was taken out. It is no object, in which a later patch would leave
 /// it.
@@ -19,7 +19,7 @@ pub const REDACTED: &str = "[redacted]";
 
 /// What is taken out of a run, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Redaction {
     /// The places.
     pub paths: Vec<RedactedPath>,
@@ -28,7 +28,8 @@ pub struct Redaction {
     pub reason: Option<String>,
 }
 
-/// A place in a run. Its text is a JSON pointer (RFC 6901): `/metadata` and below, `/reason`, or `/progress`.
+/// A place in a run. Its text is a JSON pointer (RFC 6901): `/metadata` and below, `/reason`, `/progress`, `/input`,
+/// `/result`, `/links` or `/links/` with a `rel`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum RedactedPath {
@@ -38,9 +39,31 @@ pub enum RedactedPath {
     Reason,
     /// The message of the work's progress, which no event has.
     Progress,
+    /// The input, with its digest, which would tell of it.
+    Input,
+    /// Every result, with its digest, also that of a late report.
+    Result,
+    /// Where the links lead, and what is said of it: of those with this `rel`, or of all. Their number stays.
+    Links(Option<String>),
 }
 
 impl RedactedPath {
+    /// Whether a link is taken out.
+    #[must_use]
+    pub fn is_of_link(&self, link: &Link) -> bool {
+        matches!(self, Self::Links(rel) if rel.as_ref().is_none_or(|rel| *rel == link.rel))
+    }
+
+    /// The table of contents that the path takes rows out of, whole.
+    #[must_use]
+    pub fn table(&self) -> Option<ContentTable> {
+        match self {
+            Self::Input => Some(ContentTable::Input),
+            Self::Result => Some(ContentTable::Result),
+            Self::Metadata(_) | Self::Reason | Self::Progress | Self::Links(_) => None,
+        }
+    }
+
     /// The place that a text names; none where it names none.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -51,6 +74,9 @@ impl RedactedPath {
             ("metadata", within) => Some(Self::Metadata(within)),
             ("reason", within) if within.is_empty() => Some(Self::Reason),
             ("progress", within) if within.is_empty() => Some(Self::Progress),
+            ("input", within) if within.is_empty() => Some(Self::Input),
+            ("result", within) if within.is_empty() => Some(Self::Result),
+            ("links", mut within) if within.len() < 2 => Some(Self::Links(within.pop())),
             _ => None,
         }
     }
@@ -77,6 +103,10 @@ impl From<RedactedPath> for String {
             }),
             RedactedPath::Reason => "/reason".to_owned(),
             RedactedPath::Progress => "/progress".to_owned(),
+            RedactedPath::Input => "/input".to_owned(),
+            RedactedPath::Result => "/result".to_owned(),
+            RedactedPath::Links(None) => "/links".to_owned(),
+            RedactedPath::Links(Some(rel)) => format!("/links/{}", rel.replace('~', "~0").replace('/', "~1")),
         }
     }
 }
@@ -88,11 +118,18 @@ impl Redaction {
         self.paths.contains(&RedactedPath::Progress)
     }
 
+    /// Whether links are taken out.
+    #[must_use]
+    pub fn is_of_links(&self) -> bool {
+        self.paths.iter().any(|path| matches!(path, RedactedPath::Links(_)))
+    }
+
     /// About how many bytes it takes in memory.
     pub(super) fn weight(&self) -> usize {
         let within = |path: &RedactedPath| match path {
             RedactedPath::Metadata(keys) => keys.iter().map(|key| size_of::<String>() + key.len()).sum(),
-            RedactedPath::Reason | RedactedPath::Progress => 0,
+            RedactedPath::Links(rel) => rel.as_ref().map_or(0, String::len),
+            RedactedPath::Reason | RedactedPath::Progress | RedactedPath::Input | RedactedPath::Result => 0,
         };
         let paths: usize = self.paths.iter().map(|path| size_of::<RedactedPath>() + within(path)).sum();
         size_of::<Self>() + paths + self.reason.as_ref().map_or(0, String::len)
@@ -110,6 +147,28 @@ impl Redaction {
                 text(&mut report.failure_reason);
             }
         }
+        let takes = (self.paths.contains(&RedactedPath::Input), self.paths.contains(&RedactedPath::Result));
+        if let Some(mut all) = run.refinements.take() {
+            all.input = all.input.filter(|_| !takes.0);
+            all.result = all.result.filter(|_| !takes.1);
+            Refinements::keep(&mut run.refinements, all);
+        }
+        if let Some(report) = &mut run.supervision.late_report {
+            report.result = report.result.filter(|_| !takes.1);
+        }
+    }
+
+    /// A link as the redaction leaves it; none where it leaves it as it is.
+    #[must_use]
+    pub fn of_link(&self, link: &Link) -> Option<Link> {
+        let left = Link {
+            rel: link.rel.clone(),
+            target: REDACTED.to_owned(),
+            sha256: None,
+            media_type: None,
+            summary: link.summary.as_ref().map(|_| REDACTED.to_owned()),
+        };
+        (left != *link && self.paths.iter().any(|path| path.is_of_link(link))).then_some(left)
     }
 
     /// Takes the paths out of what an event changed.
@@ -130,13 +189,31 @@ impl Redaction {
                 text(&mut redaction.reason);
             }
         }
+        let takes = (self.paths.contains(&RedactedPath::Input), self.paths.contains(&RedactedPath::Result));
+        if let Some(report) = &mut changes.supervision.late_report {
+            report.result = report.result.filter(|_| !takes.1);
+        }
+        if let Some(mut change) = changes.refinements.take() {
+            change.input = change.input.filter(|_| !takes.0);
+            change.result = change.result.filter(|_| !takes.1);
+            for link in &mut change.links {
+                if let Some(left) = self.of_link(link) {
+                    *link = left;
+                }
+            }
+            changes.refinements = change.boxed();
+        }
     }
 
     /// Takes the paths out of metadata, or of a patch of them. Most patches have none of the paths, and are not copied.
     fn of_metadata(&self, metadata: &mut Metadata) {
         let within = self.paths.iter().filter_map(|path| match path {
             RedactedPath::Metadata(within) => Some(within.as_slice()),
-            RedactedPath::Reason | RedactedPath::Progress => None,
+            RedactedPath::Reason
+            | RedactedPath::Progress
+            | RedactedPath::Input
+            | RedactedPath::Result
+            | RedactedPath::Links(_) => None,
         });
         let there: Vec<&[String]> = within.filter(|within| has(metadata.as_map(), within)).collect();
         if there.is_empty() {

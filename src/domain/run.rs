@@ -4,6 +4,7 @@ mod ending;
 mod labels;
 mod lease;
 mod links;
+mod refinements;
 mod supervision;
 
 use std::collections::BTreeMap;
@@ -16,13 +17,14 @@ pub use self::labels::{Labels, LabelsChange};
 pub use self::lease::{HeldLease, Lease, Progress, Renewal};
 pub(super) use self::links::set;
 pub use self::links::{Links, LinksChange, Route};
+pub use self::refinements::{Refinements, RefinementsChange, ResultDigest};
 pub use self::supervision::{AbortRequest, LateReport, Supervision, SupervisionChange};
 use super::limits::SUMMARY_REASON_BYTES_MAX;
 use super::{Event, Metadata, Namespace, Revision, RunId, RunKey, Status, Time};
 
 /// One run. The serde form is the bridges' envelope without the metadata, as the ledger's keyframes keep it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Run {
     /// The orchestration task that the run belongs to. Never changes.
     pub task_thread_id: String,
@@ -66,6 +68,9 @@ pub struct Run {
     /// The fields that the authority watches over.
     #[serde(default, skip_serializing_if = "Supervision::is_empty")]
     pub supervision: Supervision,
+    /// What the run was given, what it left, and the runs that it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refinements: Option<Box<Refinements>>,
     /// The bridge's own data.
     #[serde(skip)]
     pub metadata: Metadata,
@@ -91,6 +96,7 @@ impl Run {
             ending: Ending::default(),
             labels: Labels::new(),
             supervision: Supervision::default(),
+            refinements: None,
             metadata: Metadata::default(),
         }
     }
@@ -99,6 +105,13 @@ impl Run {
     #[must_use]
     pub fn key(&self) -> RunKey {
         RunKey { namespace: self.namespace.clone(), run_id: self.run_id.clone() }
+    }
+
+    /// The number of its links, and of those that were reported late.
+    #[must_use]
+    pub fn all_links(&self) -> u32 {
+        let late = self.supervision.late_report.as_ref().map_or(0, |report| report.links);
+        self.refinements.as_ref().map_or(0, |refinements| refinements.links) + late
     }
 
     /// The run without its metadata.
@@ -142,6 +155,7 @@ impl Run {
             + self.ending.weight()
             + labels_weight(&self.labels)
             + self.supervision.weight()
+            + self.refinements.as_ref().map_or(0, |refinements| refinements.weight())
             + self.metadata.weight()
     }
 }

@@ -5,6 +5,7 @@
 //! rows, and which rows are to be written.
 
 pub mod claims;
+pub mod contents;
 mod leases;
 pub mod max_running;
 pub mod namespaces;
@@ -12,10 +13,11 @@ pub mod namespaces;
 use std::collections::BTreeSet;
 
 use self::claims::{ClaimKey, Claimed, Claims};
+use self::contents::{ContentRow, Contents};
 use self::leases::Leases;
 use self::max_running::{Counted, LabelValue};
 use self::namespaces::{NamespaceFound, NamespaceRow, Namespaces};
-use super::{Command, Event, HeldLease, Lease, Namespace, Run, RunId, RunKey, RunWrite, Time};
+use super::{Command, Event, Hash, HeldLease, Lease, Namespace, Run, RunId, RunKey, RunWrite, Time};
 
 /// The rows that the decisions on some commands may rest on.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +30,8 @@ pub struct Wanted {
     pub claims: BTreeSet<ClaimKey>,
     /// The namespaces in which runs may be created.
     pub namespaces: BTreeSet<Namespace>,
+    /// The links of these runs.
+    pub links: BTreeSet<RunKey>,
 }
 
 impl Wanted {
@@ -42,6 +46,7 @@ impl Wanted {
             wanted.max_running.extend(command.max_running().map(|max| (command.key.clone(), max.label.clone())));
             wanted.claims.extend(claims::key(command));
             wanted.namespaces.extend(namespaces::wanted(command).cloned());
+            wanted.links.extend(contents::wanted(command).cloned());
         }
         wanted
     }
@@ -51,7 +56,10 @@ impl Wanted {
     pub fn is_only_the_run(command: &Command, run: Option<&Run>) -> bool {
         // A command that gives a claim back rests on the row of its claim request.
         let gives_back = command.claim_request().is_some() && !matches!(command.ask, super::Ask::Claim(_));
-        !leases::is_wanted(command, run) && !gives_back && command.max_running().is_none()
+        !leases::is_wanted(command, run)
+            && !gives_back
+            && command.max_running().is_none()
+            && contents::wanted(command).is_none()
     }
 }
 
@@ -68,6 +76,8 @@ pub struct Sides {
     /// The namespaces that are there. Invariant: nobody deletes one, and of those that have a quota no other commit
     /// creates a run, until this one has ended.
     pub namespaces: Vec<NamespaceRow>,
+    /// The [keys](super::Link::key) of links, for each run that has some.
+    pub links: Vec<(RunKey, Hash)>,
 }
 
 /// The rows of the sides to be written, in the order of their keys.
@@ -81,6 +91,9 @@ pub struct SideWrites {
     pub max_running: Vec<(LabelValue, Vec<RunId>)>,
     /// Claim requests that are to be remembered; none: to be forgotten.
     pub claims: Vec<(ClaimKey, Option<Claimed>)>,
+    /// Rows that are new: inputs, results, links. None where no event has [refinements](super::RefinementsChange): only where
+    /// one has may a run name other runs as well.
+    pub contents: Option<Vec<ContentRow>>,
 }
 
 /// The rows of the sides that one decision rests on.
@@ -94,6 +107,8 @@ pub struct Found<'a> {
     pub claimed: Option<&'a Claimed>,
     /// The command's namespace, where it may create a run.
     pub namespace: NamespaceFound<'a>,
+    /// The keys of the run's links, where the command adds some.
+    pub links: &'a [Hash],
 }
 
 /// The rows, as the commands of a batch leave them.
@@ -103,16 +118,18 @@ pub(super) struct Batch {
     max_running: Counted,
     claims: Claims,
     namespaces: Namespaces,
+    contents: Contents,
 }
 
 impl Batch {
     pub(super) fn of(sides: Sides) -> Self {
-        let Sides { leases, max_running, claims, namespaces } = sides;
+        let Sides { leases, max_running, claims, namespaces, links } = sides;
         Self {
             leases: Leases::of(leases),
             max_running: Counted::of(max_running),
             claims: Claims::of(claims),
             namespaces: Namespaces::of(namespaces),
+            contents: Contents::of(links),
         }
     }
 
@@ -128,6 +145,7 @@ impl Batch {
             running: self.max_running.row(command, run),
             claimed: self.claims.row(command),
             namespace: self.namespaces.row(command),
+            links: self.contents.links(command),
         }
     }
 
@@ -136,12 +154,15 @@ impl Batch {
         self.max_running.apply(command, before, run);
         self.claims.apply(command, run);
         self.namespaces.apply(command, before);
+        self.contents.apply(command, event, run);
     }
 
     pub(super) fn writes(self, runs: &[RunWrite]) -> SideWrites {
         let mut leases: Vec<_> = runs.iter().filter_map(leases::write).collect();
         leases.sort_by(|(one, _), (other, _)| one.cmp(other));
         let ready = runs.iter().filter_map(RunWrite::readiness).collect();
-        SideWrites { leases, ready, max_running: self.max_running.writes(), claims: self.claims.writes() }
+        let contents = self.contents.writes();
+        let (max_running, claims) = (self.max_running.writes(), self.claims.writes());
+        SideWrites { leases, ready, max_running, claims, contents }
     }
 }

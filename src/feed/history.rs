@@ -260,11 +260,13 @@ impl Watch<'_> {
 
 /// The filter's conditions on fields of a run that never change.
 fn of_what_never_changes(filter: &Filter) -> Filter {
-    let Filter { task_thread_id, started_from, started_before, .. } = filter;
+    let Filter { task_thread_id, started_from, started_before, parent_run_id, continues_run_id, .. } = filter;
     Filter {
         task_thread_id: task_thread_id.clone(),
         started_from: *started_from,
         started_before: *started_before,
+        parent_run_id: parent_run_id.clone(),
+        continues_run_id: continues_run_id.clone(),
         ..Filter::default()
     }
 }

@@ -66,10 +66,20 @@ impl GroupKey {
 
     /// About the bytes that a group with this key takes.
     fn weight(&self) -> usize {
-        let Filter { task_thread_id, audit_session_id, workflow_id, agent_id, labels, .. } = &*self.filter;
+        let Filter {
+            task_thread_id,
+            audit_session_id,
+            workflow_id,
+            agent_id,
+            parent_run_id,
+            continues_run_id,
+            labels,
+            ..
+        } = &*self.filter;
         let texts = [task_thread_id, audit_session_id, workflow_id, agent_id].into_iter().flatten().map(String::len);
+        let runs = [parent_run_id, continues_run_id].into_iter().flatten().map(|run_id| run_id.len()).sum::<usize>();
         let labels = labels.iter().map(|(key, value)| 64 + key.len() + value.len());
-        size_of::<(Self, Group, Filter)>() + 2 * (texts.sum::<usize>() + labels.sum::<usize>())
+        size_of::<(Self, Group, Filter)>() + 2 * (texts.sum::<usize>() + runs + labels.sum::<usize>())
     }
 }
 
@@ -107,6 +117,8 @@ enum Value<'a> {
     Agent(&'a str),
     Label(&'a str, &'a str),
     Route(Route),
+    Parent(&'a str),
+    Continued(&'a str),
     /// What every run has.
     Any,
 }
@@ -119,7 +131,14 @@ fn asked(filter: &Filter) -> impl Iterator<Item = Value<'_>> {
     let agent = filter.agent_id.as_deref().map(Value::Agent);
     let labels = filter.labels.iter().map(|(key, value)| Value::Label(key, value));
     let route = filter.route.map(Value::Route);
-    [thread, audit_session, workflow, agent].into_iter().flatten().chain(labels).chain(route).chain([Value::Any])
+    let parent = filter.parent_run_id.as_deref().map(Value::Parent);
+    let continued = filter.continues_run_id.as_deref().map(Value::Continued);
+    [continued, parent, thread, audit_session, workflow, agent]
+        .into_iter()
+        .flatten()
+        .chain(labels)
+        .chain(route)
+        .chain([Value::Any])
 }
 
 /// The values that a run has.
@@ -130,7 +149,15 @@ fn had(run: &Run) -> impl Iterator<Item = Value<'_>> {
     let agent = run.agent_id.as_deref().map(Value::Agent);
     let labels = run.labels.iter().map(|(key, value)| Value::Label(key, value));
     let route = run.links.route.map(Value::Route);
-    [thread, audit_session, workflow, agent].into_iter().flatten().chain(labels).chain(route).chain([Value::Any])
+    let refinements = run.refinements.as_deref();
+    let parent = refinements.and_then(|refinements| refinements.parent_run_id.as_deref()).map(Value::Parent);
+    let continued = refinements.and_then(|refinements| refinements.continues_run_id.as_deref()).map(Value::Continued);
+    [continued, parent, thread, audit_session, workflow, agent]
+        .into_iter()
+        .flatten()
+        .chain(labels)
+        .chain(route)
+        .chain([Value::Any])
 }
 
 impl Watchers {

@@ -4,8 +4,8 @@ use runledger_bench::filled::run_id;
 use serde_json::json;
 
 use crate::domain::{
-    Agents, Ask, Command, Complete, End, Ending, Labels, LinksChange, Metadata, Namespace, Principal, Request, Route,
-    RunKey, Start, Update,
+    Agents, Ask, Command, Complete, Content, End, Ending, Labels, Link, LinksChange, Metadata, Namespace, Principal,
+    Request, Route, RunKey, Start, Update,
 };
 
 /// The number of small task threads among `RUNS_OF_THREADS` consecutive runs, ten runs each. The runs of a thread lie
@@ -58,7 +58,7 @@ impl Recipe {
         let updates = dice.below(3);
         let mut commands = vec![Ask::Start(self.start(number, &agent_id, &mut dice))];
         commands.extend((1..=updates).map(|step| Ask::Update(update(step, number, &mut dice))));
-        commands.push(end(&mut dice));
+        commands.push(end(&mut dice, number));
         let command = |(revision, ask): (u64, Ask)| {
             let principal = Principal::claimed(agent_id.clone());
             let (key, expected_revision, request) = (key.clone(), None, None);
@@ -98,7 +98,12 @@ impl Recipe {
             workflow_id: (dice.below(5) == 0).then(|| format!("workflow-{}", dice.below(WORKFLOWS))),
             ..LinksChange::default()
         };
+        let refined = is_refined(number);
+        let input = refined.then(|| Content::from(&object(json!({"order": number, "do": "send the invoice"}))));
+        let parent = number.checked_sub(1).filter(|before| refined && *before > 0);
         Start {
+            input,
+            parent_run_id: parent.map(|before| self.key(before).run_id),
             task_thread_id: thread,
             agent_id: Some(agent_id.to_owned()),
             links,
@@ -107,6 +112,11 @@ impl Recipe {
             ..Start::default()
         }
     }
+}
+
+/// One of sixteen runs has an input, a parent, and a result with a link where it completes.
+fn is_refined(number: u64) -> bool {
+    number.is_multiple_of(16)
 }
 
 fn update(step: u64, number: u64, dice: &mut Dice) -> Update {
@@ -119,7 +129,7 @@ fn update(step: u64, number: u64, dice: &mut Dice) -> Update {
 }
 
 /// Four of five runs complete.
-fn end(dice: &mut Dice) -> Ask {
+fn end(dice: &mut Dice, number: u64) -> Ask {
     let because = |reason: &str, code: &str| {
         let why = Ending { failure_reason: Some(reason.to_owned()), reason_code: Some(code.to_owned()) };
         End { why, ..End::default() }
@@ -127,6 +137,17 @@ fn end(dice: &mut Dice) -> Ask {
     match dice.below(10) {
         0 => Ask::Fail(because("the page did not load in time", "TIMEOUT")),
         1 => Ask::Abort(because("the user closed the tab", "USER_CANCELLED")),
+        _ if is_refined(number) => Ask::Complete(Complete {
+            result: Some(Content::from(&object(json!({"sent": true, "order": number})))),
+            added: vec![Link {
+                rel: "receipt".to_owned(),
+                target: format!("https://shop.example.com/receipts/{number}"),
+                sha256: None,
+                media_type: Some("application/pdf".to_owned()),
+                summary: None,
+            }],
+            ..Complete::default()
+        }),
         _ => Ask::Complete(Complete::default()),
     }
 }

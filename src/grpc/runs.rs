@@ -170,6 +170,14 @@ impl RunService for Runs {
         Ok(Response::new(authority.check_transition(call).await?))
     }
 
+    async fn list_links(
+        &self,
+        request: Request<v1::ListLinksRequest>,
+    ) -> Result<Response<v1::ListLinksResponse>, Status> {
+        let (authority, call, _) = self.open(request).await?;
+        Ok(Response::new(authority.list_links(call).await?))
+    }
+
     async fn list_run_events(
         &self,
         request: Request<v1::ListRunEventsRequest>,

@@ -13,7 +13,8 @@ use super::error::Source;
 use super::{Description, Ledger, StoreError};
 use crate::domain::decide::{Context, Decision, decide};
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Command, Decided, NewEvent, Position, Run, RunWrite, Shard, Time};
+use crate::domain::sides::contents::rows;
+use crate::domain::{Command, Decided, NewEvent, Position, Run, RunWrite, Shard, SideWrites, Time};
 
 /// A ledger that is loaded. Safe beside servers on Postgres; an SQLite file is locked for it, as for a server.
 #[async_trait]
@@ -148,6 +149,7 @@ pub(super) fn decided(histories: Vec<Vec<Command>>, end: &End) -> Result<Decided
     let count = histories.len().max(1);
     let mut writes = Vec::with_capacity(histories.len());
     let mut events = Vec::with_capacity(histories.len() * 3);
+    let mut contents = Vec::new();
     for (index, commands) in histories.into_iter().enumerate() {
         let mut run: Option<Run> = None;
         let steps = commands.len();
@@ -157,6 +159,7 @@ pub(super) fn decided(histories: Vec<Vec<Command>>, end: &End) -> Result<Decided
             match decide(run.as_ref(), &command, &Context::at(Time::from_micros(now))) {
                 Ok(Decision::Apply(event, next)) => {
                     let keyframe = event.revision.has_keyframe().then(|| Arc::new((*next).clone()));
+                    contents.extend(rows(&command, &event, &next));
                     events.push(NewEvent { position: 0, event: *event, request: command.request, keyframe });
                     run = Some(*next);
                 }
@@ -172,7 +175,8 @@ pub(super) fn decided(histories: Vec<Vec<Command>>, end: &End) -> Result<Decided
     for (position, new) in (first..).zip(&mut events) {
         new.position = position;
     }
-    Ok(Decided { runs: writes, events, ..Decided::default() })
+    let sides = SideWrites { contents: Some(contents), ..SideWrites::default() };
+    Ok(Decided { runs: writes, events, sides, ..Decided::default() })
 }
 
 fn part_of(whole: i64, part: usize, parts: usize) -> i64 {

@@ -34,3 +34,19 @@ macro_rules! run_columns {
     };
 }
 pub(super) use run_columns;
+
+/// The bytes of what stands beside a run by an event, of the table `run_events` as `e`.
+macro_rules! content_bytes {
+    () => {
+        "(select cast(coalesce(sum(octet_length(c.content)), 0) as bigint)
+            from (select content from run_input
+                   where shard = e.shard and namespace = e.namespace and run_id = e.run_id and revision = e.revision
+                  union all
+                  select content from run_results
+                   where shard = e.shard and namespace = e.namespace and run_id = e.run_id and revision = e.revision
+                  union all
+                  select content from run_links
+                   where shard = e.shard and namespace = e.namespace and run_id = e.run_id and revision = e.revision) as c)"
+    };
+}
+pub(super) use content_bytes;

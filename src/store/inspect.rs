@@ -8,9 +8,10 @@ pub(super) mod rows;
 use async_trait::async_trait;
 use serde::Serialize;
 
+use super::contents::Beside;
 use super::json::RunColumns;
 use super::{Description, RunLog, StoreError};
-use crate::domain::{LedgerEpoch, Position, Positions, Revision, RunKey, Shard, Time};
+use crate::domain::{ContentRow, ContentTable, LedgerEpoch, Position, Positions, Revision, RunKey, Shard, Time};
 
 /// A ledger that is only read: its [log](RunLog), and the reads that only tools need. Every method is short
 /// statements or pages of a bounded number of bytes.
@@ -43,6 +44,19 @@ pub trait Inspect: RunLog {
     async fn event_rows(&self, shard: Shard, after: (&RunKey, i64), last: &RunKey)
     -> Result<Vec<EventRow>, StoreError>;
 
+    /// The rows of a table beside `runs`, in the order of their runs and of their places there: after one, of runs up to
+    /// another. At least one if there is one.
+    async fn content_rows(
+        &self,
+        table: ContentTable,
+        shard: Shard,
+        after: (&RunKey, i64),
+        last: &RunKey,
+    ) -> Result<Vec<ContentRow>, StoreError>;
+
+    /// What stands beside a run, as [`Runs::beside`](super::Runs::beside) reads it.
+    async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError>;
+
     /// The places of events after a position, each with what `runs` says of the run, in one snapshot.
     async fn place_rows(&self, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError>;
 
@@ -71,11 +85,20 @@ pub enum OfRuns {
     Leases,
     /// `suspended`.
     Suspended,
+    /// What stands beside runs.
+    Contents(ContentTable),
 }
 
 impl OfRuns {
     /// All of the tables.
-    pub const ALL: [Self; 3] = [Self::Active, Self::Leases, Self::Suspended];
+    pub const ALL: [Self; 6] = [
+        Self::Active,
+        Self::Leases,
+        Self::Suspended,
+        Self::Contents(ContentTable::Input),
+        Self::Contents(ContentTable::Result),
+        Self::Contents(ContentTable::Link),
+    ];
 
     /// The table's name.
     #[must_use]
@@ -84,6 +107,7 @@ impl OfRuns {
             Self::Active => "active",
             Self::Leases => "leases",
             Self::Suspended => "suspended",
+            Self::Contents(table) => table.name(),
         }
     }
 }
@@ -175,10 +199,13 @@ pub struct RunRow {
     pub lease: Option<(i64, i64)>,
     /// `ready` of the run's row in `suspended`.
     pub ready: Option<bool>,
+    /// `parent_run_id` and `continues_run_id`.
+    pub origin: [Option<String>; 2],
 }
 
 /// The tables that have a shard's rows, besides `shards`.
-pub(super) const SHARDED: [&str; 5] = ["runs", "run_events", "active", "leases", "suspended"];
+pub(super) const SHARDED: [&str; 8] =
+    ["runs", "run_events", "active", "leases", "suspended", "run_input", "run_results", "run_links"];
 
 /// A row of `active`, besides its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use super::scalars::{self, shown};
 use crate::domain::evolve::evolve;
-use crate::domain::{Ending, Event, Labels, Links, Metadata, Revision, Run, RunKey, Supervision, Time};
+use crate::domain::{Ending, Event, Labels, Links, Metadata, Refinements, Revision, Run, RunKey, Supervision, Time};
 
 /// The columns of `runs` that make a run, with its documents as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub struct EventColumns {
 /// The fields of a run that `record` keeps: those that no other column has. Each version of a row is written to the
 /// database's log whole, so no field is there twice.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Record<'a> {
     updated_at: Time,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,6 +112,8 @@ pub struct Record<'a> {
     ending: Cow<'a, Ending>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     supervision: Option<Cow<'a, Supervision>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refinements: Option<Cow<'a, Box<Refinements>>>,
 }
 
 impl<'a> Record<'a> {
@@ -125,6 +127,7 @@ impl<'a> Record<'a> {
             links: Cow::Owned(Links { route: None, audit_session_id: None, workflow_id: None, ..run.links.clone() }),
             ending: Cow::Borrowed(&run.ending),
             supervision: Some(&run.supervision).filter(|kept| !kept.is_empty()).map(Cow::Borrowed),
+            refinements: run.refinements.as_ref().map(Cow::Borrowed),
         }
     }
 }
@@ -212,6 +215,7 @@ pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError
         archived_at: columns.archived_at,
         purged_at: columns.purged_at,
         supervision: Supervision::default(),
+        refinements: None,
     };
     documents.put_into(&mut run);
     Ok(run)
@@ -240,7 +244,7 @@ impl<'a> Documents<'a> {
     }
 
     fn put_into(self, run: &mut Run) {
-        let Record { updated_at, running_at, completed_at, links, ending, supervision } = self.record;
+        let Record { updated_at, running_at, completed_at, links, ending, supervision, refinements } = self.record;
         let Links { route, audit_session_id, workflow_id, .. } = std::mem::take(&mut run.links);
         run.updated_at = updated_at;
         run.running_at = running_at;
@@ -249,6 +253,7 @@ impl<'a> Documents<'a> {
         run.links = Links { route, audit_session_id, workflow_id, ..links.into_owned() };
         run.ending = ending.into_owned();
         run.supervision = supervision.map(Cow::into_owned).unwrap_or_default();
+        run.refinements = refinements.map(Cow::into_owned);
         run.metadata = self.metadata;
     }
 }

@@ -7,7 +7,7 @@ pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// The oldest release that can work with this release's schema. Every migration raises the database's `min_release`
 /// to it, and nothing else does.
-pub const MIN_RELEASE: &str = "0.5.0";
+pub const MIN_RELEASE: &str = "0.6.0";
 
 /// The migration that brings the ledger its key. On SQLite the program that migrates draws the key, in the transaction
 /// of this step.
@@ -56,6 +56,7 @@ pub const POSTGRES: &[Migration] = &[
     Migration { number: 11, name: "archive", sql: include_str!("../../migrations/postgres/0011_archive.sql") },
     Migration { number: 12, name: "retention", sql: include_str!("../../migrations/postgres/0012_retention.sql") },
     Migration { number: 13, name: "exported", sql: include_str!("../../migrations/postgres/0013_exported.sql") },
+    Migration { number: 14, name: "contents", sql: include_str!("../../migrations/postgres/0014_contents.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -77,6 +78,7 @@ pub const SQLITE: &[Migration] = &[
     Migration { number: 11, name: "archive", sql: include_str!("../../migrations/sqlite/0011_archive.sql") },
     Migration { number: 12, name: "retention", sql: include_str!("../../migrations/sqlite/0012_retention.sql") },
     Migration { number: 13, name: "exported", sql: include_str!("../../migrations/sqlite/0013_exported.sql") },
+    Migration { number: 14, name: "contents", sql: include_str!("../../migrations/sqlite/0014_contents.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 pub use self::calls::{Call, Calls};
+use super::contents::Beside;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::retention::{Due, Purged, Walk};
@@ -20,8 +21,8 @@ use super::{
     Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
-    NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand,
+    NamespaceDecision, NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 
@@ -163,6 +164,11 @@ impl<S: Runs + ?Sized> Runs for Observed<S> {
     ) -> Result<RunCounts, StoreError> {
         self.calls.count(Call::Count);
         self.inner.count(namespace, filter, before, reach).await
+    }
+
+    async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
+        self.calls.count(Call::Beside);
+        self.inner.beside(key, asked).await
     }
 
     async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {

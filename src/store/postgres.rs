@@ -60,6 +60,7 @@ pub use self::upkeep::claims::of_claims;
 pub use self::upkeep::leases::{of_leases, of_overdue};
 use self::upkeep::{claims, leases, max_running, retention, stored_bytes};
 use super::OpenOptions;
+use super::contents::Beside;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::plan::Plan;
@@ -71,8 +72,8 @@ use super::{
 };
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
-    NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand,
+    NamespaceDecision, NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 use crate::supervise::Supervisor;
@@ -277,6 +278,10 @@ impl Runs for PostgresStore {
         reach: Reach,
     ) -> Result<RunCounts, StoreError> {
         query::count_runs(&self.commits.sessions, namespace, filter, before, reach).await
+    }
+
+    async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
+        read::beside(&self.commits.sessions, self.shard_of(key), key, asked).await
     }
 
     async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {

@@ -210,20 +210,36 @@ pub enum By {
     Agent,
     /// The runs of one workflow.
     Workflow,
+    /// The runs that one run started.
+    Parent,
+    /// The runs that go on with one run.
+    Continued,
     /// All runs.
     Start,
 }
 
 impl By {
     /// All of the indexes.
-    pub const ALL: [Self; 6] =
-        [Self::TaskThread, Self::AuditSession, Self::Active, Self::Agent, Self::Workflow, Self::Start];
+    pub const ALL: [Self; 8] = [
+        Self::Continued,
+        Self::Parent,
+        Self::TaskThread,
+        Self::AuditSession,
+        Self::Active,
+        Self::Agent,
+        Self::Workflow,
+        Self::Start,
+    ];
 
     /// The index that leads to the runs of this filter.
     #[must_use]
     pub fn of(filter: &Filter) -> Self {
         let active = !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_terminal());
-        if filter.task_thread_id.is_some() {
+        if filter.continues_run_id.is_some() {
+            Self::Continued
+        } else if filter.parent_run_id.is_some() {
+            Self::Parent
+        } else if filter.task_thread_id.is_some() {
             Self::TaskThread
         } else if filter.audit_session_id.is_some() {
             Self::AuditSession
@@ -247,6 +263,8 @@ impl By {
             Self::Active => "active_by_start",
             Self::Agent => "runs_by_agent",
             Self::Workflow => "runs_by_workflow",
+            Self::Parent => "runs_by_parent",
+            Self::Continued => "runs_by_continued",
             Self::Start => "runs_by_start",
         }
     }
@@ -258,6 +276,8 @@ impl By {
             Self::AuditSession => Some("audit_session_id"),
             Self::Agent => Some("agent_id"),
             Self::Workflow => Some("workflow_id"),
+            Self::Parent => Some("parent_run_id"),
+            Self::Continued => Some("continues_run_id"),
             Self::Active | Self::Start => None,
         }
     }
@@ -326,6 +346,10 @@ mod tests {
         assert_eq!(By::of(&filter), By::AuditSession);
         filter.task_thread_id = text();
         assert_eq!(By::of(&filter), By::TaskThread);
+        filter.parent_run_id = Some("x".into());
+        assert_eq!(By::of(&filter), By::Parent);
+        filter.continues_run_id = Some("x".into());
+        assert_eq!(By::of(&filter), By::Continued);
         for by in By::ALL {
             assert_eq!(by.column().is_some(), by.value(&filter).is_some(), "{by:?}");
         }

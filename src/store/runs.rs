@@ -2,10 +2,11 @@
 
 use async_trait::async_trait;
 
+use super::contents::Beside;
 use super::leases::KeptLease;
 use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use super::{OfLedger, StoreError};
-use crate::domain::{Filter, LabelValue, Namespace, Revision, Run, RunId, RunKey, Status};
+use crate::domain::{ContentRow, Filter, LabelValue, Namespace, Revision, Run, RunId, RunKey, Status};
 
 /// A run as it is, with its lease as it is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +70,14 @@ pub trait Runs: OfLedger {
     async fn run_at(&self, key: &RunKey, revision: Revision) -> Result<Option<Run>, StoreError> {
         Ok(self.runs_at(&[(key.clone(), revision)]).await?.pop().flatten())
     }
+
+    /// Rows that stand beside a run, the input first, then results and links in their order. A row that was purged or taken
+    /// out since the run was read is not among them.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError>;
 
     /// A page of the runs that match a filter, in one snapshot that shows every commit that was acknowledged before the
     /// call. [So many](Reach::list_runs_max) runs are looked at at most: where few of them match, the

@@ -40,6 +40,7 @@ use uuid::Uuid;
 
 use self::upkeep::{claims, leases, max_running, retention, stored_bytes};
 use super::OpenOptions;
+use super::contents::Beside;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::{Migrated, SQLITE};
 use super::plan::Plan;
@@ -52,8 +53,8 @@ use super::{
 use crate::clock::Clock;
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
-    NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand,
+    NamespaceDecision, NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
 pub use bulk::SqliteBulk;
 use connections::Connections;
@@ -297,6 +298,11 @@ impl Runs for SqliteStore {
     ) -> Result<RunCounts, StoreError> {
         let (namespace, filter, before) = (namespace.clone(), filter.clone(), before.cloned());
         self.connections.read(move |connection| query::count(connection, &namespace, &filter, before, reach)).await?
+    }
+
+    async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
+        let (shard, key, asked) = (self.shard_of(key), key.clone(), *asked);
+        self.connections.read(move |connection| read::beside(connection, shard, &key, &asked)).await?
     }
 
     async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {

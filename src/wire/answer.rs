@@ -2,7 +2,7 @@
 
 use prost_types::{Duration, Timestamp};
 
-use super::links;
+use super::{contents, links};
 use crate::domain::{
     AbortRequest, Changes, Event, EventType, LateReport, Lease, Metadata, Principal, PrincipalKind, Progress, Ready,
     Redaction, Route, Run, Status, Summary, Time,
@@ -40,6 +40,7 @@ impl From<&Run> for v1::Run {
             ..Self::default()
         };
         links::show(&run.links, &mut shown);
+        contents::show(run, &mut shown);
         shown
     }
 }
@@ -79,6 +80,8 @@ impl From<&LateReport> for v1::LateReport {
             failure_reason: text(report.failure_reason.as_ref()),
             reason_code: text(report.reason_code.as_ref()),
             metadata: metadata(&report.metadata),
+            result: report.result.map(|result| result.content.into()),
+            link_count: report.links,
         }
     }
 }
@@ -140,8 +143,17 @@ impl From<&Event> for v1::RunEvent {
 
 impl From<&Changes> for v1::RunChanges {
     fn from(changes: &Changes) -> Self {
-        let Changes { task_thread_id, agent_id, links, ending, labels, metadata: patch, supervision, redaction } =
-            changes;
+        let Changes {
+            task_thread_id,
+            agent_id,
+            links,
+            ending,
+            labels,
+            metadata: patch,
+            supervision,
+            redaction,
+            refinements,
+        } = changes;
         let mut shown = Self {
             task_thread_id: task_thread_id.clone(),
             agent_id: agent_id.clone(),
@@ -161,6 +173,9 @@ impl From<&Changes> for v1::RunChanges {
             ..Self::default()
         };
         links::show_change(links, &mut shown);
+        if let Some(refinements) = refinements {
+            contents::show_change(refinements, &mut shown);
+        }
         shown
     }
 }
@@ -262,7 +277,7 @@ pub(super) fn text(text: Option<&String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Ending, LinksChange, Metadata, Supervision};
+    use crate::domain::{ContentDigest, Ending, LinksChange, Metadata, Refinements, ResultDigest, Supervision};
 
     #[test]
     fn a_time_before_the_epoch_has_positive_nanos() {
@@ -273,6 +288,7 @@ mod tests {
     /// A run that has something in every field.
     fn whole() -> Run {
         let at = |micros| Time::from_micros(micros);
+        let result = ResultDigest { content: ContentDigest::of("{}"), revision: 2.into() };
         Run {
             task_thread_id: "task".into(),
             run_id: "run".into(),
@@ -308,11 +324,20 @@ mod tests {
                     failure_reason: Some("late".into()),
                     reason_code: Some("LATE".into()),
                     metadata: Metadata::default(),
+                    result: Some(result),
+                    links: 1,
                 })),
                 ready: None,
                 unbegun: None,
                 rest_micros: 2_000,
             },
+            refinements: Some(Box::new(Refinements {
+                input: Some(ContentDigest::of("{}")),
+                result: Some(result),
+                links: 2,
+                parent_run_id: Some("parent".into()),
+                continues_run_id: Some("before".into()),
+            })),
             metadata: Metadata::from(serde_json::Map::from_iter([("a".into(), 1.into())])),
         }
     }
@@ -321,6 +346,7 @@ mod tests {
     fn a_run_is_shown_whole() {
         let at = |micros| Time::from_micros(micros);
         let run = whole();
+        let content = || v1::Content::from(ContentDigest::of("{}"));
         let number = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(1.0)) };
         let mut shown = v1::Run {
             task_thread_id: "task".into(),
@@ -359,7 +385,14 @@ mod tests {
                 failure_reason: "late".into(),
                 reason_code: "LATE".into(),
                 metadata: None,
+                result: Some(content()),
+                link_count: 1,
             }),
+            input: Some(content()),
+            result: Some(content()),
+            link_count: 2,
+            parent_run_id: "parent".into(),
+            continues_run_id: "before".into(),
             outcome: v1::RunStatus::Completed.into(),
             start_deadline: Some(timestamp(at(5))),
             deadline: Some(timestamp(at(3_002))),

@@ -17,18 +17,22 @@ const PATH_KEY_BYTES_MAX: usize = 64;
 
 /// The request's `metadata`, at most `bytes_max` as compact JSON. Absent is empty.
 pub(super) fn metadata(metadata: Option<Struct>, bytes_max: usize, violations: &mut Violations) -> Metadata {
-    let Some(metadata) = metadata else { return Metadata::default() };
-    let metadata = Metadata::from(object(metadata, &Path::Root, violations));
-    let bytes = metadata.bytes();
+    metadata.map_or_else(Metadata::default, |metadata| object_of("metadata", metadata, bytes_max, violations))
+}
+
+/// An object of a request, with the limits and the form of metadata.
+pub(super) fn object_of(field: &'static str, of: Struct, bytes_max: usize, violations: &mut Violations) -> Metadata {
+    let found = Metadata::from(object(of, &Path::Root(field), violations));
+    let bytes = found.bytes();
     if bytes > bytes_max {
-        violations.push("metadata", format!("is {bytes} bytes as compact JSON; the limit is {bytes_max}"));
+        violations.push(field, format!("is {bytes} bytes as compact JSON; the limit is {bytes_max}"));
     }
-    metadata
+    found
 }
 
 /// The path of a value: a list on the stack, spelled out only for a violation.
 enum Path<'a> {
-    Root,
+    Root(&'static str),
     Key(&'a Path<'a>, &'a str),
     Index(&'a Path<'a>, usize),
 }
@@ -37,7 +41,7 @@ impl Path<'_> {
     /// The number of objects and lists around a value at this path, and itself: 1 at the root.
     fn depth(&self) -> usize {
         match self {
-            Self::Root => 1,
+            Self::Root(_) => 1,
             Self::Key(parent, _) | Self::Index(parent, _) => parent.depth() + 1,
         }
     }
@@ -45,7 +49,7 @@ impl Path<'_> {
     /// Such as `metadata.a["b c"][3]`.
     fn text(&self) -> String {
         match self {
-            Self::Root => "metadata".to_owned(),
+            Self::Root(field) => (*field).to_owned(),
             Self::Key(parent, key) => {
                 let plain =
                     !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
@@ -91,7 +95,7 @@ fn value(value: Value, path: &Path<'_>, violations: &mut Violations) -> Json {
         Some(Kind::StructValue(_) | Kind::ListValue(_)) if path.depth() > METADATA_DEPTH_MAX => refused(
             path,
             &format!(
-                "is nested too deep: {METADATA_DEPTH_MAX} objects and lists at most, the metadata being the first"
+                "is nested too deep: {METADATA_DEPTH_MAX} objects and lists at most, the outermost being the first"
             ),
             violations,
         ),

@@ -131,6 +131,8 @@ impl Question {
             workflow_id,
             audit_session_id,
             route,
+            parent_run_id,
+            continues_run_id,
             labels,
             started_from,
             started_before,
@@ -153,6 +155,12 @@ impl Question {
         // A list leaves archived runs out unless it is asked for them, as one did before there were any.
         if *archived != Some(false) {
             self.optional(archived.map(|archived| [u8::from(archived)]).as_ref().map(<[u8; 1]>::as_slice));
+        }
+        for (name, run_id) in [("parent", parent_run_id), ("continues", continues_run_id)] {
+            if let Some(run_id) = run_id {
+                self.part(name.as_bytes());
+                self.part(run_id.as_bytes());
+            }
         }
     }
 }

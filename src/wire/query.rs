@@ -65,6 +65,10 @@ pub fn list_runs(request: v1::ListRunsRequest) -> Result<RunList, Vec<Violation>
     let full = match v1::RunView::try_from(request.view) {
         Ok(v1::RunView::Unspecified | v1::RunView::Basic) => false,
         Ok(v1::RunView::Full) => true,
+        Ok(v1::RunView::Whole) => {
+            violations.push("view", "RUN_VIEW_WHOLE is for GetRun alone");
+            false
+        }
         Err(_) => {
             violations.push("view", format!("{} is not a value of RunView", request.view));
             false
@@ -145,19 +149,51 @@ pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey,
     violations.settle((key, timeout.unwrap_or(WAIT_DEFAULT)))
 }
 
-/// The run of a `GetRun`, and the label whose queue the caller asks about.
+/// The question of a `GetRun`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunAsked {
+    /// The run.
+    pub key: RunKey,
+    /// The label whose queue the caller asks about.
+    pub queue_label: Option<String>,
+    /// How much of the run.
+    pub view: v1::RunView,
+}
+
+/// The question of a `GetRun`.
 ///
 /// # Errors
 ///
 /// Every violation.
-pub fn get_run(request: v1::GetRunRequest, caller: &Caller) -> Result<(RunKey, Option<String>), Vec<Violation>> {
+pub fn get_run(request: v1::GetRunRequest, caller: &Caller) -> Result<RunAsked, Vec<Violation>> {
     let mut violations = Violations::default();
     violations.run_id(&request.run_id);
     let label = request.queue_label;
     if let Some(label) = &label {
         violations.label_key(|| "queue_label".to_owned(), label);
     }
-    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() }, label))
+    let number = request.view.unwrap_or_default();
+    let view = v1::RunView::try_from(number).unwrap_or_else(|_| {
+        violations.push("view", format!("{number} is not a value of RunView"));
+        v1::RunView::Unspecified
+    });
+    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() };
+    violations.settle(RunAsked { key, queue_label: label, view })
+}
+
+/// The run of a `ListLinks`, and the `rel` of the links; none: all.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn list_links(request: v1::ListLinksRequest, caller: &Caller) -> Result<(RunKey, Option<String>), Vec<Violation>> {
+    let mut violations = Violations::default();
+    violations.run_id(&request.run_id);
+    let rel = Some(request.rel).filter(|rel| !rel.is_empty());
+    if let Some(rel) = &rel {
+        violations.rel("rel", rel);
+    }
+    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() }, rel))
 }
 
 /// The claim that a `ClaimNextRun` asks for.
@@ -194,6 +230,10 @@ impl ClaimNext {
             started_before: Option<Time>,
             lease_ttl_ms: u64,
             max_running: Option<&'a MaxRunning>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            parent_run_id: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            continues_run_id: Option<&'a str>,
         }
         let Self { filter, lease_ttl_ms, max_running, .. } = self;
         let asked = Asked {
@@ -210,6 +250,8 @@ impl ClaimNext {
             started_before: filter.started_before,
             lease_ttl_ms: *lease_ttl_ms,
             max_running: max_running.as_ref(),
+            parent_run_id: filter.parent_run_id.as_deref(),
+            continues_run_id: filter.continues_run_id.as_deref(),
         };
         let json = serde_json::to_vec(&asked).expect("strings and numbers serialize");
         Sha256::digest(json).into()
@@ -300,6 +342,8 @@ fn filter(filter: Option<v1::RunFilter>, archived: Option<bool>, violations: &mu
         workflow_id: violations.link("filter.workflow_id", filter.workflow_id),
         audit_session_id: violations.link("filter.audit_session_id", filter.audit_session_id),
         route: violations.route("filter.route", filter.route),
+        parent_run_id: violations.other_run("filter.parent_run_id", filter.parent_run_id),
+        continues_run_id: violations.other_run("filter.continues_run_id", filter.continues_run_id),
         labels,
         started_from,
         started_before,

@@ -4,9 +4,8 @@ use std::mem::take;
 
 use uuid::Uuid;
 
-use super::links;
-use super::metadata::metadata;
 use super::validate::Violations;
+use super::{contents, links};
 use crate::auth::Caller;
 use crate::clock::draw_id;
 use crate::domain::ids::derived_run_id;
@@ -27,16 +26,26 @@ use runledger_proto::v1;
 /// Every violation.
 pub fn start_run(mut request: v1::StartRunRequest, caller: &Caller, ledger: Uuid) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
+    let task_thread_id = violations.required("task_thread_id", take(&mut request.task_thread_id), LINK_BYTES_MAX);
+    let agent_id = violations.link("agent_id", take(&mut request.agent_id));
+    let links = links::of_start(&mut request, &mut violations);
+    let labels = violations.labels("labels", take(&mut request.labels));
+    let input = ("input", request.input.take());
+    let (metadata, input) =
+        contents::with_metadata(request.metadata.take(), METADATA_BYTES_MAX, input, &mut violations);
     let start = Start {
         deferred: request.deferred,
-        task_thread_id: violations.required("task_thread_id", take(&mut request.task_thread_id), LINK_BYTES_MAX),
-        agent_id: violations.link("agent_id", take(&mut request.agent_id)),
-        links: links::of_start(&mut request, &mut violations),
-        labels: violations.labels("labels", request.labels),
-        metadata: metadata(request.metadata, METADATA_BYTES_MAX, &mut violations),
+        task_thread_id,
+        agent_id,
+        links,
+        labels,
+        metadata,
         lease_ttl_ms: violations.lease_ttl_ms(request.lease_ttl),
         start_timeout_ms: timeout("start_timeout", request.start_timeout, &mut violations),
         run_timeout_ms: timeout("run_timeout", request.run_timeout, &mut violations),
+        input,
+        parent_run_id: violations.other_run("parent_run_id", request.parent_run_id),
+        continues_run_id: violations.other_run("continues_run_id", request.continues_run_id),
     };
     if request.deferred && request.lease_ttl.is_some() {
         violations.push("lease_ttl", "not with deferred: a pending run gets its lease when it is started or claimed");
@@ -66,10 +75,15 @@ pub fn update_run(mut request: v1::UpdateRunRequest, caller: &Caller) -> Result<
     violations.progress(request.progress.take());
     let labels = violations.labels("labels", take(&mut request.labels));
     let links = links::of_update(&mut request, &mut violations);
+    let result = ("result", request.result.take());
+    let (metadata, result) =
+        contents::with_metadata(request.metadata.take(), METADATA_PATCH_BYTES_MAX, result, &mut violations);
     let update = Update {
         lease_epoch: holder(request.lease_epoch),
         links,
-        metadata: metadata(request.metadata, METADATA_PATCH_BYTES_MAX, &mut violations),
+        metadata,
+        result,
+        added: contents::links(request.links, &mut violations),
         labels: LabelsChange { remove: violations.remove_labels(request.remove_labels, &labels), set: labels },
     };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
@@ -83,10 +97,11 @@ pub fn update_run(mut request: v1::UpdateRunRequest, caller: &Caller) -> Result<
 /// Every violation.
 pub fn complete_run(request: v1::CompleteRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
-    let ask = Ask::Complete(Complete {
-        lease_epoch: holder(request.lease_epoch),
-        metadata: metadata(request.metadata, METADATA_PATCH_BYTES_MAX, &mut violations),
-    });
+    let result = ("result", request.result);
+    let (metadata, result) =
+        contents::with_metadata(request.metadata, METADATA_PATCH_BYTES_MAX, result, &mut violations);
+    let added = contents::links(request.links, &mut violations);
+    let ask = Ask::Complete(Complete { lease_epoch: holder(request.lease_epoch), metadata, result, added });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
@@ -102,7 +117,8 @@ pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Comman
         failure_reason: violations.optional("failure_reason", request.failure_reason, FAILURE_REASON_BYTES_MAX),
         reason_code: violations.reason_code(request.reason_code),
     };
-    let ask = Ask::Abort(End { lease_epoch: holder(request.lease_epoch), why });
+    let (_, result) = contents::with_metadata(None, 0, ("result", request.result), &mut violations);
+    let ask = Ask::Abort(End { lease_epoch: holder(request.lease_epoch), why, result });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
@@ -118,7 +134,8 @@ pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command,
         failure_reason: Some(violations.required("failure_reason", request.failure_reason, FAILURE_REASON_BYTES_MAX)),
         reason_code: violations.reason_code(request.reason_code),
     };
-    let ask = Ask::Fail(End { lease_epoch: holder(request.lease_epoch), why });
+    let (_, result) = contents::with_metadata(None, 0, ("result", request.result), &mut violations);
+    let ask = Ask::Fail(End { lease_epoch: holder(request.lease_epoch), why, result });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
@@ -205,7 +222,7 @@ pub fn redact_run(request: v1::RedactRunRequest, caller: &Caller) -> Result<Comm
         violations.text(&field, path, REDACTED_PATH_BYTES_MAX);
         match RedactedPath::parse(path) {
             Some(path) => found.extend((!found.contains(&path)).then_some(path)),
-            None => violations.push(&field, "expected /metadata, a JSON pointer below it, /reason or /progress"),
+            None => violations.push(&field, "expected /metadata, a JSON pointer below it, /reason, /progress, /input, /result, /links or /links/REL"),
         }
     }
     let reason = violations.optional("reason", reason, FAILURE_REASON_BYTES_MAX);

@@ -10,7 +10,7 @@ use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_TTL_MS_MAX, LEASE_TTL_MS_MIN, LINK_BYTES_MAX,
     MAX_RUNNING_LIMIT_MAX, PROGRESS_MESSAGE_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
 };
-use crate::domain::{LeaseEpoch, MaxRunning, Progress, Route, Status, Violation};
+use crate::domain::{LeaseEpoch, MaxRunning, Progress, Route, RunId, Status, Violation};
 
 use runledger_proto::v1;
 
@@ -81,10 +81,23 @@ impl Violations {
 
     /// `run_id`, which must be there.
     pub(super) fn run_id(&mut self, run_id: &str) {
+        self.run_id_of("run_id", run_id);
+    }
+
+    fn run_id_of(&mut self, field: &str, run_id: &str) {
         let charset = |byte: u8| byte.is_ascii_alphanumeric() || b"._:~-".contains(&byte);
         if !(1..=RUN_ID_BYTES_MAX).contains(&run_id.len()) || !run_id.bytes().all(charset) {
-            self.push("run_id", format!("must be 1 to {RUN_ID_BYTES_MAX} characters of [A-Za-z0-9._:~-]"));
+            self.push(field, format!("must be 1 to {RUN_ID_BYTES_MAX} characters of [A-Za-z0-9._:~-]"));
         }
+    }
+
+    /// The id of another run, absent when empty.
+    pub(super) fn other_run(&mut self, field: &str, run_id: String) -> Option<RunId> {
+        if run_id.is_empty() {
+            return None;
+        }
+        self.run_id_of(field, &run_id);
+        Some(run_id.into())
     }
 
     /// `request_id`, absent when empty.

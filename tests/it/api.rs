@@ -6,6 +6,7 @@ mod behind;
 mod caller;
 mod check;
 mod checkpoints;
+mod contents;
 mod deadlines;
 mod firehose;
 mod history;
@@ -105,6 +106,7 @@ behaviours! { on_one_server:
         watches_show_what_becomes_of_an_archived_run
     ]
     redaction: [
+        what_stands_beside_a_run_is_taken_out_as_well
         what_is_redacted_is_gone_from_every_answer_of_every_replica
         a_run_goes_on_after_a_redaction_as_before
         a_redaction_that_cannot_be_made_names_every_mistake_and_changes_nothing
@@ -126,6 +128,13 @@ behaviours! { on_one_server:
         lists_counts_claims_and_queues_end_at_the_wall
         cursors_and_tokens_are_noise_behind_the_wall
         a_namespace_that_nobody_made_answers_nothing
+    ]
+    contents: [
+        an_input_stands_beside_the_run_and_never_changes
+        what_comes_late_is_kept_beside_the_presumed_end
+        runs_are_found_by_the_runs_that_they_come_from
+        contents_are_limited_in_bytes_on_the_wire_and_as_json
+        a_retry_shows_the_run_as_then_and_writes_nothing_twice
     ]
     updates: [
         metadata_is_a_merge_patch
@@ -204,6 +213,10 @@ behaviours! { on_one_server:
 }
 
 behaviours! { on_one_or_two_servers:
+    contents: [
+        of_two_results_the_later_stands_and_it_outlives_an_abort
+        a_link_is_added_once_whoever_adds_it_and_the_65th_is_refused
+    ]
     start: [
         a_second_start_changes_nothing
         a_deferred_start_waits_in_pending

@@ -4,6 +4,7 @@ mod at_once;
 mod fence;
 mod hangs;
 mod limits;
+mod links;
 mod lists;
 mod plans;
 mod pooled;

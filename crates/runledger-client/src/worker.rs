@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runledger_proto::{duration, v1};
+use runledger_proto::{Struct, duration, v1};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -158,6 +158,21 @@ impl Worker {
         }
         self.give_back(what, asked).await;
         Ok(None)
+    }
+
+    /// What the run was given; none where it was given nothing. A server that is away is waited for, for as long as
+    /// [`Options::report_for`] says.
+    ///
+    /// # Errors
+    ///
+    /// The run cannot be read.
+    pub async fn input(&mut self, held: &Held) -> Result<Option<Struct>, Failure> {
+        if held.run.input.is_none() {
+            return Ok(None);
+        }
+        let view = Some(v1::RunView::Whole.into());
+        let request = v1::GetRunRequest { run_id: held.run.run_id.clone(), view, ..v1::GetRunRequest::default() };
+        Ok(self.insist(&request).await?.input)
     }
 
     /// Begins the work on a run: from here on heartbeats keep the run alive.

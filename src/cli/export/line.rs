@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Event, EventType, Principal, Revision, Status, Time};
+use crate::domain::{Event, EventType, Link, Metadata, Principal, Revision, Status, Time};
 use crate::store::LoggedEvent;
 use crate::store::inspect::Links;
 use runledger_proto::json;
@@ -27,6 +27,20 @@ struct Line<'a> {
     /// None: `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a str>,
+    /// What stands beside the run by this event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<&'a Metadata>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a Metadata>,
+    #[serde(skip_serializing_if = "<[Link]>::is_empty")]
+    links: &'a [Link],
+}
+
+/// What was read of what stands beside a run by an event.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    pub(super) input: Option<Metadata>,
+    pub(super) result: Option<Metadata>,
 }
 
 /// Events that are not there any more: their runs were purged. They were before the event of the next line of this shard.
@@ -57,8 +71,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Adds an event, with its run's links right after it.
-    pub(super) fn write(&mut self, event: &Event, links: &Links) {
+    /// Adds an event, with its run's links right after it, and what it put beside the run.
+    pub(super) fn write(&mut self, event: &Event, links: &Links, beside: &Beside) {
         let (code, text) =
             (event.changes.ending.reason_code.as_deref(), event.changes.ending.failure_reason.as_deref());
         let line = Line {
@@ -73,6 +87,9 @@ impl Lines {
             principal: &event.principal,
             reason: (code.is_some() || text.is_some()).then_some(Reason { code, text }),
             namespace: Some(event.key.namespace.as_str()).filter(|name| *name != DEFAULT_NAMESPACE),
+            input: beside.input.as_ref(),
+            result: beside.result.as_ref(),
+            links: event.changes.refinements.as_ref().map_or(&[], |refinements| &refinements.links),
         };
         self.push(&line);
         self.count += 1;
@@ -116,7 +133,7 @@ mod tests {
         };
         let mut links = Links { task_thread_id: "thread-1".into(), audit_session_id: None };
         let mut written = Lines::default();
-        written.write(&event, &links);
+        written.write(&event, &links, &Beside::default());
         event.revision = 2.into();
         event.event_type = EventType::Failed;
         event.key.namespace = "team-a".into();
@@ -126,7 +143,7 @@ mod tests {
         event.changes.ending.reason_code = Some("TIMEOUT".into());
         event.changes.ending.failure_reason = Some("it \"hung\"".into());
         links.audit_session_id = Some("audit-1".into());
-        written.write(&event, &links);
+        written.write(&event, &links, &Beside::default());
         let (bytes, count) = written.take();
         assert_eq!(count, 2);
         assert_eq!(

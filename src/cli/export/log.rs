@@ -84,7 +84,7 @@ impl Export {
             let (_, links) = lineage.pass(&logged.event);
             let mut lasting = self.wanted.iter().filter(|link| matches!(link, Link::TaskThread(_)));
             if lasting.all(|wanted| links.has(wanted)) {
-                self.write(&logged.event, &links);
+                self.write(&logged.event, &links).await?;
             }
         }
         Ok(())
@@ -127,7 +127,7 @@ impl Export {
                     (true, false) => drop(left.insert(event.key.clone(), event.revision)),
                     (true, true) => {}
                 }
-                self.write(event, &links);
+                self.write(event, &links).await?;
             }
             self.flush().await?;
             self.reached(trail.epoch(), &after).await?;
@@ -149,7 +149,7 @@ impl Export {
                 let changes = &earlier.changes;
                 links.change(changes.task_thread_id.as_deref(), changes.links.audit_session_id.as_deref());
                 if self.in_time(earlier.at) {
-                    self.write(earlier, &links);
+                    self.write(earlier, &links).await?;
                 }
             }
             let Some(last) = page.last() else { break };

@@ -24,7 +24,8 @@ pub(super) const START: &str = concat!(
     "Examples:\n  \
     runledger run start --task-thread-id thread-1\n  \
     runledger run start --task-thread-id thread-1 --run-id run-1 --route mcp --label team=search\n  \
-    runledger run start --task-thread-id thread-1 --deferred --metadata '{\"page\": \"a\"}'\n\n\
+    runledger run start --task-thread-id thread-1 --deferred --metadata '{\"page\": \"a\"}'\n  \
+    echo '{\"url\": \"https://example.com\"}' | runledger run start --task-thread-id thread-1 --input -\n\n\
     A run that is already running stays as it is, and the command succeeds: see the disposition.\n",
     once!(),
     exit_codes!()
@@ -42,7 +43,16 @@ pub(super) const UPDATE: &str = concat!(
 
 pub(super) const COMPLETE: &str = concat!(
     "Example:\n  \
-    runledger run complete run-1 --metadata '{\"result\": \"found\"}'\n\n",
+    runledger run complete run-1 --metadata '{\"pages\": 3}'\n  \
+    echo '{\"found\": 3}' | runledger run complete run-1 --result -\n\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(super) const LINK: &str = concat!(
+    "Example:\n  \
+    runledger run link run-1 artifact s3://bucket/report.pdf --media-type application/pdf\n\n\
+    A link with the same REL and TARGET once more changes nothing. At most 64 a run.\n",
     once!(),
     exit_codes!()
 );
@@ -146,7 +156,8 @@ pub(super) const WORKER: &str = concat!(
     runledger run worker --task-thread-id thread-1 -- bash -c 'echo ::progress 1/2 fetching; sleep 1'\n  \
     runledger run worker --claim --label team=search --idle 1s -- ./crawl\n  \
     runledger run worker --claim --max-running instance=1 --idle 1s -- ./crawl\n\n\
-    The program finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LABELS and RUNLEDGER_METADATA (JSON \
+    The program finds what the run was given in the file RUNLEDGER_INPUT (--input-on-stdin: on standard input), and may \
+    write what comes of it, a JSON object of 65,536 bytes at most, to the file RUNLEDGER_RESULT. It finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LABELS and RUNLEDGER_METADATA (JSON \
     objects, as they were when it began), RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER (as --server has it) in its environment. Two lines of \
     its standard output are for the worker, and are not passed on:\n  \
     ::progress DONE[/TOTAL] [MESSAGE]  how far it is\n  \
@@ -154,6 +165,7 @@ pub(super) const WORKER: &str = concat!(
     As the program ends, so does the run:\n  \
     COMPLETED                  with 0 by itself; with 0 after it was told to end, and ::completed\n  \
     FAILED / EXIT_STATUS       otherwise by itself; the reason is its last words on standard error\n  \
+    FAILED / RESULT_INVALID    with 0 by itself, and the file of its result holds none\n  \
     FAILED / SPAWN_FAILED      it could not be started; the worker ends with 1\n  \
     ABORTED / ABORT_REQUESTED  somebody had asked for the run to be aborted\n  \
     ABORTED / WORKER_STOPPED   this worker had been told to end: SIGTERM, SIGHUP or Ctrl-C\n\n\
@@ -164,6 +176,7 @@ pub(super) const WORKER: &str = concat!(
     "Once a program has run, the worker ends with:\n  \
     the program's own  without --claim\n  \
     128 + the signal   a signal ended the program (without --claim), or this worker\n  \
+    1                  without --claim: it ended with 0, and the file of its result holds none\n  \
     143                without --claim: told to end, it ended with 0, and the run is not completed\n  \
     0                  with --claim: after --runs or --idle, however the runs ended\n\n\
     Where no program has run, or the run's end could not be reported:\n",
@@ -174,6 +187,7 @@ pub(super) const GET: &str = concat!(
     "Examples:\n  \
     runledger run get run-1\n  \
     runledger run get run-2 --queue-label instance\n  \
+    runledger run get run-1 --links\n  \
     runledger run get run-1 --output json\n\n",
     exit_codes!()
 );

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 
 use crate::cli::connect::Caller;
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::{self, Label, MaxRunning, MetadataSource, Route};
+use crate::cli::fields::{self, ContentSource, Label, MaxRunning, MetadataSource, Route};
 use crate::cli::output::{Out, Output, RunFormat, RunOutput};
 use crate::cli::view;
 use crate::clock;
@@ -17,23 +17,23 @@ use runledger_proto::v1;
 
 /// The flag by which the holder of a run's lease proves that it holds it.
 #[derive(Args, Debug)]
-struct Holder {
+pub(super) struct Holder {
     /// The epoch of the lease that you hold, where the run has one
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    lease_epoch: u64,
+    pub(super) lease_epoch: u64,
 }
 
 /// The flags of every mutation.
 #[derive(Args, Debug)]
-struct Mutation {
+pub(super) struct Mutation {
     /// Id that makes this call the same as an earlier one: it is then applied once
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     request_id: Option<String>,
     /// Refuse unless the run is at this revision (start: 0 when it must not exist)
     #[arg(long, value_name = "N")]
-    expected_revision: Option<u64>,
+    pub(super) expected_revision: Option<u64>,
     #[command(flatten)]
-    caller: Caller,
+    pub(super) caller: Caller,
     #[command(flatten)]
     format: RunFormat,
 }
@@ -82,6 +82,15 @@ pub(super) struct StartArgs {
     /// Time that the run may be running; then it ends as aborted
     #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
     run_timeout: Option<Duration>,
+    /// What whoever executes the run must know: a file with a JSON object, kept beside the run
+    #[arg(long, value_name = "FILE|-")]
+    input: Option<ContentSource>,
+    /// The run that starts this one
+    #[arg(long, visible_alias = "parent-run-id", value_name = "RUN_ID")]
+    parent: Option<String>,
+    /// The run that this one goes on with or repeats
+    #[arg(long, visible_alias = "continues-run-id", value_name = "RUN_ID")]
+    continues: Option<String>,
     #[command(flatten)]
     mutation: Mutation,
 }
@@ -115,9 +124,25 @@ pub(super) struct UpdateArgs {
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
     #[command(flatten)]
+    left: Left,
+    #[command(flatten)]
     holder: Holder,
     #[command(flatten)]
     mutation: Mutation,
+}
+
+/// The flag by which a call says what came of the run.
+#[derive(Args, Debug)]
+struct Left {
+    /// What came of the run, replacing what was there: a file with a JSON object, kept beside the run
+    #[arg(long, value_name = "FILE|-")]
+    result: Option<ContentSource>,
+}
+
+impl Left {
+    fn read(&self) -> Result<Option<Struct>, Stop> {
+        self.result.as_ref().map(|result| result.read("--result")).transpose()
+    }
 }
 
 #[derive(Args, Debug)]
@@ -127,6 +152,8 @@ pub(super) struct CompleteArgs {
     /// A last merge patch on the run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
+    #[command(flatten)]
+    left: Left,
     #[command(flatten)]
     holder: Holder,
     #[command(flatten)]
@@ -144,6 +171,8 @@ pub(super) struct AbortArgs {
     #[arg(long, value_name = "CODE")]
     reason_code: Option<String>,
     #[command(flatten)]
+    left: Left,
+    #[command(flatten)]
     holder: Holder,
     #[command(flatten)]
     mutation: Mutation,
@@ -159,6 +188,8 @@ pub(super) struct FailArgs {
     /// Reason code, for programs, such as TIMEOUT
     #[arg(long, value_name = "CODE")]
     reason_code: Option<String>,
+    #[command(flatten)]
+    left: Left,
     #[command(flatten)]
     holder: Holder,
     #[command(flatten)]
@@ -223,7 +254,8 @@ pub(super) struct ArchiveArgs {
 pub(super) struct RedactArgs {
     /// The run
     run_id: String,
-    /// What to take out, again and again: /metadata, a JSON pointer below it, /reason or /progress
+    /// What to take out, again and again: /metadata, a JSON pointer below it, /reason, /progress, /input,
+    /// /result, /links or /links/REL
     #[arg(long = "path", value_name = "POINTER", required = true)]
     paths: Vec<String>,
     /// Reason, for people; without what is taken out
@@ -235,11 +267,11 @@ pub(super) struct RedactArgs {
 
 impl Mutation {
     /// The caller's, or one of this invocation's own.
-    fn request_id(&self) -> String {
+    pub(super) fn request_id(&self) -> String {
         self.request_id.clone().unwrap_or_else(|| format!("cli-{}", clock::draw_id()))
     }
 
-    fn show<A: Named>(&self, answer: &A, run: Option<&v1::Run>, disposition: i32) -> Result<(), Stop> {
+    pub(super) fn show<A: Named>(&self, answer: &A, run: Option<&v1::Run>, disposition: i32) -> Result<(), Stop> {
         show(&self.format, answer, run, disposition)
     }
 }
@@ -263,6 +295,9 @@ pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
         lease_ttl: args.lease_ttl.map(runledger_proto::duration),
         start_timeout: args.start_timeout.map(runledger_proto::duration),
         run_timeout: args.run_timeout.map(runledger_proto::duration),
+        input: args.input.as_ref().map(|input| input.read("--input")).transpose()?,
+        parent_run_id: args.parent.unwrap_or_default(),
+        continues_run_id: args.continues.unwrap_or_default(),
         ..v1::StartRunRequest::default()
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
@@ -284,6 +319,7 @@ pub(super) async fn update(args: UpdateArgs) -> Result<(), Stop> {
         metadata: read(args.metadata.as_ref())?,
         labels: fields::labels(args.labels)?,
         remove_labels: args.remove_labels,
+        result: args.left.read()?,
         lease_epoch: args.holder.lease_epoch,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
@@ -300,6 +336,8 @@ pub(super) async fn complete(args: CompleteArgs) -> Result<(), Stop> {
         metadata: read(args.metadata.as_ref())?,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
+        result: args.left.read()?,
+        links: Vec::new(),
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
     args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
@@ -311,6 +349,7 @@ pub(super) async fn abort(args: AbortArgs) -> Result<(), Stop> {
         lease_epoch: args.holder.lease_epoch,
         failure_reason: args.failure_reason.unwrap_or_default(),
         reason_code: args.reason_code.unwrap_or_default(),
+        result: args.left.read()?,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
     };
@@ -324,6 +363,7 @@ pub(super) async fn fail(args: FailArgs) -> Result<(), Stop> {
         lease_epoch: args.holder.lease_epoch,
         failure_reason: args.failure_reason,
         reason_code: args.reason_code.unwrap_or_default(),
+        result: args.left.read()?,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
     };

@@ -2,6 +2,7 @@
 //! heartbeats, tells the program of a request to abort it, and ends the run as the program ends.
 
 pub(super) mod guard;
+mod papers;
 mod program;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,13 +16,14 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args};
 use runledger_client::worker::{Cancellation, Claiming, Held, Job, Options, Outcome, Started, Task, Worker};
 use runledger_client::{Failure, Kind};
-use runledger_proto::{json, v1};
+use runledger_proto::{Struct, json, v1};
 use rustix::process::Signal;
 use tokio::signal::unix::SignalKind;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::guard::Guard;
+use self::papers::Papers;
 use self::program::Program;
 use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
@@ -64,6 +66,9 @@ pub(super) struct WorkerArgs {
     /// The run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
+    /// Give the program what the run was given on its standard input
+    #[arg(long)]
+    input_on_stdin: bool,
     /// Pass over runs while N (1 to 100) with the same value of this label are running that were claimed so. All who
     /// claim such runs are to give the same limit
     #[arg(long, value_name = "LABEL=N", requires = "claim")]
@@ -107,12 +112,12 @@ pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
     let mut guard = Guard::start(args.kill_after.min(args.lease_ttl / 2));
     if !args.claim {
         let held = start(&args, &mut worker).await?;
-        return work(&args, &called, &worker, &mut signals, &mut guard, held).await;
+        return work(&args, &called, &mut worker, &mut signals, &mut guard, held).await;
     }
     let mut left = args.runs.unwrap_or(u64::MAX);
     while left > 0 {
         let Some(held) = claim(&args, &mut worker, &mut signals).await? else { return Ok(()) };
-        match work(&args, &called, &worker, &mut signals, &mut guard, held).await {
+        match work(&args, &called, &mut worker, &mut signals, &mut guard, held).await {
             // The end of one run, whatever it is, is no reason not to take the next.
             Ok(()) | Err(Stop::Program(_)) => {}
             Err(Stop::Failed(failure)) if failure.kind == Kind::Refused => say(&failure.to_string()),
@@ -168,19 +173,23 @@ async fn claim(args: &WorkerArgs, worker: &mut Worker, signals: &mut Signals) ->
 async fn work(
     args: &WorkerArgs,
     called: &[(&'static str, OsString)],
-    worker: &Worker,
+    worker: &mut Worker,
     signals: &mut Signals,
     guard: &mut Guard,
     held: Held,
 ) -> Result<(), Stop> {
     say(&format!("run {} begins, under the lease of epoch {}", held.run.run_id, held.epoch));
-    let environment = environment(&held, called);
-    let task = worker.begin(held);
-    let mut program = match Program::start(&args.command, &environment, task.job.clone()) {
+    let task = worker.begin(held.clone());
+    let input = worker.input(&held).await?;
+    let papers = Papers::laid_out(input.as_ref());
+    let papers = papers.map_err(|error| Stop::Undone(format!("no files can be made for the program: {error}")))?;
+    let environment: Vec<_> = environment(&held, called).into_iter().chain(papers.environment()).collect();
+    let stdin = papers.input().filter(|_| args.input_on_stdin);
+    let mut program = match Program::start(&args.command, &environment, stdin.as_deref(), task.job.clone()) {
         Ok(program) => program,
         Err(error) => {
             let reason = format!("{} cannot be started: {error}", args.command[0].display());
-            report(task, failed(reason.clone(), "SPAWN_FAILED")).await?;
+            report(task, failed(reason.clone(), "SPAWN_FAILED"), None).await?;
             return Err(Stop::Undone(reason));
         }
     };
@@ -203,8 +212,19 @@ async fn work(
             failed(if said.last.is_empty() { how } else { format!("{how}\n{}", said.last) }, "EXIT_STATUS")
         }
     };
+    let (outcome, result) = match (papers.left(), outcome) {
+        (Ok(result), outcome) => (outcome, result),
+        (Err(fault), Outcome::Completed(_)) => {
+            (failed(format!("what the program left in RUNLEDGER_RESULT {fault}"), "RESULT_INVALID"), None)
+        }
+        (Err(fault), outcome) => {
+            say(&format!("what the program left in RUNLEDGER_RESULT {fault}: it is not reported"));
+            (outcome, None)
+        }
+    };
+    let is_invalid = completed && matches!(outcome, Outcome::Failed { .. });
     let mut lost = false;
-    match (report(task, outcome).await, &told) {
+    match (report(task, outcome, result).await, &told) {
         (Ok(()), _) => {}
         // The run was somebody else's before its program ended, which was said.
         (Err(failure), Some(Told::Lost)) if failure.kind == Kind::Refused => lost = true,
@@ -212,6 +232,7 @@ async fn work(
     }
     match (stopped_by, ended.code(), ended.signal()) {
         (Some(number), _, _) => Err(Stop::Signal(number)),
+        (_, Some(0), _) if is_invalid => Err(Stop::Program(1)),
         (_, Some(0), _) if completed && !lost => Ok(()),
         (_, Some(0), _) => Err(Stop::Program(128 + 15)),
         (_, Some(code), _) => Err(Stop::Program(u8::try_from(code).unwrap_or(1))),
@@ -220,14 +241,14 @@ async fn work(
 }
 
 /// Reports how the program ended, and says what became of the run.
-async fn report(task: Task, outcome: Outcome) -> Result<(), Failure> {
+async fn report(task: Task, outcome: Outcome, result: Option<Struct>) -> Result<(), Failure> {
     let run_id = task.job.run().run_id.clone();
     let ending = match &outcome {
         Outcome::Completed(_) => "completed".to_owned(),
         Outcome::Aborted { code, .. } => format!("aborted / {code}"),
         Outcome::Failed { code, .. } => format!("failed / {code}"),
     };
-    say(&match task.end(outcome).await? {
+    say(&match task.end_with(outcome, result).await? {
         v1::Disposition::RecordedLate => {
             format!("the authority had ended run {run_id}: how its program ended is kept as a late report")
         }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use super::difference::{Difference, Row};
 use crate::domain::evolve::evolve;
 use crate::domain::ids::request_key;
-use crate::domain::{Event, EventType, Revision, Route, Run, RunKey, Status, Time};
+use crate::domain::sides::contents::ContentsOf;
+use crate::domain::{
+    ContentDigest, ContentTable, Event, EventType, Link, Revision, Route, Run, RunId, RunKey, Status, Time,
+};
 use crate::store::inspect::{ActiveRow, EventRow, RunRow};
 use crate::store::json::{self, EventColumns, RunColumns};
 
@@ -19,6 +22,20 @@ pub(super) struct Replay<'a> {
     run: Option<Run>,
     /// Whether an event is missing in `run`.
     gap: bool,
+    /// What must stand beside the run.
+    beside: BTreeMap<Place, Expected>,
+    /// Whether an event was missing at any time, so that this is not known.
+    is_unsure: bool,
+}
+
+/// The place of a row beside its run: its table, its revision and its number.
+pub(super) type Place = (ContentTable, i64, u32);
+
+/// What a row beside its run must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    Content(ContentDigest),
+    Link(Link),
 }
 
 impl<'a> Replay<'a> {
@@ -29,7 +46,14 @@ impl<'a> Replay<'a> {
             next: Revision::FIRST.get().cast_signed(),
             run: None,
             gap: false,
+            beside: BTreeMap::new(),
+            is_unsure: false,
         }
+    }
+
+    /// The revision of the run's row.
+    pub(super) fn revision(&self) -> i64 {
+        self.row.columns.revision
     }
 
     pub(super) fn key(&self) -> &'a RunKey {
@@ -45,6 +69,7 @@ impl<'a> Replay<'a> {
         if event.revision != self.next {
             said.differs("revision", self.next, event.revision);
             self.gap = true;
+            self.is_unsure = true;
             self.run = None;
         }
         self.next = event.revision.saturating_add(1);
@@ -67,6 +92,7 @@ impl<'a> Replay<'a> {
             Err(error) => {
                 said.unreadable(&error);
                 self.gap = true;
+                self.is_unsure = true;
                 self.run = None;
             }
         }
@@ -103,7 +129,21 @@ impl<'a> Replay<'a> {
             let from = event.from.map_or("nothing", Status::name);
             said.differs("event.to", format!("what may follow {from}"), event.to);
         }
-        self.run = Some(evolve(self.run.take(), event));
+        let run = evolve(self.run.take(), event);
+        let ContentsOf { input, result, links: (first, links) } = ContentsOf::event(event, &run);
+        let revision = i64::try_from(event.revision.get()).unwrap_or(i64::MAX);
+        let input = input.map(|digest| ((ContentTable::Input, revision, 0), Expected::Content(digest)));
+        let result = result.map(|digest| ((ContentTable::Result, revision, 0), Expected::Content(digest)));
+        let links = (first..).zip(links);
+        let links = links.map(|(number, link)| ((ContentTable::Link, revision, number), Expected::Link(link.clone())));
+        self.beside.extend(input.into_iter().chain(result).chain(links));
+        self.run = Some(run);
+    }
+
+    /// What must stand beside the run; none where that is not known.
+    pub(super) fn beside(&mut self) -> Option<BTreeMap<Place, Expected>> {
+        let is_known = !self.is_unsure && !self.is_cut() && self.row.columns.purged_at.is_none();
+        is_known.then(|| std::mem::take(&mut self.beside))
     }
 
     /// Every 32nd event carries the whole run, and no other does.
@@ -147,6 +187,7 @@ impl<'a> Replay<'a> {
                     Err(error) => said.unreadable(&error),
                 }
                 columns(&row.columns, &folded, &mut said);
+                origin(row, &folded, &mut said);
                 folded
             }
             // With a gap in the events, there is nothing to hold the row against.
@@ -200,6 +241,15 @@ fn columns(row: &RunColumns<String>, run: &Run, said: &mut Row<'_>) {
         Ok(labels) => said.same("labels", &run.labels, &labels),
         Err(error) => said.differs("labels", "something readable", error),
     }
+}
+
+fn origin(row: &RunRow, run: &Run, said: &mut Row<'_>) {
+    let refinements = run.refinements.as_deref();
+    let of = |id: Option<&RunId>| id.map(ToString::to_string);
+    let parent = of(refinements.and_then(|refinements| refinements.parent_run_id.as_ref()));
+    let continued = of(refinements.and_then(|refinements| refinements.continues_run_id.as_ref()));
+    said.same("parent_run_id", &parent, &row.origin[0]);
+    said.same("continues_run_id", &continued, &row.origin[1]);
 }
 
 /// A row in `active` exactly while the run is not terminal.

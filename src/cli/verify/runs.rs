@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::beside::{self, Wanted};
 use super::difference::Difference;
 use super::replay::Replay;
 use super::{Ledger, PATIENCE, patiently};
@@ -83,6 +84,7 @@ async fn histories(
     page: &[RunRow],
     differences: &mut Vec<Difference>,
 ) -> Result<(), StoreError> {
+    let mut wanted = Wanted::new();
     let mut rows = page.iter();
     let mut replay = rows.next().map(Replay::new);
     let Some(last) = page.last() else { return Ok(()) };
@@ -95,7 +97,7 @@ async fn histories(
         ledger.count_events(events.len());
         for event in events {
             while let Some(done) = replay.take_if(|replay| *replay.key() < event.key) {
-                settle(ledger, shard, done, differences).await?;
+                settle(ledger, shard, done, &mut wanted, differences).await?;
                 replay = rows.next().map(Replay::new);
             }
             if let Some(replay) = replay.as_mut().filter(|replay| *replay.key() == event.key) {
@@ -105,39 +107,50 @@ async fn histories(
         ledger.found(differences).await;
     }
     while let Some(done) = replay.take() {
-        settle(ledger, shard, done, differences).await?;
+        settle(ledger, shard, done, &mut wanted, differences).await?;
         replay = rows.next().map(Replay::new);
     }
-    Ok(())
+    beside::compare(ledger, shard, (before, &last.columns.key), wanted, differences).await
 }
 
 /// Ends the replay of a run, unless it was purged since its row was read.
 async fn settle(
     ledger: &Ledger,
     shard: Shard,
-    replay: Replay<'_>,
+    mut replay: Replay<'_>,
+    wanted: &mut Wanted,
     differences: &mut Vec<Difference>,
 ) -> Result<(), StoreError> {
     if replay.is_cut() {
-        let key = replay.key();
-        let mut before = key.clone();
-        // The greatest key below it of the same length: what comes after that is the run, or comes before it.
-        before.run_id = just_before(&key.run_id);
-        loop {
-            let page = patiently(PATIENCE, || ledger.inspect.run_rows(shard, &before)).await?;
-            let Some(row) = page.iter().find(|row| row.columns.key >= *key) else {
-                let Some(last) = page.last() else { break };
-                before.clone_from(&last.columns.key);
-                continue;
-            };
-            if row.columns.key == *key && row.columns.purged_at.is_some() {
-                return Ok(());
-            }
-            break;
+        let row = row_now(ledger, shard, replay.key()).await?;
+        if row.is_some_and(|row| row.columns.purged_at.is_some()) {
+            return Ok(());
         }
     }
+    wanted.insert(replay.key().clone(), (replay.revision(), replay.beside()));
     replay.end(differences);
     Ok(())
+}
+
+/// The revision of a run as it is now; none where it is gone.
+pub(super) async fn revision_now(ledger: &Ledger, shard: Shard, key: &RunKey) -> Result<Option<i64>, StoreError> {
+    let row = row_now(ledger, shard, key).await?.filter(|row| row.columns.purged_at.is_none());
+    Ok(row.map(|row| row.columns.revision))
+}
+
+/// The row of a run as it is now.
+async fn row_now(ledger: &Ledger, shard: Shard, key: &RunKey) -> Result<Option<RunRow>, StoreError> {
+    let mut before = key.clone();
+    // The greatest key below it of the same length: what comes after that is the run, or comes before it.
+    before.run_id = just_before(&key.run_id);
+    loop {
+        let page = patiently(PATIENCE, || ledger.inspect.run_rows(shard, &before)).await?;
+        let Some(last) = page.last() else { return Ok(None) };
+        before.clone_from(&last.columns.key);
+        if before >= *key {
+            return Ok(page.into_iter().find(|row| row.columns.key == *key));
+        }
+    }
 }
 
 /// A text that comes before a run's id, and after most others that do.

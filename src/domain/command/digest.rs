@@ -8,8 +8,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::Command;
 use crate::domain::{
-    Ask, Claim, Complete, End, Ending, LabelsChange, LeaseEpoch, LinksChange, MaxRunning, Metadata, Redaction, Release,
-    RequestAbort, Revision, Start, Update,
+    Ask, Claim, Complete, Content, ContentDigest, End, Ending, LabelsChange, LeaseEpoch, Link, LinksChange, MaxRunning,
+    Metadata, Redaction, Release, RequestAbort, Revision, Start, Update,
 };
 
 /// The fields that a retry must repeat.
@@ -73,6 +73,16 @@ struct Changes<'a> {
     metadata: Option<&'a Metadata>,
     #[serde(skip_serializing_if = "Option::is_none")]
     redaction: Option<&'a Redaction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<ContentDigest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<ContentDigest>,
+    #[serde(skip_serializing_if = "<[Link]>::is_empty")]
+    added_links: &'a [Link],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_run_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continues_run_id: Option<&'a str>,
 }
 
 impl Command {
@@ -100,6 +110,8 @@ fn digest(asked: &Asked<'_>) -> [u8; 32] {
 fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
     let holder = |lease_epoch| Terms { lease_epoch, ..Terms::default() };
     let metadata = ask.metadata();
+    let (input, result) = (ask.input().map(Content::digest), ask.result().map(Content::digest));
+    let added_links = ask.added();
     match ask {
         Ask::Start(start) => {
             let Start {
@@ -112,6 +124,9 @@ fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
                 lease_ttl_ms,
                 start_timeout_ms,
                 run_timeout_ms,
+                input: _,
+                parent_run_id,
+                continues_run_id,
             } = start;
             let (lease_ttl_ms, start_timeout_ms, run_timeout_ms) = (*lease_ttl_ms, *start_timeout_ms, *run_timeout_ms);
             let labels = LabelsChange { set: labels.clone(), ..LabelsChange::default() };
@@ -121,19 +136,22 @@ fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
                 links: Some(links),
                 labels: Some(Cow::Owned(labels)),
                 metadata,
+                input,
+                parent_run_id: parent_run_id.as_deref(),
+                continues_run_id: continues_run_id.as_deref(),
                 ..Changes::default()
             };
             (Terms { lease_ttl_ms, start_timeout_ms, run_timeout_ms, ..Terms::default() }, changes)
         }
-        Ask::Update(Update { lease_epoch, links, labels, metadata: _ }) => {
+        Ask::Update(Update { lease_epoch, links, labels, metadata: _, result: _, added: _ }) => {
             let (links, labels) = (Some(links), Some(Cow::Borrowed(labels)));
-            (holder(*lease_epoch), Changes { links, labels, metadata, ..Changes::default() })
+            (holder(*lease_epoch), Changes { links, labels, metadata, result, added_links, ..Changes::default() })
         }
-        Ask::Complete(Complete { lease_epoch, metadata: _ }) => {
-            (holder(*lease_epoch), Changes { metadata, ..Changes::default() })
+        Ask::Complete(Complete { lease_epoch, metadata: _, result: _, added: _ }) => {
+            (holder(*lease_epoch), Changes { metadata, result, added_links, ..Changes::default() })
         }
-        Ask::Abort(End { lease_epoch, why }) | Ask::Fail(End { lease_epoch, why }) => {
-            (holder(*lease_epoch), Changes { ending: Some(Cow::Borrowed(why)), ..Changes::default() })
+        Ask::Abort(End { lease_epoch, why, result: _ }) | Ask::Fail(End { lease_epoch, why, result: _ }) => {
+            (holder(*lease_epoch), Changes { ending: Some(Cow::Borrowed(why)), result, ..Changes::default() })
         }
         // A claim of `ClaimNextRun` has no digest of its own: its claimer's request has.
         Ask::Claim(Claim { expected_epoch, lease_ttl_ms, max_running, only_waiting: _, request: _ }) => {
@@ -218,7 +236,7 @@ mod tests {
                 ending: Some(Cow::Owned(why())),
                 labels: Some(Cow::Owned(labels_change())),
                 metadata: Some(&metadata),
-                redaction: None,
+                ..Changes::default()
             },
         };
         assert_eq!(hex(digest(&asked)), "69a4c9ba91f59c1bfbd9b3ecee9465241926e61bdbab3f2c299aaf214d10a52f");
@@ -239,23 +257,30 @@ mod tests {
                     lease_ttl_ms: None,
                     start_timeout_ms: Some(5_000),
                     run_timeout_ms: Some(6_000),
+                    ..Start::default()
                 }),
                 "8c2b18a285b47be48d5d5caa1a596315b513672782bbcb01c88050902054de81",
             ),
             (
-                Ask::Update(Update { lease_epoch, links: links(), labels: labels_change(), metadata: metadata() }),
+                Ask::Update(Update {
+                    lease_epoch,
+                    links: links(),
+                    labels: labels_change(),
+                    metadata: metadata(),
+                    ..Update::default()
+                }),
                 "f4019fe70eb4ef4f1ff7d4d2e8f4d2bb26696cba28f0764ad2f14eb89171a75c",
             ),
             (
-                Ask::Complete(Complete { lease_epoch, metadata: metadata() }),
+                Ask::Complete(Complete { lease_epoch, metadata: metadata(), ..Complete::default() }),
                 "900ff00a20fb7acb985499acf3dd01b880ee7c4cd32061d8810758293af83c99",
             ),
             (
-                Ask::Abort(End { lease_epoch: None, why: why() }),
+                Ask::Abort(End { lease_epoch: None, why: why(), result: None }),
                 "35a587a6d2db6589c8fefae9e26939f102703372932a78cbc25c4cff09db7f8a",
             ),
             (
-                Ask::Fail(End { lease_epoch, why: why() }),
+                Ask::Fail(End { lease_epoch, why: why(), result: None }),
                 "ee71c10726381ffa395d85f706b4b36be0909e9d9fe433eaad0caaea3c3b9fa8",
             ),
             (

@@ -2,11 +2,13 @@
 
 use super::lease::granted;
 use crate::domain::decision::Context;
-use crate::domain::limits::{LABELS_MAX, METADATA_BYTES_MAX};
+use crate::domain::limits::{LABELS_MAX, LINKS_MAX, METADATA_BYTES_MAX};
+use crate::domain::sides::contents;
 use crate::domain::sweep::Due;
 use crate::domain::{
-    AbortRequest, Ask, Changes, Claim, Command, Ending, EventType, Labels, LabelsChange, LateReport, Lease, LeaseEpoch,
-    Links, LinksChange, Metadata, Ready, Refusal, Run, Start, SupervisionChange, Time, Unbegun, Violation,
+    AbortRequest, Ask, Changes, Claim, Command, Content, Ending, EventType, Labels, LabelsChange, LateReport, Lease,
+    LeaseEpoch, Links, LinksChange, Metadata, Ready, RefinementsChange, Refusal, ResultDigest, Run, Start,
+    SupervisionChange, Time, Unbegun, Violation,
 };
 
 /// The `reason_code` of a run that was aborted on request, without a report of its worker.
@@ -24,7 +26,8 @@ pub(super) fn changes(
         Ask::Start(start) => started(run, start, command, context, at),
         Ask::Update(update) => {
             let links = update.links.clone();
-            written(run, links, update.labels.clone(), &update.metadata)
+            let refinements = left(run, command, context);
+            Changes { refinements, ..written(run, links, update.labels.clone(), &update.metadata) }
         }
         Ask::Claim(claim) => claimed(run, claim, command, context),
         Ask::Release(_) | Ask::GiveBack(_) if event_type == EventType::Aborted => {
@@ -47,10 +50,16 @@ pub(super) fn changes(
             Changes { supervision, ..ended(Some(due.reason(run)), due.reason_code().to_owned()) }
         }
         Ask::Complete(_) | Ask::Fail(_) | Ask::Abort(_) if event_type == EventType::LateReported => {
-            reported_late(run, command, at)
+            reported_late(run, command, context, at)
         }
-        Ask::Complete(complete) => written(run, LinksChange::default(), LabelsChange::default(), &complete.metadata),
-        Ask::Abort(end) | Ask::Fail(end) => Changes { ending: end.why.clone(), ..Changes::default() },
+        Ask::Complete(complete) => {
+            let refinements = left(run, command, context);
+            let unchanged = (LinksChange::default(), LabelsChange::default());
+            Changes { refinements, ..written(run, unchanged.0, unchanged.1, &complete.metadata) }
+        }
+        Ask::Abort(end) | Ask::Fail(end) => {
+            Changes { ending: end.why.clone(), refinements: left(run, command, context), ..Changes::default() }
+        }
         Ask::Archive | Ask::Restore => Changes::default(),
         Ask::Redact(redaction) => Changes { redaction: Some(Box::new(redaction.clone())), ..Changes::default() },
     }
@@ -60,7 +69,15 @@ fn started(run: Option<&Run>, start: &Start, command: &Command, context: &Contex
     let labels = LabelsChange { set: start.labels.clone(), ..LabelsChange::default() };
     let owner = run.and_then(|run| run.agent_id.as_ref());
     let kept = run.and_then(|run| run.supervision.run_timeout_ms);
+    // The origin is said at creation; a later start that says it again says the same.
+    let origin = RefinementsChange {
+        input: start.input.as_ref().map(Content::digest),
+        parent_run_id: start.parent_run_id.clone(),
+        continues_run_id: start.continues_run_id.clone(),
+        ..RefinementsChange::default()
+    };
     Changes {
+        refinements: if run.is_none() { origin.boxed() } else { None },
         task_thread_id: run.is_none().then(|| start.task_thread_id.clone()),
         agent_id: start.agent_id.clone().or_else(|| command.principal.agent_id.clone()).filter(|_| owner.is_none()),
         supervision: SupervisionChange {
@@ -106,7 +123,8 @@ fn released(run: Option<&Run>, context: &Context<'_>, event_type: EventType, at:
 }
 
 /// The report by the last lease's holder on a run that the authority had ended.
-fn reported_late(run: Option<&Run>, command: &Command, at: Time) -> Changes {
+fn reported_late(run: Option<&Run>, command: &Command, context: &Context<'_>, at: Time) -> Changes {
+    let links = contents::fresh(command, context);
     let Ending { failure_reason, reason_code } = command.ask.why().cloned().unwrap_or_default();
     let report = LateReport {
         at,
@@ -116,9 +134,21 @@ fn reported_late(run: Option<&Run>, command: &Command, at: Time) -> Changes {
         failure_reason,
         reason_code,
         metadata: command.ask.metadata().cloned().unwrap_or_default(),
+        result: run
+            .zip(command.ask.result())
+            .map(|(run, result)| ResultDigest { content: result.digest(), revision: run.revision.next() }),
+        links: u32::try_from(links.len()).unwrap_or(u32::MAX),
     };
     let supervision = SupervisionChange { late_report: Some(Box::new(report)), ..SupervisionChange::default() };
-    Changes { supervision, ..Changes::default() }
+    let refinements = RefinementsChange { links, ..RefinementsChange::default() }.boxed();
+    Changes { supervision, refinements, ..Changes::default() }
+}
+
+/// The result and the links that the run is left with, as far as it does not have them.
+fn left(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Option<Box<RefinementsChange>> {
+    let kept = run.and_then(|run| run.refinements.as_ref()?.result).map(|result| result.content);
+    let result = command.ask.result().map(Content::digest).filter(|result| Some(*result) != kept);
+    RefinementsChange { result, links: contents::fresh(command, context), ..RefinementsChange::default() }.boxed()
 }
 
 fn ended(failure_reason: Option<String>, reason_code: String) -> Changes {
@@ -146,6 +176,10 @@ pub(super) fn within_limits(run: &Run, changes: &Changes) -> Result<(), Refusal>
         let found = run.labels.len();
         violations
             .push(Violation::new("labels", format!("the run would have {found} labels; the limit is {LABELS_MAX}")));
+    }
+    let links = usize::try_from(run.all_links()).unwrap_or(usize::MAX);
+    if links > LINKS_MAX && changes.refinements.as_ref().is_some_and(|refinements| !refinements.links.is_empty()) {
+        violations.push(Violation::new("links", format!("the run would have {links} links; the limit is {LINKS_MAX}")));
     }
     if !changes.metadata.is_empty() {
         let bytes = run.metadata.bytes();

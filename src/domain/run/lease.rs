@@ -7,7 +7,7 @@ use crate::domain::{LeaseEpoch, Time};
 /// A lease: its holder may report on the run. The epoch is the fencing token: it only grows, and writes under an older
 /// one are refused. The expiry is not kept here, since renewals are no events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Lease {
     /// 1 for the run's first lease, and more for each that follows; more by far after a failover that lost commits.
     pub epoch: LeaseEpoch,

@@ -3,11 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ResultDigest;
 use crate::domain::{Event, EventType, Lease, LeaseEpoch, Metadata, Principal, Ready, Run, Status, Time, Unbegun};
 
 /// A request that the worker which executes a run abort it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AbortRequest {
     /// The time of the request.
     pub at: Time,
@@ -23,7 +24,7 @@ pub struct AbortRequest {
 
 /// The report that the last lease's holder made after the authority had ended the run. A late report changes no status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LateReport {
     /// The time of the report.
     pub at: Time,
@@ -42,6 +43,17 @@ pub struct LateReport {
     /// The metadata patch of the report; it is not applied, and only the event keeps it.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
+    /// The result of the report, which is kept beside the run's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ResultDigest>,
+    /// The number of links that came with it.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub links: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_none(links: &u32) -> bool {
+    *links == 0
 }
 
 impl LateReport {
@@ -58,7 +70,7 @@ impl LateReport {
 
 /// The fields of a run that the authority watches over.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Supervision {
     /// The last lease that was granted; it stays when the run has ended.
     #[serde(skip_serializing_if = "Option::is_none")]

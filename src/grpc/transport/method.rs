@@ -81,6 +81,7 @@ const METHODS: &[&str] = &[
     "runledger.v1.RunService/ArchiveRun",
     "runledger.v1.RunService/RestoreRun",
     "runledger.v1.RunService/RedactRun",
+    "runledger.v1.RunService/ListLinks",
     "runledger.v1.RunService/ListRunEvents",
     "runledger.v1.RunService/CountRuns",
     "runledger.v1.RunService/CheckTransition",

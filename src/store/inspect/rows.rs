@@ -62,7 +62,9 @@ pub(in crate::store) fn run<R: Columns>(row: &R) -> Result<RunRow, StoreError> {
     let (epoch, ttl_ms): (Option<i64>, Option<i64>) =
         (lease.get((COLUMNS + 3, "epoch"))?, lease.get((COLUMNS + 4, "ttl_ms"))?);
     let ready = Reader { table: "suspended", row, key: &here }.get((COLUMNS + 5, "ready"))?;
-    Ok(RunRow { columns: columns.into_owned(), active, lease: epoch.zip(ttl_ms), ready })
+    let of_run = Reader { table: "runs", row, key: &here };
+    let origin = [of_run.get((COLUMNS + 6, "parent_run_id"))?, of_run.get((COLUMNS + 7, "continues_run_id"))?];
+    Ok(RunRow { columns: columns.into_owned(), active, lease: epoch.zip(ttl_ms), ready, origin })
 }
 
 /// A row of `run_events`.

@@ -39,6 +39,7 @@ calls! {
     Run: "run",
     Runs: "runs",
     RunsAt: "runs_at",
+    Beside: "beside",
     List: "list",
     Count: "count",
     Ready: "ready",

@@ -9,6 +9,7 @@ use crate::domain::{
     Agents, Ask, Command, Filter, LabelValue, NamespaceAsk, NamespaceCommand, Positions, Principal, Renewal, Rules,
     RunKey, Shard, Start, Status,
 };
+use crate::store::contents::Beside;
 use crate::store::leases::OverduePlace;
 use crate::store::open::{self, Location};
 use crate::store::query::{Order, Reach, RunQuery};
@@ -76,6 +77,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     };
     assert_eq!(store.list(&query).await.unwrap().runs.len(), 1);
     store.count(&key.namespace, &query.filter, None, Reach::Long).await.unwrap();
+    assert!(store.beside(&key, &Beside::default()).await.unwrap().is_empty());
     store.ready(&key.namespace, None, 9).await.unwrap();
     let value = LabelValue { namespace: key.namespace.clone(), label: "k".to_owned(), value: "v".to_owned() };
     store.running(&[value]).await.unwrap();

@@ -21,7 +21,7 @@ use super::rows::{Reader, bigint, smallint};
 use super::sessions::{Session, Sessions};
 use super::{dsn, errors, migrate, safety};
 use crate::domain::ids::request_key;
-use crate::domain::{Decided, NewEvent, Route, Run, Shard};
+use crate::domain::{ContentRow, ContentTable, Decided, NewEvent, Route, Run, Shard};
 use crate::store::bulk::{self, Bulk, End, LAST_RUN_ID, Load, LoadError, NAMESPACE, Room};
 use crate::store::{Description, Ledger, OpenError, OpenOptions, StoreError, json};
 use crate::supervise::Supervisor;
@@ -37,11 +37,31 @@ select shard from shards where shard = $1 for update";
 
 const COPY_RUNS: &str = "-- bulk.copy_runs
 copy runs (shard, namespace, run_id, revision, status, started_at, task_thread_id, agent_id, workflow_id,
-           audit_session_id, route, labels, record, metadata) from stdin (format binary)";
+           audit_session_id, route, labels, record, metadata, parent_run_id, continues_run_id)
+    from stdin (format binary)";
 
 const COPY_EVENTS: &str = "-- bulk.copy_events
 copy run_events (shard, position, namespace, run_id, revision, at, event, commit_id, request_id, request_digest,
                  request_key, keyframe) from stdin (format binary)";
+
+/// What stands beside runs.
+const COPY_CONTENTS: [(ContentTable, &str); 3] = [
+    (
+        ContentTable::Input,
+        "-- bulk.copy_input
+copy run_input (shard, namespace, run_id, revision, content) from stdin (format binary)",
+    ),
+    (
+        ContentTable::Result,
+        "-- bulk.copy_results
+copy run_results (shard, namespace, run_id, revision, content) from stdin (format binary)",
+    ),
+    (
+        ContentTable::Link,
+        "-- bulk.copy_links
+copy run_links (shard, namespace, run_id, revision, content, number, link_key) from stdin (format binary)",
+    ),
+];
 
 /// The place of the data, for roles that may see it, and whether the server is on this machine.
 const ROOM: &str = "-- bulk.room
@@ -184,6 +204,9 @@ impl Bulk for PostgresBulk {
         let written = async {
             copy(&session, COPY_RUNS, rows.runs).await?;
             copy(&session, COPY_EVENTS, rows.events).await?;
+            for ((_, statement), rows) in COPY_CONTENTS.into_iter().zip(rows.contents) {
+                copy(&session, statement, rows).await?;
+            }
             session.batch_execute(COMMIT).await
         };
         written.await.map_err(errors::statement)?;
@@ -230,6 +253,7 @@ const EVENT_BYTES: usize = 400;
 struct Rows {
     runs: Copy,
     events: Copy,
+    contents: Vec<Copy>,
     events_count: u64,
 }
 
@@ -244,18 +268,38 @@ impl Rows {
         for new in &decided.events {
             event(&mut events, shard, commit_id, new);
         }
-        Ok(Self { runs, events, events_count: u64::try_from(decided.events.len()).map_err(bulk::broken)? })
+        let all = decided.sides.contents.as_deref().unwrap_or_default();
+        let contents = COPY_CONTENTS.map(|(table, _)| contents_of(table, shard, all)).into();
+        Ok(Self { runs, events, contents, events_count: u64::try_from(decided.events.len()).map_err(bulk::broken)? })
     }
 }
 
 /// The columns of [`COPY_RUNS`].
 fn run(rows: &mut Copy, shard: i16, run: &Run) {
-    rows.row(14).smallint(shard).text(&run.namespace).text(&run.run_id).bigint(bigint(run.revision));
+    rows.row(16).smallint(shard).text(&run.namespace).text(&run.run_id).bigint(bigint(run.revision));
     rows.smallint(run.status.code()).timestamptz(run.started_at).text(&run.task_thread_id);
     rows.text_or_null(run.agent_id.as_deref()).text_or_null(run.links.workflow_id.as_deref());
     rows.text_or_null(run.links.audit_session_id.as_deref()).text_or_null(run.links.route.map(Route::name));
     rows.jsonb_or_null(json::labels(&run.labels).as_deref()).jsonb(&json::record(run));
     rows.jsonb_or_null(json::metadata(run).as_deref());
+    let refinements = run.refinements.as_deref();
+    rows.text_or_null(refinements.and_then(|refinements| refinements.parent_run_id.as_deref()));
+    rows.text_or_null(refinements.and_then(|refinements| refinements.continues_run_id.as_deref()));
+}
+
+/// The rows of one table of [`COPY_CONTENTS`].
+fn contents_of(table: ContentTable, shard: i16, all: &[ContentRow]) -> Copy {
+    let mut rows = Copy::with_capacity(0);
+    for row in all.iter().filter(|row| row.table == table) {
+        rows.row(if table == ContentTable::Link { 7 } else { 5 });
+        rows.smallint(shard).text(&row.key.namespace).text(&row.key.run_id).bigint(bigint(row.revision));
+        rows.text(&row.content);
+        if table == ContentTable::Link {
+            rows.smallint(i16::try_from(row.number).unwrap_or(i16::MAX));
+            rows.bytes_or_null(row.link_key.as_ref().map(|key| key.as_bytes().as_slice()));
+        }
+    }
+    rows
 }
 
 /// The columns of [`COPY_EVENTS`].

@@ -46,6 +46,9 @@ pub(super) const READING: Needs = &[
     ("suspended", &["SELECT"]),
     ("namespaces", &["SELECT"]),
     ("purged", &["SELECT"]),
+    ("run_input", &["SELECT"]),
+    ("run_results", &["SELECT"]),
+    ("run_links", &["SELECT"]),
 ];
 
 /// The privileges of a server. UPDATE is also needed to lock a row.
@@ -55,6 +58,9 @@ pub(super) const SERVING: Needs = &[
     ("shards", &["SELECT", "UPDATE"]),
     ("runs", &["SELECT", "INSERT", "UPDATE"]),
     ("run_events", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("run_input", &["SELECT", "INSERT", "DELETE"]),
+    ("run_results", &["SELECT", "INSERT", "DELETE"]),
+    ("run_links", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("active", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("leases", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
     ("uptime", &["SELECT", "UPDATE"]),

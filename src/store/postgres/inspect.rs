@@ -21,7 +21,8 @@ use super::sessions::Sessions;
 use super::upkeep::retention;
 use super::{dsn, lineage, migrate, safety};
 use crate::domain::ids::shard_of;
-use crate::domain::{Event, Namespace, Position, Positions, Revision, RunKey, Shard, Time};
+use crate::domain::{ContentRow, ContentTable, Event, Namespace, Position, Positions, Revision, RunKey, Shard, Time};
+use crate::store::contents::Beside;
 use crate::store::inspect::{
     Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows, Tombstones,
 };
@@ -153,6 +154,20 @@ impl Inspect for PostgresInspect {
 
     async fn place_rows(&self, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError> {
         pages::places(&self.sessions, shard, after).await
+    }
+
+    async fn content_rows(
+        &self,
+        table: ContentTable,
+        shard: Shard,
+        after: (&RunKey, i64),
+        last: &RunKey,
+    ) -> Result<Vec<ContentRow>, StoreError> {
+        pages::contents(&self.sessions, table, shard, after, last).await
+    }
+
+    async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
+        read::beside(&self.sessions, self.shard_of(key), key, asked).await
     }
 
     async fn keys_of(&self, table: OfRuns, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError> {

@@ -41,9 +41,9 @@ from (
             select *, {matches} as matches
             from {entries}) as tested
         where matches or n = {max}) as found) as r
-where not matches or stored - size < $14::bigint
+where not matches or stored - size < $16::bigint
 order by {in_order}
-limit $15::bigint",
+limit $17::bigint",
         run_columns!(postgres),
         in_order = order.of(""),
         matches = filter::sql(by),
@@ -73,7 +73,7 @@ group by status"
 fn looked_at(by: By, order: Order, max: usize, more: &str, joined: bool) -> String {
     let (table, columns) = match by {
         By::Active => ("active", "shard, namespace, run_id, started_at, status".to_owned()),
-        By::TaskThread | By::AuditSession | By::Agent | By::Workflow | By::Start => {
+        By::TaskThread | By::AuditSession | By::Agent | By::Workflow | By::Parent | By::Continued | By::Start => {
             ("runs", format!("namespace, run_id, started_at, status, {TESTED}{more}"))
         }
     };
@@ -97,19 +97,26 @@ fn looked_at(by: By, order: Order, max: usize, more: &str, joined: bool) -> Stri
     join runs as r on r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id
     where a.status = any($6) or n = {max}) as looked_at"
         ),
-        By::Active | By::TaskThread | By::AuditSession | By::Agent | By::Workflow | By::Start => {
+        By::Active
+        | By::TaskThread
+        | By::AuditSession
+        | By::Agent
+        | By::Workflow
+        | By::Parent
+        | By::Continued
+        | By::Start => {
             format!("{numbered} as looked_at")
         }
     }
 }
 
-/// The arguments that the statements take for a filter: `$1` to `$13`.
+/// The arguments that the statements take for a filter: `$1` to `$15`.
 struct Arguments<'a> {
     namespace: &'a str,
     after: (At, &'a str),
     before: (At, &'a str),
     statuses: Option<Vec<i16>>,
-    texts: [Option<&'a str>; 5],
+    texts: [Option<&'a str>; 7],
     labels: Option<String>,
     archived: Option<bool>,
 }

@@ -18,8 +18,9 @@ use super::errors::{self, TimedOut};
 use super::min_release;
 use super::rows::{Reader, bigint, shown, smallint};
 use super::sessions::{Session, Sessions};
-use crate::domain::{Event, Positions, Revision, Run, RunKey, Shard};
+use crate::domain::{ContentRow, Event, Positions, Revision, Run, RunKey, Shard};
 use crate::store::StoreError;
+use crate::store::contents::{self, BESIDE, Beside};
 use crate::store::dialect::run_columns;
 use crate::store::rows::{events, runs};
 
@@ -101,6 +102,19 @@ where
 pub(super) async fn run(sessions: &Sessions, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
     let rows = rows(sessions, RUN, &[&smallint(shard), &key.namespace, &key.run_id]).await?;
     rows.first().map(runs::run).transpose()
+}
+
+pub(super) async fn beside(
+    sessions: &Sessions,
+    shard: Shard,
+    key: &RunKey,
+    asked: &Beside,
+) -> Result<Vec<ContentRow>, StoreError> {
+    let [own, late] = asked.results.map(|revision| revision.map_or(0, bigint));
+    let (input, links) = (i64::from(asked.input), i16::try_from(asked.links).unwrap_or(i16::MAX));
+    let arguments: [&(dyn ToSql + Sync); 7] =
+        [&smallint(shard), &key.namespace, &key.run_id, &input, &own, &late, &links];
+    rows(sessions, BESIDE, &arguments).await?.iter().map(contents::row).collect()
 }
 
 /// Reads with one statement for each shard that has some of the runs.

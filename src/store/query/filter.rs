@@ -11,19 +11,19 @@ use crate::store::StoreError;
 use crate::store::rows::{Columns, Reader};
 
 /// The columns that are texts. On Postgres, they are the parameters from `$7` on.
-const TEXTS: [&str; 5] = ["task_thread_id", "agent_id", "workflow_id", "audit_session_id", "route"];
+const TEXTS: [&str; 7] =
+    ["task_thread_id", "agent_id", "workflow_id", "audit_session_id", "route", "parent_run_id", "continues_run_id"];
 
 /// All columns that are tested, beside `status`.
-pub(in crate::store) const TESTED: &str =
-    "task_thread_id, agent_id, workflow_id, audit_session_id, route, labels, archived_at";
+pub(in crate::store) const TESTED: &str = "task_thread_id, agent_id, workflow_id, audit_session_id, route, parent_run_id, continues_run_id, labels, archived_at";
 
 /// On Postgres, the conditions on the columns that are no texts.
 pub(in crate::store) const STATUS: &str = "($6::smallint[] is null or status = any($6))";
 /// The condition on labels, in a select of its own, so that the text is parsed once and not for each run.
-const LABELS: &str = "($12::text is null or labels @> (select $12::text::jsonb))";
+const LABELS: &str = "($14::text is null or labels @> (select $14::text::jsonb))";
 
 /// The condition on archiving.
-const ARCHIVED: &str = "($13::boolean is null or (archived_at is not null) = $13)";
+const ARCHIVED: &str = "($15::boolean is null or (archived_at is not null) = $15)";
 
 /// The wanted values of the texts, in their order.
 pub(in crate::store) fn texts(filter: &Filter) -> [Option<&str>; TEXTS.len()] {
@@ -34,6 +34,8 @@ pub(in crate::store) fn texts(filter: &Filter) -> [Option<&str>; TEXTS.len()] {
         workflow_id,
         audit_session_id,
         route,
+        parent_run_id,
+        continues_run_id,
         statuses: _,
         labels: _,
         started_from: _,
@@ -43,7 +45,8 @@ pub(in crate::store) fn texts(filter: &Filter) -> [Option<&str>; TEXTS.len()] {
     } = filter;
     let links = [task_thread_id, agent_id, workflow_id, audit_session_id].map(Option::as_deref);
     let [task_thread_id, agent_id, workflow_id, audit_session_id] = links;
-    [task_thread_id, agent_id, workflow_id, audit_session_id, route.map(Route::name)]
+    let [parent, continued] = [parent_run_id, continues_run_id].map(Option::as_deref);
+    [task_thread_id, agent_id, workflow_id, audit_session_id, route.map(Route::name), parent, continued]
 }
 
 /// The wanted value of one text.

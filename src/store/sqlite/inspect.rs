@@ -21,7 +21,8 @@ use super::upkeep::retention;
 use super::{changes, errors, migrate, open, read, rows};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
-use crate::domain::{Event, Namespace, Position, Positions, Revision, RunKey, Shard, Time};
+use crate::domain::{ContentRow, ContentTable, Event, Namespace, Position, Positions, Revision, RunKey, Shard, Time};
+use crate::store::contents::Beside;
 use crate::store::inspect::{
     Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows, Tombstones,
 };
@@ -251,6 +252,22 @@ impl Inspect for SqliteInspect {
 
     async fn place_rows(&self, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError> {
         self.read(move |connection| pages::places(connection, shard, after)).await
+    }
+
+    async fn content_rows(
+        &self,
+        table: ContentTable,
+        shard: Shard,
+        after: (&RunKey, i64),
+        last: &RunKey,
+    ) -> Result<Vec<ContentRow>, StoreError> {
+        let (after, last) = ((after.0.clone(), after.1), last.clone());
+        self.read(move |connection| pages::contents(connection, table, shard, &after, &last)).await
+    }
+
+    async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
+        let (shard, key, asked) = (self.shard_of(key), key.clone(), *asked);
+        self.read(move |connection| read::beside(connection, shard, &key, &asked)).await
     }
 
     async fn keys_of(&self, table: OfRuns, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError> {

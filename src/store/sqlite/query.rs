@@ -18,9 +18,9 @@ use crate::store::query::{By, Order, Place, Range, Reach, RunCounts, RunPage, Ru
 use crate::store::rows::runs;
 
 /// The places of the columns of a list behind those that a filter tests.
-const RUN_ID: usize = 8;
-const STARTED_AT: usize = 9;
-const ROWID: usize = 10;
+const RUN_ID: usize = 10;
+const STARTED_AT: usize = 11;
+const ROWID: usize = 12;
 
 const FETCH: &str =
     concat!("-- query.fetch_whole\nselect ", run_columns!(sqlite), " from runs as r where r.rowid = ?1");
@@ -51,7 +51,7 @@ pub(super) fn walk(by: By, order: Order, columns: &str) -> String {
             ),
             "",
         ),
-        By::TaskThread | By::AuditSession | By::Agent | By::Workflow | By::Start => {
+        By::TaskThread | By::AuditSession | By::Agent | By::Workflow | By::Parent | By::Continued | By::Start => {
             ("r.", format!("runs as r indexed by {index}"), " and r.purged_at is null")
         }
     };

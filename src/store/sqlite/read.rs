@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 
 use rusqlite::Connection;
 
-use super::rows::{Reader, bigint, each, first, ledger, shown};
+use super::rows::{Reader, all, bigint, each, first, ledger, shown};
 use super::sides::leases;
 use super::uptime::UptimeClock;
 use super::{ends, errors};
-use crate::domain::{Event, Position, Positions, Revision, Run, RunKey, Shard};
+use crate::domain::{ContentRow, Event, Position, Positions, Revision, Run, RunKey, Shard};
+use crate::store::contents::{self, BESIDE, Beside};
 use crate::store::dialect::run_columns;
 use crate::store::rows::{events, runs};
 use crate::store::{Found, RunAsKept, StoreError, json};
@@ -61,6 +62,18 @@ pub(super) fn runs(
         Ok(Found::Run(Box::new(RunAsKept { run, lease })))
     };
     keys.iter().map(read).collect()
+}
+
+/// What stands beside a run.
+pub(super) fn beside(
+    connection: &Connection,
+    shard: Shard,
+    key: &RunKey,
+    asked: &Beside,
+) -> Result<Vec<ContentRow>, StoreError> {
+    let [own, late] = asked.results.map(|revision| revision.map_or(0, bigint));
+    let values = (shard.0, &key.namespace, &key.run_id, i64::from(asked.input), own, late, asked.links);
+    all(connection, BESIDE, values, |row| contents::row(row))
 }
 
 /// Runs right after one of their events each, in one snapshot.

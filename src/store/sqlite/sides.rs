@@ -2,6 +2,7 @@
 //! their lock.
 
 pub(super) mod claims;
+pub(super) mod contents;
 pub(super) mod leases;
 pub(super) mod max_running;
 mod ready;
@@ -40,6 +41,9 @@ pub(super) fn load(
     for name in &wanted.namespaces {
         sides.namespaces.extend(namespaces::of_creation(transaction, name)?);
     }
+    for key in &wanted.links {
+        contents::load_links(transaction, shard, key, &mut sides.links)?;
+    }
     Ok(sides)
 }
 
@@ -55,6 +59,9 @@ pub(super) fn write(writer: &Writer<'_>, sides: &SideWrites, now: Time) -> Resul
     }
     for (key, claimed) in &sides.claims {
         claims::write(writer.transaction, key, claimed.as_ref(), now)?;
+    }
+    for row in sides.contents.iter().flatten() {
+        contents::write(writer, row)?;
     }
     Ok(())
 }

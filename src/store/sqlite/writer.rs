@@ -24,7 +24,7 @@ impl Writer<'_> {
         &self,
         table: &'static str,
         key: &RunKey,
-        sql: &'static str,
+        sql: &str,
         values: impl Params,
     ) -> Result<(), StoreError> {
         match execute(self.transaction, sql, values)? {

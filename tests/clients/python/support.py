@@ -134,6 +134,12 @@ def largest_metadata():
     return fields
 
 
+def largest_links():
+    """As many of the longest links as one call may bring: 48 KiB of texts."""
+    link = {"rel": "r" * 64, "sha256": "f" * 64, "media_type": "m" * 128, "summary": "\U0001f4a5" * 128}
+    return [{**link, "target": f"{nth}".rjust(1024, "/")} for nth in range(28)]
+
+
 def largest_start(run_id):
     """A StartRun with every field at its limit; strings of four-byte characters where any are allowed."""
     wide = "\U0001f4a5"
@@ -148,5 +154,8 @@ def largest_start(run_id):
         "fallback_used": True,
         "labels": {f"{key:02}".ljust(63, "k"): wide * 64 for key in range(32)},
         "metadata": struct(largest_metadata()),
+        "input": struct(largest_metadata()),
+        "parent_run_id": "p" * 128,
+        "continues_run_id": "c" * 128,
         "request_id": "r" * 128,
     }

@@ -1,6 +1,8 @@
 """The largest legal run gets through: in an answer, in every refusal, and in watch frames."""
 
-from support import Case, grpc, largest_metadata, largest_start, metadata, run_pb2
+from google.protobuf import json_format
+
+from support import Case, api, grpc, largest_links, largest_metadata, largest_start, metadata, run_pb2, struct
 
 Code = grpc.StatusCode
 
@@ -55,6 +57,21 @@ class Largest(Case):
         self.assertEqual(created.change.event.changes.metadata, self.fields["metadata"])
         self.assertEqual((failed.change.run, end.end.run), (ended, ended))
         self.assertEqual(failed.change.run.status, run_pb2.RUN_STATUS_FAILED)
+
+    def test_what_stands_beside_it_arrives_and_watches_go_on(self):
+        fields = {"metadata": self.fields["metadata"], "result": self.fields["input"], "links": largest_links()}
+        cleared = self.service.UpdateRun(run_id=self.run_id, metadata=struct({"deep": None, "numbers": None, "pad": None})).run
+        updated = self.service.UpdateRun(run_id=self.run_id, **fields).run
+        self.assertEqual((cleared.input.bytes, updated.result.bytes, updated.link_count), (65_536, 65_536, 28))
+        whole = self.service.GetRun(run_id=self.run_id, view=api.RUN_VIEW_WHOLE)
+        for content in (whole.input, whole.result):
+            self.assertEqual(json_format.MessageToDict(content), largest_metadata())
+        self.assertEqual([link.target for link in whole.links], [link["target"] for link in fields["links"]])
+        listed = self.service.ListLinks(run_id=self.run_id).links
+        self.assertEqual(list(whole.links), list(listed))
+        frames = self.service.watch(self.run_id, after_revision=2)
+        self.end()
+        self.assertEqual([len(frame.change.event.changes.links) for frame in frames if frame.HasField("change")], [28, 0])
 
     def test_its_history_lists(self):
         self.end()

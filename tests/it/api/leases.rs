@@ -305,7 +305,7 @@ pub(crate) async fn what_is_wrong_with_leases_is_named_field_by_field(place: Pla
         let asked = ClaimNextRunRequest { max_running: Some(limited(label, limit)), ..next("nobody's") };
         assert_eq!(Refused::from(caller.grpc.clone().claim_next_run(asked).await.unwrap_err()).fields(), wrong);
     }
-    let asked = GetRunRequest { run_id: run_id.clone(), queue_label: Some("x".repeat(64)) };
+    let asked = GetRunRequest { run_id: run_id.clone(), queue_label: Some("x".repeat(64)), ..Default::default() };
     let status = caller.grpc.clone().get_run(asked).await.unwrap_err();
     assert_eq!(Refused::from(status).fields(), ["queue_label"]);
     let asked = RequestAbortRequest { run_id, grace: Some(seconds(-1)), ..RequestAbortRequest::default() };
@@ -324,7 +324,8 @@ pub(crate) async fn a_queue_is_served_first_in_first_out_and_shows_each_runs_pla
     }
     let bare = caller.apply(StartRunRequest { labels: [label("other", "x")].into(), ..deferred(&fresh("bare")) }).await;
     let queue = async |run_id: &str| {
-        let asked = GetRunRequest { run_id: run_id.to_owned(), queue_label: Some("instance".to_owned()) };
+        let asked =
+            GetRunRequest { run_id: run_id.to_owned(), queue_label: Some("instance".to_owned()), ..Default::default() };
         caller.grpc.clone().get_run(caller.request(asked)).await.unwrap().into_inner().queue
     };
     let at = |position: u64, running: &[&str]| {

@@ -268,6 +268,8 @@ pub(crate) async fn everything_that_is_wrong_with_a_filter_is_named(place: Place
         started_from: Some(Timestamp { seconds: i64::MAX, nanos: 0 }),
         started_before: Some(Timestamp { seconds: 0, nanos: -1 }),
         archived: 4,
+        parent_run_id: "a b".into(),
+        continues_run_id: "é".into(),
     };
     let wanted: BTreeSet<&str> = [
         "filter.task_thread_id",
@@ -282,6 +284,8 @@ pub(crate) async fn everything_that_is_wrong_with_a_filter_is_named(place: Place
         "filter.started_from",
         "filter.started_before",
         "filter.archived",
+        "filter.parent_run_id",
+        "filter.continues_run_id",
     ]
     .into();
     let named = |status: Status| Refused::from(status).fields().into_iter().collect::<BTreeSet<String>>();

@@ -128,7 +128,7 @@ async fn about(caller: &Caller, run_id: &str) -> Vec<(&'static str, Result<(), S
         };
     }
     let mut said = vec![
-        call!(get_run, GetRunRequest { run_id: id(), queue_label: Some("queue".into()) }),
+        call!(get_run, GetRunRequest { run_id: id(), queue_label: Some("queue".into()), ..Default::default() }),
         call!(list_run_events, ListRunEventsRequest { run_id: id(), ..Default::default() }),
         call!(watch_run, WatchRunRequest { run_id: id(), ..Default::default() }),
         call!(watch_run, WatchRunRequest { run_id: id(), after_revision: Some(1), ledger_epoch: None }),
@@ -230,7 +230,7 @@ pub(crate) async fn lists_counts_claims_and_queues_end_at_the_wall(place: Place)
     // The value is full there, and a run waits there: neither counts here.
     let own = fresh("own");
     here.apply(queued(&own)).await;
-    let asked = GetRunRequest { run_id: own.clone(), queue_label: Some("queue".into()) };
+    let asked = GetRunRequest { run_id: own.clone(), queue_label: Some("queue".into()), ..Default::default() };
     let queue = here.grpc.clone().get_run(here.request(asked)).await.unwrap().into_inner().queue.unwrap();
     assert_eq!((queue.position, queue.running_run_ids), (1, vec![]));
     let claimed = here.grpc.clone().claim_next_run(here.request(claim)).await.unwrap().into_inner();

@@ -40,6 +40,55 @@ fn shows(message: &impl Message) -> bool {
     bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes())
 }
 
+/// An input, results and links that have the secret.
+fn spoilt_contents(run_id: &str) -> v1::UpdateRunRequest {
+    let link = |rel: &str, target: &str| v1::Link {
+        rel: rel.to_owned(),
+        target: target.to_owned(),
+        media_type: SECRET.to_owned(),
+        summary: format!("of {SECRET}"),
+        ..v1::Link::default()
+    };
+    v1::UpdateRunRequest {
+        result: value!({ "token": SECRET }).as_object().map(json::structure),
+        links: vec![link("url", &format!("https://example.com/?{SECRET}")), link("receipt", "kept")],
+        ..update(run_id)
+    }
+}
+
+pub(crate) async fn what_stands_beside_a_run_is_taken_out_as_well(place: Place) {
+    let (caller, other) = (place.caller().await, place.other().await);
+    let run_id = fresh("beside");
+    let input = value!({ "password": SECRET }).as_object().map(json::structure);
+    caller.apply(v1::StartRunRequest { input, ..start(&run_id) }).await;
+    let before = caller.apply(spoilt_contents(&run_id)).await;
+    let whole = async |caller: &Caller| {
+        let view = Some(v1::RunView::Whole.into());
+        let asked = v1::GetRunRequest { run_id: run_id.clone(), view, ..v1::GetRunRequest::default() };
+        caller.grpc.clone().get_run(caller.request(asked)).await.unwrap().into_inner()
+    };
+    assert!(shows(&whole(&caller).await));
+    let (_, run) = redacted(&caller, redact(&run_id, &["/input", "/result", "/links/url"])).await.unwrap();
+    assert_eq!((&run.input, &run.result, run.link_count), (&None, &None, before.link_count));
+    let shown = whole(&other).await;
+    assert_eq!((&shown.input, &shown.result), (&None, &None));
+    assert_eq!((shown.links[0].target.as_str(), shown.links[0].summary.as_str()), ("[redacted]", "[redacted]"));
+    assert_eq!(shown.links[1].target, "kept");
+    redacted(&caller, redact(&run_id, &["/links"])).await.unwrap();
+    let digests = [before.input.unwrap().sha256, before.result.unwrap().sha256];
+    for shown in [&whole(&caller).await, &whole(&other).await] {
+        assert!(!shows(shown));
+    }
+    for event in other.events(&run_id).await {
+        assert!(!shows(&event), "{event:?}");
+        let text = format!("{event:?}");
+        assert!(digests.iter().all(|digest| !text.contains(digest)), "{event:?}");
+    }
+    // It goes on as before: the same link is another one, and a new result stands.
+    let after = caller.apply(spoilt_contents(&run_id)).await;
+    assert_eq!((after.link_count, after.result.is_some()), (4, true));
+}
+
 /// A run whose history has the secret in several events, one of them with a keyframe, and in its reasons.
 async fn spoilt(caller: &Caller) -> String {
     let run_id = fresh("redacted");

@@ -101,6 +101,8 @@ pub(crate) async fn a_watch_of_all_runs_is_validated_whole(place: Place) {
         started_from: time(i64::MAX),
         started_before: time(i64::MIN),
         archived: -1,
+        parent_run_id: "/".into(),
+        continues_run_id: "x".repeat(129),
     };
     let asked = WatchRunsRequest { filter: Some(filter), initial: 7, cursor: "noise".into() };
     let mut fields = Refused::from(Watch::begin(&caller, asked).await.map(|_| ()).unwrap_err()).fields();

@@ -69,6 +69,10 @@ fn link() -> impl Strategy<Value = Option<String>> {
     of(prop_oneof![Just("link-1".to_owned()), Just("link-2".to_owned()), Just("é 'x'".to_owned())])
 }
 
+fn parent() -> impl Strategy<Value = Option<RunId>> {
+    of(prop_oneof![Just(RunId::from("run-1")), Just(RunId::from("run-2"))])
+}
+
 fn route() -> impl Strategy<Value = Option<Route>> {
     of(prop_oneof![Just(Route::Mcp), Just(Route::Cli), Just(Route::Http)])
 }
@@ -79,29 +83,33 @@ fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
 
 /// Commands that bring a run to some state, in two steps that need not be one batch.
 fn made() -> impl Strategy<Value = (Vec<Command>, Vec<Command>)> {
-    let links = ("thread-[1-3]", link(), link(), link(), route(), labels());
-    ("[a-z0-9.~]{6}", 0..8_u8, links).prop_map(|(id, end, (thread, agent, workflow, audit, route, labels))| {
-        let linked = |command: Command| {
-            command.thread(&thread).metadata(&json!({"of": id})).changing(|changes| {
-                changes.agent_id.clone_from(&agent);
-                changes.audit_session_id.clone_from(&audit);
-                changes.route = route;
-                changes.labels = labels.clone();
-            })
-        };
-        let rest = match end {
-            0 => return (vec![linked(deferred(&id))], vec![]),
-            1 => vec![],
-            2 => vec![complete(&id)],
-            3 => vec![fail(&id)],
-            4 => vec![complete(&id), archive(&id)],
-            5 => vec![abort(&id), archive(&id), restore(&id), archive(&id)],
-            6 => vec![update(&id).workflow("").label("a", "x"), abort(&id)],
-            _ => vec![update(&id).workflow(workflow.as_deref().unwrap_or("link-2"))],
-        };
-        let begun = linked(start(&id)).changing(|changes| changes.workflow_id = workflow);
-        (vec![begun], rest)
-    })
+    let links = ("thread-[1-3]", link(), link(), link(), route(), labels(), parent(), parent());
+    ("[a-z0-9.~]{6}", 0..8_u8, links).prop_map(
+        |(id, end, (thread, agent, workflow, audit, route, labels, parent, continued))| {
+            let linked = |command: Command| {
+                command.thread(&thread).metadata(&json!({"of": id})).changing(|changes| {
+                    changes.agent_id.clone_from(&agent);
+                    changes.audit_session_id.clone_from(&audit);
+                    changes.route = route;
+                    changes.labels = labels.clone();
+                    changes.parent_run_id.clone_from(&parent);
+                    changes.continues_run_id.clone_from(&continued);
+                })
+            };
+            let rest = match end {
+                0 => return (vec![linked(deferred(&id))], vec![]),
+                1 => vec![],
+                2 => vec![complete(&id)],
+                3 => vec![fail(&id)],
+                4 => vec![complete(&id), archive(&id)],
+                5 => vec![abort(&id), archive(&id), restore(&id), archive(&id)],
+                6 => vec![update(&id).workflow("").label("a", "x"), abort(&id)],
+                _ => vec![update(&id).workflow(workflow.as_deref().unwrap_or("link-2"))],
+            };
+            let begun = linked(start(&id)).changing(|changes| changes.workflow_id = workflow);
+            (vec![begun], rest)
+        },
+    )
 }
 
 fn filters(times: Vec<Time>) -> impl Strategy<Value = Filter> {
@@ -114,8 +122,10 @@ fn filters(times: Vec<Time>) -> impl Strategy<Value = Filter> {
         2 => btree_set(status, 1..4),
     ];
     let few_labels = prop_oneof![2 => Just(BTreeMap::new()), 1 => labels()];
-    (links, statuses, route(), few_labels, time(), time(), any::<u16>()).prop_map(
-        |((task_thread_id, agent_id, workflow_id, audit_session_id), statuses, route, labels, from, before, keep)| {
+    let parents = (parent(), parent());
+    (links, statuses, route(), few_labels, (time(), time()), parents, any::<u16>()).prop_map(
+        |((task_thread_id, agent_id, workflow_id, audit_session_id), statuses, route, labels, times, parents, keep)| {
+            let ((from, before), (parent, continued)) = (times, parents);
             // Each field alone is there as well as many together.
             let kept = |n: u16| keep & (1 << n) != 0;
             Filter {
@@ -130,6 +140,8 @@ fn filters(times: Vec<Time>) -> impl Strategy<Value = Filter> {
                 started_from: from.filter(|_| kept(5)),
                 started_before: before.filter(|_| kept(6)),
                 archived: kept(7).then(|| kept(8)),
+                parent_run_id: parent.filter(|_| kept(9)),
+                continues_run_id: continued.filter(|_| kept(10)),
             }
         },
     )

@@ -3,16 +3,20 @@
 use std::ops::ControlFlow;
 
 use runledger::domain::{
-    Command, Ending, NamespaceAsk, NamespaceRefusal, Position, Refusal, Retention, Revision, Run, RunKey, Shard, Status,
+    Ask, Command, Ending, NamespaceAsk, NamespaceRefusal, Position, RedactedPath, Redaction, Refusal, Retention,
+    Revision, Run, RunKey, Shard, Status,
 };
 use runledger::retention::{Mode, Quiets, walk};
+use runledger::store::contents::Beside;
 use runledger::store::retention::{PURGE_RUNS_MAX, Purged, Walk};
 use runledger::store::{PAGE_BYTES_MAX, Store, StoreError};
 
 use super::asking::{apply, ask, ask_all, beginning, home, neighbours, stored, word};
 use super::fixture::Fixture;
 use super::namespaces::{change, make, within};
-use crate::support::commands::{Asking as _, abort, archive, complete, fail, key, start, update};
+use crate::support::commands::{
+    Asking as _, Operation, abort, archive, command, complete, fail, given, key, left, start, update,
+};
 use crate::support::wrapped::Wrapped;
 
 const HOUR_MS: u64 = 3_600_000;
@@ -130,6 +134,58 @@ pub(crate) async fn what_is_due_is_purged_whole_and_nothing_else_goes<F: Fixture
     is_gone(store, &late).await;
     is_gone(store, &failed).await;
     is_there(store, &aborted).await;
+}
+
+pub(crate) async fn what_stands_beside_a_run_is_counted_and_goes_with_it<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    make(store, "team-a", None).await;
+    keeps(store, "team-a", kept()).await;
+    let quota = NamespaceAsk::Update {
+        description: None,
+        max_active_runs: None,
+        max_stored_bytes: Some(Some(1 << 40)),
+        retention: None,
+    };
+    change(store, "team-a", quota).await.unwrap();
+    let measured = async || {
+        while store.measure().await.unwrap() {}
+        store.namespaces(&["team-a".into()]).await.unwrap().pop().unwrap().stored_bytes.unwrap()
+    };
+    let text = |bytes: usize| serde_json::json!({ "text": "x".repeat(bytes) });
+    let bare = apply(store, within("team-a", start("bare"))).await;
+    apply(store, within("team-a", given("full", &text(30_000), "bare"))).await;
+    let before = measured().await;
+    assert!((30_000..40_000).contains(&before), "{before}");
+    let links = [("artifact", "a"), ("url", &*"t".repeat(1_000))];
+    let full = apply(store, within("team-a", left("full", &text(20_000), &links))).await;
+    apply(store, within("team-a", left("full", &text(10_000), &[("url", "b")]))).await;
+    let most = measured().await;
+    assert!((before + 31_000..before + 40_000).contains(&most), "{before}, {most}");
+    // Of what is taken out, nothing is counted any more.
+    let mut redaction = within("team-a", command("full", Operation::Redact));
+    let paths = ["/result", "/links"].map(|path| RedactedPath::parse(path).unwrap()).into();
+    redaction.ask = Ask::Redact(Redaction { paths, reason: None });
+    apply(store, redaction).await;
+    let less = measured().await;
+    assert!((before..before + 5_000).contains(&less), "{before}, {less}");
+    let run = apply(store, within("team-a", complete("full"))).await;
+    let all = Beside { input: true, results: [Some(2.into()), Some(3.into())], links: 64 };
+    let rows = store.beside(&full.key(), &all).await.unwrap();
+    assert_eq!(rows.len(), 4, "the input and three links, of which nothing is told: {rows:?}");
+    apply(store, within("team-a", complete("bare"))).await;
+    fixture.pass_alive(&[], HOUR_MS).await;
+    for shard in (0..store.ledger().shard_count).map(Shard) {
+        let lives_there =
+            |id: &String| home(store, &RunKey { namespace: "team-a".into(), run_id: id.as_str().into() }) == shard;
+        let id = (0..1_000).map(|n| format!("later-{n}")).find(lives_there).unwrap();
+        apply(store, within("team-a", start(&id))).await;
+    }
+    assert_eq!(purge(store).await, Purged { runs: 2, events: 7 });
+    assert!(store.beside(&full.key(), &all).await.unwrap().is_empty());
+    assert!(measured().await < 30_000);
+    let gone = stored(store, &run.key()).await;
+    assert!(gone.purged_at.is_some() && gone.refinements.is_none(), "{gone:?}");
+    assert!(stored(store, &bare.key()).await.purged_at.is_some());
 }
 
 pub(crate) async fn the_newest_event_of_a_shard_stays_until_another_follows<F: Fixture>(fixture: F) {

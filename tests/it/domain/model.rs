@@ -54,6 +54,7 @@ impl Shelf {
                 max_running: model.running_beside(commands, &self.runs),
                 claims: model.claimed(),
                 namespaces: Vec::new(),
+                links: Vec::new(),
             },
             ledger_epoch: LedgerEpoch::FIRST,
         }

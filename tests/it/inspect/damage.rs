@@ -6,6 +6,7 @@ use super::on_both_stores;
 /// Damages a sound ledger, and holds what `verify` says against what it must.
 async fn finds(ledger: &Ledger, damage: &[String], wanted: &[&str]) {
     ledger.fill().await;
+    ledger.give().await;
     for statement in damage {
         ledger.data.sql(statement).await;
     }
@@ -41,6 +42,25 @@ damages! {
     a_ready_row_of_no_run: |l|
         ["insert into suspended select shard, namespace, 'nobody', started_at, true from runs where run_id = 'running'"]
         => ["suspended default/nobody: row: expected a run of this id, found none"];
+    a_changed_input: |l| ["update run_input set content = '{\"order\":8}' where run_id = 'given'"]
+        => ["run_input default/given revision 1: sha256: expected ", ": 1 difference: "];
+    a_longer_result: |l| ["update run_results set content = '{\"all\":false}' where run_id = 'given' and revision = 3"]
+        => ["run_results default/given revision 3: bytes: expected 12, found 13"];
+    a_missing_result: |l| ["delete from run_results where run_id = 'given' and revision = 2"]
+        => ["run_results default/given revision 2: row: expected one, as the event says, found none", ": 1 difference: "];
+    a_result_too_many: |l| [
+        "insert into run_results (shard, namespace, run_id, revision, content)
+         select shard, namespace, run_id, 1, '{}' from run_input where run_id = 'given'"]
+        => ["run_results default/given revision 1: row: expected none: no event says so, found one"];
+    a_changed_link: |l| ["update run_links set content = '{\"rel\":\"receipt\",\"target\":\"x\"}' where number = 2"]
+        => ["run_links default/given link 2: content.target: expected \"b\", found \"x\""];
+    a_missing_link: |l| ["delete from run_links where run_id = 'given' and number = 3"]
+        => ["run_links default/given link 3: row: expected one, as the event says, found none"];
+    an_input_of_no_run: |l| ["update run_input set run_id = 'ghost' where run_id = 'given'"]
+        => ["run_input default/ghost: row: expected a run of this id, found none",
+            "run_input default/given revision 1: row: expected one, as the event says, found none"];
+    a_wrong_parent: |l| ["update runs set parent_run_id = 'x' where run_id = 'given'"]
+        => ["runs default/given: parent_run_id: expected \"long\", found \"x\"", ": 1 difference: "];
     a_wrong_start: |l| [format!("update runs set {} where run_id = 'failed'", l.an_hour_earlier("started_at"))]
         => ["runs default/failed: started_at: expected 20"];
     a_wrong_task_thread: |l| ["update runs set task_thread_id = 'x' where run_id = 'failed'"]
@@ -130,5 +150,5 @@ damages! {
         => ["shards all: shard: expected [0, 1, 2], found [1, 2]"];
     more_differences_than_are_printed: |l| ["update run_events set request_digest = null",
                                             "update run_events set request_key = 7"]
-        => ["and 54 more", ": 154 differences"];
+        => ["and 57 more", ": 157 differences"];
 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::process::data::Data;
 use crate::process::server::run;
-use crate::support::commands::{Asking, abort, complete, deferred, fail, start, update};
+use crate::support::commands::{Asking, abort, complete, deferred, fail, given, left, start, update};
 use crate::support::postgres::Database;
 
 /// A ledger's location, which exists for as long as the value.
@@ -85,6 +85,16 @@ impl Ledger {
             complete("long").request("long/71"),
         ]);
         self.commit(commands).await;
+    }
+
+    /// A run `given`, with an input, two results and three links.
+    pub(crate) async fn give(&self) {
+        self.commit(vec![
+            given("given", &json!({"order": 7}), "long"),
+            left("given", &json!({"part": 1}), &[("receipt", "a")]),
+            left("given", &json!({"all": true}), &[("receipt", "b"), ("url", "c")]),
+        ])
+        .await;
     }
 
     /// Runs the binary on it.

@@ -11,7 +11,7 @@ use super::ledger::Ledger;
 use super::on_both_stores;
 use crate::process::data::Data;
 use crate::process::server::{SOON, Server, eventually, run};
-use crate::support::commands::{Asking as _, complete, fail, start, update};
+use crate::support::commands::{Asking as _, complete, fail, given, left, start, update};
 
 on_both_stores! {
     what_was_redacted_is_in_no_table_and_no_file_and_no_export
@@ -29,6 +29,9 @@ async fn shown(ledger: &Ledger) -> u64 {
         ("run_events", &["event", "keyframe", "request_id"]),
         ("leases", &["progress_message"]),
         ("claims", &["request_id"]),
+        ("run_input", &["content"]),
+        ("run_results", &["content"]),
+        ("run_links", &["content"]),
     ] {
         let text = match ledger.data {
             Data::Sqlite(_) => "text",
@@ -77,6 +80,15 @@ async fn what_was_redacted_is_in_no_table_and_no_file_and_no_export(ledger: Ledg
         commands.push(filler("between", nth));
     }
     commands.push(update("spoilt").metadata(&json!({"large": {"copy": format!("{SECRET}{}", "w".repeat(9_000))}})));
+    commands.push(given("beside", &json!({"password": SECRET, "large": "z".repeat(9_000)}), "spoilt"));
+    for nth in 0..30 {
+        let target = format!("https://example.org/{nth}?key={SECRET}");
+        commands.push(left(
+            "beside",
+            &json!({"token": format!("{SECRET}-{nth}"), "x": "y".repeat(700)}),
+            &[("url", &target)],
+        ));
+    }
     commands.push(fail("spoilt").changing(|fields| fields.failure_reason = Some(format!("{SECRET} was refused"))));
     commands.extend((0..40).map(|nth| filler("after", nth)));
     commands.extend((0..40).map(|nth| complete(&format!("before-{nth}"))));
@@ -87,6 +99,9 @@ async fn what_was_redacted_is_in_no_table_and_no_file_and_no_export(ledger: Ledg
     let address = server.address.to_string();
     let flags = ["run", "redact", "spoilt", "--server", &address, "--path", "/metadata/key", "--path", "/reason"];
     let (code, said) = run(&[&flags[..], &["--path", "/metadata/large", "--reason", "a password"]].concat()).await;
+    assert_eq!(code, 0, "{said}");
+    let flags = ["run", "redact", "beside", "--server", &address, "--path", "/input", "--path", "/result"];
+    let (code, said) = run(&[&flags[..], &["--path", "/links"]].concat()).await;
     assert_eq!(code, 0, "{said}");
     let mut client = server.client();
     for nth in 0..300_u32 {

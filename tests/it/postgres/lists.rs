@@ -16,7 +16,8 @@ const FILLED: [&str; 2] = [
      select i % 4, 'default', id, 1, status, at, 'thread-' || i % 1000,
             case when i % 5 > 0 then 'agent-' || i % 50 end, case when i % 3 = 0 then 'workflow-' || i % 200 end,
             case when i % 2 = 0 then 'audit-' || i % 5000 end, 'mcp', labels,
-            jsonb_build_object('updatedAt', at, 'failureReason', repeat('x', 200)), null
+            jsonb_build_object('updatedAt', at, 'failureReason', repeat('x', 200)), null, null, null,
+            case when i % 7 = 0 then 'parent-' || i % 700 end, case when i % 11 = 0 then 'before-' || i % 1100 end
      from (select i, 'run-' || md5(i::text) as id, case when i % 5 < 2 then 1 + i % 2 else 3 + i % 3 end as status,
                   timestamptz '2025-01-01 00:00Z' + i * interval '1 second' as at,
                   jsonb_build_object('team', 'team-' || i % 7) as labels
@@ -38,7 +39,7 @@ impl Beside {
 
 const LIMIT: usize = 50;
 
-/// The arguments of a list in the middle of the runs; a count takes the first thirteen.
+/// The arguments of a list in the middle of the runs; a count takes the first fifteen.
 fn arguments(by: By, beside: Beside) -> Vec<String> {
     let text = |text: &str| format!("'{text}'");
     let null = || "null".to_owned();
@@ -48,6 +49,8 @@ fn arguments(by: By, beside: Beside) -> Vec<String> {
         text(""),
         text("2025-01-02 03:00Z"),
         text("run-8"),
+        null(),
+        null(),
         null(),
         null(),
         null(),
@@ -65,13 +68,15 @@ fn arguments(by: By, beside: Beside) -> Vec<String> {
         By::Active => all[5] = text("{1,2}"),
         By::Agent => all[7] = text("agent-7"),
         By::Workflow => all[8] = text("workflow-9"),
+        By::Parent => all[11] = text("parent-7"),
+        By::Continued => all[12] = text("before-11"),
         By::Start => {}
     }
     match beside {
         Beside::Nothing => {}
         Beside::Few => {
             all[10] = text("mcp");
-            all[11] = text(r#"{"team": "team-3"}"#);
+            all[13] = text(r#"{"team": "team-3"}"#);
         }
         Beside::None => {
             all[5] = text(if by == By::Active { "{1}" } else { "{3,4}" });
@@ -147,7 +152,7 @@ async fn assert_all_walk(session: &Client, settings: &str) {
         // A count may look at every run of a table this small, and by default that is no walk.
         if own {
             for reach in [Reach::Short, Reach::Long] {
-                let plan = explained(session, &of_a_count(by, false, reach), &arguments[..13]).await;
+                let plan = explained(session, &of_a_count(by, false, reach), &arguments[..15]).await;
                 assert_walks(&plan, by, reach.count_runs_max() + 1);
                 if by == By::Active {
                     let plan = explained(session, &of_a_count(by, true, reach), &arguments[..6]).await;

@@ -107,6 +107,7 @@ fn everything_at_once() -> Decided {
                     max_running: vec![(value.clone(), Vec::new())],
                     claims: vec![((DEFAULT_NAMESPACE.into(), "other".to_owned()), claimed.clone())],
                     namespaces: Vec::new(),
+                    links: Vec::new(),
                 },
                 ledger_epoch: LedgerEpoch::FIRST,
             },

@@ -15,6 +15,8 @@ pub(crate) enum Step {
     Start,
     /// Writes this number into the metadata, and moves the run to one of two workflows.
     Update(usize),
+    /// Leaves this number as the run's result, and a link.
+    Leave(usize),
     /// Makes the metadata nearly as large as it may be.
     Bulk,
     Complete,
@@ -102,6 +104,18 @@ pub(crate) async fn ask(
         Step::Update(number) => outcome!(client.update_run(v1::UpdateRunRequest {
             metadata: Some(numbered(number)),
             workflow_id: Some(format!("workflow-{}", number % 2)),
+            run_id,
+            request_id,
+            ..v1::UpdateRunRequest::default()
+        })),
+        Step::Leave(number) => outcome!(client.update_run(v1::UpdateRunRequest {
+            result: Some(numbered(number)),
+            links: vec![v1::Link {
+                rel: "artifact".to_owned(),
+                // A run has 64 at most.
+                target: format!("place-{}", number % 60),
+                ..v1::Link::default()
+            }],
             run_id,
             request_id,
             ..v1::UpdateRunRequest::default()

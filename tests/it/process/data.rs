@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use runledger::domain::{Event, Run, RunKey, Time};
+use runledger::domain::evolve::evolve;
+use runledger::domain::sides::contents::ContentsOf;
+use runledger::domain::{ContentTable, Event, Hash, Run, RunKey, Time};
 use runledger::store::json::{EventColumns, RunColumns, read_event, read_run};
 use rusqlite::types::ValueRef;
 use tokio_postgres::SimpleQueryMessage;
@@ -54,6 +56,20 @@ impl Data {
 
     /// Reads everything and holds it against itself: positions dense and from 1, times that never fall, dense
     /// revisions, runs that are the fold of their events, and `active` the runs that are not terminal.
+    async fn beside(&self) -> BTreeSet<Beside> {
+        let mut rows = BTreeSet::new();
+        for table in ContentTable::ALL {
+            let number = if table == ContentTable::Link { "number" } else { "0" };
+            let statement = format!("select run_id, revision, {number}, content from {}", table.name());
+            for row in self.sql(&statement).await {
+                let [run_id, revision, number, content] = row.try_into().unwrap();
+                let content = Hash::of(content.unwrap().as_bytes());
+                rows.insert((table.name(), run_id.unwrap(), revision.unwrap(), number.unwrap(), content));
+            }
+        }
+        rows
+    }
+
     pub(crate) async fn sound(&self) -> Contents {
         let columns = "shard, position, run_id, revision, event, request_id, namespace";
         let log = format!("select {columns}, {} from run_events order by shard, position", self.micros("at"));
@@ -108,6 +124,7 @@ impl Data {
             assert_eq!(stored.get(key), Some(run), "the stored run is the fold of its events");
         }
         assert_eq!(stored.len(), runs.len(), "no run is without events");
+        assert_eq!(self.beside().await, beside(&events), "what stands beside the runs is what their events say");
         let active: BTreeSet<String> =
             self.sql("select run_id from active").await.into_iter().map(|row| row[0].clone().unwrap()).collect();
         let expected =
@@ -115,6 +132,33 @@ impl Data {
         assert_eq!(active, expected, "the active runs are those that are not terminal");
         Contents { events, runs }
     }
+}
+
+/// A row beside a run: its table, run, revision and number, and the hash of its content.
+type Beside = (&'static str, String, String, String, Hash);
+
+/// The rows beside runs that their events say.
+fn beside(events: &[Event]) -> BTreeSet<Beside> {
+    let mut runs: BTreeMap<RunKey, Run> = BTreeMap::new();
+    let mut rows = BTreeSet::new();
+    for event in events {
+        let run = evolve(runs.remove(&event.key), event);
+        let ContentsOf { input, result, links: (first, links) } = ContentsOf::event(event, &run);
+        let mut row = |table: ContentTable, number: u32, hash| {
+            let (run_id, revision) = (event.key.run_id.to_string(), event.revision.to_string());
+            rows.insert((table.name(), run_id, revision, number.to_string(), hash));
+        };
+        for (table, content) in [(ContentTable::Input, input), (ContentTable::Result, result)] {
+            if let Some(content) = content {
+                row(table, 0, content.sha256);
+            }
+        }
+        for (number, link) in (first..).zip(links) {
+            row(ContentTable::Link, number, Hash::of(serde_json::to_string(link).unwrap().as_bytes()));
+        }
+        runs.insert(event.key.clone(), run);
+    }
+    rows
 }
 
 fn sqlite(path: PathBuf, statement: &str) -> Vec<Row> {

@@ -150,7 +150,9 @@ impl Load {
         let mut caller = load.caller(targets, 0, true);
         let stop = load.stop.clone();
         load.callers.spawn(async move {
-            let updates = (0..).take_while(|_| !stop.is_cancelled()).map(Step::Update);
+            let updates = (0..).take_while(|_| !stop.is_cancelled());
+            let updates =
+                updates.map(|number| if number % 5 == 4 { Step::Leave(number) } else { Step::Update(number) });
             let steps = [Step::Start].into_iter().chain(updates).chain([Step::Complete]);
             caller.run(run_id, steps).await;
             caller.calls

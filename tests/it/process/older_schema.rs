@@ -154,7 +154,8 @@ impl Caller {
 
     async fn reads(&mut self) -> Result<(), String> {
         let run_id = self.id("run");
-        let request = v1::GetRunRequest { run_id: run_id.clone(), queue_label: Some("round".to_owned()) };
+        let request =
+            v1::GetRunRequest { run_id: run_id.clone(), queue_label: Some("round".to_owned()), ..Default::default() };
         let run = call!(self, self.client, get_run, "GetRun", request).run.unwrap_or_default();
         let request = v1::ListRunEventsRequest { run_id: run_id.clone(), ..Default::default() };
         let events = call!(self, self.client, list_run_events, "ListRunEvents", request).events;
@@ -192,9 +193,28 @@ impl Caller {
         call!(self, client, update_namespace, "UpdateNamespace", request);
         call!(self, client, get_namespace, "GetNamespace", v1::GetNamespaceRequest { name: name.clone() });
         call!(self, client, list_namespaces, "ListNamespaces", v1::ListNamespacesRequest::default());
+        let cursor = self.caught_up(&name).await?;
+        let request = v1::NoteExportedRequest { name: name.clone(), cursor };
+        call!(self, client, note_exported, "NoteExported", request);
         let request = v1::DeleteNamespaceRequest { name, ..Default::default() };
         call!(self, client, delete_namespace, "DeleteNamespace", request);
         Ok(())
+    }
+
+    /// The cursor of a watch of a namespace that has caught up.
+    async fn caught_up(&self, namespace: &str) -> Result<String, String> {
+        let initial = v1::watch_runs_request::Initial::None.into();
+        let mut request = tonic::Request::new(v1::WatchRunsRequest { initial, ..Default::default() });
+        request.metadata_mut().insert("runledger-namespace", namespace.parse().unwrap());
+        let refused = |status| told("WatchRuns", &status);
+        let mut frames = self.client.clone().watch_runs(request).await.map_err(refused)?.into_inner();
+        loop {
+            match frames.message().await.map_err(refused)?.and_then(|frame| frame.frame) {
+                Some(v1::watch_runs_response::Frame::CaughtUp(caught_up)) => return Ok(caught_up.cursor),
+                Some(_) => {}
+                None => return Err("WatchRuns ends before it has caught up".to_owned()),
+            }
+        }
     }
 }
 

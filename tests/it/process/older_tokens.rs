@@ -78,7 +78,7 @@ async fn leads_on(data: &Data) {
 
     let key_made = key(data).await;
     let (code, said) = run(&["migrate", "--store", &data.store()]).await;
-    assert!(code == 0 && said.contains("applied exported"), "{code}: {said}");
+    assert!(code == 0 && said.contains("applied contents"), "{code}: {said}");
     assert!(key_made.len() == 64 && key_made != "0".repeat(64), "a key of 32 bytes");
     let mut newer = Server::start(&data.store()).await;
     newer.is_ready().await;

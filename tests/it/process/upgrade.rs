@@ -27,6 +27,8 @@ pub(super) async fn some_runs(server: &Server, ids: [&str; 3]) {
 async fn as_the_first_release_left_it(data: &Data) {
     data.sql("drop index active_by_start").await;
     data.sql("drop index run_events_by_namespace").await;
+    data.sql("drop index runs_by_parent").await;
+    data.sql("drop index runs_by_continued").await;
     for table in [
         "leases",
         "uptime",
@@ -38,6 +40,9 @@ async fn as_the_first_release_left_it(data: &Data) {
         "purged",
         "retention_walks",
         "exported",
+        "run_input",
+        "run_results",
+        "run_links",
     ] {
         data.sql(&format!("drop table {table}")).await;
     }
@@ -51,7 +56,7 @@ async fn as_the_first_release_left_it(data: &Data) {
             data.sql(&format!("drop index {index}")).await;
             data.sql(&format!("create index {index} on runs (namespace, {columns}started_at, run_id)")).await;
         }
-        for column in ["archived_at", "purged_at"] {
+        for column in ["archived_at", "purged_at", "parent_run_id", "continues_run_id"] {
             data.sql(&format!("alter table runs drop column {column}")).await;
         }
     }

@@ -2,9 +2,10 @@
 //! or told to stop.
 
 use prost_types::Duration as WireDuration;
+use runledger_proto::json;
 use runledger_proto::v1::{
-    ClaimRunRequest, GetRunRequest, ReleaseRunRequest, RequestAbortRequest, Run, RunStatus, StartRunRequest,
-    WaitRunRequest,
+    ClaimRunRequest, GetRunRequest, GetRunResponse, ReleaseRunRequest, RequestAbortRequest, Run, RunStatus, RunView,
+    StartRunRequest, WaitRunRequest,
 };
 
 use super::data::Data;
@@ -41,6 +42,24 @@ impl Scene {
     async fn run(&self) -> Option<Run> {
         let asked = GetRunRequest { run_id: "run-1".to_owned(), ..GetRunRequest::default() };
         self.server.client().get_run(asked).await.ok().and_then(|answer| answer.into_inner().run)
+    }
+
+    async fn whole(&self) -> GetRunResponse {
+        let view = Some(RunView::Whole.into());
+        let asked = GetRunRequest { run_id: "run-1".to_owned(), view, ..GetRunRequest::default() };
+        self.server.client().get_run(asked).await.unwrap().into_inner()
+    }
+
+    /// A pending run that is given something.
+    async fn given(&self, input: serde_json::Value) {
+        let asked = StartRunRequest {
+            task_thread_id: "thread-1".to_owned(),
+            run_id: "run-1".to_owned(),
+            deferred: true,
+            input: input.as_object().map(json::structure),
+            ..StartRunRequest::default()
+        };
+        self.server.client().start_run(asked).await.unwrap();
     }
 
     /// The run, once it is so.
@@ -362,4 +381,39 @@ async fn a_worker_outlives_an_outage_of_its_server_and_reports_after_it() {
     assert_eq!(code, 0, "{said}");
     let run = scene.until(|run| run.outcome() == RunStatus::Completed).await;
     assert_eq!((run.status(), run.presumed), (RunStatus::Completed, false), "an outage kills nobody who lives");
+}
+
+fn shown(object: Option<&runledger_proto::Struct>) -> Option<String> {
+    object.map(json::object)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_finds_what_its_run_was_given_and_what_it_leaves_is_the_runs_result() {
+    let scene = Scene::new().await;
+    scene.given(serde_json::json!({"order": 7, "of": "Ann"})).await;
+    let script = "cat \"$RUNLEDGER_INPUT\" >&2; printf '{ \"printed\": [%s] }' \"$(cat)\" >\"$RUNLEDGER_RESULT\"";
+    let flags = ["--claim", "--runs", "1", "--input-on-stdin", "--lease-ttl", LIVING];
+    let (code, said) = scene.spawn(&flags, script).exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains(r#"{"of":"Ann","order":7}"#), "{said}");
+    let whole = scene.whole().await;
+    assert_eq!(shown(whole.result.as_ref()).unwrap(), r#"{"printed":[{"of":"Ann","order":7}]}"#);
+    assert_eq!(whole.run.unwrap().status(), RunStatus::Completed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_result_fails_the_run_and_a_failed_program_leaves_its_result_all_the_same() {
+    for (script, code, reason, result) in [
+        ("echo '[1]' >\"$RUNLEDGER_RESULT\"", 1, "RESULT_INVALID", None),
+        ("echo '{\"half\": 1}' >\"$RUNLEDGER_RESULT\"; exit 3", 3, "EXIT_STATUS", Some(r#"{"half":1}"#)),
+        ("echo '{' >\"$RUNLEDGER_RESULT\"; exit 3", 3, "EXIT_STATUS", None),
+    ] {
+        let scene = Scene::new().await;
+        let (ended, said) = scene.worker(LIVING, script).exited(SOON).await;
+        assert_eq!(ended, code, "{said}");
+        let whole = scene.whole().await;
+        let run = whole.run.unwrap();
+        assert_eq!((run.status(), run.reason_code.as_str()), (RunStatus::Failed, reason), "{said}");
+        assert_eq!(shown(whole.result.as_ref()).as_deref(), result);
+    }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{
-    Agents, Ask, Claim, Command, Complete, End, Ending, GiveBack, LabelsChange, LeaseEpoch, LinksChange, MaxRunning,
-    Metadata, Principal, RedactedPath, Redaction, Release, Request, RequestAbort, Revision, Route, RunKey, Start,
-    Update,
+    Agents, Ask, Claim, Command, Complete, Content, End, Ending, GiveBack, LabelsChange, LeaseEpoch, Link, LinksChange,
+    MaxRunning, Metadata, Principal, RedactedPath, Redaction, Release, Request, RequestAbort, Revision, Route, RunId,
+    RunKey, Start, Update,
 };
 use serde_json::Value;
 
@@ -104,6 +104,8 @@ pub(crate) struct Fields {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) remove_labels: BTreeSet<String>,
     pub(crate) metadata: Metadata,
+    pub(crate) parent_run_id: Option<RunId>,
+    pub(crate) continues_run_id: Option<RunId>,
     /// Links that have no field here.
     pub(crate) links: LinksChange,
 }
@@ -127,6 +129,8 @@ impl Fields {
                 agent_id: start.agent_id,
                 labels: start.labels,
                 metadata: start.metadata,
+                parent_run_id: start.parent_run_id,
+                continues_run_id: start.continues_run_id,
                 ..Self::of_links(start.links)
             },
             Ask::Update(update) => Self {
@@ -159,6 +163,7 @@ impl Fields {
                 start.task_thread_id = self.task_thread_id.unwrap_or_else(|| THREAD.to_owned());
                 (start.agent_id, start.links) = (self.agent_id, links);
                 (start.labels, start.metadata) = (self.labels, self.metadata);
+                (start.parent_run_id, start.continues_run_id) = (self.parent_run_id, self.continues_run_id);
             }
             Ask::Update(update) => {
                 update.links = links;
@@ -262,6 +267,33 @@ impl Terms {
 
 pub(crate) fn start(run_id: &str) -> Command {
     command(run_id, Operation::Start { deferred: false })
+}
+
+/// A start of a run that is given something, by another run.
+pub(crate) fn given(run_id: &str, input: &Value, parent: &str) -> Command {
+    let mut command = start(run_id);
+    if let Ask::Start(start) = &mut command.ask {
+        start.input = Some(Content::from(&metadata(input)));
+        start.parent_run_id = Some(parent.into());
+    }
+    command
+}
+
+/// An update that leaves a result and links.
+pub(crate) fn left(run_id: &str, result: &Value, links: &[(&str, &str)]) -> Command {
+    let mut command = update(run_id);
+    if let Ask::Update(update) = &mut command.ask {
+        update.result = Some(Content::from(&metadata(result)));
+        let link = |(rel, target): &(&str, &str)| Link {
+            rel: (*rel).to_owned(),
+            target: (*target).to_owned(),
+            sha256: None,
+            media_type: None,
+            summary: None,
+        };
+        update.added = links.iter().map(link).collect();
+    }
+    command
 }
 
 pub(crate) fn deferred(run_id: &str) -> Command {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runledger::domain::{
-    Claimed, Command, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand, NamespaceDecision,
-    NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand,
+    NamespaceDecision, NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
+use runledger::store::contents::Beside;
 use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use runledger::store::query::{Place, Reach, RunCounts, RunPage, RunQuery};
 use runledger::store::retention::{Due, Purged, Walk};
@@ -288,6 +289,10 @@ impl Runs for Wrapped {
         reach: Reach,
     ) -> Result<RunCounts, StoreError> {
         self.store.count(namespace, filter, before, reach).await
+    }
+
+    async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
+        self.store.beside(key, asked).await
     }
 
     async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {

@@ -114,19 +114,28 @@ impl Task {
     /// # Errors
     ///
     /// No server served the report, or it was refused.
-    pub async fn end(mut self, outcome: Outcome) -> Result<v1::Disposition, Failure> {
+    pub async fn end(self, outcome: Outcome) -> Result<v1::Disposition, Failure> {
+        self.end_with(outcome, None).await
+    }
+
+    /// The same, with what came of the run: at most 65,536 bytes as compact JSON.
+    ///
+    /// # Errors
+    ///
+    /// As of [`end`](Self::end).
+    pub async fn end_with(mut self, outcome: Outcome, result: Option<Struct>) -> Result<v1::Disposition, Failure> {
         let run = &self.job.held;
         match outcome {
             Outcome::Completed(metadata) => {
-                let request = run.completed(metadata);
+                let request = v1::CompleteRunRequest { result, ..run.completed(metadata) };
                 self.worker.insist(&request).await.map(|answer| answer.disposition())
             }
             Outcome::Aborted { reason, code } => {
-                let request = run.aborted(reason, code);
+                let request = v1::AbortRunRequest { result, ..run.aborted(reason, code) };
                 self.worker.insist(&request).await.map(|answer| answer.disposition())
             }
             Outcome::Failed { reason, code } => {
-                let request = run.failed(reason, code);
+                let request = v1::FailRunRequest { result, ..run.failed(reason, code) };
                 self.worker.insist(&request).await.map(|answer| answer.disposition())
             }
         }

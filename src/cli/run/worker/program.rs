@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, IsTerminal as _};
+use std::path::Path;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,13 +57,23 @@ impl Program {
     ///
     /// Invariant: no output of the program is passed on before its [guard](Self::guarded) knows it, or it was said that
     /// there is none.
-    pub(super) fn start(command: &[OsString], environment: &[(&str, OsString)], job: Job) -> io::Result<Self> {
+    pub(super) fn start(
+        command: &[OsString],
+        environment: &[(&str, OsString)],
+        stdin: Option<&Path>,
+        job: Job,
+    ) -> io::Result<Self> {
         let (program, words) = command.split_first().expect("clap asks for at least one word");
+        let stdin = match stdin {
+            Some(path) => Stdio::from(File::open(path)?),
+            // In the background, one that reads from a terminal would be stopped.
+            None if io::stdin().is_terminal() => Stdio::null(),
+            None => Stdio::inherit(),
+        };
         let mut child = Command::new(program)
             .args(words)
             .envs(environment.iter().map(|(name, value)| (name, value)))
-            // In the background, one that reads from a terminal would be stopped.
-            .stdin(if io::stdin().is_terminal() { Stdio::null() } else { Stdio::inherit() })
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)

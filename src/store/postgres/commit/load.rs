@@ -16,7 +16,7 @@ use crate::store::postgres::ends::Ends;
 use crate::store::postgres::errors;
 use crate::store::postgres::rows::{Reader, after_all, shown, smallint};
 use crate::store::postgres::sessions::Session;
-use crate::store::postgres::sides::{claims, leases, max_running, namespaces};
+use crate::store::postgres::sides::{claims, contents, leases, max_running, namespaces};
 use crate::store::postgres::uptime::ReplicaUptime;
 use crate::store::postgres::uptime::statements::parameters;
 use crate::store::rows::{self, events, runs, sides};
@@ -36,6 +36,8 @@ pub(super) struct Prepared {
     claims: Option<(Statement, Statement)>,
     /// Take, and read, the namespaces of runs that may be created: only where one is not `default`.
     namespaces: Option<(Statement, Statement)>,
+    /// Reads the links of runs: only where a command adds some.
+    load_links: Option<Statement>,
 }
 
 impl Prepared {
@@ -62,7 +64,12 @@ impl Prepared {
             let lock = session.prepare_cached(namespaces::LOCK).await?;
             Some((lock, session.prepare_cached(namespaces::LOAD).await?))
         };
+        let load_links = match keys.links.0.as_slice() {
+            [] => None,
+            [_, ..] => Some(session.prepare_cached(contents::LOAD_LINKS).await?),
+        };
         Ok(Self {
+            load_links,
             load_leases,
             max_running,
             claims,
@@ -88,6 +95,8 @@ pub(super) struct Keys<'a> {
     claims: (Vec<&'a str>, Vec<&'a str>),
     /// The namespaces in which runs may be created.
     created_in: Vec<&'a str>,
+    /// The namespaces and ids of runs whose links are read.
+    links: (Vec<&'a str>, Vec<&'a str>),
 }
 
 impl<'a> Keys<'a> {
@@ -107,6 +116,7 @@ impl<'a> Keys<'a> {
             max_running: sides.max_running.iter().map(limit).collect(),
             claims: sides.claims.iter().map(|(namespace, id)| (namespace.as_str(), id.as_str())).unzip(),
             created_in: sides.namespaces.iter().map(Namespace::as_str).collect(),
+            links: sides.links.iter().map(of_run).unzip(),
         }
     }
 }
@@ -147,7 +157,7 @@ pub(super) async fn lock_and_load(
     let (namespaces, request_ids) = &keys.claims;
     let by_claim: [&(dyn ToSql + Sync); 2] = [namespaces, request_ids];
     let by_name: [&(dyn ToSql + Sync); 1] = [&keys.created_in];
-    let (begun, head, max_running, claims, namespaces, ends, runs, requests, leases) = tokio::join!(
+    let (begun, head, max_running, claims, namespaces, ends, runs, requests, leases, links) = tokio::join!(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
@@ -158,6 +168,7 @@ pub(super) async fn lock_and_load(
         async { if with_runs { load_runs(session, prepared, shard, keys).await } else { Ok(Vec::new()) } },
         load_requests(session, prepared, shard, keys),
         load_leases(session, uptime, prepared, shard, keys),
+        load_links(session, prepared, shard, keys),
     );
     begun.map_err(retriable)?;
     if head.map_err(retriable)?.is_none() {
@@ -168,7 +179,7 @@ pub(super) async fn lock_and_load(
     let namespaces = namespaces.map_err(retriable)?;
     let ends = Ends::read(&ends.map_err(retriable)?, shard)?;
     let (runs, requests) = (runs.map_err(retriable)?, requests.map_err(retriable)?);
-    let leases = leases.map_err(retriable)?;
+    let (leases, links) = (leases.map_err(retriable)?, links.map_err(retriable)?);
     let loaded = Loaded {
         last: ends.last,
         now: after_all(ends.now, ends.elsewhere),
@@ -180,6 +191,7 @@ pub(super) async fn lock_and_load(
             max_running: max_running.iter().map(max_running::counted).collect::<Result<_, _>>()?,
             claims: claims.iter().map(sides::claim).collect::<Result<_, _>>()?,
             namespaces: namespaces.iter().map(rows::namespaces::side).collect::<Result<_, _>>()?,
+            links: links.iter().map(contents::link).collect::<Result<_, _>>()?,
         },
         ledger_epoch: ends.ledger_epoch,
     };
@@ -218,6 +230,13 @@ async fn load_leases(
     let sent = uptime.sent();
     let [expected, begun, below, ends] = parameters(&sent);
     session.query(statement, &[&shard, namespaces, run_ids, expected, begun, below, ends]).await
+}
+
+async fn load_links(session: &Session, prepared: &Prepared, shard: i16, keys: &Keys<'_>) -> Result<Vec<Row>, Error> {
+    let Some(statement) = &prepared.load_links else { return Ok(Vec::new()) };
+    let (namespaces, run_ids) = &keys.links;
+    // Boxed, as in `lock_and_load_side`.
+    Box::pin(async move { session.query(statement, &[&shard, namespaces, run_ids]).await }).await
 }
 
 pub(super) fn retriable(error: Error) -> Failed {

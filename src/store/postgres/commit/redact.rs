@@ -7,12 +7,12 @@ use tokio_postgres::types::{Json, ToSql};
 use super::load::retriable;
 use super::{Failed, before};
 use crate::domain::redaction::{NO_DIGEST, Rewriting, Rewritten};
-use crate::domain::{Event, NewEvent, Redaction, RunKey};
+use crate::domain::{ContentTable, Event, NewEvent, RedactedPath, Redaction, RunKey};
 use crate::store::PAGE_BYTES_MAX;
 use crate::store::json::Keyframe;
 use crate::store::postgres::rows::{Reader, bigint};
 use crate::store::postgres::sessions::Session;
-use crate::store::redaction::{PAGE_EVENTS_MAX, not_all_rewritten};
+use crate::store::redaction::{self, PAGE_EVENTS_MAX, not_all_rewritten};
 use crate::store::rows::events;
 use crate::store::scalars::shown;
 
@@ -56,6 +56,45 @@ const FORGET: &str = "-- redact.forget
 update run_events set request_digest = $5
 where shard = $1 and namespace = $2 and run_id = $3 and revision < $4 and request_digest is not null";
 
+/// Inputs and results are taken out whole.
+fn take_out(table: ContentTable) -> String {
+    format!(
+        "-- redact.{name}
+with gone as (
+    delete from {name} where shard = $1 and namespace = $2 and run_id = $3 and revision < $4
+    returning revision, octet_length(content) as bytes)
+update stored_bytes b
+set bytes = greatest(0, b.bytes - (
+    select coalesce(sum(g.bytes), 0)
+    from gone g join run_events e on e.shard = $1 and e.namespace = $2 and e.run_id = $3 and e.revision = g.revision
+    where e.position <= b.position))
+where b.namespace = $2 and b.shard = $1",
+        name = table.name()
+    )
+}
+
+const LINKS: &str = "-- redact.links
+select number, content from run_links
+where shard = $1 and namespace = $2 and run_id = $3 and revision < $4
+order by number";
+
+/// A link that was taken out is no other's like any more.
+const REWRITE_LINKS: &str = "-- redact.rewrite_links
+with v as materialized (
+    select * from unnest($4::bigint[], $5::text[]) as v (number, content)),
+old as materialized (
+    select l.revision, octet_length(l.content) - octet_length(v.content) as bytes
+    from run_links l join v on l.shard = $1 and l.namespace = $2 and l.run_id = $3 and l.number = v.number),
+changed as (
+    update run_links l set content = v.content, link_key = null
+    from v where l.shard = $1 and l.namespace = $2 and l.run_id = $3 and l.number = v.number)
+update stored_bytes b
+set bytes = greatest(0, b.bytes - (
+    select coalesce(sum(o.bytes), 0)
+    from old o join run_events e on e.shard = $1 and e.namespace = $2 and e.run_id = $3 and e.revision = o.revision
+    where e.position <= b.position))
+where b.namespace = $2 and b.shard = $1";
+
 const SAY_NOTHING: &str = "-- redact.progress
 update leases set progress_message = '' where shard = $1 and namespace = $2 and run_id = $3 and progress_message <> ''";
 
@@ -73,6 +112,11 @@ pub(super) async fn rewrite(
             let no_digest = NO_DIGEST.as_slice();
             let requests: [&(dyn ToSql + Sync); 5] = [&shard, namespace, run_id, &bigint(event.revision), &no_digest];
             execute(session, deadline, FORGET, &requests).await?;
+            let place: [&(dyn ToSql + Sync); 4] = [&shard, namespace, run_id, &bigint(event.revision)];
+            for table in redaction.paths.iter().filter_map(RedactedPath::table) {
+                execute(session, deadline, &take_out(table), &place).await?;
+            }
+            links(session, deadline, shard, event, redaction).await?;
             if redaction.is_of_progress() {
                 execute(session, deadline, SAY_NOTHING, &[&shard, namespace, run_id]).await?;
             }
@@ -88,6 +132,34 @@ async fn execute(
     arguments: &[&(dyn ToSql + Sync)],
 ) -> Result<(), Failed> {
     before(deadline, session.execute(statement, arguments)).await?.map(drop).map_err(retriable)
+}
+
+async fn links(
+    session: &Session,
+    deadline: Instant,
+    shard: i16,
+    redacted: &Event,
+    redaction: &Redaction,
+) -> Result<(), Failed> {
+    if !redaction.is_of_links() {
+        return Ok(());
+    }
+    let RunKey { namespace, run_id } = &redacted.key;
+    let until = bigint(redacted.revision);
+    let place: [&(dyn ToSql + Sync); 4] = [&shard, namespace, run_id, &until];
+    let rows = before(deadline, session.query(LINKS, &place)).await?.map_err(retriable)?;
+    let (mut numbers, mut contents): (Vec<i64>, Vec<String>) = (Vec::new(), Vec::new());
+    for row in &rows {
+        let link = Reader { table: "run_links", row, key: &|| shown(&redacted.key) };
+        if let Some(left) = redaction::left_of_link(redaction, link.get("content")?, &redacted.key)? {
+            numbers.push(link.get("number")?);
+            contents.push(left);
+        }
+    }
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    execute(session, deadline, REWRITE_LINKS, &[&shard, namespace, run_id, &numbers, &contents]).await
 }
 
 async fn history(

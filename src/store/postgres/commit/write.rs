@@ -66,7 +66,7 @@ pub(in crate::store::postgres) fn write<'a>(
     let at = parts.add("timestamptz", At(at));
     let commit_id = parts.add("uuid", commit_id);
     if !new.is_empty() {
-        parts.insert_runs(&shard, &at, &new);
+        parts.insert_runs(&shard, &at, &new, decided.sides.contents.is_some());
     }
     if !old.is_empty() {
         parts.update_runs(&shard, &old, &decided.events);
@@ -75,6 +75,9 @@ pub(in crate::store::postgres) fn write<'a>(
     parts.write_ready(&shard, &decided.sides.ready);
     parts.write_max_running(home, &decided.sides.max_running);
     parts.write_claims(&decided.sides.claims, matches!(place, Place::After(_)));
+    if let Some(contents) = &decided.sides.contents {
+        parts.write_contents(&shard, contents);
+    }
     parts.insert_events(&shard, &commit_id, &decided.events);
     let (name, place) = match place {
         Place::After(position) => {

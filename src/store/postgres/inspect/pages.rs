@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::domain::{RunKey, Shard};
+use crate::domain::{ContentRow, ContentTable, RunKey, Shard};
+use crate::store::contents;
 use crate::store::dialect::run_columns;
 use crate::store::inspect::rows::{self, PLACES, TOMBSTONES, keys_of};
 use crate::store::inspect::{EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows, Tombstones};
@@ -24,7 +25,7 @@ select ",
     run_columns!(postgres),
     ",
        a.status as active_status, a.started_at as active_started_at, a.due_at, l.epoch, l.ttl_ms,
-       s.ready
+       s.ready, r.parent_run_id, r.continues_run_id
 from (
     select *, sum(size) over (order by namespace, run_id rows unbounded preceding) as stored
     from (
@@ -91,6 +92,31 @@ pub(super) async fn events(
         [&shard, &after.namespace, &after.run_id, &revision, &last.namespace, &last.run_id, &ROWS_MAX, &bytes_max];
     let rows = rows_until(sessions, EVENTS, &arguments, Row::raw_size_bytes, PAGE_BYTES_MAX).await?;
     rows.iter().map(rows::event).collect()
+}
+
+pub(super) async fn contents(
+    sessions: &Sessions,
+    table: ContentTable,
+    shard: Shard,
+    (after, place): (&RunKey, i64),
+    last: &RunKey,
+) -> Result<Vec<ContentRow>, StoreError> {
+    let columns = if table == ContentTable::Link { ", link_key" } else { ", null::bytea as link_key" };
+    let statement = format!(
+        "-- inspect.{name}
+select * from (
+    select *, sum(octet_length(content)) over (order by namespace, run_id, revision, number rows unbounded preceding) as stored
+    from ({page}) as page) as counted
+where stored - octet_length(content) < $8
+order by namespace, run_id, revision, number",
+        name = table.name(),
+        page = contents::page_of(table, columns),
+    );
+    let (shard, bytes_max) = (smallint(shard), bytes_max());
+    let arguments: [&(dyn ToSql + Sync); 8] =
+        [&shard, &after.namespace, &after.run_id, &place, &last.namespace, &last.run_id, &ROWS_MAX, &bytes_max];
+    let rows = rows_until(sessions, &statement, &arguments, Row::raw_size_bytes, PAGE_BYTES_MAX).await?;
+    rows.iter().map(contents::standing).collect()
 }
 
 pub(super) async fn places(sessions: &Sessions, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError> {

@@ -74,7 +74,7 @@ wanted as materialized (
 cut as (
     update runs r
     set purged_at = clock_timestamp(), started_at = '-infinity', task_thread_id = null, agent_id = null,
-        workflow_id = null, audit_session_id = null, route = null, labels = null, metadata = null, archived_at = null,
+        workflow_id = null, audit_session_id = null, parent_run_id = null, continues_run_id = null, route = null, labels = null, metadata = null, archived_at = null,
         record = jsonb_build_object('updatedAt', r.record->'updatedAt', 'completedAt', r.record->'completedAt')
     from head, wanted, unnest($4::text[], $5::bigint[]) as v (run_id, revision)
     where r.shard = $1 and r.namespace = $3 and r.run_id = v.run_id and r.revision = v.revision
@@ -84,14 +84,30 @@ gone as (
     delete from run_events e
     using cut
     where e.shard = $1 and e.namespace = $3 and e.run_id = cut.run_id
-    returning e.position, pg_column_size(e.event) + coalesce(pg_column_size(e.keyframe), 0) as bytes),
+    returning e.position, e.run_id, e.revision,
+              pg_column_size(e.event) + coalesce(pg_column_size(e.keyframe), 0) as bytes),
+no_input as (
+    delete from run_input c using cut where c.shard = $1 and c.namespace = $3 and c.run_id = cut.run_id
+    returning c.run_id, c.revision, octet_length(c.content) as bytes),
+no_results as (
+    delete from run_results c using cut where c.shard = $1 and c.namespace = $3 and c.run_id = cut.run_id
+    returning c.run_id, c.revision, octet_length(c.content) as bytes),
+no_links as (
+    delete from run_links c using cut where c.shard = $1 and c.namespace = $3 and c.run_id = cut.run_id
+    returning c.run_id, c.revision, octet_length(c.content) as bytes),
+sizes as (
+    select position, bytes from gone
+    union all
+    select g.position, c.bytes
+    from (select * from no_input union all select * from no_results union all select * from no_links) as c
+    join gone g on g.run_id = c.run_id and g.revision = c.revision),
 noted as (
     insert into purged as p (namespace, shard, position)
     select $3, $1, max(position) from gone having count(*) > 0
     on conflict (namespace, shard) do update set position = greatest(p.position, excluded.position)),
 measured as (
     update stored_bytes b
-    set bytes = greatest(0, b.bytes - (select coalesce(sum(g.bytes), 0) from gone g where g.position <= b.position))
+    set bytes = greatest(0, b.bytes - (select coalesce(sum(s.bytes), 0) from sizes s where s.position <= b.position))
     where b.namespace = $3 and b.shard = $1 and exists (select from gone)),
 walked as (
     insert into retention_walks as w (namespace, shard, keep_ms, statuses, position)

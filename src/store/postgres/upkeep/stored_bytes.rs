@@ -1,6 +1,7 @@
 //! The bytes of namespaces with a quota of them: measured beside commits, each event once.
 
 use crate::store::StoreError;
+use crate::store::dialect::content_bytes;
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::writing::writing;
 
@@ -19,7 +20,8 @@ on conflict do nothing
 returning 1";
 
 /// What another server measures is left to it. The sizes are those on the disk, of which no value is unpacked.
-const MEASURE: &str = "-- stored_bytes.measure
+const MEASURE: &str = concat!(
+    "-- stored_bytes.measure
 with known as (
     select b.namespace, b.shard, b.position
     from stored_bytes b
@@ -29,8 +31,10 @@ measured as (
     select k.namespace, k.shard, max(e.position) as position, sum(e.bytes) as bytes, count(*) as events
     from known k
     cross join lateral (
-        select position, pg_column_size(event) + coalesce(pg_column_size(keyframe), 0) as bytes
-        from run_events
+        select position, pg_column_size(event) + coalesce(pg_column_size(keyframe), 0) + ",
+    content_bytes!(),
+    " as bytes
+        from run_events as e
         where namespace = k.namespace and namespace <> 'default' and shard = k.shard and position > k.position
         order by position
         limit $1) as e
@@ -39,7 +43,8 @@ update stored_bytes b
 set position = m.position, bytes = b.bytes + m.bytes
 from measured m
 where b.namespace = m.namespace and b.shard = m.shard
-returning m.events";
+returning m.events"
+);
 
 /// Measures what came since it was measured last, and tells whether there may be more.
 pub(in crate::store::postgres) async fn measure(sessions: &Sessions) -> Result<bool, StoreError> {

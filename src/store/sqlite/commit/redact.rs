@@ -7,8 +7,8 @@ use rusqlite::{Transaction, params};
 use tokio::time::Instant;
 
 use crate::domain::redaction::{NO_DIGEST, Rewriting, Rewritten};
-use crate::domain::{NewEvent, Position, RunKey, Shard};
-use crate::store::redaction::{PAGE_EVENTS_MAX, WRITER_MAX, not_all_rewritten, too_long};
+use crate::domain::{ContentTable, NewEvent, Position, RedactedPath, Redaction, RunKey, Shard};
+use crate::store::redaction::{self, PAGE_EVENTS_MAX, WRITER_MAX, not_all_rewritten, too_long};
 use crate::store::rows::events;
 use crate::store::scalars::shown;
 use crate::store::sqlite::cleaner;
@@ -36,6 +36,23 @@ update run_events set event = coalesce(?3, event), keyframe = coalesce(?4, keyfr
 const FORGET: &str = "-- redact.forget
 update run_events set request_digest = ?5
  where shard = ?1 and namespace = ?2 and run_id = ?3 and revision < ?4 and request_digest is not null";
+
+/// The bytes that are taken out of what an event wrote beside its run are taken from what was measured.
+const MEASURED_BESIDE: &str = "-- redact.measured_beside
+update stored_bytes
+   set bytes = max(0, bytes - ?5)
+ where shard = ?1 and namespace = ?2
+   and position >= (select position from run_events
+                     where shard = ?1 and namespace = ?2 and run_id = ?3 and revision = ?4)";
+
+const LINKS: &str = "-- redact.links
+select number, revision, content from run_links
+ where shard = ?1 and namespace = ?2 and run_id = ?3 and revision < ?4 order by number";
+
+/// A link that was taken out is no other's like any more.
+const REWRITE_LINK: &str = "-- redact.rewrite_link
+update run_links set content = ?5, link_key = null
+ where shard = ?1 and namespace = ?2 and run_id = ?3 and number = ?4";
 
 const SAY_NOTHING: &str = "-- redact.progress
 update leases set progress_message = ''
@@ -79,10 +96,71 @@ pub(super) fn rewrite(transaction: &Transaction<'_>, shard: Shard, decided: &[Ne
             }
         }
         execute(transaction, FORGET, params![shard.0, key.namespace, key.run_id, until, NO_DIGEST])?;
+        for table in redaction.paths.iter().filter_map(RedactedPath::table) {
+            take_out(transaction, shard, key, until, table)?;
+        }
+        if redaction.is_of_links() {
+            links(transaction, shard, key, until, redaction)?;
+        }
         if redaction.is_of_progress() {
             execute(transaction, SAY_NOTHING, (shard.0, &key.namespace, &key.run_id))?;
         }
         cleaner::owe(transaction)?;
+    }
+    Ok(())
+}
+
+/// Inputs and results are taken out whole.
+fn take_out(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    key: &RunKey,
+    until: i64,
+    table: ContentTable,
+) -> Result<(), StoreError> {
+    let name = table.name();
+    let rows = format!(
+        "-- redact.sizes
+         select revision, octet_length(content) from {name}
+          where shard = ?1 and namespace = ?2 and run_id = ?3 and revision < ?4"
+    );
+    let place = params![shard.0, key.namespace, key.run_id, until];
+    let mut sizes: Vec<(i64, i64)> = Vec::new();
+    each(transaction, &rows, place, |row| {
+        let content = Reader { table: name, row, key: &|| shown(key) };
+        sizes.push((content.get((0, "revision"))?, content.get((1, "content"))?));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for (revision, bytes) in sizes {
+        execute(transaction, MEASURED_BESIDE, params![shard.0, key.namespace, key.run_id, revision, bytes])?;
+    }
+    let gone = format!(
+        "-- redact.{name}
+         delete from {name} where shard = ?1 and namespace = ?2 and run_id = ?3 and revision < ?4"
+    );
+    execute(transaction, &gone, place).map(drop)
+}
+
+fn links(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    key: &RunKey,
+    until: i64,
+    redaction: &Redaction,
+) -> Result<(), StoreError> {
+    let mut left: Vec<(i64, i64, i64, String)> = Vec::new();
+    each(transaction, LINKS, params![shard.0, key.namespace, key.run_id, until], |row| {
+        let link = Reader { table: "run_links", row, key: &|| shown(key) };
+        let content: &str = link.get((2, "content"))?;
+        if let Some(rewritten) = redaction::left_of_link(redaction, content, key)? {
+            let less = bigint(content.len() as u64) - bigint(rewritten.len() as u64);
+            left.push((link.get((0, "number"))?, link.get((1, "revision"))?, less, rewritten));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for (number, revision, less, content) in left {
+        execute(transaction, MEASURED_BESIDE, params![shard.0, key.namespace, key.run_id, revision, less])?;
+        execute(transaction, REWRITE_LINK, params![shard.0, key.namespace, key.run_id, number, content])?;
     }
     Ok(())
 }

@@ -60,8 +60,9 @@ impl Writer<'_> {
             key,
             "-- commit.insert_run
              insert into runs (shard, namespace, run_id, revision, status, started_at, task_thread_id, agent_id,
-                               workflow_id, audit_session_id, route, labels, record, metadata, archived_at)
-             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+                               workflow_id, audit_session_id, route, labels, record, metadata, archived_at,
+                               parent_run_id, continues_run_id)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             params![
                 self.shard.0,
                 key.namespace,
@@ -78,6 +79,8 @@ impl Writer<'_> {
                 json::record(run),
                 json::metadata(run),
                 run.archived_at.map(Time::micros),
+                run.refinements.as_ref().and_then(|refinements| refinements.parent_run_id.as_ref()),
+                run.refinements.as_ref().and_then(|refinements| refinements.continues_run_id.as_ref()),
             ],
         )
     }

@@ -3,8 +3,9 @@
 use rusqlite::{Connection, Row};
 
 use super::page;
-use crate::domain::{RunKey, Shard};
+use crate::domain::{ContentRow, ContentTable, RunKey, Shard};
 use crate::store::StoreError;
+use crate::store::contents;
 use crate::store::dialect::run_columns;
 use crate::store::inspect::rows::{self, PLACES, TOMBSTONES, keys_of};
 use crate::store::inspect::{EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows, Tombstones};
@@ -15,7 +16,7 @@ const RUNS: &str = concat!(
     "-- inspect.runs
 select ",
     run_columns!(sqlite),
-    ", a.status, a.started_at, a.due_at, l.epoch, l.ttl_ms, s.ready
+    ", a.status, a.started_at, a.due_at, l.epoch, l.ttl_ms, s.ready, r.parent_run_id, r.continues_run_id
   from runs as r left join active as a on a.shard = r.shard and a.namespace = r.namespace and a.run_id = r.run_id
        left join leases as l on l.shard = r.shard and l.namespace = r.namespace and l.run_id = r.run_id
        left join suspended as s on s.shard = r.shard and s.namespace = r.namespace and s.run_id = r.run_id
@@ -44,6 +45,24 @@ pub(super) fn events(
     let (first, revision) = after;
     let values = (shard.0, &first.namespace, &first.run_id, revision, &last.namespace, &last.run_id, ROWS_MAX);
     page(connection, EVENTS, values, |row| rows::event(row), weight)
+}
+
+pub(super) fn contents(
+    connection: &Connection,
+    table: ContentTable,
+    shard: Shard,
+    after: &(RunKey, i64),
+    last: &RunKey,
+) -> Result<Vec<ContentRow>, StoreError> {
+    let (first, place) = after;
+    let values = (shard.0, &first.namespace, &first.run_id, place, &last.namespace, &last.run_id, ROWS_MAX);
+    let weight = |row: &ContentRow| row.content.len();
+    page(connection, &contents_of(table), values, |row| contents::standing(row), weight)
+}
+
+fn contents_of(table: ContentTable) -> String {
+    let columns = if table == ContentTable::Link { ", link_key" } else { ", null as link_key" };
+    format!("-- inspect.contents\n{}", contents::page_of(table, columns))
 }
 
 pub(super) fn places(connection: &Connection, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError> {
@@ -92,7 +111,8 @@ mod tests {
             connection.execute_batch(migration.sql).unwrap();
         }
         let keys = OfRuns::ALL.map(keys_of);
-        let statements = [RUNS, EVENTS, PLACES].into_iter().chain(keys.iter().map(String::as_str));
+        let contents = ContentTable::ALL.map(contents_of);
+        let statements = [RUNS, EVENTS, PLACES].into_iter().chain(keys.iter().chain(&contents).map(String::as_str));
         for statement in statements.chain([LINKS, REVISION_AS_OF]) {
             let mut explained = connection.prepare(&format!("explain query plan {statement}")).unwrap();
             let nothing = vec![None::<i64>; explained.parameter_count()];

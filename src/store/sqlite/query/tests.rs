@@ -19,7 +19,8 @@ fn filled(runs: u32) -> Connection {
              select 0, 'default', printf('run-%06d', i), 1, 2 + i % 2, i * 1000000, 'thread-' || (i % 1000),
                     'agent-' || (i % 50), 'workflow-' || (i % 200), 'audit-' || (i % 5000), 'mcp',
                     json_object('team', 'team-' || (i % 7)),
-                    json_object('updatedAt', '2026-01-01T00:00:00Z', 'failureReason', printf('%.200c', 'x')), null, null, null
+                    json_object('updatedAt', '2026-01-01T00:00:00Z', 'failureReason', printf('%.200c', 'x')), null, null, null,
+                    'parent-' || (i % 700), 'before-' || (i % 1100)
              from n",
             [runs],
         )

@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 use crate::clock::Clock;
 use crate::domain::{Namespace, Position, Positions, Retention, RunId, Shard, Status, Time};
 use crate::store::StoreError;
+use crate::store::dialect::content_bytes;
 use crate::store::retention::{Due, Purged, Step, WALK_EVENTS_MAX, Walk};
 use crate::store::rows::namespaces::{RETENTIONS, retention};
 use crate::store::sqlite::errors;
@@ -51,16 +52,28 @@ select 1 from namespaces
 const CUT: &str = "-- retention.cut
 update runs
    set purged_at = ?5, started_at = ?6, task_thread_id = '', agent_id = null, workflow_id = null,
-       audit_session_id = null, route = null, labels = null, metadata = null, archived_at = null,
+       audit_session_id = null, parent_run_id = null, continues_run_id = null, route = null, labels = null, metadata = null, archived_at = null,
        record = json_object('updatedAt', record ->> 'updatedAt', 'completedAt', record ->> 'completedAt')
  where shard = ?1 and namespace = ?2 and run_id = ?3 and revision = ?4 and status > 2 and purged_at is null";
 
-const MEASURED: &str = "-- retention.measured
+const MEASURED: &str = concat!(
+    "-- retention.measured
 update stored_bytes
    set bytes = max(0, bytes - (
-       select coalesce(sum(octet_length(event) + coalesce(octet_length(keyframe), 0)), 0) from run_events
-        where shard = ?1 and namespace = ?2 and run_id = ?3 and position <= stored_bytes.position))
- where shard = ?1 and namespace = ?2";
+       select coalesce(sum(octet_length(e.event) + coalesce(octet_length(e.keyframe), 0) + ",
+    content_bytes!(),
+    "), 0)
+         from run_events as e
+        where e.shard = ?1 and e.namespace = ?2 and e.run_id = ?3 and e.position <= stored_bytes.position))
+ where shard = ?1 and namespace = ?2"
+);
+
+/// What stands beside the run.
+const NOTHING_BESIDE: [&str; 3] = [
+    "-- retention.no_input\ndelete from run_input where shard = ?1 and namespace = ?2 and run_id = ?3",
+    "-- retention.no_results\ndelete from run_results where shard = ?1 and namespace = ?2 and run_id = ?3",
+    "-- retention.no_links\ndelete from run_links where shard = ?1 and namespace = ?2 and run_id = ?3",
+];
 
 const GONE: &str = "-- retention.gone
 delete from run_events where shard = ?1 and namespace = ?2 and run_id = ?3";
@@ -185,6 +198,9 @@ pub(in crate::store::sqlite) fn purge(
         }
         execute(&transaction, NOTED, params![shard, namespace, run_id, revision])?;
         execute(&transaction, MEASURED, params![shard, namespace, run_id])?;
+        for statement in NOTHING_BESIDE {
+            execute(&transaction, statement, params![shard, namespace, run_id])?;
+        }
         purged.events += execute(&transaction, GONE, params![shard, namespace, run_id])? as u64;
         purged.runs += 1;
     }

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 
 use crate::domain::Namespace;
 use crate::store::StoreError;
+use crate::store::dialect::content_bytes;
 use crate::store::sqlite::rows::{Reader, all, execute};
 use crate::store::sqlite::writer;
 
@@ -20,12 +21,16 @@ select n.name, s.shard, coalesce(b.position, 0)
   left join stored_bytes as b on b.namespace = n.name and b.shard = s.shard
  where n.max_stored_bytes is not null";
 
-const MEASURE: &str = "-- stored_bytes.measure
+const MEASURE: &str = concat!(
+    "-- stored_bytes.measure
 select count(*), coalesce(max(position), 0), coalesce(sum(bytes), 0)
-  from (select position, octet_length(event) + coalesce(octet_length(keyframe), 0) as bytes
-          from run_events
+  from (select position, octet_length(event) + coalesce(octet_length(keyframe), 0) + ",
+    content_bytes!(),
+    " as bytes
+          from run_events as e
          where namespace = ?1 and namespace <> 'default' and shard = ?2 and position > ?3
-         order by position limit ?4)";
+         order by position limit ?4)"
+);
 
 const ADD: &str = "-- stored_bytes.add
 insert into stored_bytes (namespace, shard, position, bytes)

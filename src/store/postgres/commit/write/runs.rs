@@ -12,7 +12,7 @@ use crate::store::postgres::rows::{At, bigint};
 const ALIVE_MAX: Status = Status::Running;
 
 impl<'a> Parts<'a> {
-    pub(super) fn insert_runs(&mut self, shard: &str, at: &str, writes: &[&'a RunWrite]) {
+    pub(super) fn insert_runs(&mut self, shard: &str, at: &str, writes: &[&'a RunWrite], refined: bool) {
         let mut columns = Columns::of_runs(writes);
         columns.add("task_thread_id", "text", runs(writes).map(|run| run.task_thread_id.as_str()));
         columns.changeable(writes);
@@ -33,13 +33,19 @@ impl<'a> Parts<'a> {
         } else {
             ("", "")
         };
+        let (origin, of_origin) = if refined {
+            columns.origin(writes);
+            (", parent_run_id, continues_run_id", ", v.parent_run_id, v.continues_run_id")
+        } else {
+            ("", "")
+        };
         self.table("new", columns);
         self.writes.push(format!(
             "created as (
     insert into runs (shard, namespace, run_id, revision, status, started_at, task_thread_id,
-                      agent_id, workflow_id, audit_session_id, route, labels, record, metadata{archived})
+                      agent_id, workflow_id, audit_session_id, route, labels, record, metadata{archived}{origin})
     select {shard}, v.namespace, v.run_id, v.revision, v.status, {at}, v.task_thread_id,
-           v.agent_id, v.workflow_id, v.audit_session_id, v.route, v.labels, v.record, v.metadata{value}
+           v.agent_id, v.workflow_id, v.audit_session_id, v.route, v.labels, v.record, v.metadata{value}{of_origin}
     from place, new v)"
         ));
         if runs(writes).any(|run| !run.status.is_terminal()) {
@@ -200,6 +206,15 @@ impl<'a> Columns<'a> {
         columns.add("revision", "bigint", runs(writes).map(|run| bigint(run.revision)));
         columns.add("status", "smallint", runs(writes).map(|run| run.status.code()));
         columns
+    }
+
+    /// The runs that the runs come from: the record has them too, and these columns are for lists.
+    fn origin(&mut self, writes: &[&'a RunWrite]) {
+        let of = |run: &'a Run| run.refinements.as_deref();
+        let parents = runs(writes).map(move |run| of(run)?.parent_run_id.as_deref());
+        self.add("parent_run_id", "text", parents);
+        let continued = runs(writes).map(move |run| of(run)?.continues_run_id.as_deref());
+        self.add("continues_run_id", "text", continued);
     }
 
     fn archived(&mut self, writes: &[&'a RunWrite]) {

@@ -1,0 +1,120 @@
+//! What a program is given and what it leaves, as files in a folder of the run's own, which goes with the worker.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::PathBuf;
+
+use runledger_proto::Struct;
+use runledger_proto::json::{self, structure};
+use tempfile::TempDir;
+
+use crate::domain::limits::{CONTENT_BYTES_MAX, METADATA_DEPTH_MAX};
+use crate::domain::{Content, Metadata};
+
+/// Bytes of a result that are read: an object may be written with any space between its parts.
+const READ_BYTES_MAX: usize = 16 * CONTENT_BYTES_MAX;
+
+/// The files of one run's program. Only this user reads them.
+pub(super) struct Papers {
+    folder: TempDir,
+    has_input: bool,
+}
+
+impl Papers {
+    /// Writes down what the run was given.
+    pub(super) fn laid_out(input: Option<&Struct>) -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("runledger-worker.").tempdir()?;
+        if let Some(input) = input {
+            let mut file = File::create(folder.path().join("input.json"))?;
+            file.write_all(json::object(input).as_bytes())?;
+        }
+        Ok(Self { folder, has_input: input.is_some() })
+    }
+
+    /// The file with what the run was given.
+    pub(super) fn input(&self) -> Option<PathBuf> {
+        self.has_input.then(|| self.folder.path().join("input.json"))
+    }
+
+    fn result(&self) -> PathBuf {
+        self.folder.path().join("result.json")
+    }
+
+    /// The variables by which the program finds the files.
+    pub(super) fn environment(&self) -> impl Iterator<Item = (&'static str, OsString)> {
+        let input = self.input().map(|path| ("RUNLEDGER_INPUT", path.into_os_string()));
+        input.into_iter().chain([("RUNLEDGER_RESULT", self.result().into_os_string())])
+    }
+
+    /// What the program left; none where it wrote nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why it is no result.
+    pub(super) fn left(&self) -> Result<Option<Struct>, String> {
+        let file = match File::open(self.result()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(format!("cannot be read: {error}")),
+        };
+        if fs::metadata(self.result()).is_ok_and(|found| !found.is_file()) {
+            return Err("is no file".to_owned());
+        }
+        let mut text = String::new();
+        let read = file.take(READ_BYTES_MAX as u64 + 1).read_to_string(&mut text);
+        read.map_err(|error| format!("cannot be read: {error}"))?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if text.len() > READ_BYTES_MAX {
+            return Err(format!("is more than {READ_BYTES_MAX} bytes"));
+        }
+        let object: serde_json::Map<_, _> =
+            serde_json::from_str(&text).map_err(|error| format!("is no JSON object: {error}"))?;
+        if object.values().map(depth).max().unwrap_or(0) >= METADATA_DEPTH_MAX {
+            return Err(format!("has more than {METADATA_DEPTH_MAX} objects and lists in one another"));
+        }
+        let found = structure(&object);
+        let bytes = Content::from(&Metadata::from(object)).text().len();
+        if bytes > CONTENT_BYTES_MAX {
+            return Err(format!("is {bytes} bytes as compact JSON; the limit is {CONTENT_BYTES_MAX}"));
+        }
+        Ok(Some(found))
+    }
+}
+
+/// The objects and lists in one another.
+fn depth(value: &serde_json::Value) -> usize {
+    match value {
+        serde_json::Value::Array(values) => 1 + values.iter().map(depth).max().unwrap_or(0),
+        serde_json::Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        serde_json::Value::Null
+        | serde_json::Value::Bool(_)
+        | serde_json::Value::Number(_)
+        | serde_json::Value::String(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_left_is_an_object_or_told_to_be_none() {
+        let papers = Papers::laid_out(None).unwrap();
+        assert_eq!(papers.left(), Ok(None));
+        for (text, fault) in [
+            ("[1]", "is no JSON object"),
+            ("{", "is no JSON object"),
+            (&format!("{{\"a\":\"{}\"}}", "x".repeat(CONTENT_BYTES_MAX)), "the limit is 65536"),
+            (&format!("{{\"a\":{}{}}}", "[".repeat(32), "]".repeat(32)), "in one another"),
+        ] {
+            fs::write(papers.result(), text).unwrap();
+            let said = papers.left().unwrap_err();
+            assert!(said.contains(fault), "{said}");
+        }
+        fs::write(papers.result(), "{ \"a\" : 1 }\n").unwrap();
+        assert_eq!(json::object(&papers.left().unwrap().unwrap()), "{\"a\":1}");
+    }
+}

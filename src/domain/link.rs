@@ -1,0 +1,44 @@
+//! Links: what belongs to a run and is kept elsewhere, such as an artifact or a receipt.
+
+use serde::{Deserialize, Serialize};
+
+use super::Hash;
+
+/// A link of a run. A run has one with the same (`rel`, `target`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Link {
+    /// What the target is to the run: `evidence`, `artifact` and so on.
+    pub rel: String,
+    /// Where it is.
+    pub target: String,
+    /// The SHA-256 of what is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Hash>,
+    /// The media type of what is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// What it is, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+}
+
+impl Link {
+    /// The key by which a link of a run is told from its others.
+    #[must_use]
+    pub fn key(&self) -> Hash {
+        // No rel has a zero byte.
+        Hash::of([self.rel.as_bytes(), b"\0", self.target.as_bytes()].concat().as_slice())
+    }
+
+    /// The bytes of its texts.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let more = [&self.media_type, &self.summary];
+        self.rel.len() + self.target.len() + more.into_iter().flatten().map(String::len).sum::<usize>()
+    }
+
+    pub(super) fn weight(&self) -> usize {
+        size_of::<Self>() + self.text_bytes()
+    }
+}

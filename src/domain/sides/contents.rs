@@ -1,0 +1,189 @@
+//! What stands beside a run: its input, its results, its links. A row is written by the event that names it, with the
+//! revision of that event, and changes no more, but for what a redaction takes out.
+
+use std::collections::HashMap;
+
+use crate::domain::decision::Context;
+use crate::domain::{Command, Content, ContentDigest, Event, Hash, Link, Revision, Run, RunKey};
+
+/// The tables of what stands beside runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ContentTable {
+    /// `run_input`: one row a run.
+    Input,
+    /// `run_results`: one row for each revision that set a result.
+    Result,
+    /// `run_links`: one row a link.
+    Link,
+}
+
+impl ContentTable {
+    /// Every table.
+    pub const ALL: [Self; 3] = [Self::Input, Self::Result, Self::Link];
+
+    /// The table's name, in both stores.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Input => "run_input",
+            Self::Result => "run_results",
+            Self::Link => "run_links",
+        }
+    }
+
+    /// The number by which a commit's statement tells the tables apart.
+    #[must_use]
+    pub const fn code(self) -> i16 {
+        match self {
+            Self::Input => 1,
+            Self::Result => 2,
+            Self::Link => 3,
+        }
+    }
+}
+
+/// A row to be written, or as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentRow {
+    /// Its table.
+    pub table: ContentTable,
+    /// The run that it belongs to.
+    pub key: RunKey,
+    /// The revision that wrote it.
+    pub revision: Revision,
+    /// The place among the links of the run, from 1; 0 in the other tables.
+    pub number: u32,
+    /// The [key](Link::key) of a link; none in the other tables, and of a link that was taken out.
+    pub link_key: Option<Hash>,
+    /// The content, or the link as JSON.
+    pub content: String,
+}
+
+impl ContentRow {
+    /// The row of a link.
+    #[must_use]
+    pub fn of_link(key: &RunKey, revision: Revision, number: u32, link: &Link) -> Self {
+        let content = serde_json::to_string(link).expect("strings serialize");
+        Self { table: ContentTable::Link, key: key.clone(), revision, number, link_key: Some(link.key()), content }
+    }
+
+    /// The row of an input or a result.
+    #[must_use]
+    pub fn of_content(table: ContentTable, key: &RunKey, revision: Revision, content: String) -> Self {
+        Self { table, key: key.clone(), revision, number: 0, link_key: None, content }
+    }
+}
+
+/// What the rows of an event must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentsOf<'a> {
+    /// The input's digest.
+    pub input: Option<ContentDigest>,
+    /// The result's digest, also of a late report.
+    pub result: Option<ContentDigest>,
+    /// The links, with the number of the first.
+    pub links: (u32, &'a [Link]),
+}
+
+impl<'a> ContentsOf<'a> {
+    /// What an event says that stands beside its run, which is the run right after it.
+    #[must_use]
+    pub fn event(event: &'a Event, run: &Run) -> Self {
+        let refinements = event.changes.refinements.as_deref();
+        let late = event
+            .changes
+            .supervision
+            .late_report
+            .as_ref()
+            .and_then(|report| report.result)
+            .map(|result| result.content);
+        let links = refinements.map_or(&[][..], |refinements| &refinements.links);
+        let added = u32::try_from(links.len()).unwrap_or(u32::MAX);
+        Self {
+            input: refinements.and_then(|refinements| refinements.input),
+            result: late.or_else(|| refinements.and_then(|refinements| refinements.result)),
+            links: (run.all_links().saturating_sub(added) + 1, links),
+        }
+    }
+}
+
+/// The run whose links a command is decided on.
+pub(super) fn wanted(command: &Command) -> Option<&RunKey> {
+    (!command.ask.added().is_empty()).then_some(&command.key)
+}
+
+/// The links of a command that its run does not have.
+pub(in crate::domain) fn fresh(command: &Command, context: &Context<'_>) -> Vec<Link> {
+    let mut known = context.sides.links.to_vec();
+    let mut fresh = Vec::new();
+    for link in command.ask.added() {
+        let key = link.key();
+        if !known.contains(&key) {
+            known.push(key);
+            fresh.push(link.clone());
+        }
+    }
+    fresh
+}
+
+/// The links of runs, and the rows to be written, as the commands of a batch leave them.
+#[derive(Debug)]
+pub(super) struct Contents {
+    links: HashMap<RunKey, Vec<Hash>>,
+    /// None until an event has refinements.
+    rows: Option<Vec<ContentRow>>,
+}
+
+impl Contents {
+    pub(super) fn of(rows: Vec<(RunKey, Hash)>) -> Self {
+        let mut links: HashMap<RunKey, Vec<Hash>> = HashMap::new();
+        for (key, link) in rows {
+            links.entry(key).or_default().push(link);
+        }
+        Self { links, rows: None }
+    }
+
+    pub(super) fn links(&self, command: &Command) -> &[Hash] {
+        if wanted(command).is_none() {
+            return &[];
+        }
+        self.links.get(&command.key).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn apply(&mut self, command: &Command, event: &Event, run: &Run) {
+        if !is_refined(event) {
+            return;
+        }
+        let rows = rows(command, event, run);
+        for row in &rows {
+            if let Some(link) = row.link_key {
+                self.links.entry(row.key.clone()).or_default().push(link);
+            }
+        }
+        self.rows.get_or_insert_default().extend(rows);
+    }
+
+    pub(super) fn writes(self) -> Option<Vec<ContentRow>> {
+        self.rows
+    }
+}
+
+fn is_refined(event: &Event) -> bool {
+    let late = event.changes.supervision.late_report.as_ref();
+    event.changes.refinements.is_some() || late.is_some_and(|report| report.result.is_some())
+}
+
+/// The rows that a command's event writes; `run` is the run right after it.
+#[must_use]
+pub fn rows(command: &Command, event: &Event, run: &Run) -> Vec<ContentRow> {
+    if !is_refined(event) {
+        return Vec::new();
+    }
+    let (key, revision) = (&event.key, event.revision);
+    let ContentsOf { input, result, links: (first, links) } = ContentsOf::event(event, run);
+    let of = |table, content: &Content| ContentRow::of_content(table, key, revision, content.text().to_owned());
+    let input = input.and_then(|_| Some(of(ContentTable::Input, command.ask.input()?)));
+    let result = result.and_then(|_| Some(of(ContentTable::Result, command.ask.result()?)));
+    let links = (first..).zip(links).map(|(number, link)| ContentRow::of_link(key, revision, number, link));
+    input.into_iter().chain(result).chain(links).collect()
+}
