@@ -34,6 +34,7 @@ test-clients: ## Runs the tests of generated clients (Go, Java, Python, TypeScri
 	@$(NEED) rust cc node python go java
 	$(CARGO) build --locked
 	tests/clients/run
+	tests/clients/older
 
 lint: ## Checks format, lints, documentation links and the proto
 	@$(NEED) rust cc node

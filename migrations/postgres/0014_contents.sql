@@ -37,9 +37,6 @@ alter table run_input alter column content set statistics 0;
 alter table run_results alter column content set statistics 0;
 alter table run_links alter column content set statistics 0, alter column link_key set statistics 0;
 
--- The runs that a run comes from: the record has them too, and these columns are for lists. Partial indexes, so that a run
--- without one costs nothing.
+-- The runs that a run comes from: the record has them too, and these columns are for lists.
 alter table runs add column if not exists parent_run_id text collate "C",
     add column if not exists continues_run_id text collate "C";
-create index runs_by_parent on runs (namespace, parent_run_id, started_at, run_id) where parent_run_id is not null;
-create index runs_by_continued on runs (namespace, continues_run_id, started_at, run_id) where continues_run_id is not null;

@@ -27,9 +27,6 @@ create table run_links (
     primary key (shard, namespace, run_id, number)
 ) strict;
 
--- The runs that a run comes from: the record has them too, and these columns are for lists. Partial indexes, so that a run
--- without one costs nothing.
+-- The runs that a run comes from: the record has them too, and these columns are for lists.
 alter table runs add column parent_run_id text;
 alter table runs add column continues_run_id text;
-create index runs_by_parent on runs (namespace, parent_run_id, started_at, run_id) where parent_run_id is not null;
-create index runs_by_continued on runs (namespace, continues_run_id, started_at, run_id) where continues_run_id is not null;

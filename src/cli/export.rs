@@ -277,6 +277,9 @@ impl Export {
         if is_asked_for && !self.seen.has(event) {
             let beside = self.beside(event).await?;
             self.lines.write(event, links, &beside);
+            if self.lines.bytes() >= PAGE_BYTES_MAX {
+                self.flush().await?;
+            }
         }
         Ok(())
     }

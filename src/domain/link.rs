@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Hash;
+use super::limits::LINK_REL_BYTES_MAX;
 
 /// A link of a run. A run has one with the same (`rel`, `target`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +30,25 @@ impl Link {
     pub fn key(&self) -> Hash {
         // No rel has a zero byte.
         Hash::of([self.rel.as_bytes(), b"\0", self.target.as_bytes()].concat().as_slice())
+    }
+
+    /// Its text in the store: JSON.
+    ///
+    /// # Panics
+    ///
+    /// Never.
+    #[must_use]
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).expect("strings serialize")
+    }
+
+    /// Whether a text may be a `rel`: 1 to 64 characters of `[a-z0-9_.-]`, a lower-case letter first.
+    #[must_use]
+    pub fn is_rel(text: &str) -> bool {
+        let charset = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.-".contains(&byte);
+        (1..=LINK_REL_BYTES_MAX).contains(&text.len())
+            && text.bytes().all(charset)
+            && text.as_bytes()[0].is_ascii_lowercase()
     }
 
     /// The bytes of its texts.

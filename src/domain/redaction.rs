@@ -76,7 +76,8 @@ impl RedactedPath {
             ("progress", within) if within.is_empty() => Some(Self::Progress),
             ("input", within) if within.is_empty() => Some(Self::Input),
             ("result", within) if within.is_empty() => Some(Self::Result),
-            ("links", mut within) if within.len() < 2 => Some(Self::Links(within.pop())),
+            ("links", within) if within.is_empty() => Some(Self::Links(None)),
+            ("links", mut within) if within.len() == 1 && Link::is_rel(&within[0]) => Some(Self::Links(within.pop())),
             _ => None,
         }
     }
@@ -106,7 +107,7 @@ impl From<RedactedPath> for String {
             RedactedPath::Input => "/input".to_owned(),
             RedactedPath::Result => "/result".to_owned(),
             RedactedPath::Links(None) => "/links".to_owned(),
-            RedactedPath::Links(Some(rel)) => format!("/links/{}", rel.replace('~', "~0").replace('/', "~1")),
+            RedactedPath::Links(Some(rel)) => format!("/links/{rel}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::StoreError;
 use super::rows::{Columns, Reader, key};
 use super::scalars::shown;
-use crate::domain::{ContentRow, ContentTable, Hash, Link, Metadata, Revision, Run};
+use crate::domain::{ContentRow, ContentTable, Link, Metadata, Revision, Run};
 
 /// The rows that are asked for of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ select namespace, run_id, 3, revision, number, content from run_links
  where shard = $1 and namespace = $2 and run_id = $3 and number <= $7
 order by place, revision, number";
 
-/// A row of [`BESIDE`], or one of a page of a table.
+/// A row of [`BESIDE`].
 pub(super) fn row<R: Columns>(row: &R) -> Result<ContentRow, StoreError> {
     let key = key(row, "run_links", 0)?;
     let content = Reader { table: "run_links", row, key: &|| shown(&key) };
@@ -103,10 +103,10 @@ pub fn object(row: &ContentRow) -> Result<Metadata, StoreError> {
 /// The rows of a table in the order of their runs, revisions and numbers. `$1` shard, `$2` to `$4` the run and the place
 /// of the row before the first, `$5` and `$6` the last run, `$7` how many.
 pub(super) fn page_of(table: ContentTable, columns: &str) -> String {
-    let (name, code, place) = (table.name(), table.code(), place_of(table));
+    let (name, place) = (table.name(), place_of(table));
     let number = if table == ContentTable::Link { "number" } else { "0" };
     format!(
-        "select namespace, run_id, {code} as place, revision, {number} as number, content{columns}
+        "select namespace, run_id, revision, {number} as number, content{columns}
   from {name}
  where shard = $1 and (namespace, run_id, {place}) > ($2, $3, cast($4 as bigint)) and (namespace, run_id) <= ($5, $6)
  order by namespace, run_id, {place} limit $7"
@@ -114,26 +114,9 @@ pub(super) fn page_of(table: ContentTable, columns: &str) -> String {
 }
 
 /// The column that tells the rows of one run apart.
-fn place_of(table: ContentTable) -> &'static str {
+pub(super) fn place_of(table: ContentTable) -> &'static str {
     match table {
         ContentTable::Input | ContentTable::Result => "revision",
         ContentTable::Link => "number",
     }
-}
-
-/// The place of a row among those of its run, for the next page.
-#[must_use]
-pub fn place(row: &ContentRow) -> i64 {
-    match row.table {
-        ContentTable::Input | ContentTable::Result => i64::try_from(row.revision.get()).unwrap_or(i64::MAX),
-        ContentTable::Link => i64::from(row.number),
-    }
-}
-
-/// A row of a page of a table.
-pub(super) fn standing<R: Columns>(row: &R) -> Result<ContentRow, StoreError> {
-    let content = self::row(row)?;
-    let of_link = Reader { table: content.table.name(), row, key: &|| shown(&content.key) };
-    let link_key = of_link.get::<Option<[u8; 32]>>((6, "link_key"))?.map(Hash::from);
-    Ok(ContentRow { link_key, ..content })
 }

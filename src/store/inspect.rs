@@ -52,7 +52,7 @@ pub trait Inspect: RunLog {
         shard: Shard,
         after: (&RunKey, i64),
         last: &RunKey,
-    ) -> Result<Vec<ContentRow>, StoreError>;
+    ) -> Result<Vec<BesideRow>, StoreError>;
 
     /// What stands beside a run, as [`Runs::beside`](super::Runs::beside) reads it.
     async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError>;
@@ -239,6 +239,34 @@ pub struct EventRow {
     pub request_key: Option<i64>,
     /// `keyframe`.
     pub keyframe: Option<String>,
+}
+
+/// A row of a table beside `runs`.
+#[derive(Clone, Debug)]
+pub struct BesideRow {
+    /// Its table.
+    pub table: ContentTable,
+    /// `namespace` and `run_id`.
+    pub key: RunKey,
+    /// `revision`.
+    pub revision: i64,
+    /// `number`; 0 in the tables that have none.
+    pub number: i64,
+    /// `link_key`; none in the tables that have none.
+    pub link_key: Option<Vec<u8>>,
+    /// `content`.
+    pub content: String,
+}
+
+impl BesideRow {
+    /// The place of the row among those of its run, for the next page.
+    #[must_use]
+    pub fn place(&self) -> i64 {
+        match self.table {
+            ContentTable::Input | ContentTable::Result => self.revision,
+            ContentTable::Link => self.number,
+        }
+    }
 }
 
 /// The place of an event.

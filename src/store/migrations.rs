@@ -57,6 +57,11 @@ pub const POSTGRES: &[Migration] = &[
     Migration { number: 12, name: "retention", sql: include_str!("../../migrations/postgres/0012_retention.sql") },
     Migration { number: 13, name: "exported", sql: include_str!("../../migrations/postgres/0013_exported.sql") },
     Migration { number: 14, name: "contents", sql: include_str!("../../migrations/postgres/0014_contents.sql") },
+    Migration {
+        number: 15,
+        name: "lists_by_parents",
+        sql: include_str!("../../migrations/postgres/0015_lists_by_parents.sql"),
+    },
 ];
 
 /// SQLite's migrations in order.
@@ -79,6 +84,11 @@ pub const SQLITE: &[Migration] = &[
     Migration { number: 12, name: "retention", sql: include_str!("../../migrations/sqlite/0012_retention.sql") },
     Migration { number: 13, name: "exported", sql: include_str!("../../migrations/sqlite/0013_exported.sql") },
     Migration { number: 14, name: "contents", sql: include_str!("../../migrations/sqlite/0014_contents.sql") },
+    Migration {
+        number: 15,
+        name: "lists_by_parents",
+        sql: include_str!("../../migrations/sqlite/0015_lists_by_parents.sql"),
+    },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

@@ -41,7 +41,8 @@ const NOTICED: &[(u32, &str)] = &[
     (8, "commits wait for it; behind a longer transaction it gives up after 2 s, and is to be tried again"),
     (9, "commits wait for it; behind a longer transaction it gives up after 2 s, and is to be tried again"),
     (10, "the log is read once and nobody writes meanwhile, some seconds for ten million events"),
-    (14, "nobody writes while two indexes of lists are made, a few seconds for ten million runs"),
+    (14, "commits wait for it; behind a longer transaction it gives up after 2 s, and is to be tried again"),
+    (15, "nobody writes while two indexes of lists are made, a few seconds for ten million runs"),
 ];
 
 /// What callers notice of a step on Postgres while servers serve.

@@ -25,7 +25,7 @@ pub(super) fn left_of_link(redaction: &Redaction, link: &str, key: &RunKey) -> R
         key: shown(key),
         source: error.into(),
     })?;
-    Ok(redaction.of_link(&link).map(|left| serde_json::to_string(&left).expect("strings serialize")))
+    Ok(redaction.of_link(&link).map(|left| left.text()))
 }
 
 /// A redaction that would leave a part of the history as it was.

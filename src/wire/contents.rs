@@ -76,11 +76,7 @@ fn of_request(at: &str, link: v1::Link, violations: &mut Violations) -> Link {
 impl Violations {
     /// The `rel` of a link, which must be there.
     pub(super) fn rel(&mut self, field: &str, rel: &str) {
-        let charset = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.-".contains(&byte);
-        let is_sound = (1..=LINK_REL_BYTES_MAX).contains(&rel.len())
-            && rel.bytes().all(charset)
-            && rel.bytes().next().is_some_and(|first| first.is_ascii_lowercase());
-        if !is_sound {
+        if !Link::is_rel(rel) {
             self.push(
                 field,
                 format!("must be 1 to {LINK_REL_BYTES_MAX} characters of [a-z0-9_.-], a lower-case letter first"),

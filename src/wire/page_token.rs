@@ -158,6 +158,8 @@ impl Question {
         }
         for (name, run_id) in [("parent", parent_run_id), ("continues", continues_run_id)] {
             if let Some(run_id) = run_id {
+                // No label's key is empty: a label of this name is another filter.
+                self.part(b"");
                 self.part(name.as_bytes());
                 self.part(run_id.as_bytes());
             }

@@ -135,6 +135,7 @@ behaviours! { on_one_server:
         runs_are_found_by_the_runs_that_they_come_from
         contents_are_limited_in_bytes_on_the_wire_and_as_json
         a_retry_shows_the_run_as_then_and_writes_nothing_twice
+        the_largest_end_of_each_kind_is_received_and_watched
     ]
     updates: [
         metadata_is_a_merge_patch

@@ -95,6 +95,7 @@ conformance! { conforms:
         a_run_of_100_events_reads_right_at_every_revision
         a_revision_that_no_event_made_has_no_state
         many_runs_are_read_as_of_their_revisions_and_as_of_the_heads
+        the_longest_way_from_a_keyframe_is_below_8_mib
         events_are_paged_by_revision
         a_page_of_events_is_bounded_in_bytes
         events_read_back_as_they_were_decided

@@ -71,6 +71,11 @@ pub(super) struct Lines {
 }
 
 impl Lines {
+    /// The bytes that were gathered.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Adds an event, with its run's links right after it, and what it put beside the run.
     pub(super) fn write(&mut self, event: &Event, links: &Links, beside: &Beside) {
         let (code, text) =

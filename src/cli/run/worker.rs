@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::guard::Guard;
 use self::papers::Papers;
-use self::program::Program;
+use self::program::{Input, Program};
 use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{Label, MaxRunning, MetadataSource, at_least_one, duration, labels};
@@ -180,12 +180,10 @@ async fn work(
 ) -> Result<(), Stop> {
     say(&format!("run {} begins, under the lease of epoch {}", held.run.run_id, held.epoch));
     let task = worker.begin(held.clone());
-    let input = worker.input(&held).await?;
-    let papers = Papers::laid_out(input.as_ref());
-    let papers = papers.map_err(|error| Stop::Undone(format!("no files can be made for the program: {error}")))?;
+    let (task, papers) = laid_out(worker, signals, task, &held).await?;
     let environment: Vec<_> = environment(&held, called).into_iter().chain(papers.environment()).collect();
-    let stdin = papers.input().filter(|_| args.input_on_stdin);
-    let mut program = match Program::start(&args.command, &environment, stdin.as_deref(), task.job.clone()) {
+    let stdin = if args.input_on_stdin { Input::File(papers.input()) } else { Input::Inherited };
+    let mut program = match Program::start(&args.command, &environment, stdin, task.job.clone()) {
         Ok(program) => program,
         Err(error) => {
             let reason = format!("{} cannot be started: {error}", args.command[0].display());
@@ -204,9 +202,7 @@ async fn work(
     let outcome = match &told {
         _ if completed => Outcome::Completed(None),
         Some(Told::Abort(reason)) => Outcome::abort_requested(reason.clone()),
-        Some(Told::Signal) => {
-            Outcome::Aborted { reason: "its worker was told to end".to_owned(), code: "WORKER_STOPPED".to_owned() }
-        }
+        Some(Told::Signal) => stopped(),
         Some(Told::Lost) | None => {
             let how = how(ended);
             failed(if said.last.is_empty() { how } else { format!("{how}\n{}", said.last) }, "EXIT_STATUS")
@@ -238,6 +234,46 @@ async fn work(
         (_, Some(code), _) => Err(Stop::Program(u8::try_from(code).unwrap_or(1))),
         (_, None, number) => Err(Stop::Program(128 + u8::try_from(number.unwrap_or(0)).unwrap_or(0))),
     }
+}
+
+/// Reads what the run was given, and writes it down for the program. Whatever keeps the program from its beginning ends
+/// the run.
+async fn laid_out(worker: &mut Worker, signals: &mut Signals, task: Task, held: &Held) -> Result<(Task, Papers), Stop> {
+    let run_id = &held.run.run_id;
+    let mut cancellations = task.job.cancellations();
+    let (outcome, stop) = tokio::select! {
+        biased;
+        number = signals.next() => (stopped(), Stop::Signal(number)),
+        cancellation = cancellations.next() => match cancellation {
+            Cancellation::AbortRequested { reason, .. } => {
+                say(&format!("run {run_id} is to be aborted: {reason}"));
+                (Outcome::abort_requested(reason), Stop::Program(128 + 15))
+            }
+            Cancellation::LeaseLost(why) => {
+                say(&format!("run {run_id} is not this worker's any more: {why}"));
+                return Err(Stop::Program(128 + 15));
+            }
+        },
+        input = worker.input(held) => match input {
+            Ok(input) => match Papers::laid_out(input.as_ref()) {
+                Ok(papers) => return Ok((task, papers)),
+                Err(error) => {
+                    let reason = format!("no files can be made for the program: {error}");
+                    (failed(reason.clone(), "SPAWN_FAILED"), Stop::Undone(reason))
+                }
+            },
+            Err(failure) => {
+                (failed(format!("what the run was given cannot be read: {failure}"), "SPAWN_FAILED"), failure.into())
+            }
+        },
+    };
+    report(task, outcome, None).await?;
+    Err(stop)
+}
+
+/// The end of a run whose worker was told to end.
+fn stopped() -> Outcome {
+    Outcome::Aborted { reason: "its worker was told to end".to_owned(), code: "WORKER_STOPPED".to_owned() }
 }
 
 /// Reports how the program ended, and says what became of the run.

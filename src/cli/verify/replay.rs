@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use super::difference::{Difference, Row};
 use crate::domain::evolve::evolve;
 use crate::domain::ids::request_key;
+use crate::domain::redaction::REDACTED;
 use crate::domain::sides::contents::ContentsOf;
 use crate::domain::{
-    ContentDigest, ContentTable, Event, EventType, Link, Revision, Route, Run, RunId, RunKey, Status, Time,
+    ContentDigest, ContentTable, Event, EventType, Hash, Link, Revision, Route, Run, RunId, RunKey, Status, Time,
 };
 use crate::store::inspect::{ActiveRow, EventRow, RunRow};
 use crate::store::json::{self, EventColumns, RunColumns};
@@ -29,13 +30,33 @@ pub(super) struct Replay<'a> {
 }
 
 /// The place of a row beside its run: its table, its revision and its number.
-pub(super) type Place = (ContentTable, i64, u32);
+pub(super) type Place = (ContentTable, i64, i64);
 
 /// What a row beside its run must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
-    Content(ContentDigest),
-    Link(Link),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) content: ContentDigest,
+    /// The key of a link, and whether it may have none, as one that was taken out.
+    pub(super) link_key: Option<(Hash, bool)>,
+}
+
+impl Expected {
+    fn content(content: ContentDigest) -> Self {
+        Self { content, link_key: None }
+    }
+
+    fn link(link: &Link) -> Self {
+        let content = ContentDigest::of(&link.text());
+        Self { content, link_key: Some((link.key(), link.target == REDACTED)) }
+    }
+}
+
+/// What must stand beside a run as it was read.
+pub(super) struct Wanted {
+    pub(super) revision: i64,
+    pub(super) is_purged: bool,
+    /// None where it is not known.
+    pub(super) rows: Option<BTreeMap<Place, Expected>>,
 }
 
 impl<'a> Replay<'a> {
@@ -52,10 +73,6 @@ impl<'a> Replay<'a> {
     }
 
     /// The revision of the run's row.
-    pub(super) fn revision(&self) -> i64 {
-        self.row.columns.revision
-    }
-
     pub(super) fn key(&self) -> &'a RunKey {
         &self.row.columns.key
     }
@@ -132,18 +149,22 @@ impl<'a> Replay<'a> {
         let run = evolve(self.run.take(), event);
         let ContentsOf { input, result, links: (first, links) } = ContentsOf::event(event, &run);
         let revision = i64::try_from(event.revision.get()).unwrap_or(i64::MAX);
-        let input = input.map(|digest| ((ContentTable::Input, revision, 0), Expected::Content(digest)));
-        let result = result.map(|digest| ((ContentTable::Result, revision, 0), Expected::Content(digest)));
+        let input = input.map(|digest| ((ContentTable::Input, revision, 0), Expected::content(digest)));
+        let result = result.map(|digest| ((ContentTable::Result, revision, 0), Expected::content(digest)));
         let links = (first..).zip(links);
-        let links = links.map(|(number, link)| ((ContentTable::Link, revision, number), Expected::Link(link.clone())));
+        let links =
+            links.map(|(number, link)| ((ContentTable::Link, revision, i64::from(number)), Expected::link(link)));
         self.beside.extend(input.into_iter().chain(result).chain(links));
         self.run = Some(run);
     }
 
-    /// What must stand beside the run; none where that is not known.
-    pub(super) fn beside(&mut self) -> Option<BTreeMap<Place, Expected>> {
-        let is_known = !self.is_unsure && !self.is_cut() && self.row.columns.purged_at.is_none();
-        is_known.then(|| std::mem::take(&mut self.beside))
+    /// What must stand beside the run: nothing, of one that was purged.
+    pub(super) fn wanted(&mut self) -> Wanted {
+        let is_purged = self.row.columns.purged_at.is_some();
+        let beside = std::mem::take(&mut self.beside);
+        let rows =
+            if is_purged { Some(BTreeMap::new()) } else { (!self.is_unsure && !self.is_cut()).then_some(beside) };
+        Wanted { revision: self.row.columns.revision, is_purged, rows }
     }
 
     /// Every 32nd event carries the whole run, and no other does.

@@ -1,11 +1,12 @@
 //! Every run of a shard, by key, with its events beside it: both are read in the same order, so a page of either is all
-//! that is held, however long one run's history is.
+//! that is held, and the digests of what must stand beside the runs of a page.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use super::beside::{self, Wanted};
+use super::beside;
 use super::difference::Difference;
-use super::replay::Replay;
+use super::replay::{Replay, Wanted};
 use super::{Ledger, PATIENCE, patiently};
 use crate::domain::ids::shard_of;
 use crate::domain::{Namespace, RunId, RunKey, Shard};
@@ -84,7 +85,7 @@ async fn histories(
     page: &[RunRow],
     differences: &mut Vec<Difference>,
 ) -> Result<(), StoreError> {
-    let mut wanted = Wanted::new();
+    let mut wanted = BTreeMap::new();
     let mut rows = page.iter();
     let mut replay = rows.next().map(Replay::new);
     let Some(last) = page.last() else { return Ok(()) };
@@ -118,7 +119,7 @@ async fn settle(
     ledger: &Ledger,
     shard: Shard,
     mut replay: Replay<'_>,
-    wanted: &mut Wanted,
+    wanted: &mut BTreeMap<RunKey, Wanted>,
     differences: &mut Vec<Difference>,
 ) -> Result<(), StoreError> {
     if replay.is_cut() {
@@ -127,19 +128,13 @@ async fn settle(
             return Ok(());
         }
     }
-    wanted.insert(replay.key().clone(), (replay.revision(), replay.beside()));
+    wanted.insert(replay.key().clone(), replay.wanted());
     replay.end(differences);
     Ok(())
 }
 
-/// The revision of a run as it is now; none where it is gone.
-pub(super) async fn revision_now(ledger: &Ledger, shard: Shard, key: &RunKey) -> Result<Option<i64>, StoreError> {
-    let row = row_now(ledger, shard, key).await?.filter(|row| row.columns.purged_at.is_none());
-    Ok(row.map(|row| row.columns.revision))
-}
-
 /// The row of a run as it is now.
-async fn row_now(ledger: &Ledger, shard: Shard, key: &RunKey) -> Result<Option<RunRow>, StoreError> {
+pub(super) async fn row_now(ledger: &Ledger, shard: Shard, key: &RunKey) -> Result<Option<RunRow>, StoreError> {
     let mut before = key.clone();
     // The greatest key below it of the same length: what comes after that is the run, or comes before it.
     before.run_id = just_before(&key.run_id);

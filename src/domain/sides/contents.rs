@@ -63,8 +63,8 @@ impl ContentRow {
     /// The row of a link.
     #[must_use]
     pub fn of_link(key: &RunKey, revision: Revision, number: u32, link: &Link) -> Self {
-        let content = serde_json::to_string(link).expect("strings serialize");
-        Self { table: ContentTable::Link, key: key.clone(), revision, number, link_key: Some(link.key()), content }
+        let (link_key, content) = (Some(link.key()), link.text());
+        Self { table: ContentTable::Link, key: key.clone(), revision, number, link_key, content }
     }
 
     /// The row of an input or a result.

@@ -4,8 +4,8 @@
 //! each row of the page, and neither reads all of the other table for it. `limit 1`: with a damaged index there may be
 //! two, and the tools are there to find damage.
 
-use super::{ActiveRow, EventRow, OfRuns, OldRun, PlaceRow, RunRow, Tombstones};
-use crate::domain::{RunKey, Shard, Time};
+use super::{ActiveRow, BesideRow, EventRow, OfRuns, OldRun, PlaceRow, RunRow, Tombstones};
+use crate::domain::{ContentTable, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::rows::runs::COLUMNS;
 use crate::store::rows::{Columns, Reader, key, runs};
@@ -80,6 +80,20 @@ pub(in crate::store) fn event<R: Columns>(row: &R) -> Result<EventRow, StoreErro
         request_digest: event.get((7, "request_digest"))?,
         request_key: event.get((8, "request_key"))?,
         keyframe: event.get((9, "keyframe"))?,
+        key,
+    })
+}
+
+/// A row of a page of a table beside `runs`.
+pub(in crate::store) fn beside<R: Columns>(row: &R, table: ContentTable) -> Result<BesideRow, StoreError> {
+    let key = key(row, table.name(), 0)?;
+    let beside = Reader { table: table.name(), row, key: &|| shown(&key) };
+    Ok(BesideRow {
+        table,
+        revision: beside.get((2, "revision"))?,
+        number: beside.get((3, "number"))?,
+        content: beside.get((4, "content"))?,
+        link_key: beside.get((5, "link_key"))?,
         key,
     })
 }

@@ -69,11 +69,17 @@ select case when pg_has_role('pg_read_all_settings', 'usage') then current_setti
        pg_size_bytes(current_setting('max_wal_size')) as log_bytes_max, host(inet_server_addr()) as address";
 
 /// Freezes the rows as well: later, the automatic cleaning would do it, in the middle of somebody's measurement.
-const VACUUM: [&str; 2] = [
+const VACUUM: [&str; 5] = [
     "-- bulk.vacuum_runs
 vacuum (freeze, analyze) runs",
     "-- bulk.vacuum_run_events
 vacuum (freeze, analyze) run_events",
+    "-- bulk.vacuum_run_input
+vacuum (freeze, analyze) run_input",
+    "-- bulk.vacuum_run_results
+vacuum (freeze, analyze) run_results",
+    "-- bulk.vacuum_run_links
+vacuum (freeze, analyze) run_links",
 ];
 
 /// The sizes as measured with `runledger bench fill` on PostgreSQL 15.

@@ -24,7 +24,7 @@ use crate::domain::ids::shard_of;
 use crate::domain::{ContentRow, ContentTable, Event, Namespace, Position, Positions, Revision, RunKey, Shard, Time};
 use crate::store::contents::Beside;
 use crate::store::inspect::{
-    Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows, Tombstones,
+    BesideRow, Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows, Tombstones,
 };
 use crate::store::{Description, Ledger, OfLedger, OpenError, OpenOptions, Page, RunLog, StoreError};
 use crate::supervise::Supervisor;
@@ -162,7 +162,7 @@ impl Inspect for PostgresInspect {
         shard: Shard,
         after: (&RunKey, i64),
         last: &RunKey,
-    ) -> Result<Vec<ContentRow>, StoreError> {
+    ) -> Result<Vec<BesideRow>, StoreError> {
         pages::contents(&self.sessions, table, shard, after, last).await
     }
 

@@ -24,7 +24,7 @@ use crate::domain::ids::shard_of;
 use crate::domain::{ContentRow, ContentTable, Event, Namespace, Position, Positions, Revision, RunKey, Shard, Time};
 use crate::store::contents::Beside;
 use crate::store::inspect::{
-    Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows, Tombstones,
+    BesideRow, Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows, Tombstones,
 };
 use crate::store::{Description, Ledger, OfLedger, OpenError, PAGE_BYTES_MAX, Page, RunLog, StoreError};
 
@@ -260,7 +260,7 @@ impl Inspect for SqliteInspect {
         shard: Shard,
         after: (&RunKey, i64),
         last: &RunKey,
-    ) -> Result<Vec<ContentRow>, StoreError> {
+    ) -> Result<Vec<BesideRow>, StoreError> {
         let (after, last) = ((after.0.clone(), after.1), last.clone());
         self.read(move |connection| pages::contents(connection, table, shard, &after, &last)).await
     }

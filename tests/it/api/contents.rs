@@ -293,10 +293,60 @@ pub(crate) async fn contents_are_limited_in_bytes_on_the_wire_and_as_json(place:
     let asked = ListRunsRequest { view: RunView::Whole.into(), ..ListRunsRequest::default() };
     let refused = Refused::from(caller.grpc.clone().list_runs(caller.request(asked)).await.unwrap_err());
     assert_eq!(refused.fields(), ["view"]);
+    // Everything wrong at once: the refusal stays small, which `refused` looks at.
+    let wrong = Link {
+        rel: "É".repeat(40),
+        sha256: "F".repeat(64),
+        media_type: "m".repeat(129),
+        summary: "s".repeat(513),
+        ..link("", &"é".repeat(600))
+    };
+    let asked = UpdateRunRequest { links: vec![wrong; 64], ..result(numbers(65_537), numbers(131_073)) };
+    assert!(!caller.refused(asked).await.fields().is_empty());
+    for path in ["/links/", "/links/Upper", "/links/a/b", "/input/a", "/result/"] {
+        let paths = vec![path.to_owned()];
+        let asked = v1::RedactRunRequest { run_id: run_id.clone(), paths, ..v1::RedactRunRequest::default() };
+        let refused = Refused::from(caller.grpc.clone().redact_run(caller.request(asked)).await.unwrap_err());
+        assert_eq!(refused.fields(), ["paths[0]"], "{path}");
+    }
     let wrong = StartRunRequest { parent_run_id: "a b".into(), continues_run_id: "x".repeat(129), ..start(&run_id) };
     let mut fields = caller.refused(wrong).await.fields();
     fields.sort();
     assert_eq!(fields, ["continues_run_id", "parent_run_id"]);
+}
+
+/// The longest on the wire that each end may be, of numbers.
+pub(crate) async fn the_largest_end_of_each_kind_is_received_and_watched(place: Place) {
+    let caller = place.caller().await;
+    let links: Vec<Link> = (0..28)
+        .map(|nth| Link {
+            rel: format!("r{}", "x".repeat(63)),
+            sha256: "f".repeat(64),
+            media_type: "m".repeat(128),
+            summary: "é".repeat(256),
+            ..link("", &format!("{nth:0>1024}"))
+        })
+        .collect();
+    let result = || numbers(65_536);
+    let ends: [&dyn Fn(&str) -> Ask; 3] = [
+        &|run_id| {
+            let metadata = numbers(65_536);
+            CompleteRunRequest { result: result(), metadata, links: links.clone(), ..complete(run_id) }.into()
+        },
+        &|run_id| FailRunRequest { result: result(), failure_reason: "é".repeat(2_048), ..fail(run_id) }.into(),
+        &|run_id| AbortRunRequest { result: result(), failure_reason: "é".repeat(2_048), ..abort(run_id) }.into(),
+    ];
+    for end in ends {
+        let run_id = fresh("largest-end");
+        caller.apply(start(&run_id)).await;
+        let mut live = caller.watch(&run_id, Some(1)).await;
+        live.caught_up().await;
+        let ended = caller.apply(end(&run_id)).await;
+        assert_eq!(ended.result.as_ref().unwrap().bytes, 65_536);
+        assert_eq!(live.change().await.run.as_ref(), Some(&ended));
+        assert_eq!(live.end().await, ended);
+        assert_eq!(whole(&caller, &run_id).await.result, result());
+    }
 }
 
 pub(crate) async fn a_retry_shows_the_run_as_then_and_writes_nothing_twice(place: Place) {

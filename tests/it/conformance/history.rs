@@ -1,6 +1,9 @@
 //! One run's past.
 
 use runledger::domain::evolve::evolve;
+use runledger::domain::limits::{
+    CONTENT_BYTES_MAX, KEYFRAME_EVENTS, LINK_REL_BYTES_MAX, LINK_TARGET_BYTES_MAX, LINKS_MAX, METADATA_BYTES_MAX,
+};
 use runledger::domain::{Event, Positions, Revision, Run};
 use runledger::store::{PAGE_BYTES_MAX, Store, json};
 use serde_json::json;
@@ -8,7 +11,7 @@ use serde_json::json;
 use super::asking::{apply, ask};
 use super::fixture::Fixture;
 use super::sound::{Whole, sound};
-use crate::support::commands::{Asking as _, complete, fail, key, start, update};
+use crate::support::commands::{Asking as _, complete, fail, key, left, start, update};
 
 /// A run with this many events, and its states, the first at index 0.
 async fn long(store: &dyn Store, run_id: &str, events: u64) -> Vec<Run> {
@@ -41,6 +44,32 @@ pub(crate) async fn a_revision_that_no_event_made_has_no_state<F: Fixture>(fixtu
         assert_eq!(fixture.store().run_at(&key("run-1"), revision.into()).await.unwrap(), None, "revision {revision}");
     }
     assert_eq!(fixture.store().run_at(&key("run-2"), 1.into()).await.unwrap(), None);
+}
+
+/// The largest changes, from one keyframe to the next: what a read of a revision holds in memory.
+pub(crate) async fn the_longest_way_from_a_keyframe_is_below_8_mib<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    apply(store, start("large")).await;
+    let text = |bytes: usize, byte: &str| byte.repeat(bytes);
+    for n in 2..=KEYFRAME_EVENTS - 1 {
+        // A patch takes out what the one before it brought.
+        let fresh = text(METADATA_BYTES_MAX - 100, "x");
+        let patch = json!({(format!("k{}", n - 1)): null, (format!("k{n}")): fresh});
+        let links = (0..LINKS_MAX / usize::try_from(KEYFRAME_EVENTS).unwrap()).map(|of| {
+            (text(LINK_REL_BYTES_MAX, "r"), format!("{:t>width$}", format!("{n}-{of}"), width = LINK_TARGET_BYTES_MAX))
+        });
+        let links: Vec<_> = links.collect();
+        let links: Vec<_> = links.iter().map(|(rel, target)| (rel.as_str(), target.as_str())).collect();
+        let result = json!({ "n": n, "text": text(CONTENT_BYTES_MAX - 100, "x") });
+        apply(store, left("large", &result, &links).metadata(&patch)).await;
+    }
+    let last = store.run(&key("large")).await.unwrap().unwrap();
+    assert_eq!(last.revision, KEYFRAME_EVENTS - 1);
+    assert_eq!(store.run_at(&key("large"), last.revision).await.unwrap().as_ref(), Some(&last));
+    let events = store.run_events(&key("large"), 0.into(), 1000, 64 << 20).await.unwrap();
+    let bytes: usize = events.iter().map(Event::weight).sum();
+    assert_eq!(events.len() as u64, KEYFRAME_EVENTS - 1);
+    assert!((1 << 20..8 << 20).contains(&bytes), "{bytes} bytes");
 }
 
 pub(crate) async fn many_runs_are_read_as_of_their_revisions_and_as_of_the_heads<F: Fixture>(fixture: F) {

@@ -1,6 +1,6 @@
 //! Random commands: batches are nothing but commands one after the other, and runs nothing but the fold of events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::collection::vec;
@@ -10,8 +10,10 @@ use runledger::domain::batch::decide_batch;
 use runledger::domain::evolve::evolve;
 use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::redaction::{Rewriting, Rewritten};
+use runledger::domain::sides::contents::ContentsOf;
 use runledger::domain::{
-    Ask, Command, Event, LedgerEpoch, Loaded, NewEvent, Run, RunKey, Sides, Status, Time, Verdict,
+    Ask, Command, ContentDigest, ContentRow, ContentTable, Event, Hash, LedgerEpoch, Link, Loaded, NewEvent,
+    RedactedPath, Revision, Run, RunKey, Sides, Status, Time, Verdict,
 };
 
 use crate::support::model::{Model, folded};
@@ -26,11 +28,21 @@ fn config() -> Config {
 struct Shelf {
     runs: BTreeMap<RunKey, Run>,
     log: Vec<NewEvent>,
+    beside: Vec<ContentRow>,
 }
 
 impl Shelf {
     fn append(&mut self, new: NewEvent) {
         if let Some(redaction) = &new.event.changes.redaction {
+            let is_earlier = |row: &ContentRow| row.key == new.event.key && row.revision < new.event.revision;
+            let tables: Vec<_> = redaction.paths.iter().filter_map(RedactedPath::table).collect();
+            self.beside.retain(|row| !(is_earlier(row) && tables.contains(&row.table)));
+            for row in self.beside.iter_mut().filter(|row| row.table == ContentTable::Link && is_earlier(row)) {
+                let link: Link = serde_json::from_str(&row.content).unwrap();
+                if let Some(left) = redaction.of_link(&link) {
+                    (row.content, row.link_key) = (left.text(), None);
+                }
+            }
             let mut rewriting = Rewriting::of(redaction);
             for old in self.log.iter_mut().filter(|old| old.event.key == new.event.key) {
                 let Rewritten { event, keyframe } = rewriting.next(&old.event);
@@ -54,11 +66,50 @@ impl Shelf {
                 max_running: model.running_beside(commands, &self.runs),
                 claims: model.claimed(),
                 namespaces: Vec::new(),
-                links: Vec::new(),
+                links: self.beside.iter().filter_map(|row| Some((row.key.clone(), row.link_key?))).collect(),
             },
             ledger_epoch: LedgerEpoch::FIRST,
         }
     }
+}
+
+impl Shelf {
+    fn links(&self) -> BTreeSet<(RunKey, Hash)> {
+        let links: Vec<_> = self.beside.iter().filter_map(|row| Some((row.key.clone(), row.link_key?))).collect();
+        let once: BTreeSet<_> = links.iter().cloned().collect();
+        assert_eq!(once.len(), links.len(), "a run has a link once: {links:?}");
+        once
+    }
+
+    fn digests(&self) -> BTreeMap<Place, ContentDigest> {
+        let place = |row: &ContentRow| (row.key.clone(), row.table, row.revision, row.number);
+        let digests: BTreeMap<_, _> =
+            self.beside.iter().map(|row| (place(row), ContentDigest::of(&row.content))).collect();
+        assert_eq!(digests.len(), self.beside.len(), "no row is written twice");
+        digests
+    }
+}
+
+/// The place of a row beside its run.
+type Place = (RunKey, ContentTable, Revision, u32);
+
+/// What the events say that stands beside their runs.
+fn said(log: &[NewEvent]) -> BTreeMap<Place, ContentDigest> {
+    let (mut runs, mut said): (BTreeMap<RunKey, Run>, BTreeMap<Place, ContentDigest>) = Default::default();
+    for NewEvent { event, .. } in log {
+        let run = evolve(runs.remove(&event.key), event);
+        let ContentsOf { input, result, links: (first, links) } = ContentsOf::event(event, &run);
+        let mut say = |table, number, digest| {
+            assert_eq!(said.insert((event.key.clone(), table, event.revision, number), digest), None);
+        };
+        input.into_iter().for_each(|digest| say(ContentTable::Input, 0, digest));
+        result.into_iter().for_each(|digest| say(ContentTable::Result, 0, digest));
+        for (number, link) in (first..).zip(links) {
+            say(ContentTable::Link, number, ContentDigest::of(&link.text()));
+        }
+        runs.insert(event.key.clone(), run);
+    }
+    said
 }
 
 proptest! {
@@ -91,11 +142,14 @@ proptest! {
                 let again = shelf.runs.insert(write.run.key(), (*write.run).clone());
                 prop_assert_eq!(again.as_ref(), stored, "each run is written once");
             }
+            shelf.beside.extend(decided.sides.contents.into_iter().flatten());
             for new in decided.events {
                 shelf.append(new);
             }
             }
         }
+        prop_assert_eq!(shelf.links(), model.links().into_iter().collect::<BTreeSet<_>>());
+        prop_assert_eq!(shelf.digests(), said(&shelf.log), "what stands beside the runs is what their events say");
         prop_assert_eq!(&shelf.runs, &model.runs, "the runs as stored");
         let events: Vec<&Event> = shelf.log.iter().map(|new| &new.event).collect();
         prop_assert_eq!(&events, &model.events.iter().collect::<Vec<_>>(), "the log");
@@ -126,6 +180,7 @@ proptest! {
                         prop_assert_eq!(after.ending.failure_reason.is_some(), run.ending.failure_reason.is_some());
                         (after.metadata, after.ending) = (run.metadata.clone(), run.ending.clone());
                         after.supervision.clone_from(&run.supervision);
+                        after.refinements.clone_from(&run.refinements);
                     } else {
                         prop_assert_eq!(after.archived_at.is_some(), run.archived_at.is_none());
                     }
@@ -162,7 +217,14 @@ proptest! {
                 let after = evolve(run, event);
                 prop_assert_eq!((after.status, after.revision, after.updated_at), (event.to, event.revision, event.at));
                 prop_assert_eq!(after.status.is_terminal() && after.completed_at.is_none(), false);
-                prop_assert_eq!(evolve(Some(after.clone()), event), after, "applying it again changes nothing");
+                let mut again = evolve(Some(after.clone()), event);
+                // Links are counted, and each event has other ones.
+                let counted = |run: &Run| run.refinements.as_ref().map_or(0, |refinements| refinements.links);
+                prop_assert!(counted(&again) >= counted(&after));
+                if let Some(refinements) = &mut again.refinements {
+                    refinements.links = counted(&after);
+                }
+                prop_assert_eq!(again, after, "applying it again changes nothing");
             }
         }
     }

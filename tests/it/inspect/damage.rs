@@ -53,7 +53,20 @@ damages! {
          select shard, namespace, run_id, 1, '{}' from run_input where run_id = 'given'"]
         => ["run_results default/given revision 1: row: expected none: no event says so, found one"];
     a_changed_link: |l| ["update run_links set content = '{\"rel\":\"receipt\",\"target\":\"x\"}' where number = 2"]
-        => ["run_links default/given link 2: content.target: expected \"b\", found \"x\""];
+        => ["run_links default/given link 2: sha256: expected "];
+    a_link_that_could_be_added_again: |l| ["update run_links set link_key = null where number = 2"]
+        => ["run_links default/given link 2: link_key: expected the hash of its rel and target, found none",
+            ": 1 difference: "];
+    a_link_under_a_key_that_is_none: |l| [format!("update run_links set link_key = {} where number = 2", l.bytes("00"))]
+        => ["run_links default/given link 2: link_key: expected the hash of its rel and target, found another",
+            ": 1 difference: "];
+    a_result_ahead_of_its_run: |l| [
+        "insert into run_results (shard, namespace, run_id, revision, content)
+         select shard, namespace, run_id, 99, '{}' from run_input where run_id = 'given'"]
+        => ["run_results default/given revision 99: row: expected none: no event says so, found one"];
+    a_revision_that_is_none: |l| ["update run_links set revision = -1 where number = 3"]
+        => ["run_links default/given link 3: row: expected none: no event says so, found one",
+            "run_links default/given link 3: row: expected one, as the event says, found none"];
     a_missing_link: |l| ["delete from run_links where run_id = 'given' and number = 3"]
         => ["run_links default/given link 3: row: expected one, as the event says, found none"];
     an_input_of_no_run: |l| ["update run_input set run_id = 'ghost' where run_id = 'given'"]

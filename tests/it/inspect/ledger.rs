@@ -111,6 +111,14 @@ impl Ledger {
         }
     }
 
+    /// Bytes, from their hexadecimal digits.
+    pub(crate) fn bytes(&self, digits: &str) -> String {
+        match self.data {
+            Data::Sqlite(_) => format!("x'{digits}'"),
+            Data::Postgres(_) => format!("'\\x{digits}'::bytea"),
+        }
+    }
+
     /// An hour before the time of a column.
     pub(crate) fn an_hour_earlier(&self, column: &str) -> String {
         match self.data {

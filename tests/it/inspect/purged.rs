@@ -61,6 +61,11 @@ async fn a_ledger_with_purged_runs_is_sound_and_one_that_lacks_more_is_not(ledge
     Server::start(&ledger.store()).await.is_ready().await;
     is_sound(&ledger).await;
     for (damage, wanted) in [
+        (
+            "insert into run_input (shard, namespace, run_id, revision, content)
+             select shard, namespace, run_id, 1, '{}' from runs where purged_at is not null order by run_id limit 1",
+            "revision 1: row: expected none: no event says so, found one",
+        ),
         ("delete from run_events where run_id = 'running'", "run_events default/running: revision"),
         (
             "delete from runs where run_id = (select min(run_id) from runs where purged_at is not null)",

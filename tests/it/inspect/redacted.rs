@@ -16,6 +16,7 @@ use crate::support::commands::{Asking as _, complete, fail, given, left, start, 
 on_both_stores! {
     what_was_redacted_is_in_no_table_and_no_file_and_no_export
     a_redaction_that_is_killed_takes_out_all_or_nothing
+    a_ledger_is_sound_while_redactions_are_under_way
 }
 
 /// Found in no other text.
@@ -120,6 +121,37 @@ async fn what_was_redacted_is_in_no_table_and_no_file_and_no_export(ledger: Ledg
     is_in_no_file(&ledger).await;
     drop(server);
     is_sound(&ledger).await;
+}
+
+async fn a_ledger_is_sound_while_redactions_are_under_way(ledger: Ledger) {
+    const RUNS: u32 = 150;
+    let id = |nth: u32| format!("run-{nth}");
+    let mut commands = Vec::new();
+    for nth in 0..RUNS {
+        commands.push(given(&id(nth), &json!({ "password": SECRET }), "parent"));
+        for step in 0..4 {
+            let target = format!("https://example.org/{step}?key={SECRET}");
+            commands.push(left(&id(nth), &json!({ "token": SECRET, "step": step }), &[("url", &target)]));
+        }
+    }
+    ledger.commit(commands).await;
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    let mut client = server.client();
+    let redacting = tokio::spawn(async move {
+        for nth in 0..RUNS {
+            let paths = ["/input", "/result", "/links"].map(str::to_owned).to_vec();
+            let asked = RedactRunRequest { run_id: id(nth), paths, ..RedactRunRequest::default() };
+            client.redact_run(asked).await.unwrap();
+        }
+    });
+    is_sound(&ledger).await;
+    while !redacting.is_finished() {
+        is_sound(&ledger).await;
+    }
+    redacting.await.unwrap();
+    is_sound(&ledger).await;
+    assert_eq!(shown(&ledger).await, 0);
 }
 
 async fn a_redaction_that_is_killed_takes_out_all_or_nothing(ledger: Ledger) {

@@ -7,8 +7,8 @@ use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::{Claimed, Command, Decided, LabelValue, LedgerEpoch, Loaded, Request, Sides, Time};
 use runledger::store::postgres::{
-    COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_a_namespace, of_claims, of_held_runs, of_leases, of_max_running,
-    of_namespaces, of_overdue,
+    COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_a_namespace, of_claims, of_held_runs, of_leases, of_links,
+    of_max_running, of_namespaces, of_overdue, of_purge,
 };
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -34,6 +34,10 @@ fn filled(from: u32, to: u32) -> String {
          select 'default', 'instance', 'i-' || i, jsonb_build_object('run-' || i, i % 4), now()
          from generate_series({from} + 1, {to}) as i;
          insert into active select i % 4, 'default', 'run-' || i, now(), 2 from generate_series({from} + 1, {to}) as i;
+         insert into run_input select i % 4, 'default', 'run-' || i, 1, '{{}}' from generate_series({from} + 1, {to}) as i;
+         insert into run_results select i % 4, 'default', 'run-' || i, 1, '{{}}' from generate_series({from} + 1, {to}) as i;
+         insert into run_links
+         select i % 4, 'default', 'run-' || i, 1, 1, sha256('a'), '{{}}' from generate_series({from} + 1, {to}) as i;
          insert into suspended
          select i % 4, 'default', 'run-' || i, now(), true from generate_series({from} + 1, {to}) as i;
          insert into claims
@@ -144,7 +148,19 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
     open(&database.dsn()).await;
     let (session, other) = (direct(&database.dsn()).await, direct(&database.dsn()).await);
     session.batch_execute(COMMIT_SETTINGS).await.unwrap();
-    for table in ["runs", "run_events", "active", "leases", "max_running", "suspended", "claims", "namespaces"] {
+    for table in [
+        "runs",
+        "run_events",
+        "run_input",
+        "run_results",
+        "run_links",
+        "active",
+        "leases",
+        "max_running",
+        "suspended",
+        "claims",
+        "namespaces",
+    ] {
         other.batch_execute(&format!("alter table {table} set (autovacuum_enabled = off)")).await.unwrap();
     }
     let mut statements = of_a_commit(4, &everything_at_once());
@@ -153,6 +169,7 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
     statements.extend(of_claims());
     statements.extend(of_namespaces());
     statements.push(of_held_runs().to_owned());
+    statements.push(of_links().to_owned());
     let (mut rows, fills) = (0, [(0, false), (0, true), (1, false), (1_000, false), (20_000, false), (100_000, true)]);
     for (more, analysed) in fills {
         other.batch_execute(&filled(rows, more)).await.unwrap();
@@ -181,7 +198,7 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
             let mut expected = match name {
                 "lock_head" => vec!["head"],
                 "ends" => vec!["end", "end", "end", "end", "ledger"],
-                "load_runs" => vec!["run"],
+                "load_runs" | "load_links" => vec!["run"],
                 // The run, and whether it is ready.
                 "lock_max_running" => vec!["run"; 2],
                 "lock_claims" => vec![],
@@ -216,6 +233,36 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
             found.sort_unstable();
             assert_eq!(found, expected, "{place}");
         }
+    }
+}
+
+/// What a purge takes is found by whole keys: it holds the shard's head meanwhile.
+#[tokio::test]
+async fn a_purge_finds_what_stands_beside_its_runs_by_their_keys_with_statistics_and_without() {
+    let database = Database::fresh().await;
+    open(&database.dsn()).await;
+    let (session, other) = (direct(&database.dsn()).await, direct(&database.dsn()).await);
+    session.batch_execute(COMMIT_SETTINGS).await.unwrap();
+    let mut rows = 0;
+    for (more, analysed) in [(0, false), (0, true), (1_000, false), (20_000, false), (20_000, true)] {
+        other.batch_execute(&filled(rows, more)).await.unwrap();
+        rows = more;
+        if analysed {
+            other.batch_execute("analyze").await.unwrap();
+        }
+        let plan = plan(&session, of_purge()).await;
+        let place = format!("{rows} rows, analysed: {analysed}:\n{plan}");
+        for table in ["run_input", "run_results", "run_links"] {
+            let (_, found) =
+                plan.split_once(&format!("using {table}_pkey")).unwrap_or_else(|| panic!("{table}: {place}"));
+            let condition = found.lines().nth(1).unwrap();
+            // While there are a few rows, the planner may as well look at all of them.
+            assert!(condition.contains("Index Cond"), "{table}: {place}");
+            assert!(rows < 20_000 || condition.contains("run_id = ANY"), "{table}: {place}");
+        }
+        // What a namespace has stored is less by these rows: each is found by the event that wrote it.
+        let of_events = plan.lines().filter(|line| line.contains("Index Cond") && line.contains("(revision = "));
+        assert_eq!(of_events.count(), 1, "{place}");
     }
 }
 

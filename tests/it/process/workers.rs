@@ -402,11 +402,22 @@ async fn a_program_finds_what_its_run_was_given_and_what_it_leaves_is_the_runs_r
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_reads_its_input_finds_none_where_its_run_was_given_none() {
+    let scene = Scene::new().await;
+    let script = "test -z \"$(cat)\" && test -z \"${RUNLEDGER_INPUT-}\"";
+    let flags = ["--task-thread-id", "thread-1", "--input-on-stdin", "--lease-ttl", LIVING];
+    let (code, said) = scene.spawn(&flags, script).exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_result_fails_the_run_and_a_failed_program_leaves_its_result_all_the_same() {
     for (script, code, reason, result) in [
         ("echo '[1]' >\"$RUNLEDGER_RESULT\"", 1, "RESULT_INVALID", None),
         ("echo '{\"half\": 1}' >\"$RUNLEDGER_RESULT\"; exit 3", 3, "EXIT_STATUS", Some(r#"{"half":1}"#)),
         ("echo '{' >\"$RUNLEDGER_RESULT\"; exit 3", 3, "EXIT_STATUS", None),
+        ("echo '{\"a\":\"b\\u0000\"}' >\"$RUNLEDGER_RESULT\"", 1, "RESULT_INVALID", None),
+        ("mkfifo \"$RUNLEDGER_RESULT\"", 1, "RESULT_INVALID", None),
     ] {
         let scene = Scene::new().await;
         let (ended, said) = scene.worker(LIVING, script).exited(SOON).await;

@@ -7,8 +7,8 @@ use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
 use runledger::domain::evolve::evolve;
 use runledger::domain::redaction::{NO_DIGEST, Rewriting};
 use runledger::domain::{
-    Ask, ClaimKey, Claimed, Command, Event, EventType, Found, HeldLease, LabelValue, Lease, Refusal, Revision, Run,
-    RunId, RunKey, Time, Verdict,
+    Ask, ClaimKey, Claimed, Command, Event, EventType, Found, Hash, HeldLease, LabelValue, Lease, Link, Refusal,
+    Revision, Run, RunId, RunKey, Time, Verdict,
 };
 
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub(crate) struct Model {
     applied: HashMap<(RunKey, String), AppliedRequest>,
     counted: BTreeMap<LabelValue, Vec<RunId>>,
     claimed: HashMap<ClaimKey, Claimed>,
+    /// The links of runs, but for those that were taken out.
+    links: HashMap<RunKey, Vec<Link>>,
 }
 
 impl Model {
@@ -33,9 +35,10 @@ impl Model {
         let request = command.claim_request();
         let claim_key = request.map(|request| (command.key.namespace.clone(), request.id.clone()));
         let claimed = claim_key.as_ref().and_then(|key| self.claimed.get(key));
+        let links: Vec<Hash> = self.links.get(&command.key).into_iter().flatten().map(Link::key).collect();
         let context = Context {
             applied: remembered,
-            sides: Found { lease, running: &running, claimed, ..Found::default() },
+            sides: Found { lease, running: &running, claimed, links: &links, ..Found::default() },
             ..Context::at(now)
         };
         match decide(run, command, &context)? {
@@ -70,6 +73,8 @@ impl Model {
                 }
                 let late = event.event_type == EventType::LateReported;
                 self.take_out(&event);
+                let added = event.changes.refinements.iter().flat_map(|change| &change.links);
+                self.links.entry(command.key.clone()).or_default().extend(added.cloned());
                 self.events.push(*event);
                 self.runs.insert(command.key.clone(), (*after).clone());
                 let after = Arc::new(*after);
@@ -81,6 +86,9 @@ impl Model {
     /// Takes out of the events so far what an event says was taken out.
     fn take_out(&mut self, redacted: &Event) {
         let Some(redaction) = &redacted.changes.redaction else { return };
+        if let Some(links) = self.links.get_mut(&redacted.key) {
+            links.retain(|link| redaction.of_link(link).is_none());
+        }
         let mut rewriting = Rewriting::of(redaction);
         for event in self.events.iter_mut().filter(|event| event.key == redacted.key) {
             // The run's earlier requests are forgotten, whatever they wrote.
@@ -122,6 +130,14 @@ impl Model {
     /// The claimers' requests that were applied, as a store would load them.
     pub(crate) fn claimed(&self) -> Vec<(ClaimKey, Claimed)> {
         self.claimed.iter().map(|(key, claimed)| (key.clone(), claimed.clone())).collect()
+    }
+
+    /// The keys of links, as a store would load them.
+    pub(crate) fn links(&self) -> Vec<(RunKey, Hash)> {
+        let keys = |(key, links): (&RunKey, &Vec<Link>)| {
+            links.iter().map(|link| (key.clone(), link.key())).collect::<Vec<_>>()
+        };
+        self.links.iter().flat_map(keys).collect()
     }
 
     /// The requests that were applied, as a store would load them.

@@ -3,10 +3,70 @@
 use proptest::collection::vec;
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
-use runledger::domain::{Ask, Command, LeaseEpoch, MaxRunning, RedactedPath, Request, Revision, Route};
+use runledger::domain::{
+    Ask, Command, Content, LeaseEpoch, Link, MaxRunning, RedactedPath, Request, Revision, Route, RunId,
+};
 use serde_json::{Value, json};
 
 use super::commands::{Asking as _, Fields, Operation, TTL_MS, Terms, command, metadata};
+
+/// What redactions take out.
+const PATHS: [&[&str]; 6] = [
+    &["/metadata", "/links"],
+    &["/metadata/a", "/input"],
+    &["/metadata/deep/er/y", "/reason"],
+    &["/metadata/b/1", "/result"],
+    &["/links/b"],
+    &["/input", "/result", "/links/a"],
+];
+
+/// What a command brings beside its run.
+#[derive(Clone, Debug)]
+struct Beside {
+    content: Option<Content>,
+    links: Vec<Link>,
+    parent: Option<RunId>,
+}
+
+impl Beside {
+    /// Puts into an ask what it can carry.
+    fn put_into(self, ask: &mut Ask) {
+        let Self { content, links, parent } = self;
+        match ask {
+            Ask::Start(start) => (start.input, start.parent_run_id) = (content, parent),
+            Ask::Update(update) => (update.result, update.added) = (content, links),
+            Ask::Complete(complete) => (complete.result, complete.added) = (content, links),
+            Ask::Abort(end) | Ask::Fail(end) => end.result = content,
+            Ask::RequestAbort(_)
+            | Ask::Claim(_)
+            | Ask::Release(_)
+            | Ask::GiveBack(_)
+            | Ask::Sweep
+            | Ask::Archive
+            | Ask::Restore
+            | Ask::Redact(_) => {}
+        }
+    }
+}
+
+fn beside() -> impl Strategy<Value = Beside> {
+    let content = (0..2_u8).prop_map(|number| Content::from(&metadata(&json!({ "n": number }))));
+    let target = prop_oneof![4 => Just("1"), 4 => Just("2"), 1 => Just("[redacted]")];
+    let link = (prop_oneof![Just("a"), Just("b")], target, of(Just("for people".to_owned())));
+    let link = link.prop_map(|(rel, target, summary)| Link {
+        rel: rel.to_owned(),
+        target: target.to_owned(),
+        sha256: None,
+        media_type: None,
+        summary,
+    });
+    let parent = Just(RunId::from("run-0"));
+    (weighted(0.3, content), vec(link, 0..3), weighted(0.2, parent)).prop_map(|(content, links, parent)| Beside {
+        content,
+        links,
+        parent,
+    })
+}
 
 /// Commands over three runs, in batches of up to eight.
 pub(crate) fn batches(count: usize) -> impl Strategy<Value = Vec<Vec<Command>>> {
@@ -15,29 +75,28 @@ pub(crate) fn batches(count: usize) -> impl Strategy<Value = Vec<Vec<Command>>> 
 
 pub(crate) fn commands() -> impl Strategy<Value = Command> {
     let asked = (0..3_u8, operation(), weighted(0.1, 0..6_u64), weighted(0.3, 0..4_u8), weighted(0.3, agent()));
-    (asked, fields(), terms()).prop_map(|((run, operation, revision, request, agent), drawn, terms)| {
-        let command = command(&format!("run-{run}"), operation);
-        let command = command.changing(|fields| *fields = sound(operation, drawn));
-        let mut command = command.on(|said| *said = allowed(operation, terms));
-        if let Ask::Redact(redaction) = &mut command.ask {
-            // Some take out one thing, some all of it.
-            let number = usize::from(run) + request.map_or(0, usize::from);
-            redaction.paths =
-                [&["/metadata"][..], &["/metadata/a"], &["/metadata/deep/er/y", "/reason"], &["/metadata/b/1"]]
-                    [number % 4]
-                    .iter()
-                    .map(|path| RedactedPath::parse(path).unwrap())
-                    .collect();
-        }
-        command.expected_revision = revision.map(Revision::from);
-        if let Some(agent) = agent {
-            command = command.by(agent);
-        }
-        match request {
-            Some(request) => command.request(&format!("request-{request}")),
-            None => command,
-        }
-    })
+    (asked, fields(), terms(), beside()).prop_map(
+        |((run, operation, revision, request, agent), drawn, terms, beside)| {
+            let command = command(&format!("run-{run}"), operation);
+            let command = command.changing(|fields| *fields = sound(operation, drawn));
+            let mut command = command.on(|said| *said = allowed(operation, terms));
+            beside.put_into(&mut command.ask);
+            if let Ask::Redact(redaction) = &mut command.ask {
+                // Some take out one thing, some all of it.
+                let number = usize::from(run) + request.map_or(0, usize::from);
+                redaction.paths =
+                    PATHS[number % PATHS.len()].iter().map(|path| RedactedPath::parse(path).unwrap()).collect();
+            }
+            command.expected_revision = revision.map(Revision::from);
+            if let Some(agent) = agent {
+                command = command.by(agent);
+            }
+            match request {
+                Some(request) => command.request(&format!("request-{request}")),
+                None => command,
+            }
+        },
+    )
 }
 
 fn operation() -> impl Strategy<Value = Operation> {

@@ -10,7 +10,6 @@ use runledger_proto::json::{self, structure};
 use tempfile::TempDir;
 
 use crate::domain::limits::{CONTENT_BYTES_MAX, METADATA_DEPTH_MAX};
-use crate::domain::{Content, Metadata};
 
 /// Bytes of a result that are read: an object may be written with any space between its parts.
 const READ_BYTES_MAX: usize = 16 * CONTENT_BYTES_MAX;
@@ -53,14 +52,14 @@ impl Papers {
     ///
     /// Why it is no result.
     pub(super) fn left(&self) -> Result<Option<Struct>, String> {
-        let file = match File::open(self.result()) {
-            Ok(file) => file,
+        // A pipe without a writer would be opened for ever.
+        match fs::metadata(self.result()) {
+            Ok(found) if found.is_file() => {}
+            Ok(_) => return Err("is no file".to_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("cannot be read: {error}")),
-        };
-        if fs::metadata(self.result()).is_ok_and(|found| !found.is_file()) {
-            return Err("is no file".to_owned());
         }
+        let file = File::open(self.result()).map_err(|error| format!("cannot be read: {error}"))?;
         let mut text = String::new();
         let read = file.take(READ_BYTES_MAX as u64 + 1).read_to_string(&mut text);
         read.map_err(|error| format!("cannot be read: {error}"))?;
@@ -75,8 +74,11 @@ impl Papers {
         if object.values().map(depth).max().unwrap_or(0) >= METADATA_DEPTH_MAX {
             return Err(format!("has more than {METADATA_DEPTH_MAX} objects and lists in one another"));
         }
+        if object.iter().any(|(key, value)| key.contains('\0') || has_zero(value)) {
+            return Err("has the character U+0000, which no text may have".to_owned());
+        }
         let found = structure(&object);
-        let bytes = Content::from(&Metadata::from(object)).text().len();
+        let bytes = json::object(&found).len();
         if bytes > CONTENT_BYTES_MAX {
             return Err(format!("is {bytes} bytes as compact JSON; the limit is {CONTENT_BYTES_MAX}"));
         }
@@ -96,6 +98,16 @@ fn depth(value: &serde_json::Value) -> usize {
     }
 }
 
+/// Whether a text has the character that no store takes.
+fn has_zero(value: &serde_json::Value) -> bool {
+    match value {
+        serde_json::Value::Array(values) => values.iter().any(has_zero),
+        serde_json::Value::Object(map) => map.iter().any(|(key, value)| key.contains('\0') || has_zero(value)),
+        serde_json::Value::String(text) => text.contains('\0'),
+        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +121,8 @@ mod tests {
             ("{", "is no JSON object"),
             (&format!("{{\"a\":\"{}\"}}", "x".repeat(CONTENT_BYTES_MAX)), "the limit is 65536"),
             (&format!("{{\"a\":{}{}}}", "[".repeat(32), "]".repeat(32)), "in one another"),
+            (r#"{"a":[{"b":"\u0000"}]}"#, "U+0000"),
+            (r#"{"a":{"\u0000":1}}"#, "U+0000"),
         ] {
             fs::write(papers.result(), text).unwrap();
             let said = papers.left().unwrap_err();
@@ -116,5 +130,8 @@ mod tests {
         }
         fs::write(papers.result(), "{ \"a\" : 1 }\n").unwrap();
         assert_eq!(json::object(&papers.left().unwrap().unwrap()), "{\"a\":1}");
+        fs::remove_file(papers.result()).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, papers.result(), rustix::fs::Mode::RUSR).unwrap();
+        assert_eq!(papers.left(), Err("is no file".to_owned()), "nobody writes into it, and nobody waits for that");
     }
 }

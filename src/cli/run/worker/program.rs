@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
-use std::path::Path;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +37,14 @@ const PROGRESS: &str = "::progress ";
 /// The line by which a program that was told to end says that the run is done all the same.
 const COMPLETED: &str = "::completed";
 
+/// The standard input of a program.
+pub(super) enum Input {
+    /// A file; empty where there is none.
+    File(Option<PathBuf>),
+    /// The worker's own.
+    Inherited,
+}
+
 /// See the module.
 pub(super) struct Program {
     child: Child,
@@ -60,15 +68,16 @@ impl Program {
     pub(super) fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
-        stdin: Option<&Path>,
+        input: Input,
         job: Job,
     ) -> io::Result<Self> {
         let (program, words) = command.split_first().expect("clap asks for at least one word");
-        let stdin = match stdin {
-            Some(path) => Stdio::from(File::open(path)?),
+        let stdin = match input {
+            Input::File(Some(path)) => Stdio::from(File::open(path)?),
+            Input::File(None) => Stdio::null(),
             // In the background, one that reads from a terminal would be stopped.
-            None if io::stdin().is_terminal() => Stdio::null(),
-            None => Stdio::inherit(),
+            Input::Inherited if io::stdin().is_terminal() => Stdio::null(),
+            Input::Inherited => Stdio::inherit(),
         };
         let mut child = Command::new(program)
             .args(words)

@@ -66,7 +66,11 @@ with gone as (
 update stored_bytes b
 set bytes = greatest(0, b.bytes - (
     select coalesce(sum(g.bytes), 0)
-    from gone g join run_events e on e.shard = $1 and e.namespace = $2 and e.run_id = $3 and e.revision = g.revision
+    from gone g
+    cross join lateral (
+        select position from run_events
+        where shard = $1 and namespace = $2 and run_id = $3 and revision = g.revision
+        offset 0) as e
     where e.position <= b.position))
 where b.namespace = $2 and b.shard = $1",
         name = table.name()
@@ -91,7 +95,11 @@ changed as (
 update stored_bytes b
 set bytes = greatest(0, b.bytes - (
     select coalesce(sum(o.bytes), 0)
-    from old o join run_events e on e.shard = $1 and e.namespace = $2 and e.run_id = $3 and e.revision = o.revision
+    from old o
+    cross join lateral (
+        select position from run_events
+        where shard = $1 and namespace = $2 and run_id = $3 and revision = o.revision
+        offset 0) as e
     where e.position <= b.position))
 where b.namespace = $2 and b.shard = $1";
 

@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::domain::{ContentRow, ContentTable, RunKey, Shard};
+use crate::domain::{ContentTable, RunKey, Shard};
 use crate::store::contents;
 use crate::store::dialect::run_columns;
 use crate::store::inspect::rows::{self, PLACES, TOMBSTONES, keys_of};
-use crate::store::inspect::{EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows, Tombstones};
+use crate::store::inspect::{BesideRow, EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows, Tombstones};
 use crate::store::postgres::read::{self, rows_until};
 use crate::store::postgres::rows::{Reader, run_size, smallint};
 use crate::store::postgres::sessions::Sessions;
@@ -100,23 +100,24 @@ pub(super) async fn contents(
     shard: Shard,
     (after, place): (&RunKey, i64),
     last: &RunKey,
-) -> Result<Vec<ContentRow>, StoreError> {
+) -> Result<Vec<BesideRow>, StoreError> {
     let columns = if table == ContentTable::Link { ", link_key" } else { ", null::bytea as link_key" };
     let statement = format!(
         "-- inspect.{name}
 select * from (
-    select *, sum(octet_length(content)) over (order by namespace, run_id, revision, number rows unbounded preceding) as stored
+    select *, sum(octet_length(content)) over (order by namespace, run_id, {place} rows unbounded preceding) as stored
     from ({page}) as page) as counted
 where stored - octet_length(content) < $8
-order by namespace, run_id, revision, number",
+order by namespace, run_id, {place}",
         name = table.name(),
+        place = contents::place_of(table),
         page = contents::page_of(table, columns),
     );
     let (shard, bytes_max) = (smallint(shard), bytes_max());
     let arguments: [&(dyn ToSql + Sync); 8] =
         [&shard, &after.namespace, &after.run_id, &place, &last.namespace, &last.run_id, &ROWS_MAX, &bytes_max];
     let rows = rows_until(sessions, &statement, &arguments, Row::raw_size_bytes, PAGE_BYTES_MAX).await?;
-    rows.iter().map(contents::standing).collect()
+    rows.iter().map(|row| rows::beside(row, table)).collect()
 }
 
 pub(super) async fn places(sessions: &Sessions, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError> {

@@ -10,10 +10,18 @@ use crate::store::rows::key;
 
 /// The links of runs by their keys, read under the head: only its holder writes them.
 pub(in crate::store::postgres) const LOAD_LINKS: &str = "-- commit.load_links
-select l.namespace, l.run_id, l.link_key
+select v.namespace, v.run_id, l.link_key
 from unnest($2::text[], $3::text[]) as v (namespace, run_id)
-join run_links l on l.shard = $1 and l.namespace = v.namespace and l.run_id = v.run_id
-where l.link_key is not null";
+cross join lateral (
+    select link_key from run_links
+    where shard = $1 and namespace = v.namespace and run_id = v.run_id and link_key is not null
+    offset 0) as l";
+
+/// The statement that looks for links, for a look at its plan.
+#[must_use]
+pub fn of_links() -> &'static str {
+    LOAD_LINKS
+}
 
 /// The link of a row of [`LOAD_LINKS`].
 pub(in crate::store::postgres) fn link(row: &Row) -> Result<(RunKey, Hash), StoreError> {

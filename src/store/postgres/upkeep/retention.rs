@@ -74,7 +74,8 @@ wanted as materialized (
 cut as (
     update runs r
     set purged_at = clock_timestamp(), started_at = '-infinity', task_thread_id = null, agent_id = null,
-        workflow_id = null, audit_session_id = null, parent_run_id = null, continues_run_id = null, route = null, labels = null, metadata = null, archived_at = null,
+        workflow_id = null, audit_session_id = null, parent_run_id = null, continues_run_id = null, route = null,
+        labels = null, metadata = null, archived_at = null,
         record = jsonb_build_object('updatedAt', r.record->'updatedAt', 'completedAt', r.record->'completedAt')
     from head, wanted, unnest($4::text[], $5::bigint[]) as v (run_id, revision)
     where r.shard = $1 and r.namespace = $3 and r.run_id = v.run_id and r.revision = v.revision
@@ -87,20 +88,23 @@ gone as (
     returning e.position, e.run_id, e.revision,
               pg_column_size(e.event) + coalesce(pg_column_size(e.keyframe), 0) as bytes),
 no_input as (
-    delete from run_input c using cut where c.shard = $1 and c.namespace = $3 and c.run_id = cut.run_id
+    delete from run_input c where c.shard = $1 and c.namespace = $3 and c.run_id = any (array(select run_id from cut))
     returning c.run_id, c.revision, octet_length(c.content) as bytes),
 no_results as (
-    delete from run_results c using cut where c.shard = $1 and c.namespace = $3 and c.run_id = cut.run_id
+    delete from run_results c where c.shard = $1 and c.namespace = $3 and c.run_id = any (array(select run_id from cut))
     returning c.run_id, c.revision, octet_length(c.content) as bytes),
 no_links as (
-    delete from run_links c using cut where c.shard = $1 and c.namespace = $3 and c.run_id = cut.run_id
+    delete from run_links c where c.shard = $1 and c.namespace = $3 and c.run_id = any (array(select run_id from cut))
     returning c.run_id, c.revision, octet_length(c.content) as bytes),
 sizes as (
     select position, bytes from gone
     union all
-    select g.position, c.bytes
+    select e.position, c.bytes
     from (select * from no_input union all select * from no_results union all select * from no_links) as c
-    join gone g on g.run_id = c.run_id and g.revision = c.revision),
+    cross join lateral (
+        select position from run_events
+        where shard = $1 and namespace = $3 and run_id = c.run_id and revision = c.revision
+        offset 0) as e),
 noted as (
     insert into purged as p (namespace, shard, position)
     select $3, $1, max(position) from gone having count(*) > 0
@@ -118,6 +122,12 @@ walked as (
                         else excluded.position end)
 select (select count(*) from head) as heads, (select count(*) from wanted) as wanted,
        (select count(*) from cut) as runs, (select count(*) from gone) as events";
+
+/// The statement that purges, for a look at its plan.
+#[must_use]
+pub fn of_purge() -> &'static str {
+    PURGE
+}
 
 const FORGOTTEN: &str = "-- retention.forgotten
 select shard, position from purged where namespace = $1";

@@ -19,7 +19,8 @@ where n.max_stored_bytes is not null
 on conflict do nothing
 returning 1";
 
-/// What another server measures is left to it. The sizes are those on the disk, of which no value is unpacked.
+/// What another server measures is left to it. The sizes of events are those on the disk; what stands beside a run is
+/// counted as it was sent, and looked for only where an event says that there is any.
 const MEASURE: &str = concat!(
     "-- stored_bytes.measure
 with known as (
@@ -31,9 +32,10 @@ measured as (
     select k.namespace, k.shard, max(e.position) as position, sum(e.bytes) as bytes, count(*) as events
     from known k
     cross join lateral (
-        select position, pg_column_size(event) + coalesce(pg_column_size(keyframe), 0) + ",
+        select position, pg_column_size(event) + coalesce(pg_column_size(keyframe), 0)
+               + case when event->'changes' ?| array['refinements', 'lateReport'] then ",
     content_bytes!(),
-    " as bytes
+    " else 0 end as bytes
         from run_events as e
         where namespace = k.namespace and namespace <> 'default' and shard = k.shard and position > k.position
         order by position

@@ -3,12 +3,12 @@
 use rusqlite::{Connection, Row};
 
 use super::page;
-use crate::domain::{ContentRow, ContentTable, RunKey, Shard};
+use crate::domain::{ContentTable, RunKey, Shard};
 use crate::store::StoreError;
 use crate::store::contents;
 use crate::store::dialect::run_columns;
 use crate::store::inspect::rows::{self, PLACES, TOMBSTONES, keys_of};
-use crate::store::inspect::{EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows, Tombstones};
+use crate::store::inspect::{BesideRow, EventRow, OfRuns, PlaceRow, ROWS_MAX, RunRow, SHARDED, ShardRows, Tombstones};
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{Reader, all, first};
 
@@ -53,11 +53,11 @@ pub(super) fn contents(
     shard: Shard,
     after: &(RunKey, i64),
     last: &RunKey,
-) -> Result<Vec<ContentRow>, StoreError> {
+) -> Result<Vec<BesideRow>, StoreError> {
     let (first, place) = after;
     let values = (shard.0, &first.namespace, &first.run_id, place, &last.namespace, &last.run_id, ROWS_MAX);
-    let weight = |row: &ContentRow| row.content.len();
-    page(connection, &contents_of(table), values, |row| contents::standing(row), weight)
+    let weight = |row: &BesideRow| row.content.len();
+    page(connection, &contents_of(table), values, |row| rows::beside(row, table), weight)
 }
 
 fn contents_of(table: ContentTable) -> String {

@@ -52,7 +52,8 @@ select 1 from namespaces
 const CUT: &str = "-- retention.cut
 update runs
    set purged_at = ?5, started_at = ?6, task_thread_id = '', agent_id = null, workflow_id = null,
-       audit_session_id = null, parent_run_id = null, continues_run_id = null, route = null, labels = null, metadata = null, archived_at = null,
+       audit_session_id = null, parent_run_id = null, continues_run_id = null, route = null, labels = null,
+       metadata = null, archived_at = null,
        record = json_object('updatedAt', record ->> 'updatedAt', 'completedAt', record ->> 'completedAt')
  where shard = ?1 and namespace = ?2 and run_id = ?3 and revision = ?4 and status > 2 and purged_at is null";
 
