@@ -260,9 +260,6 @@ async fn a_purge_finds_what_stands_beside_its_runs_by_their_keys_with_statistics
             assert!(condition.contains("Index Cond"), "{table}: {place}");
             assert!(rows < 20_000 || condition.contains("run_id = ANY"), "{table}: {place}");
         }
-        // What a namespace has stored is less by these rows: each is found by the event that wrote it.
-        let of_events = plan.lines().filter(|line| line.contains("Index Cond") && line.contains("(revision = "));
-        assert_eq!(of_events.count(), 1, "{place}");
     }
 }
 

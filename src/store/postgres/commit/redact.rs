@@ -56,6 +56,12 @@ const FORGET: &str = "-- redact.forget
 update run_events set request_digest = $5
 where shard = $1 and namespace = $2 and run_id = $3 and revision < $4 and request_digest is not null";
 
+/// The last revision of a run that was measured: of a run's events, later ones have later positions. It is looked for
+/// once, so that no plan of it reads more than the history once.
+const MEASURED: &str = "(
+        select coalesce(max(e.revision), 0) from run_events e
+        where e.shard = $1 and e.namespace = $2 and e.run_id = $3 and e.position <= b.position)";
+
 /// Inputs and results are taken out whole.
 fn take_out(table: ContentTable) -> String {
     format!(
@@ -65,13 +71,7 @@ with gone as (
     returning revision, octet_length(content) as bytes)
 update stored_bytes b
 set bytes = greatest(0, b.bytes - (
-    select coalesce(sum(g.bytes), 0)
-    from gone g
-    cross join lateral (
-        select position from run_events
-        where shard = $1 and namespace = $2 and run_id = $3 and revision = g.revision
-        offset 0) as e
-    where e.position <= b.position))
+    select coalesce(sum(g.bytes), 0) from gone g where g.revision <= {MEASURED}))
 where b.namespace = $2 and b.shard = $1",
         name = table.name()
     )
@@ -83,7 +83,9 @@ where shard = $1 and namespace = $2 and run_id = $3 and revision < $4
 order by number";
 
 /// A link that was taken out is no other's like any more.
-const REWRITE_LINKS: &str = "-- redact.rewrite_links
+fn rewrite_links() -> String {
+    format!(
+        "-- redact.rewrite_links
 with v as materialized (
     select * from unnest($4::bigint[], $5::text[]) as v (number, content)),
 old as materialized (
@@ -94,14 +96,10 @@ changed as (
     from v where l.shard = $1 and l.namespace = $2 and l.run_id = $3 and l.number = v.number)
 update stored_bytes b
 set bytes = greatest(0, b.bytes - (
-    select coalesce(sum(o.bytes), 0)
-    from old o
-    cross join lateral (
-        select position from run_events
-        where shard = $1 and namespace = $2 and run_id = $3 and revision = o.revision
-        offset 0) as e
-    where e.position <= b.position))
-where b.namespace = $2 and b.shard = $1";
+    select coalesce(sum(o.bytes), 0) from old o where o.revision <= {MEASURED}))
+where b.namespace = $2 and b.shard = $1"
+    )
+}
 
 const SAY_NOTHING: &str = "-- redact.progress
 update leases set progress_message = '' where shard = $1 and namespace = $2 and run_id = $3 and progress_message <> ''";
@@ -167,7 +165,7 @@ async fn links(
     if numbers.is_empty() {
         return Ok(());
     }
-    execute(session, deadline, REWRITE_LINKS, &[&shard, namespace, run_id, &numbers, &contents]).await
+    execute(session, deadline, &rewrite_links(), &[&shard, namespace, run_id, &numbers, &contents]).await
 }
 
 async fn history(

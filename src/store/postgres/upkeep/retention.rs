@@ -97,14 +97,15 @@ no_links as (
     delete from run_links c where c.shard = $1 and c.namespace = $3 and c.run_id = any (array(select run_id from cut))
     returning c.run_id, c.revision, octet_length(c.content) as bytes),
 sizes as (
-    select position, bytes from gone
-    union all
-    select e.position, c.bytes
-    from (select * from no_input union all select * from no_results union all select * from no_links) as c
-    cross join lateral (
-        select position from run_events
-        where shard = $1 and namespace = $3 and run_id = c.run_id and revision = c.revision
-        offset 0) as e),
+    select max(position) over (partition by run_id, revision) as position, bytes
+    from (
+        select position, run_id, revision, bytes from gone
+        union all
+        select null, * from no_input
+        union all
+        select null, * from no_results
+        union all
+        select null, * from no_links) as c),
 noted as (
     insert into purged as p (namespace, shard, position)
     select $3, $1, max(position) from gone having count(*) > 0
