@@ -115,6 +115,9 @@ struct GetArgs {
     /// Show what came of it, and nothing else
     #[arg(long, group = "part")]
     result: bool,
+    /// Show what a late report says came of it, and nothing else
+    #[arg(long, group = "part")]
+    late_result: bool,
     /// Show its links, and nothing else
     #[arg(long, group = "part")]
     links: bool,
@@ -140,7 +143,7 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
         RunCommand::Archive(args) => mutations::archive(args).await,
         RunCommand::Restore(args) => mutations::restore(args).await,
         RunCommand::Redact(args) => mutations::redact(args).await,
-        RunCommand::Worker(args) => worker::run(*args).await,
+        RunCommand::Worker(args) => Box::pin(worker::run(*args)).await,
         RunCommand::WorkerGuard(args) => worker::guard::run(args).await,
         RunCommand::Get(args) => get(args).await,
         RunCommand::Check(args) => check::run(args).await,
@@ -155,7 +158,12 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
 async fn get(args: GetArgs) -> Result<(), Stop> {
     let mut client = args.caller.client()?;
     let queue = args.queue_label.is_some();
-    let is_whole = args.input || args.result || args.links;
+    if args.links {
+        let request = v1::ListLinksRequest { run_id: args.run_id.clone(), ..v1::ListLinksRequest::default() };
+        let answer = args.caller.ask(&mut client, &request).await?;
+        return links(&args, &answer.links, Out::new());
+    }
+    let is_whole = args.input || args.result || args.late_result;
     let view = is_whole.then(|| v1::RunView::Whole.into());
     let (run_id, queue_label) = (args.run_id.clone(), args.queue_label.clone());
     let request = v1::GetRunRequest { run_id, queue_label, view };
@@ -176,23 +184,32 @@ async fn get(args: GetArgs) -> Result<(), Stop> {
     Ok(out.flush()?)
 }
 
-/// What stands beside the run: an object as JSON, in whatever form; links as the form wants it.
+fn links(args: &GetArgs, links: &[v1::Link], mut out: Out) -> Result<(), Stop> {
+    match args.format.output() {
+        RunOutput::Ids => links.iter().try_for_each(|link| out.line(&link.target))?,
+        RunOutput::As(Output::Json) => links.iter().try_for_each(|link| out.json(link))?,
+        RunOutput::As(Output::Table) => {
+            let mut table = Table::new(view::LINKS, out.width);
+            let rows: Vec<_> = links.iter().map(view::link_row).collect();
+            out.rows(&mut table, &rows, true)?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// An object that stands beside the run: as JSON, in whatever form.
 fn part(args: &GetArgs, answer: v1::GetRunResponse, mut out: Out) -> Result<(), Stop> {
     let run_id = answer.run.unwrap_or_default().run_id;
-    if args.links {
-        match args.format.output() {
-            RunOutput::Ids => answer.links.iter().try_for_each(|link| out.line(&link.target))?,
-            RunOutput::As(Output::Json) => answer.links.iter().try_for_each(|link| out.json(link))?,
-            RunOutput::As(Output::Table) => {
-                let mut table = Table::new(view::LINKS, out.width);
-                let rows: Vec<_> = answer.links.iter().map(view::link_row).collect();
-                out.rows(&mut table, &rows, true)?;
-            }
-        }
-        return Ok(out.flush()?);
-    }
-    let (what, object) = if args.input { ("input", answer.input) } else { ("result", answer.result) };
-    let object = object.ok_or_else(|| Stop::Undone(format!("run {run_id} has no {what}")))?;
+    let is_late = answer.late_result.is_some();
+    let (what, object) = match () {
+        () if args.input => ("input", answer.input),
+        () if args.late_result => ("late result", answer.late_result),
+        () => ("result", answer.result),
+    };
+    let object = object.ok_or_else(|| {
+        let hint = if args.result && is_late { "; its late report has one: --late-result" } else { "" };
+        Stop::Undone(format!("run {run_id} has no {what}{hint}"))
+    })?;
     out.line(&runledger_proto::json::object(&object))?;
     Ok(out.flush()?)
 }

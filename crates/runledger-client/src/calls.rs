@@ -88,6 +88,7 @@ calls! {
     RedactRunRequest -> RedactRunResponse by redact_run, mutates: true, by its request_id;
     CheckTransitionRequest -> CheckTransitionResponse by check_transition, mutates: false;
     GetRunRequest -> GetRunResponse by get_run, mutates: false;
+    ListLinksRequest -> ListLinksResponse by list_links, mutates: false;
     ListRunEventsRequest -> ListRunEventsResponse by list_run_events, mutates: false;
     ListRunsRequest -> ListRunsResponse by list_runs, mutates: false;
     CountRunsRequest -> CountRunsResponse by count_runs, mutates: false;

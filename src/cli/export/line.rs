@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Event, EventType, Link, Metadata, Principal, Revision, Status, Time};
+use crate::domain::{Event, EventType, Link, Metadata, Principal, Revision, RunId, Status, Time};
 use crate::store::LoggedEvent;
 use crate::store::inspect::Links;
 use runledger_proto::json;
@@ -27,6 +27,10 @@ struct Line<'a> {
     /// None: `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_run_id: Option<&'a RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continues_run_id: Option<&'a RunId>,
     /// What stands beside the run by this event.
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<&'a Metadata>,
@@ -80,6 +84,7 @@ impl Lines {
     pub(super) fn write(&mut self, event: &Event, links: &Links, beside: &Beside) {
         let (code, text) =
             (event.changes.ending.reason_code.as_deref(), event.changes.ending.failure_reason.as_deref());
+        let refinements = event.changes.refinements.as_deref();
         let line = Line {
             at: event.at,
             run_id: &event.key.run_id,
@@ -94,7 +99,9 @@ impl Lines {
             namespace: Some(event.key.namespace.as_str()).filter(|name| *name != DEFAULT_NAMESPACE),
             input: beside.input.as_ref(),
             result: beside.result.as_ref(),
-            links: event.changes.refinements.as_ref().map_or(&[], |refinements| &refinements.links),
+            parent_run_id: refinements.and_then(|refinements| refinements.parent_run_id.as_ref()),
+            continues_run_id: refinements.and_then(|refinements| refinements.continues_run_id.as_ref()),
+            links: refinements.map_or(&[], |refinements| &refinements.links),
         };
         self.push(&line);
         self.count += 1;

@@ -192,10 +192,10 @@ async fn work(
         }
     };
     // Side by side: a guard that does not answer keeps no signal and no request from the program.
-    let guarded = program.guarded(guard);
+    let guarded = program.guarded(guard, papers.folder());
     let ((), ended) = tokio::join!(guarded, accompany(args, signals, &task.job, &mut program));
     let Ended { status: ended, told, stopped_by } = ended?;
-    guard.watches(None).await;
+    guard.watches(None, papers.folder()).await;
     let said = program.said().await;
     // Many a program ends with 0 when it is told to end: that alone does not say that it has done what the run is for.
     let completed = ended.success() && (said.completed || matches!(told, None | Some(Told::Lost)));
@@ -211,7 +211,9 @@ async fn work(
     let (outcome, result) = match (papers.left(), outcome) {
         (Ok(result), outcome) => (outcome, result),
         (Err(fault), Outcome::Completed(_)) => {
-            (failed(format!("what the program left in RUNLEDGER_RESULT {fault}"), "RESULT_INVALID"), None)
+            let reason = format!("what the program left in RUNLEDGER_RESULT {fault}");
+            say(&reason);
+            (failed(reason, "RESULT_INVALID"), None)
         }
         (Err(fault), outcome) => {
             say(&format!("what the program left in RUNLEDGER_RESULT {fault}: it is not reported"));

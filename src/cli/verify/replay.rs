@@ -73,6 +73,10 @@ impl<'a> Replay<'a> {
     }
 
     /// The revision of the run's row.
+    pub(super) fn revision(&self) -> i64 {
+        self.row.columns.revision
+    }
+
     pub(super) fn key(&self) -> &'a RunKey {
         &self.row.columns.key
     }

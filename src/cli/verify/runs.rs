@@ -9,9 +9,12 @@ use super::difference::Difference;
 use super::replay::{Replay, Wanted};
 use super::{Ledger, PATIENCE, patiently};
 use crate::domain::ids::shard_of;
-use crate::domain::{Namespace, RunId, RunKey, Shard};
-use crate::store::StoreError;
+use crate::domain::{EventType, Namespace, Revision, RunId, RunKey, Shard};
 use crate::store::inspect::{OfRuns, RunRow};
+use crate::store::{PAGE_BYTES_MAX, StoreError};
+
+/// Events of one run that are read at once.
+const EVENTS_MAX: usize = 1_000;
 
 pub(super) async fn replay(ledger: &Ledger, shard: Shard) -> Result<(), StoreError> {
     let mut differences = Vec::new();
@@ -86,6 +89,7 @@ async fn histories(
     differences: &mut Vec<Difference>,
 ) -> Result<(), StoreError> {
     let mut wanted = BTreeMap::new();
+    let mut found = Vec::new();
     let mut rows = page.iter();
     let mut replay = rows.next().map(Replay::new);
     let Some(last) = page.last() else { return Ok(()) };
@@ -98,39 +102,64 @@ async fn histories(
         ledger.count_events(events.len());
         for event in events {
             while let Some(done) = replay.take_if(|replay| *replay.key() < event.key) {
-                settle(ledger, shard, done, &mut wanted, differences).await?;
+                differences.append(&mut settle(ledger, shard, done, &mut wanted, std::mem::take(&mut found)).await?);
                 replay = rows.next().map(Replay::new);
             }
             if let Some(replay) = replay.as_mut().filter(|replay| *replay.key() == event.key) {
-                replay.take(event, differences);
+                replay.take(event, &mut found);
             }
         }
         ledger.found(differences).await;
     }
     while let Some(done) = replay.take() {
-        settle(ledger, shard, done, &mut wanted, differences).await?;
+        differences.append(&mut settle(ledger, shard, done, &mut wanted, std::mem::take(&mut found)).await?);
         replay = rows.next().map(Replay::new);
     }
     beside::compare(ledger, shard, (before, &last.columns.key), wanted, differences).await
 }
 
-/// Ends the replay of a run, unless it was purged since its row was read.
+/// Ends the replay of a run. What was found of it is nothing where it was purged or redacted since its row was read: a
+/// redaction rewrites the events before it.
 async fn settle(
     ledger: &Ledger,
     shard: Shard,
     mut replay: Replay<'_>,
     wanted: &mut BTreeMap<RunKey, Wanted>,
-    differences: &mut Vec<Difference>,
-) -> Result<(), StoreError> {
+    mut found: Vec<Difference>,
+) -> Result<Vec<Difference>, StoreError> {
+    let key = replay.key();
     if replay.is_cut() {
-        let row = row_now(ledger, shard, replay.key()).await?;
+        let row = row_now(ledger, shard, key).await?;
         if row.is_some_and(|row| row.columns.purged_at.is_some()) {
-            return Ok(());
+            return Ok(Vec::new());
         }
     }
-    wanted.insert(replay.key().clone(), replay.wanted());
-    replay.end(differences);
-    Ok(())
+    let revision = replay.revision();
+    let rows = replay.wanted();
+    replay.end(&mut found);
+    if !found.is_empty() && is_redacted_since(ledger, key, revision).await? {
+        return Ok(Vec::new());
+    }
+    wanted.insert(key.clone(), rows);
+    Ok(found)
+}
+
+/// Whether a run was redacted after a revision.
+async fn is_redacted_since(ledger: &Ledger, key: &RunKey, revision: i64) -> Result<bool, StoreError> {
+    let mut after = u64::try_from(revision).map_or(Revision::NONE, Revision::from);
+    loop {
+        let page = patiently(PATIENCE, || ledger.inspect.run_events(key, after, EVENTS_MAX, PAGE_BYTES_MAX)).await;
+        let page = match page {
+            Ok(page) => page,
+            Err(StoreError::Corrupt { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let Some(last) = page.last() else { return Ok(false) };
+        if page.iter().any(|event| event.event_type == EventType::Redacted) {
+            return Ok(true);
+        }
+        after = last.revision;
+    }
 }
 
 /// The row of a run as it is now.

@@ -71,13 +71,13 @@ fn filters() -> Vec<Filter> {
         Filter { labels: labels(&[("a", "b")]), ..listed() },
         Filter { labels: labels(&[("a", "")]), ..listed() },
         Filter { labels: labels(&[("ab", "")]), ..listed() },
-        Filter { labels: labels(&[("a", "b"), ("c", "d")]), ..listed() },
         Filter { labels: labels(&[("parent", "r")]), ..listed() },
         Filter { labels: labels(&[("continues", "r")]), ..listed() },
         Filter { parent_run_id: Some("r".into()), ..listed() },
         Filter { parent_run_id: Some("r".into()), ..Filter::default() },
         Filter { continues_run_id: Some("r".into()), ..listed() },
         Filter { parent_run_id: Some("r".into()), continues_run_id: Some("r".into()), ..listed() },
+        Filter { labels: labels(&[("a", "b"), ("c", "d")]), ..listed() },
     ]
 }
 

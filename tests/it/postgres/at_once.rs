@@ -128,13 +128,16 @@ async fn a_run_in_a_namespace_is_created_in_one_flush_while_what_is_remembered_o
     let database = Database::fresh().await;
     let (here, there) = join(open(&database.dsn()), open(&database.dsn())).await;
     make(&here, "team-a", None).await;
-    for n in 0..8 {
-        apply(&here, within("team-a", start(&format!("run-{n}")))).await;
-    }
     let session = direct(&database.dsn()).await;
     let sent = "select count(*) from pg_stat_activity
                 where datname = current_database() and query like '-- commit.at_once%'";
-    assert!(session.query_one(sent, &[]).await.unwrap().get::<_, i64>(0) > 0, "the last commit was in one flush");
+    let mut seen = 0;
+    for n in 0..8 {
+        apply(&here, within("team-a", start(&format!("run-{n}")))).await;
+        // A session may have been used for something else right after its commit.
+        seen += session.query_one(sent, &[]).await.unwrap().get::<_, i64>(0);
+    }
+    assert!(seen > 0, "commits are in one flush");
     let quota = NamespaceAsk::Update {
         description: None,
         max_active_runs: Some(Some(9)),

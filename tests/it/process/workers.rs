@@ -193,10 +193,11 @@ fn find_guard(worker: u32) -> Option<String> {
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_whose_worker_is_killed_by_force_does_not_live_on() {
-    for script in ["sleep 60 & echo pids $$ $! .; wait", "trap '' TERM; sleep 60 & echo pids $$ $! .; wait"] {
+    for trap in ["", "trap '' TERM; "] {
+        let script = format!("{trap}sleep 60 & echo files ${{RUNLEDGER_RESULT%/*}}; echo pids $$ $! .; wait");
         let scene = Scene::new().await;
         let flags = ["--task-thread-id", "t", "--kill-after", "1s"];
-        let mut worker = scene.spawn(&flags, script);
+        let mut worker = scene.spawn(&flags, &script);
         // The worker passes on what its program says once the guard knows the program.
         worker.says(" .\n").await;
         let said = worker.said();
@@ -212,6 +213,9 @@ async fn a_program_whose_worker_is_killed_by_force_does_not_live_on() {
         };
         let gone = eventually(SOON, async || (!pids.split_whitespace().any(live)).then_some(())).await;
         assert!(gone.is_some(), "{pids}");
+        let files = said.lines().find_map(|line| line.strip_prefix("files ")).unwrap();
+        let gone = eventually(SOON, async || (!std::path::Path::new(files).exists()).then_some(())).await;
+        assert!(files.contains("runledger-worker.") && gone.is_some(), "{files}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! The process beside a worker that ends its program where the worker was killed: its lease is renewed no more, and
-//! the program would go on beside that of whoever follows. Only a worker that is killed before its guard knows the
-//! program, or that has lost its guard meanwhile, leaves the program behind.
+//! the program would go on beside that of whoever follows. It takes the program's files away as well. Only a worker that
+//! is killed before its guard knows the program, or that has lost its guard meanwhile, leaves them behind.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -73,10 +74,12 @@ impl Guard {
         guard
     }
 
-    /// Tells the guard to end these processes when the worker is gone, and waits until the guard knows; none: to end
-    /// nothing. A guard that has ended meanwhile is started again.
-    pub(super) async fn watches(&mut self, group: Option<Pid>) {
-        let line = format!("{}\n", group.map_or(0, Pid::as_raw_pid));
+    /// Tells the guard to end these processes when the worker is gone, and to remove this folder, and waits until the guard
+    /// knows; none: to end nothing. A guard that has ended meanwhile is started again.
+    pub(super) async fn watches(&mut self, group: Option<Pid>, folder: &Path) {
+        // A path that is no line of text is left to the worker.
+        let folder = folder.to_str().filter(|path| !path.contains(['\n', '\r'])).unwrap_or_default();
+        let line = format!("{} {folder}\n", group.map_or(0, Pid::as_raw_pid));
         if let Some(process) = &mut self.process {
             if process.tell(&line).await.is_ok() {
                 return;
@@ -131,9 +134,11 @@ pub(in crate::cli::run) async fn run(args: GuardArgs) -> Result<(), Stop> {
     // A signal to all processes ends the worker as well, and after that the guard has its work to do.
     let _ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let (mut lines, mut out) = (BufReader::new(tokio::io::stdin()).lines(), tokio::io::stdout());
-    let mut group = None;
+    let (mut group, mut folder) = (None, None);
     while let Ok(Some(line)) = lines.next_line().await {
-        group = line.parse().ok().and_then(Pid::from_raw);
+        let (number, path) = line.split_once(' ').unwrap_or((&line, ""));
+        group = number.parse().ok().and_then(Pid::from_raw);
+        folder = Some(path).filter(|path| !path.is_empty()).map(PathBuf::from);
         let answered = async {
             out.write_all(format!("{line}\n").as_bytes()).await?;
             out.flush().await
@@ -141,16 +146,25 @@ pub(in crate::cli::run) async fn run(args: GuardArgs) -> Result<(), Stop> {
         // Without a worker that reads, the next line is the end of the input.
         let _gone: io::Result<()> = answered.await;
     }
-    let Some(group) = group else { return Ok(()) };
+    if let Some(group) = group {
+        end(group, Duration::from_millis(args.kill_after_ms)).await;
+    }
+    if let Some(folder) = folder {
+        let _gone = std::fs::remove_dir_all(folder);
+    }
+    Ok(())
+}
+
+/// Ends these processes, by force where they do not end by themselves.
+async fn end(group: Pid, kill_after: Duration) {
     let _gone = kill_process_group(group, Signal::TERM);
-    let until = Instant::now() + Duration::from_millis(args.kill_after_ms);
+    let until = Instant::now() + kill_after;
     // A process of another user, which cannot be signalled, is still there.
     while test_kill_process_group(group) != Err(Errno::SRCH) {
         if Instant::now() >= until {
             let _gone = kill_process_group(group, Signal::KILL);
-            return Ok(());
+            return;
         }
         sleep(LOOK_INTERVAL).await;
     }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use runledger_proto::Struct;
 use runledger_proto::json::{self, structure};
@@ -23,12 +23,19 @@ pub(super) struct Papers {
 impl Papers {
     /// Writes down what the run was given.
     pub(super) fn laid_out(input: Option<&Struct>) -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("runledger-worker.").tempdir()?;
+        let mut folder = tempfile::Builder::new();
+        folder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        let folder = folder.prefix("runledger-worker.").tempdir()?;
         if let Some(input) = input {
             let mut file = File::create(folder.path().join("input.json"))?;
             file.write_all(json::object(input).as_bytes())?;
         }
         Ok(Self { folder, has_input: input.is_some() })
+    }
+
+    /// Where they are.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The file with what the run was given.
@@ -110,12 +117,16 @@ fn has_zero(value: &serde_json::Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
     fn what_a_program_left_is_an_object_or_told_to_be_none() {
         let papers = Papers::laid_out(None).unwrap();
         assert_eq!(papers.left(), Ok(None));
+        let mode = fs::metadata(papers.folder.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "nobody else reads what a run was given");
         for (text, fault) in [
             ("[1]", "is no JSON object"),
             ("{", "is no JSON object"),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,6 +81,8 @@ impl Program {
         };
         let mut child = Command::new(program)
             .args(words)
+            // A worker may itself be the program of one: that one's files are not this run's.
+            .env_remove("RUNLEDGER_INPUT")
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(stdin)
             .stdout(Stdio::piped())
@@ -107,11 +109,15 @@ impl Program {
         Ok(Self { child, group, last, completed, guarded, unread, streams })
     }
 
-    /// Tells the guard of the program. Needs nothing of the program meanwhile, which may be told to end.
-    pub(super) fn guarded<'a>(&self, guard: &'a mut Guard) -> impl Future<Output = ()> + use<'a> {
+    /// Tells the guard of the program and its files. Needs nothing of the program meanwhile, which may be told to end.
+    pub(super) fn guarded<'a>(
+        &self,
+        guard: &'a mut Guard,
+        folder: &'a Path,
+    ) -> impl Future<Output = ()> + use<'a> {
         let (group, guarded) = (self.group, self.guarded.clone());
         async move {
-            guard.watches(group).await;
+            guard.watches(group, folder).await;
             guarded.cancel();
         }
     }
