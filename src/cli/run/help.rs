@@ -165,7 +165,7 @@ pub(super) const WORKER: &str = concat!(
     As the program ends, so does the run:\n  \
     COMPLETED                  with 0 by itself; with 0 after it was told to end, and ::completed\n  \
     FAILED / EXIT_STATUS       otherwise by itself; the reason is its last words on standard error\n  \
-    FAILED / RESULT_INVALID    with 0 by itself, and the file of its result holds something else\n  \
+    FAILED / RESULT_INVALID    with 0 by itself, and what it left is no result\n  \
     FAILED / SPAWN_FAILED      it could not be started; the worker ends with 1\n  \
     ABORTED / ABORT_REQUESTED  somebody had asked for the run to be aborted\n  \
     ABORTED / WORKER_STOPPED   this worker had been told to end: SIGTERM, SIGHUP or Ctrl-C\n\n\
@@ -176,7 +176,7 @@ pub(super) const WORKER: &str = concat!(
     "Once a program has run, the worker ends with:\n  \
     the program's own  without --claim\n  \
     128 + the signal   a signal ended the program (without --claim), or this worker\n  \
-    1                  without --claim: it ended with 0, and the file of its result holds something else\n  \
+    1                  without --claim: it ended with 0, and what it left is no result\n  \
     143                without --claim: told to end, it ended with 0, and the run is not completed\n  \
     0                  with --claim: after --runs or --idle, however the runs ended\n\n\
     Where no program has run, or the run's end could not be reported:\n",

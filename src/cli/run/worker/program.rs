@@ -110,11 +110,7 @@ impl Program {
     }
 
     /// Tells the guard of the program and its files. Needs nothing of the program meanwhile, which may be told to end.
-    pub(super) fn guarded<'a>(
-        &self,
-        guard: &'a mut Guard,
-        folder: &'a Path,
-    ) -> impl Future<Output = ()> + use<'a> {
+    pub(super) fn guarded<'a>(&self, guard: &'a mut Guard, folder: &'a Path) -> impl Future<Output = ()> + use<'a> {
         let (group, guarded) = (self.group, self.guarded.clone());
         async move {
             guard.watches(group, folder).await;
