@@ -103,6 +103,7 @@ enum RunCommand {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 struct GetArgs {
     /// The run
     run_id: String,

@@ -102,8 +102,11 @@ fn said(log: &[NewEvent]) -> BTreeMap<Place, ContentDigest> {
         let mut say = |table, number, digest| {
             assert_eq!(said.insert((event.key.clone(), table, event.revision, number), digest), None);
         };
-        input.into_iter().for_each(|digest| say(ContentTable::Input, 0, digest));
-        result.into_iter().for_each(|digest| say(ContentTable::Result, 0, digest));
+        for (table, digest) in [(ContentTable::Input, input), (ContentTable::Result, result)] {
+            if let Some(digest) = digest {
+                say(table, 0, digest);
+            }
+        }
         for (number, link) in (first..).zip(links) {
             say(ContentTable::Link, number, ContentDigest::of(&link.text()));
         }

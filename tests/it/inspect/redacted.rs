@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use runledger_proto::v1::RedactRunRequest;
 use serde_json::json;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::ledger::Ledger;
@@ -138,7 +139,8 @@ async fn a_ledger_is_sound_while_redactions_are_under_way(ledger: Ledger) {
     let server = Server::start(&ledger.store()).await;
     server.is_ready().await;
     let mut client = server.client();
-    let redacting = tokio::spawn(async move {
+    let mut redacting = JoinSet::new();
+    redacting.spawn(async move {
         for nth in 0..RUNS {
             let paths = ["/input", "/result", "/links"].map(str::to_owned).to_vec();
             let asked = RedactRunRequest { run_id: id(nth), paths, ..RedactRunRequest::default() };
@@ -146,10 +148,12 @@ async fn a_ledger_is_sound_while_redactions_are_under_way(ledger: Ledger) {
         }
     });
     is_sound(&ledger).await;
-    while !redacting.is_finished() {
+    let mut done = None;
+    while done.is_none() {
         is_sound(&ledger).await;
+        done = redacting.try_join_next();
     }
-    redacting.await.unwrap();
+    done.unwrap().unwrap();
     is_sound(&ledger).await;
     assert_eq!(shown(&ledger).await, 0);
 }
